@@ -16,7 +16,7 @@ use crate::index::Index;
 use crate::replacement::Policy;
 use crate::{FrameId, FrameState, Ownership, ReplacementPolicy, TryLock};
 
-/// Why a cache cannot be made.
+/// Why a cache cannot be created.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CacheError {
     /// The limit is too small.
@@ -24,32 +24,33 @@ pub enum CacheError {
         "a cache of {bytes} bytes holds {frames} lines of {line_size} bytes; it needs {least} lines, which take {least_bytes} bytes"
     )]
     TooSmall {
-        /// The limit asked for.
+        /// The requested limit.
         bytes: usize,
-        /// How many frames fit.
+        /// The number of frames that fit.
         frames: usize,
         /// The line size.
         line_size: usize,
-        /// How many frames it must have.
+        /// The required number of frames.
         least: usize,
-        /// How many bytes these take.
+        /// The number of bytes that these frames take.
         least_bytes: usize,
     },
     /// The operating system gave no memory.
     #[error("no memory for a cache of {bytes} bytes")]
     OutOfMemory {
-        /// The limit asked for.
+        /// The requested limit.
         bytes: usize,
     },
 }
 
-// Between lines, so that the heads of lines do not all fall into the same sets of the CPU's caches.
+// Padding between lines, so that the first bytes of all lines do not fall into the same sets of the
+// CPU's caches.
 const STAGGER: usize = 64;
 
 /// The frames of one compute node, shared by its workers.
 ///
-/// Every hit reads these fields, so nothing that is written all the time stands in their CPU cache
-/// lines, whatever this is a part of.
+/// Every hit reads these fields. The alignment keeps frequently written data of an enclosing type
+/// out of their CPU cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Cache {
@@ -63,13 +64,14 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The fewest frames a cache can have.
+    /// The smallest number of frames of a cache.
     pub const MIN_FRAMES: usize = 2;
 
     /// A cache whose frames, headers, index and hints together take at most `bytes` bytes.
     ///
     /// # Errors
-    /// [`CacheError::TooSmall`] when fewer than `least` frames fit, and when memory is refused.
+    /// [`CacheError::TooSmall`] when fewer than `least` frames fit, and an error when the operating
+    /// system gives no memory.
     pub fn with_memory(bytes: usize, line_size: usize, least: usize) -> Result<Self, CacheError> {
         Self::with_memory_in(bytes, line_size, least, |arena| {
             let refused = |_| CacheError::OutOfMemory { bytes };
@@ -77,8 +79,8 @@ impl Cache {
         })
     }
 
-    /// As [`with_memory`](Cache::with_memory), with lines in memory of another origin: `make` is
-    /// told how many bytes.
+    /// Like [`with_memory`](Cache::with_memory), with lines in memory that `make` creates. `make`
+    /// gets the number of bytes.
     ///
     /// # Errors
     /// As there, and those of `make`.
@@ -111,7 +113,7 @@ impl Cache {
     /// A cache of exactly `frames` frames.
     ///
     /// # Errors
-    /// When memory is refused.
+    /// When the operating system gives no memory.
     pub fn with_frames(frames: usize, line_size: usize) -> Result<Self, CacheError> {
         let arena = Region::zeroed(Self::arena_bytes(frames, line_size))
             .map_err(|_| CacheError::OutOfMemory { bytes: Self::footprint(frames, line_size) })?;
@@ -141,19 +143,20 @@ impl Cache {
         Cache { replacement: Policy::new(policy), ..self }
     }
 
-    /// Bytes that a cache of `frames` frames takes in all: lines, headers, index, hints, free list.
+    /// The number of bytes that a cache of `frames` frames takes in all: lines, headers, index,
+    /// hints, free list.
     pub fn footprint(frames: usize, line_size: usize) -> usize {
         frames * (line_size + STAGGER + size_of::<Frame>() + FreeFrames::ENTRY)
             + Index::footprint(frames)
             + HintBlocks::footprint(frames, line_size)
     }
 
-    /// How many frames there are.
+    /// The number of frames.
     pub fn capacity(&self) -> usize {
         self.frames.len()
     }
 
-    /// How many frames are free.
+    /// The number of free frames.
     pub fn free_frames(&self) -> usize {
         self.free.len()
     }
@@ -163,7 +166,7 @@ impl Cache {
         self.line_size
     }
 
-    /// The memory of the lines, to be registered with the fabric.
+    /// The memory of the lines, for registration with the fabric.
     pub fn arena(&self) -> &Arc<Region> {
         &self.arena
     }
@@ -185,7 +188,7 @@ impl Cache {
         Words::new(&self.arena.atomics()[first..first + words])
     }
 
-    /// The whole line as a buffer in the arena, which was registered as `region`.
+    /// The whole line as a buffer in the arena, which is registered as `region`.
     pub fn buffer(&self, id: FrameId, region: RegionKey) -> LocalBuffer {
         LocalBuffer { region, offset: self.offset(id) as u64, len: self.line_size as u32 }
     }
@@ -197,18 +200,18 @@ impl Cache {
     }
 
     /// Takes a free frame for `addr` and puts it into the index, invalid and clean. `None` when no
-    /// frame is free. Calls for one address are serialised by the caller.
+    /// frame is free. The caller serialises the calls for one address.
     pub fn attach(&self, addr: GlobalAddr) -> Option<FrameId> {
         let id = FrameId(self.free.pop()?);
         let frame = self.frame(id);
         debug_assert_eq!(frame.state().ownership(), Ownership::Invalid);
-        // A reader of the last line may have asked for some when that was gone.
+        // A reader of the last line may have added a block of hints after that line left.
         self.hints.take(frame);
         frame.set_addr(addr);
         frame.set_dirty(crate::DirtyBounds::EMPTY);
         frame.end_watch();
         if frame.asks_first() {
-            // About the last line.
+            // The mark concerns the last line.
             frame.ask_no_more();
         }
         self.replacement.enter(&self.frames, id);
@@ -216,7 +219,8 @@ impl Cache {
         Some(id)
     }
 
-    /// Takes the frame, which is invalid and in no verb, out of the index and frees it.
+    /// Removes the frame from the index and frees it. The frame must be invalid, and no verb may
+    /// use it.
     pub fn detach(&self, id: FrameId) {
         let frame = self.frame(id);
         debug_assert_eq!(frame.state().ownership(), Ownership::Invalid);
@@ -233,7 +237,7 @@ impl Cache {
         self.read_in(self.find(addr)?, addr)
     }
 
-    /// As [`try_read`](Cache::try_read), of a line that is probably where `hint` says.
+    /// Like [`try_read`](Cache::try_read), for a line that is probably in the frame of `hint`.
     #[inline(always)]
     pub fn try_read_at(&self, addr: GlobalAddr, hint: &Hint) -> Option<OptimisticRead<'_>> {
         match self.read_in(hint.guess(), addr) {
@@ -242,14 +246,14 @@ impl Cache {
         }
     }
 
-    /// Takes the local latch of a line that the node owns exclusively; `None` when it does not, or
-    /// when another local writer is at work.
+    /// Takes the local latch of a line that the node owns exclusively. `None` when the node does
+    /// not, or when another local writer has the latch.
     #[inline]
     pub fn try_write(&self, addr: GlobalAddr) -> Option<WriteGuard<'_>> {
         self.write_in(self.find(addr)?, addr)
     }
 
-    /// As [`try_write`](Cache::try_write), of a line that is probably where `hint` says.
+    /// Like [`try_write`](Cache::try_write), for a line that is probably in the frame of `hint`.
     #[inline]
     pub fn try_write_at(&self, addr: GlobalAddr, hint: &Hint) -> Option<WriteGuard<'_>> {
         self.write_in(self.find_at(addr, hint)?, addr)
@@ -267,17 +271,18 @@ impl Cache {
         Some(WriteGuard::new((id, frame), self.line(id), addr, held))
     }
 
-    /// Locks a line for a transaction, if it is here and owned at least so; see [`Frame::locked`].
-    /// `Locked` says in which frame it is, and whether it is the line's first lock.
+    /// Locks a line for a transaction, if the line is here and owned in that mode; see
+    /// [`Frame::locked`]. `Locked` gives the frame, and whether the line had no lock and no node
+    /// lock before.
     ///
-    /// Needs no lock of the protocol. A frame that changes hands at this very moment may make
-    /// another line seem locked for an instant, which refuses others for nothing.
+    /// Needs no lock of the protocol. If the frame changes to another line at this moment, that
+    /// other line may seem locked for an instant. Then other transactions are refused without need.
     #[inline]
     pub fn try_lock(&self, addr: GlobalAddr, ownership: Ownership) -> TryLock<(FrameId, bool)> {
         self.lock_in(self.find(addr), addr, ownership)
     }
 
-    /// As [`try_lock`](Cache::try_lock), of a line that is probably where `hint` says.
+    /// Like [`try_lock`](Cache::try_lock), for a line that is probably in the frame of `hint`.
     #[inline]
     pub fn try_lock_at(
         &self,
@@ -303,11 +308,10 @@ impl Cache {
         }
     }
 
-    /// Whether a transaction of this node [detains](Frame::detain) a line, which is probably where
-    /// `hint` says.
+    /// Whether the line, probably in the frame of `hint`, has a [node lock](Frame::detain).
     ///
-    /// Of a line that was read: once this is false, all that was seen in it is there for all nodes.
-    /// While it is detained a line stays where it is, so one that is not here is not.
+    /// Call this after a read of the line: when it is false, all bytes of that read are visible to
+    /// all nodes. A line with a node lock stays in its frame, so a line that is not here has none.
     #[inline]
     pub fn is_detained(&self, addr: GlobalAddr, hint: &Hint) -> bool {
         let Some(id) = self.find_at(addr, hint) else { return false };
@@ -325,8 +329,8 @@ impl Cache {
     fn read_in(&self, id: FrameId, addr: GlobalAddr) -> Option<OptimisticRead<'_>> {
         let frame = self.frames.get(id.0 as usize)?;
         let state = frame.state();
-        // The address after the state: the frame may have changed hands since somebody looked where
-        // the line is, and from here on a change of hands changes the state.
+        // The address is checked after the state. The frame may have changed to another line since
+        // the lookup. From here on such a change also changes the state.
         if !state.is_readable() || frame.addr() != addr {
             return None;
         }
@@ -340,7 +344,7 @@ impl Cache {
         self.read_in(self.find_anew(addr, hint)?, addr)
     }
 
-    /// Looks the line up, since the guess was wrong or the line cannot be had.
+    /// Looks the line up, because the hint was wrong or the line is not readable.
     #[cold]
     #[inline(never)]
     fn find_anew(&self, addr: GlobalAddr, hint: &Hint) -> Option<FrameId> {
@@ -352,8 +356,8 @@ impl Cache {
         Some(id)
     }
 
-    /// Where the line is, most likely where `hint` says, which is corrected otherwise. The frame
-    /// may change hands at any moment, as with [`find`](Cache::find).
+    /// The frame of the line: most likely that of `hint`, which is corrected otherwise. The frame
+    /// may change to another line at any moment, as with [`find`](Cache::find).
     #[inline]
     fn find_at(&self, addr: GlobalAddr, hint: &Hint) -> Option<FrameId> {
         let id = hint.guess();
@@ -365,16 +369,16 @@ impl Cache {
         Some(id)
     }
 
-    /// Guesses where the lines are that the line of `read` leads to, for
-    /// [`try_read_at`](Cache::try_read_at): for the first so many of them, in the order that their
-    /// user numbers them in. None at all when too many frames have some already.
+    /// Hints for the lines to which the line of `read` leads, for
+    /// [`try_read_at`](Cache::try_read_at). They cover the first lines, in the order in which the
+    /// user numbers those lines. The slice is empty when too many other frames have hints.
     #[inline]
     pub fn hints(&self, read: &OptimisticRead<'_>) -> &[Hint] {
         self.hints.of(read.frame())
     }
 
-    /// Asks the processor for the header and the payload's byte range `bytes` of the frame that
-    /// `hint` says. Reads neither.
+    /// Prefetches the header and the payload's byte range `bytes` of the frame of `hint`. Reads
+    /// neither.
     #[inline]
     pub fn prefetch(&self, hint: &Hint, bytes: Range<usize>) {
         let id = hint.guess();
@@ -384,20 +388,21 @@ impl Cache {
         }
     }
 
-    /// Where the line is at the moment, if it is here: for whoever will read it soon, and again.
+    /// A hint for the line, if the line is here now. It serves callers that read the line soon and
+    /// again.
     #[inline]
     pub fn guess(&self, addr: GlobalAddr) -> Hint {
         self.find(addr).map_or_else(Hint::default, Hint::at)
     }
 
-    /// Asks the processor for what [`guess`](Cache::guess) reads.
+    /// Prefetches the bytes that [`guess`](Cache::guess) reads.
     #[inline]
     pub fn prefetch_guess(&self, addr: GlobalAddr) {
         self.index.prefetch(addr);
     }
 
-    /// Asks the processor for what a lock of the line that is probably where `hint` says writes of
-    /// its header.
+    /// Prefetches the part of the header that a lock writes, for a line that is probably in the
+    /// frame of `hint`.
     #[inline]
     pub fn prefetch_lock(&self, hint: &Hint) {
         if let Some(frame) = self.frames.get(hint.guess().0 as usize) {
@@ -405,8 +410,8 @@ impl Cache {
         }
     }
 
-    /// The word at byte `offset` of the payload of whatever line is in the frame that `hint` says:
-    /// for guesses at what to prefetch, since it may be torn, and another line's.
+    /// The word at byte `offset` of the payload in the frame of `hint`. The word may be torn or may
+    /// belong to another line. So use it only to decide what to prefetch.
     #[inline]
     pub fn peek(&self, hint: &Hint, offset: usize) -> u64 {
         let id = hint.guess();
@@ -416,10 +421,10 @@ impl Cache {
         }
     }
 
-    /// Up to `wanted` lines to evict: those used longest ago, as far as the replacement policy
-    /// knows.
+    /// Up to `wanted` lines to evict: those with the oldest last use, as far as the replacement
+    /// policy knows.
     ///
-    /// Only a proposal: whoever evicts asks again under the protocol's own lock.
+    /// The result is only a proposal: the evicting code checks again under the protocol's own lock.
     pub fn victims(&self, wanted: usize, out: &mut Vec<GlobalAddr>) {
         self.replacement.victims(&self.frames, wanted, out);
     }

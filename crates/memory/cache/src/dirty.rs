@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// The dirty bounds of a line (SELCC 5.2.2), in bytes from the start of the line, rounded to words.
 ///
-/// Unlike the paper's pair of zeros, "nothing changed" differs from every range.
+/// In the paper a pair of zeros means "nothing changed". Here that value differs from every range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct DirtyBounds {
     low: u32,
@@ -39,7 +39,7 @@ impl DirtyBounds {
         if self.is_empty() { 0..0 } else { self.low as usize..self.high as usize }
     }
 
-    /// Packed into a word: low in the upper half, high in the lower.
+    /// The bounds packed into a word: low in the upper half, high in the lower half.
     pub fn bits(self) -> u64 {
         u64::from(self.low) << 32 | u64::from(self.high)
     }

@@ -1,4 +1,4 @@
-//! A frame's header: who may do what with the line's copy.
+//! The header of a frame: ownership, latch and locks of the line's copy.
 
 use latchwork_runtime::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use latchwork_verbs::{GlobalAddr, WORD, Words};
@@ -10,7 +10,8 @@ use crate::{DirtyBounds, FrameState, Ownership};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FrameId(pub u32);
 
-/// Two CPU cache lines: one that a hit reads, one that writers and handlers write.
+/// The header of a frame: one CPU cache line that a hit reads, and one that writers and handlers
+/// write.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Frame {
@@ -33,20 +34,20 @@ struct ReadSide {
 struct WriteSide {
     dirty: AtomicU64,
     reservations: AtomicU32,
-    // Not 0: local writers without a reservation give way.
+    // Not 0: local writers without a reservation give way to other nodes.
     gives_way: AtomicU32,
     // Accesses that wait for the latch.
     awaiting: AtomicU32,
     // The priority of the starved writer that won the line.
     starved: AtomicU32,
     held_until: AtomicU64,
-    // Epoch; 0: not watched.
+    // Replacement epoch; 0: not watched.
     watched_since: AtomicU32,
     lock: LockWord,
     links: Links,
 }
 
-/// Neighbours in a list of frames, for replacement to keep.
+/// Neighbours in a list of frames, maintained by the replacement policy.
 #[derive(Debug)]
 pub(crate) struct Links {
     pub(crate) newer: AtomicU32,
@@ -54,22 +55,22 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// In place of a neighbour, of a frame that is in no list.
+    /// Stands for a neighbour when the frame is in no list.
     pub(crate) const OUT: u32 = u32::MAX - 1;
 }
 
-/// The epoch of last use that says: not since it is watched. Epochs count from 1 and do not come
-/// that far.
+/// The epoch of last use that means: not used since the watch began. Epochs count from 1 and never
+/// reach this value.
 const WATCHED: u32 = u32::MAX;
-/// With the epoch when a watch began, says that it is a short one.
+/// In the epoch at which a watch began: the watch is a short one.
 const SHORT: u32 = 1 << 31;
 
-/// For how long a frame is watched: its user's affair.
+/// The length of a watch; the user of the cache decides it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watch {
-    /// For a short while after the line came.
+    /// A watch of a short time after the line arrived.
     Short,
-    /// For as long as the line stays.
+    /// A watch until the line leaves.
     Long,
 }
 
@@ -106,7 +107,7 @@ impl Default for Frame {
 }
 
 impl Frame {
-    /// The line in this frame, null when it is free.
+    /// The line in this frame; null when the frame is free.
     #[inline]
     pub fn addr(&self) -> GlobalAddr {
         GlobalAddr::from_bits(self.read.addr.load(Ordering::Relaxed))
@@ -114,9 +115,9 @@ impl Frame {
 
     /// Gives the frame, which is invalid, to another line.
     ///
-    /// The release fence keeps the loss of the last line's state before the new address: a reader
-    /// that sees the new address under a state from before fails in the end (see `is_still`),
-    /// whichever thread has taken the last line away.
+    /// The release fence orders the loss of the last line's state before the new address. So a
+    /// reader that sees the new address with an older state fails at its end (see `is_still`),
+    /// whichever thread took the last line away.
     pub(crate) fn set_addr(&self, addr: GlobalAddr) {
         fence(Ordering::Release);
         self.read.addr.store(addr.bits(), Ordering::Relaxed);
@@ -128,20 +129,21 @@ impl Frame {
         FrameState::from_bits(self.read.state.load(Ordering::Acquire))
     }
 
-    /// Whether the state is still `seen`, for the end of an optimistic read.
+    /// Whether the state is still `seen`, at the end of an optimistic read.
     ///
-    /// The acquire fence keeps the relaxed loads of the bytes before this load. A writer publishes
-    /// its latched state before its bytes with a release fence in between, so a reader that saw one
-    /// of its bytes sees the changed state here.
+    /// The acquire fence keeps the relaxed loads of the bytes before this load. A writer stores its
+    /// latched state before its bytes, with a release fence in between. So a reader that saw one of
+    /// these bytes sees the changed state here.
     #[inline]
     pub(crate) fn is_still(&self, seen: FrameState) -> bool {
         fence(Ordering::Acquire);
         self.read.state.load(Ordering::Relaxed) == seen.bits()
     }
 
-    /// Acquire: what was done to the frame before `from` was stored is visible, also when it is not
-    /// the `from` that was looked at before but one that came back. No release: an exchange
-    /// continues what the store of `from` has published, and adds nothing to it.
+    /// Acquire: everything that was done to the frame before `from` was stored is visible. That
+    /// holds also if the word changed since the caller's load and returned to `from`. No release:
+    /// the exchange continues the release sequence of the store of `from`, and publishes nothing
+    /// itself.
     fn exchange(&self, from: FrameState, to: FrameState) -> bool {
         self.read
             .state
@@ -149,37 +151,40 @@ impl Frame {
             .is_ok()
     }
 
-    /// Takes the local latch for writing, when the node owns the line and nobody else writes.
+    /// Takes the local latch for writing, if the node owns the line and no other worker writes.
     #[inline]
     pub(crate) fn try_latch(&self) -> Option<FrameState> {
         self.try_latch_from(self.state())
     }
 
-    /// As [`try_latch`](Frame::try_latch), if the state is still `seen`: then the bytes are those
+    /// Like [`try_latch`](Frame::try_latch), if the state is still `seen`. Then the bytes are those
     /// that an optimistic read saw which began with that state.
     ///
-    /// Unlike the load in `is_still`, the exchange needs no acquire fence before it. It succeeds
-    /// only right behind `seen` in the order of the word's changes. A writer whose bytes were seen
-    /// has either latched before, and then the word is not `seen` any more, or latches after this
-    /// writer is done, which it learns by acquiring the word; then the read was before its bytes.
+    /// Unlike the load in `is_still`, the exchange needs no acquire fence before it:
+    ///
+    /// 1. The exchange succeeds only directly after `seen` in the order of the word's changes.
+    /// 2. Let the read have seen a byte of a writer. If that writer latched before the exchange,
+    ///    the word is no longer `seen`, and the exchange fails.
+    /// 3. Otherwise that writer latches after this writer has unlatched, and acquires the word that
+    ///    this writer stored. Then the read came before that writer's bytes, and did not see them.
     #[inline]
     pub(crate) fn try_latch_from(&self, seen: FrameState) -> Option<FrameState> {
         if !seen.is_writable() || self.must_give_way() || !self.exchange(seen, seen.latched()) {
             return None;
         }
-        // Orders the latched state before the bytes that the holder writes (see `is_still`).
+        // Orders the latched state before the bytes that the latch holder writes (see `is_still`).
         fence(Ordering::Release);
         Some(seen.latched())
     }
 
-    /// Gives the local latch back: what was written becomes visible with the new state.
+    /// Releases the local latch. The written bytes become visible with the new state.
     #[inline]
     pub(crate) fn unlatch(&self, held: FrameState) {
         self.read.state.store(held.unlatched().bits(), Ordering::Release);
     }
 
-    /// Publishes fetched or forwarded bytes under `ownership`. The frame was invalid, and whoever
-    /// calls is the only one who may change that.
+    /// Publishes fetched or forwarded bytes under `ownership`. The frame is invalid before the
+    /// call, and no other task may change that.
     pub fn publish(&self, ownership: Ownership) {
         let old = self.state();
         debug_assert_eq!(old.ownership(), Ownership::Invalid, "publishing over a valid copy");
@@ -188,15 +193,16 @@ impl Frame {
         self.read.state.store(old.replaced(ownership).bits(), Ordering::Release);
     }
 
-    /// Shared becomes exclusive with the same bytes. Local readers go on unharmed.
+    /// Turns shared into exclusive ownership of the same bytes. Local readers continue.
     pub fn promote(&self) {
         let old = self.state();
         debug_assert_eq!(old.ownership(), Ownership::Shared, "only a shared copy is upgraded");
         self.read.state.store(old.with_ownership(Ownership::Exclusive).bits(), Ordering::Release);
     }
 
-    /// Exclusive becomes shared with the same bytes, unless a local writer is at work, or a
-    /// transaction has locked the line to write. To be called under a lock of the protocol.
+    /// Turns exclusive into shared ownership of the same bytes. Fails while a local writer has the
+    /// latch, or while a transaction has locked the line to write. Call this under a lock of the
+    /// protocol.
     #[must_use]
     pub fn try_demote(&self) -> bool {
         let seen = self.state();
@@ -204,13 +210,13 @@ impl Frame {
         seen.is_writable() && self.write.lock.leave(Ownership::Shared, demote)
     }
 
-    /// Takes the right to read and write away, unless a local writer is at work or a transaction
-    /// has locked the line. Optimistic reads that have not validated will fail. To be called under
-    /// a lock of the protocol.
+    /// Takes the right to read and write away. Fails while a local writer has the latch, or while a
+    /// transaction has locked the line. Optimistic reads that have not validated will fail. Call
+    /// this under a lock of the protocol.
     ///
-    /// The counter changes, so no later state can be taken for this one. Whoever fills the frame
-    /// next does so behind a release fence, as every verb does that writes into a node's memory; so
-    /// a reader that saw one of the next line's bytes sees the change here (see `is_still`).
+    /// The counter changes, so no later state equals this one. The next fill of the frame comes
+    /// after a release fence, as every verb does that writes into a node's memory. So a reader that
+    /// saw a byte of the next line sees the change here (see `is_still`).
     #[must_use]
     pub fn try_invalidate(&self) -> bool {
         let seen = self.state();
@@ -221,21 +227,21 @@ impl Frame {
         !seen.is_latched() && self.write.lock.leave(Ownership::Invalid, invalidate)
     }
 
-    /// What changed since the line was fetched.
+    /// The bytes that changed since the line was fetched.
     pub fn dirty(&self) -> DirtyBounds {
         DirtyBounds::from_bits(self.write.dirty.load(Ordering::Relaxed))
     }
 
-    /// Sets the dirty bounds: by the holder of the latch, or when nobody can write.
+    /// Sets the dirty bounds. The caller holds the latch, or no task can write.
     pub fn set_dirty(&self, bounds: DirtyBounds) {
         self.write.dirty.store(bounds.bits(), Ordering::Relaxed);
     }
 
-    /// Whether somebody reserved the line for one local access.
+    /// Whether an access has reserved the line for one local use.
     ///
-    /// Reservations begin, and are looked at before a line is taken away, under a lock of the
-    /// protocol, which orders the two. What an access does meanwhile is ordered by the state. So
-    /// all is relaxed.
+    /// All accesses to the count are relaxed. A lock of the protocol orders the begin of a
+    /// reservation and the check of the count before a line is taken away. The state orders the
+    /// actions of the access in between.
     pub fn is_reserved(&self) -> bool {
         self.write.reservations.load(Ordering::Relaxed) != 0
     }
@@ -251,94 +257,95 @@ impl Frame {
         debug_assert!(old > 0, "a reservation ended twice");
     }
 
-    /// Whether local writers shall leave the line to other nodes that have asked for it. Whoever
-    /// has it reserved still uses it.
+    /// Sets whether local writers leave the line to other nodes that have requested it. An access
+    /// with a reservation still uses the line.
     pub fn give_way(&self, other_nodes_first: bool) {
         self.write.gives_way.store(u32::from(other_nodes_first), Ordering::Relaxed);
     }
 
-    /// Only about whose turn it is, not about who may: a writer that sees it late writes once more.
-    /// So it is relaxed, and stands where a writer writes its dirty bounds in any case. Whoever
-    /// sees a reservation that is another's writes as well: there are no new ones meanwhile, and
-    /// each lasts for one access.
+    /// Relaxed, because the flag decides only whose turn it is: a writer that sees the flag late
+    /// writes once more. The flag is in the cache line that a writer changes anyway for its dirty
+    /// bounds. A writer that sees another access's reservation writes as well: no new reservations
+    /// begin meanwhile, and each one is for one access.
     #[inline]
     fn must_give_way(&self) -> bool {
         self.write.gives_way.load(Ordering::Relaxed) != 0 && !self.is_reserved()
     }
 
-    /// The priority with which a starved writer of this node won the line (SELCC 5.3.2); 0 when
-    /// none did. Read and written under a lock of the protocol.
+    /// The priority with which a starved writer of this node won the line (SELCC 5.3.2), or 0. Read
+    /// and written under a lock of the protocol.
     pub fn starved(&self) -> u8 {
         self.write.starved.load(Ordering::Relaxed) as u8
     }
 
-    /// Notes the priority of a starved writer.
+    /// Sets the priority with which a starved writer won the line.
     pub fn set_starved(&self, priority: u8) {
         self.write.starved.store(u32::from(priority), Ordering::Relaxed);
     }
 
-    /// Whether local accesses wait for the latch. Relaxed, as what is said of
+    /// Whether local accesses wait for the latch. Relaxed, for the reason given at
     /// [reservations](Frame::is_reserved).
     pub fn is_awaited(&self) -> bool {
         self.write.awaiting.load(Ordering::Relaxed) != 0
     }
 
-    /// A local access begins to wait for the latch.
+    /// Notes that a local access begins to wait for the latch.
     pub fn begin_wait(&self) {
         self.write.awaiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A local access has the latch, or waits no more.
+    /// Notes that a local access has the latch, or waits no longer.
     pub fn end_wait(&self) {
         let old = self.write.awaiting.fetch_sub(1, Ordering::Relaxed);
         debug_assert!(old > 0, "a wait ended twice");
     }
 
-    /// How transactions have locked the line: [`Ownership::Invalid`] when none has. Besides them it
-    /// keeps nobody of this node from the line; what it keeps is the node's ownership.
+    /// The mode in which transactions have locked the line; [`Ownership::Invalid`] without a lock.
+    /// A lock keeps the node's ownership. It excludes other transactions, but no other access of
+    /// this node.
     ///
-    /// Acquire: what a transaction did before it unlocked is visible to whoever sees that it has.
+    /// Acquire: a caller that sees the end of a lock also sees what the transaction did before.
     #[inline]
     pub fn locked(&self) -> Ownership {
         self.write.lock.locked()
     }
 
-    /// How the line has to stay at this node: as transactions have [locked](Frame::locked) it, and
-    /// exclusive while it is [detained](Frame::detain).
+    /// The mode in which the line must stay at this node: the mode of its [locks](Frame::locked),
+    /// or exclusive while it has a [node lock](Frame::detain).
     #[inline]
     pub fn kept(&self) -> Ownership {
         self.write.lock.kept()
     }
 
-    /// Whether a transaction keeps the line here: it has locked it, or detains it.
+    /// Whether a lock or a node lock keeps the line here.
     pub fn is_kept(&self) -> bool {
         self.kept() != Ownership::Invalid
     }
 
-    /// Whether a transaction detains the line.
+    /// Whether the line has a node lock.
     #[inline]
     pub fn is_detained(&self) -> bool {
         self.write.lock.is_detained()
     }
 
-    /// Turns a lock to write, which ends, into a detention: other transactions may lock the line,
-    /// and it stays at this node until all who detain it have [let it go](Frame::let_go).
+    /// Turns a lock to write, which ends, into a node lock. Other transactions may lock the line.
+    /// The line stays at this node until all its node locks have [ended](Frame::let_go).
     pub fn detain(&self) {
         self.write.lock.detain();
     }
 
-    /// Ends one detention.
+    /// Ends one node lock.
     pub fn let_go(&self) -> Unlocked {
         self.write.lock.let_go()
     }
 
-    /// Notes that another node was refused the line. After a few times since it is detained nobody
-    /// locks it until it is not.
+    /// Counts a refusal of another node. After a few refusals since the first node lock, no
+    /// transaction locks the line until the last node lock has ended.
     pub fn note_refusal(&self) {
         self.write.lock.refused();
     }
 
-    /// Whether nobody may lock the line before it is let go.
+    /// Whether no transaction may lock the line before its node locks end.
     pub fn is_draining(&self) -> bool {
         self.write.lock.is_draining()
     }
@@ -348,50 +355,53 @@ impl Frame {
         self.write.lock.is_locked_once()
     }
 
-    /// Locks the line to read or to write, unless another lock is in the way. `Some` says whether
-    /// nobody has kept the line before.
+    /// Locks the line to read or to write, unless a conflicting lock exists. `Some(true)`: the line
+    /// had no lock and no node lock before.
     ///
-    /// To be called under a lock of the protocol, which knows that the line is owned at least so.
-    /// Unlocking needs none, nor does [`Cache::try_lock`](crate::Cache::try_lock).
+    /// Call this under a lock of the protocol, which ensures that the line is owned in at least
+    /// that mode. Unlocking needs no such lock, nor does
+    /// [`Cache::try_lock`](crate::Cache::try_lock).
     #[must_use]
     pub fn try_lock(&self, ownership: Ownership) -> Option<bool> {
         self.write.lock.try_lock(ownership)
     }
 
-    /// Turns the only lock to read into one to write; false when there are others. As
-    /// [`try_lock`](Frame::try_lock), under a lock of the protocol.
+    /// Turns the only lock to read into a lock to write; `false` when there are other locks. Call
+    /// this under a lock of the protocol, like [`try_lock`](Frame::try_lock).
     #[must_use]
     pub fn try_upgrade_lock(&self) -> bool {
         self.write.lock.try_upgrade()
     }
 
-    /// Ends a lock that was taken so.
+    /// Ends a lock of that mode.
     #[inline]
     pub fn unlock(&self, ownership: Ownership) -> Unlocked {
         self.write.lock.unlock(ownership)
     }
 
-    /// Whether the protocol wants to be asked for locks; see [`ask_first`](Frame::ask_first).
+    /// Whether every lock of the line must go through the protocol; see
+    /// [`ask_first`](Frame::ask_first).
     pub fn asks_first(&self) -> bool {
         self.write.lock.asks_first()
     }
 
-    /// From now on nobody locks the line without asking the protocol, under whose lock this is
-    /// called. How it is kept.
+    /// From now on every lock of the line must go through the protocol. Returns the mode in which
+    /// the line is kept. The caller holds a lock of the protocol.
     pub fn ask_first(&self) -> Ownership {
         self.write.lock.ask_first()
     }
 
-    /// Ends that.
+    /// Ends the effect of [`ask_first`](Frame::ask_first).
     pub fn ask_no_more(&self) {
         self.write.lock.ask_no_more();
     }
 
-    /// For [`Cache::try_lock`](crate::Cache::try_lock): whether it is the first.
+    /// For [`Cache::try_lock`](crate::Cache::try_lock): locks the line without the protocol.
+    /// `Locked(true)`: the line had no lock and no node lock before.
     #[inline]
     pub(crate) fn try_lock_unasked(&self, addr: GlobalAddr, ownership: Ownership) -> TryLock<bool> {
-        // Before as well: a line that is here to read must not seem locked to write, not for a
-        // moment.
+        // The check before the lock is needed too: a line that is here only to read must never
+        // appear locked to write, not even for a moment.
         if !self.is_here(addr, ownership) {
             return TryLock::Ask;
         }
@@ -403,8 +413,8 @@ impl Frame {
         end
     }
 
-    /// Turns the only lock to read that there is on the line into one to write, if the node owns it
-    /// so. The caller has that lock.
+    /// Turns the line's only lock to read into a lock to write, if the node owns the line
+    /// exclusively. The caller has that lock.
     pub fn try_upgrade_lock_unasked(&self) -> TryLock<()> {
         let is_exclusive = || self.state().ownership() == Ownership::Exclusive;
         if !is_exclusive() {
@@ -418,37 +428,37 @@ impl Frame {
         end
     }
 
-    /// The address after the state, whose value was published behind it.
+    /// The address is loaded after the state: a state's value is published after its address.
     #[inline]
     fn is_here(&self, addr: GlobalAddr, ownership: Ownership) -> bool {
         self.state().ownership() >= ownership && self.addr() == addr
     }
 
-    /// Until when, in nanoseconds of virtual time, a local writer holds the line's latch: see
+    /// The virtual time in nanoseconds until which a local writer holds the latch: see
     /// [`Frame::hold_until`]. 0 where time is real.
     pub fn held_until(&self) -> u64 {
         self.write.held_until.load(Ordering::Relaxed)
     }
 
-    /// Says that the writer that has the latch now keeps it until `nanos` of virtual time. In a
-    /// simulated world its critical section is one instant, so the latch itself keeps nobody out;
-    /// whoever comes with an earlier clock has to be turned away by this.
+    /// States that the present latch holder keeps the latch until `nanos` of virtual time. In a
+    /// simulated world its critical section is one instant, so the latch itself excludes no task. A
+    /// task with an earlier clock is refused by this time instead.
     pub fn hold_until(&self, nanos: u64) {
         self.write.held_until.store(nanos, Ordering::Relaxed);
     }
 
-    /// Notes that the line was used in replacement epoch `epoch`.
+    /// Notes a use of the line in replacement epoch `epoch`.
     pub(crate) fn set_last_use(&self, epoch: u32) {
         self.read.last_use.store(epoch, Ordering::Relaxed);
     }
 
-    /// What was noted last of the line's uses: an epoch, or that it is watched.
+    /// The last noted use of the line: an epoch, or the mark of a watched line.
     #[inline]
     pub(crate) fn noted_use(&self) -> u32 {
         self.read.last_use.load(Ordering::Relaxed)
     }
 
-    /// The epoch of its last use; of a frame that is watched, the one when that began.
+    /// The epoch of the last use. For a watched frame, the last use before the watch began.
     pub(crate) fn last_use(&self) -> u32 {
         match self.read.last_use.load(Ordering::Relaxed) {
             WATCHED => self.write.watched_since.load(Ordering::Relaxed) & !SHORT,
@@ -456,9 +466,9 @@ impl Frame {
         }
     }
 
-    /// Watches whether the line is used from now on. A hit notes it as it notes the epoch of its
-    /// use, so the watching costs a store for the first one. A hint: races with hits and with a
-    /// change of hands make the answer wrong now and then.
+    /// Begins a watch: whether the line is used from now on. A hit notes its use in the same word
+    /// as the epoch of last use, so a watch costs one store at the first hit. The answer is a hint:
+    /// a race with a hit, or with a transfer of the line, makes the answer wrong now and then.
     pub fn watch(&self, watch: Watch) {
         let since = self.last_use();
         let kind = if watch == Watch::Short { SHORT } else { 0 };
@@ -466,7 +476,7 @@ impl Frame {
         self.read.last_use.store(WATCHED, Ordering::Relaxed);
     }
 
-    /// Ends the watch, if there was one: which one, and whether the line was used.
+    /// Ends the watch, if there is one. Returns which watch, and whether the line was used.
     pub fn end_watch(&self) -> Option<(Watch, bool)> {
         let last_use = self.read.last_use.load(Ordering::Relaxed);
         let since = self.write.watched_since.swap(0, Ordering::Relaxed);
@@ -481,30 +491,30 @@ impl Frame {
         &self.write.links
     }
 
-    /// The number of its block of hints, from 1; 0 when it has none.
+    /// The number of the frame's block of hints, from 1; 0 when it has none.
     #[inline]
     pub(crate) fn hints(&self) -> u32 {
         self.read.hints.load(Ordering::Relaxed)
     }
 
-    /// Gives it a block of hints, unless it has one: then that is the error.
+    /// Gives the frame a block of hints. If the frame has a block, that block is the error.
     pub(crate) fn add_hints(&self, block: u32) -> Result<(), u32> {
         let hints = &self.read.hints;
         hints.compare_exchange(0, block, Ordering::Relaxed, Ordering::Relaxed).map(|_| ())
     }
 
-    /// Takes its block of hints, 0 when it has none.
+    /// Takes the frame's block of hints; 0 when it has none.
     pub(crate) fn take_hints(&self) -> u32 {
         self.read.hints.swap(0, Ordering::Relaxed)
     }
 
-    /// Asks the processor for what a hit reads of the header.
+    /// Prefetches the part of the header that a hit reads.
     #[inline]
     pub(crate) fn prefetch(&self) {
         Words::new(std::slice::from_ref(&self.read.state)).prefetch(0..WORD);
     }
 
-    /// Asks the processor for what a lock of the line or a local latch writes of the header.
+    /// Prefetches the part of the header that a lock of the line or a local latch writes.
     #[inline]
     pub(crate) fn prefetch_write(&self) {
         Words::new(std::slice::from_ref(&self.write.held_until)).prefetch(0..WORD);

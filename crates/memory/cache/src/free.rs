@@ -1,24 +1,25 @@
-//! [`FreeFrames`]: the frames that hold no line, the one that was freed last on top.
+//! [`FreeFrames`]: the frames without a line; the frame that was freed last is on top.
 //!
-//! A stack and not a queue: the frame that was freed last is still in the processor's caches, while
-//! a queue would lead every line that comes and goes through all the memory there is.
+//! The list is a stack and not a queue. The frame that was freed last is still in the processor's
+//! caches. A queue would lead the lines through the whole memory of the cache.
 
 use latchwork_runtime::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(all(test, loom))]
 mod interleavings;
 
-/// A stack of frame numbers with many threads at both ends of every operation (Treiber's, with a
-/// count in the head against the return of an old head).
+/// A lock-free stack of frame numbers (Treiber's, with a count in the head against the return of an
+/// old head).
 ///
-/// The head is a number and a count of all changes, 32 bits each; `below` has what lies under each
-/// frame that is in the stack. A frame's entry is written only by the thread that has it in its
-/// hands.
+/// The head is a frame number and a count of all changes, 32 bits each. `below` has the next frame
+/// under each frame in the stack. Only the thread that owns a frame writes the frame's entry.
 ///
-/// A thread that pops reads the entry under the head and then exchanges the head. Where other
-/// threads popped and pushed in between, the entry may be old, but then the count has changed and
-/// the exchange fails: it would take exactly a multiple of 2^32 changes between two instructions of
-/// one thread to bring the same head back.
+/// Why a pop never installs an old entry:
+///
+/// 1. A popping thread reads the entry under the head, and then exchanges the head.
+/// 2. If other threads popped and pushed in between, the entry may be old. But then the count has
+///    changed, and the exchange fails.
+/// 3. The same head returns only after an exact multiple of 2^32 changes between these two steps.
 #[derive(Debug)]
 pub(crate) struct FreeFrames {
     head: Padded<AtomicU64>,
@@ -26,12 +27,12 @@ pub(crate) struct FreeFrames {
     below: Box<[AtomicU32]>,
 }
 
-/// Written at every change, so in cache lines of its own.
+/// Every operation writes this value, so it has cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// No frame: what lies under the lowest.
+/// No frame: the entry under the lowest frame.
 const BOTTOM: u32 = u32::MAX;
 
 const COUNT_ONE: u64 = 1 << 32;
@@ -43,7 +44,7 @@ fn head_of(seen: u64, top: u32) -> u64 {
 impl FreeFrames {
     /// All of `frames` frames, the first on top.
     ///
-    /// Frame `u32::MAX` cannot be: a cache of so many would take petabytes of headers.
+    /// Frame `u32::MAX` cannot exist: such a cache would need petabytes of memory.
     pub(crate) fn all(frames: usize) -> Self {
         let below = |frame| if frame + 1 < frames { frame as u32 + 1 } else { BOTTOM };
         FreeFrames {
@@ -53,10 +54,10 @@ impl FreeFrames {
         }
     }
 
-    /// Bytes that the list takes for each frame.
+    /// The number of bytes that the list takes for each frame.
     pub(crate) const ENTRY: usize = size_of::<u32>();
 
-    /// Takes the frame on top. Acquire: whatever was done to it before it was freed is visible.
+    /// Takes the top frame. Acquire: everything done to the frame before it was freed is visible.
     pub(crate) fn pop(&self) -> Option<u32> {
         let mut head = self.head.0.load(Ordering::Acquire);
         loop {
@@ -66,7 +67,7 @@ impl FreeFrames {
             }
             let below = self.below[top as usize].load(Ordering::Relaxed);
             let next = head_of(head, below);
-            // Acquire again: the head may be one that came since.
+            // Acquire again: the failed exchange may return a newer head.
             match self.head.0.compare_exchange_weak(
                 head,
                 next,
@@ -82,12 +83,12 @@ impl FreeFrames {
         }
     }
 
-    /// Puts `frame`, which is in nobody else's hands, on top. Release: see [`FreeFrames::pop`].
+    /// Puts `frame`, which only the caller has, on top. Release: see [`FreeFrames::pop`].
     ///
-    /// Every exchange of the head, by whomever, continues the release of those before it, so
-    /// whoever pops a frame from deep below has acquired the push of just that frame.
+    /// Every exchange of the head continues the release sequences of the earlier ones. So a pop of
+    /// a frame from deep in the stack has acquired the push of that frame.
     pub(crate) fn push(&self, frame: u32) {
-        // Counted before it is there, so that the count is never below zero.
+        // Counted before the push, so that the count is never below zero.
         self.len.0.fetch_add(1, Ordering::Relaxed);
         let mut head = self.head.0.load(Ordering::Relaxed);
         loop {
@@ -105,8 +106,8 @@ impl FreeFrames {
         }
     }
 
-    /// How many frames there are, or were a moment ago; zero only if there was none. Orders
-    /// nothing: whoever waits for a frame has a fence.
+    /// The number of frames, which may be a moment old; zero only if there was no frame. The loads
+    /// order nothing: a task that waits for a frame has a memory fence.
     pub(crate) fn len(&self) -> usize {
         let empty = self.head.0.load(Ordering::Relaxed) as u32 == BOTTOM;
         if empty { 0 } else { self.len.0.load(Ordering::Relaxed).max(1) }

@@ -1,4 +1,4 @@
-//! The two ways to touch a cached line: an optimistic read and a write under the local latch.
+//! The two ways to access a cached line: an optimistic read, and a write under the local latch.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -8,10 +8,10 @@ use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 use crate::frame::Frame;
 use crate::{DirtyBounds, FrameId, FrameState, Ownership};
 
-/// Which copy a read saw, to ask later whether it is still the same.
+/// The copy that a read saw, to check later whether it is still the same.
 ///
-/// The frame belongs to it: a line that was away may come back into another frame, whose counter
-/// may have come just as far.
+/// The version contains the frame: a line that left may return into another frame, whose counter
+/// may have the same value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadVersion {
     /// The line.
@@ -22,10 +22,10 @@ pub struct ReadVersion {
     pub counter: u64,
 }
 
-/// A read of a cached line that holds nothing and writes nothing.
+/// A read of a cached line that takes no latch and writes nothing.
 ///
-/// What it returns may be torn by a concurrent local writer or by the loss of the line, until
-/// [`validate`](OptimisticRead::validate) says otherwise: check before acting on it.
+/// A concurrent local writer or the loss of the line may tear the bytes that this read returns. Do
+/// not act on them before [`validate`](OptimisticRead::validate) returns `true`.
 #[derive(Clone, Copy, Debug)]
 pub struct OptimisticRead<'a> {
     frame: &'a Frame,
@@ -68,16 +68,17 @@ impl<'a> OptimisticRead<'a> {
         self.line
     }
 
-    /// Whether everything read so far was one consistent copy, which this node had the right to
-    /// read when the read began.
+    /// Whether everything read so far was one consistent copy that this node had the right to read
+    /// when the read began.
     #[inline]
     #[must_use]
     pub fn validate(&self) -> bool {
         self.frame.is_still(self.state)
     }
 
-    /// Takes the local latch, if all that was read is one consistent copy and still the line's, and
-    /// the node owns the line exclusively. What was found in it holds for the guard.
+    /// Takes the local latch. Succeeds only if everything read so far is one consistent copy that
+    /// is still current, and the node owns the line exclusively. Then the bytes that were read are
+    /// also those of the guard.
     #[inline]
     #[must_use]
     pub fn latch(self) -> Option<WriteGuard<'a>> {
@@ -85,40 +86,44 @@ impl<'a> OptimisticRead<'a> {
         Some(WriteGuard::new((self.id, self.frame), self.line, self.addr, held))
     }
 
-    /// How the node owned the line when the read began.
+    /// The node's ownership of the line when the read began.
     #[inline]
     pub fn ownership(&self) -> Ownership {
         self.state.ownership()
     }
 
-    /// How transactions of this node have locked the line: [`Ownership::Invalid`] when none has. Of
-    /// use only if the read validates afterwards; then the frame held the line at that moment.
+    /// The mode in which transactions of this node have locked the line; [`Ownership::Invalid`]
+    /// without a lock. Use the result only if the read validates afterwards: then the frame held
+    /// the line at that moment.
     ///
-    /// For a transaction that locks nothing that it only reads: it locks what it writes, says
-    /// `fence(SeqCst)`, and then reads what it has read again and looks here, before it validates.
-    /// Of two that write what the other reads, the fence of one comes first in the order of all
-    /// such fences. What that one did before its fence, the other sees in everything that it loads
-    /// behind its own: the lock, or what came after it in the word. That is the unlock, and to see
-    /// it is to acquire all that was written under the lock: then the state is another than that of
-    /// a read that began before, which does not validate. A read that began later has the new
-    /// bytes. The same holds for the loss of the line to another node, which comes before that
-    /// node's lock: there the line is not readable here.
+    /// This serves transactions that do not lock what they only read. Such a transaction locks the
+    /// lines that it writes and executes `fence(SeqCst)`. Then it reads its other lines again,
+    /// calls this, and validates. Let each of two transactions write what the other reads:
+    ///
+    /// 1. The memory fence of one transaction, T1, comes first in the order of all such fences.
+    /// 2. The other transaction, T2, sees T1's actions before that memory fence in all loads after
+    ///    its own. So T2 sees T1's lock, or a later value of the lock word.
+    /// 3. A later value is T1's unlock. A load of that value acquires all that T1 wrote under the
+    ///    lock. So a read that T2 began before finds another state and does not validate. A read
+    ///    that T2 began later has the new bytes.
+    /// 4. If T1 is on another node, the line left T2's node before T1 locked it. Then the line is
+    ///    not readable at T2's node.
     #[inline]
     pub fn locked(&self) -> Ownership {
         self.frame.locked()
     }
 
-    /// Which copy this is.
+    /// The version of this copy.
     pub fn version(&self) -> ReadVersion {
         ReadVersion { addr: self.addr, frame: self.id, counter: self.state.counter() }
     }
 }
 
-/// The local latch of a line that the node owns exclusively. Dropping it publishes what was written
-/// to the node's readers; the line itself stays with the node until another asks for it.
+/// The local latch of a line that the node owns exclusively. Dropping the guard publishes the
+/// written bytes to the node's readers. The node keeps the line until another node requests it.
 ///
-/// It must not be held across an await: it cannot leave its thread, and every accessor of the line
-/// waits for it.
+/// Do not hold the guard across an await: the guard cannot leave its thread, and every other access
+/// to the line waits for it.
 #[derive(Debug)]
 pub struct WriteGuard<'a> {
     frame: &'a Frame,
@@ -147,8 +152,9 @@ impl<'a> WriteGuard<'a> {
         self.addr
     }
 
-    /// The line's payload, which the holder may write. Every change must be reported to
-    /// [`mark_dirty`](WriteGuard::mark_dirty), or it can be lost when the line is given back.
+    /// The line's payload, which the holder may write. Report every change to
+    /// [`mark_dirty`](WriteGuard::mark_dirty). Otherwise the change can be lost when the line
+    /// leaves the node.
     #[inline]
     pub fn words(&self) -> Words<'a> {
         payload(self.line)
@@ -160,18 +166,20 @@ impl<'a> WriteGuard<'a> {
         self.line
     }
 
-    /// How transactions of this node have locked the line: [`Ownership::Invalid`] when none has.
+    /// The mode in which transactions of this node have locked the line; [`Ownership::Invalid`]
+    /// without a lock.
     ///
-    /// Who locks, and then looks at the line under its latch as well, misses nothing that was
-    /// written under a guard that saw no lock: the one of the two that latches later acquires what
-    /// the other did before. Who locks and then only reads needs `fence(SeqCst)` in between, and so
-    /// does the holder of the guard before this look.
+    /// A transaction that locks the line, and then reads it under its latch, sees everything that
+    /// was written under a guard that saw no lock: the later of the two latch holders acquires the
+    /// actions of the earlier one. A transaction that locks and then only reads needs
+    /// `fence(SeqCst)` in between. The holder of the guard needs that memory fence too, before this
+    /// call.
     #[inline]
     pub fn locked(&self) -> Ownership {
         self.frame.locked()
     }
 
-    /// Which copy the writer found, to compare with what an earlier read saw.
+    /// The version that the writer found, for a comparison with the version of an earlier read.
     pub fn version(&self) -> ReadVersion {
         ReadVersion { addr: self.addr, frame: self.id, counter: self.held.counter() }
     }
@@ -184,7 +192,7 @@ impl<'a> WriteGuard<'a> {
         }
     }
 
-    /// Reports that the whole line's byte range `range` changed, the header counted.
+    /// Reports that the byte range `range` of the whole line changed, the header included.
     #[inline]
     pub fn mark_line_dirty(&mut self, range: Range<usize>) {
         debug_assert!(range.end <= self.line.len(), "dirty range {range:?} outside the line");

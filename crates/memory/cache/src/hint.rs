@@ -1,12 +1,13 @@
-//! Hints: guesses at the frame that holds a line, kept where the line's address was found.
+//! Hints: guesses in which frame a line is, kept where the line's address was found.
 //!
-//! Pages hold addresses, since they travel between nodes, and an address costs a lookup in the
-//! index. So the frame of an inner page gets a block of hints, one for each child: where that child
-//! was found the last time. A guess is checked against the address in the frame's header, which a
-//! reader loads anyway. A wrong one costs the lookup that it would have saved, and is corrected.
+//! Pages contain addresses, because pages travel between nodes. An address costs a lookup in the
+//! index. So the frame of an inner page gets a block of hints, one for each child: the frame in
+//! which the child was found last. A reader checks a hint against the address in the frame's
+//! header, which it loads anyway. A wrong hint costs the lookup that it should have saved, and is
+//! corrected.
 //!
-//! Nothing depends on a guess, so all accesses are relaxed. Blocks go from frame to frame with
-//! whatever is in them.
+//! Correctness does not depend on a hint, so all accesses are relaxed. A block moves from frame to
+//! frame with its old content.
 
 use latchwork_runtime::sync::{ArrayQueue, AtomicU32, Ordering};
 
@@ -15,38 +16,38 @@ use latchwork_verbs::large_slice;
 use crate::FrameId;
 use crate::frame::Frame;
 
-/// A guess at the frame that holds a line.
+/// A guess in which frame a line is.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Hint(AtomicU32);
 
 impl Hint {
-    /// The guess that it is `frame`.
+    /// A hint at `frame`.
     #[inline]
     pub fn at(frame: FrameId) -> Hint {
         Hint(AtomicU32::new(frame.0 + 1))
     }
 
-    /// The frame; out of bounds when there is no guess.
+    /// The guessed frame; out of bounds without a guess.
     #[inline]
     pub(crate) fn guess(&self) -> FrameId {
         FrameId(self.0.load(Ordering::Relaxed).wrapping_sub(1))
     }
 
-    /// Takes over another's guess.
+    /// Copies the guess of `other`.
     #[inline]
     pub fn copy_from(&self, other: &Hint) {
         self.0.store(other.0.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Notes where the line was found. Readers come here when the guess was wrong, not on a plain
-    /// hit.
+    /// Notes the frame in which the line was found. Readers call this after a wrong hint, not on a
+    /// plain hit.
     pub(crate) fn correct(&self, frame: FrameId) {
         self.0.store(frame.0 + 1, Ordering::Relaxed);
     }
 }
 
-/// Blocks of hints for the frames that ask for one.
+/// Blocks of hints for the frames that need one.
 #[derive(Debug)]
 pub(crate) struct HintBlocks {
     hints: Box<[Hint]>,
@@ -55,16 +56,16 @@ pub(crate) struct HintBlocks {
 }
 
 impl HintBlocks {
-    // Inner pages have some 30 to 120 children; what finds no block makes do with the index.
+    // Inner pages have some 30 to 120 children. A frame without a block uses the index.
     const FRAMES_PER_BLOCK: usize = 32;
-    // A child takes 16 bytes of its page at least: separator and address.
+    // A child takes at least 16 bytes of its page: separator and address.
     const BYTES_PER_CHILD: usize = 16;
 
     fn shape(frames: usize, line_size: usize) -> (usize, usize) {
         (frames.div_ceil(Self::FRAMES_PER_BLOCK), line_size.div_ceil(Self::BYTES_PER_CHILD))
     }
 
-    /// Bytes that the blocks for `frames` frames take, their free list included.
+    /// The number of bytes that the blocks for `frames` frames take, free list included.
     pub(crate) fn footprint(frames: usize, line_size: usize) -> usize {
         let (blocks, per_block) = Self::shape(frames, line_size);
         blocks * (per_block * size_of::<Hint>() + 2 * size_of::<usize>())
@@ -81,7 +82,7 @@ impl HintBlocks {
         HintBlocks { hints, per_block, free }
     }
 
-    /// The hints of a frame; none when it has no block and there is none left.
+    /// The hints of a frame; empty when the frame has no block and no block is free.
     #[inline]
     pub(crate) fn of(&self, frame: &Frame) -> &[Hint] {
         match frame.hints() {
@@ -103,15 +104,15 @@ impl HintBlocks {
         match frame.add_hints(block + 1) {
             Ok(()) => self.block(block + 1),
             Err(other) => {
-                // Another reader was faster. There is room for what was just taken out.
+                // Another reader was faster. The queue has room for the block that was just taken.
                 let _ = self.free.push(block);
                 self.block(other)
             }
         }
     }
 
-    /// Takes the frame's block away, if it has one. A reader that still has it spoils a guess at
-    /// most.
+    /// Takes the frame's block away, if it has one. A reader that still uses the block changes at
+    /// most a guess.
     pub(crate) fn take(&self, frame: &Frame) {
         if let Some(block) = frame.take_hints().checked_sub(1) {
             // A block is in one frame or in the list.

@@ -1,4 +1,4 @@
-//! The index from address to frame: fixed capacity, bucketised, read without writing.
+//! The index from address to frame: fixed capacity, in buckets, read without writing.
 //!
 //! ```text
 //!  bucket (64 bytes):  | meta | slot | slot | slot | slot | slot | slot | slot |
@@ -6,15 +6,15 @@
 //!  meta:               | lock 1 | overflow: entries that passed this full bucket |
 //! ```
 //!
-//! An entry sits in its home bucket or, when that is full, in one of the next ones; every full
-//! bucket that it passed counts it in `overflow`, before it is stored and until after it was
-//! removed. So a lookup goes on past a bucket only while that count is not zero, and entries never
+//! An entry is in its home bucket or, when that is full, in one of the next buckets. Every full
+//! bucket that the entry passed counts it in `overflow`, from before it is stored until after it is
+//! removed. So a lookup continues past a bucket only while that count is not zero. Entries never
 //! move.
 //!
-//! A lookup may be wrong: it returns frames whose tag matches, and the caller compares the address
-//! in the frame, whose state word decides in the end. So a lookup orders nothing, and all its loads
-//! are relaxed: who knows that an entry is there comes after its insertion and sees it. The lock
-//! orders the changes of a bucket among each other.
+//! A lookup may be wrong: it finds frames with the right tag. The caller compares the address in
+//! the frame, and the frame's state word decides. So a lookup orders nothing, and all its loads are
+//! relaxed. A caller that knows of an entry comes after the insertion and sees it. The lock orders
+//! the changes of a bucket.
 
 use std::hint::select_unpredictable;
 
@@ -40,8 +40,9 @@ const LOCK: u64 = 1;
 const PASSED_ONE: u64 = 2;
 
 impl Bucket {
-    // Held for a handful of instructions, never across a call: spinning is bounded by the
-    // scheduler. Yields at once, since with more threads than cores the holder may not be running.
+    // The lock is held for a handful of instructions and never across a call, so the scheduler
+    // bounds the spinning. A waiter yields at once: with more threads than cores the holder may not
+    // be running.
     fn locked<T>(&self, change: impl FnOnce(&Bucket) -> T) -> T {
         let mut seen = self.meta.load(Ordering::Relaxed);
         loop {
@@ -74,12 +75,12 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Bytes that an index for `frames` frames takes.
+    /// The number of bytes that an index for `frames` frames takes.
     pub(crate) fn footprint(frames: usize) -> usize {
         Self::bucket_count(frames) * size_of::<Bucket>()
     }
 
-    // At most four entries for a bucket of seven on average keep overflow rare.
+    // On average at most four entries for a bucket of seven, so that overflow is rare.
     fn bucket_count(frames: usize) -> usize {
         frames.div_ceil(SLOTS.div_ceil(2)).next_power_of_two().max(2)
     }
@@ -91,12 +92,12 @@ impl Index {
 
     #[inline]
     fn place(&self, addr: GlobalAddr) -> (usize, u64) {
-        // Fibonacci hashing: the high bits choose the bucket, the middle ones are the tag.
+        // Fibonacci hashing: the high bits choose the bucket, the middle bits are the tag.
         let hash = addr.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
         ((hash >> self.shift) as usize, hash << 16 & 0xffff_ffff_0000_0000)
     }
 
-    /// Finds the frame for which `is_it` says yes, among those whose tag matches.
+    /// Finds the frame that `is_it` accepts, among the frames with the right tag.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -104,9 +105,9 @@ impl Index {
         mut is_it: impl FnMut(FrameId) -> bool,
     ) -> Option<FrameId> {
         let (home, tag) = self.place(addr);
-        // All slots of the home bucket without branches: in which one an entry sits, the processor
-        // cannot guess. Nearly always that is it, since few buckets overflow and few tags are
-        // equal.
+        // Compares all slots of the home bucket without branches, because the processor cannot
+        // predict the slot. This nearly always finds the entry: few buckets overflow and few tags
+        // are equal.
         let bucket = &self.buckets[home & (self.buckets.len() - 1)];
         let mut entry = 0;
         for slot in &bucket.slots {
@@ -122,7 +123,7 @@ impl Index {
         self.find_slowly(home, tag, &mut is_it)
     }
 
-    /// Asks the processor for what a search for `addr` reads.
+    /// Prefetches the bytes that a search for `addr` reads.
     #[inline]
     pub(crate) fn prefetch(&self, addr: GlobalAddr) {
         let (home, _) = self.place(addr);
@@ -130,7 +131,7 @@ impl Index {
         Words::new(&bucket.slots).prefetch(0..WORD);
     }
 
-    /// As [`find`](Index::find), entry by entry and on to the next buckets.
+    /// Like [`find`](Index::find), entry by entry, and on to the next buckets.
     #[cold]
     #[inline(never)]
     fn find_slowly(

@@ -1,5 +1,6 @@
-//! The compute-side cache: frames, the state word of each, the index from address to frame, and
-//! replacement. It knows no protocol: who may own a line is decided above, and told to the frame.
+//! The cache of a compute node: frames with their state words, the index from address to frame, and
+//! replacement. The cache contains no protocol: a higher layer decides the ownership of each line,
+//! and publishes the ownership in the frame.
 //!
 //! ```text
 //!   address ──► Index ──► Frame header (128 B)            Arena (registered with the fabric)
@@ -12,13 +13,13 @@
 //!
 //! Invariants:
 //!
-//! - A hit writes no shared memory: [`OptimisticRead`] loads the state, reads, loads it again. What
-//!   replacement has to know of it is written once in an epoch, or with LRU at every hit: see
+//! - A hit writes no shared memory: [`OptimisticRead`] loads the state, reads, and loads the state
+//!   again. The replacement policy notes a use once in an epoch, or with LRU at every hit: see
 //!   [`ReplacementPolicy`].
-//! - Bytes of a frame change only while its state is latched (a local writer) or invalid (a verb
-//!   fills it). The state's counter changes with every change of the bytes and every loss of the
-//!   right to read them, so equal states mean the same copy.
-//! - Frames, headers, index, hints and free lists together keep within the limit given to
+//! - The bytes of a frame change only while its state is latched (a local writer) or invalid (a
+//!   verb fills the frame). The counter in the state changes with every change of the bytes and
+//!   every loss of the right to read them. So equal states mean the same copy.
+//! - Frames, headers, index, hints and free lists together stay within the limit given to
 //!   [`Cache::with_memory`].
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! The lock word of a frame: how transactions of this node keep its line here.
+//! The lock word of a frame: the locks by which transactions of this node keep the line here.
 //!
 //! ```text
 //!   63     58 57      32   31   30                                    0
@@ -7,31 +7,49 @@
 //!  +---------+----------+-----+--------------------------------------+
 //! ```
 //!
-//! A line is *detained* by transactions that have written it and lock it no more, since others of
-//! this node may go on with it, while other nodes must not see it yet. Only a writer's lock turns
-//! into one more of them. For all that takes a line away a detained one is as locked as by a
-//! writer; for locks it is as if it were not. But those of this node may follow one another without
-//! a gap: so it is counted how often others were *refused* since, and when that was too often, no
-//! lock is taken until nobody detains the line any more.
+//! # Node locks
 //!
-//! Who locks a line that is here needs no lock of the protocol for it: it changes the word, and
-//! then looks whether the line is still here as it has to be. Who takes a line away, always under a
-//! lock of the protocol, sets *ask* by an atomic exchange of the word, and only if it finds no lock
-//! in the way changes the state of the frame and clears *ask* again, releasing. All changes of the
-//! word have one order. If the lock comes first, the other finds it. If *ask* comes first, the lock
-//! is not taken while it is set; and a lock that is taken behind it acquires the word as it was
-//! cleared, or a later value whose place in the order continues that release, since all that others
-//! do to the word meanwhile are exchanges. So its look at the state finds the line gone, and the
-//! lock is given up again.
+//! *Detained* counts the node locks of the line. With early lock release, a transaction that has
+//! written the line turns its lock into a node lock. Other transactions of this node may then lock
+//! the line, but other nodes must not see it yet.
 //!
-//! *Ask* also stays set while nobody shall have the line without asking the protocol: others are
-//! waiting for it.
+//! - Code that takes a line away treats a node lock like a writer's lock.
+//! - Code that locks a line ignores node locks.
+//! - The transactions of this node could follow one another without a gap. So the word counts how
+//!   often other nodes were *refused* since the first node lock. After too many refusals no
+//!   transaction locks the line until the last node lock has ended.
+//!
+//! # Why no lock stays on a line that leaves
+//!
+//! A transaction locks a line that is here without a lock of the protocol:
+//!
+//! 1. It changes the word by an exchange with acquire ordering, unless *ask* is set.
+//! 2. Then it checks that the line is still here in the needed mode. If not, it gives the lock up.
+//!
+//! Code that takes a line away always holds a lock of the protocol:
+//!
+//! 1. It sets *ask* by an atomic exchange.
+//! 2. If the word contains no conflicting lock, it changes the state of the frame.
+//! 3. It clears *ask* with release ordering, if *ask* was clear before.
+//!
+//! All changes of the word have one order:
+//!
+//! 1. If the lock comes before *ask* is set, the code that takes the line away finds the lock.
+//! 2. If *ask* is set first, the lock is not taken while *ask* is set.
+//! 3. A lock that is taken later acquires the word with *ask* cleared, or a later value. A later
+//!    value belongs to the same release sequence, because all other changes of the word are
+//!    exchanges.
+//! 4. So the check of the transaction sees the changed state, and the transaction gives the lock
+//!    up.
+//!
+//! *Ask* also stays set while other nodes wait for the line: then every lock goes through the
+//! protocol.
 
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 
 use crate::Ownership;
 
-/// See the module.
+/// The lock word; the module documents its layout and its proof.
 #[derive(Debug, Default)]
 pub(crate) struct LockWord(AtomicU64);
 
@@ -40,26 +58,26 @@ const EXCLUSIVE: u64 = ASK - 1;
 const DETAINED: u64 = 1 << 32;
 const REFUSED: u64 = 1 << 58;
 
-/// So many times others are refused before the line is to be let go.
+/// After this many refusals of other nodes, no transaction locks the line until its node locks end.
 const REFUSED_MAX: u64 = 8;
 
-/// What the end of a lock has left.
+/// The state of the line after the end of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unlocked {
-    /// It was the line's last lock, and nobody detains it.
+    /// The lock was the line's last lock, and the line has no node lock.
     pub last: bool,
-    /// The protocol wants to be asked about this line.
+    /// The protocol must be called: it has set *ask*.
     pub asked: bool,
 }
 
-/// How a try to lock a line went that asks no protocol.
+/// The result of an attempt to lock a line without the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TryLock<T> {
-    /// It is locked.
+    /// The line is locked.
     Locked(T),
-    /// Another lock is in the way.
+    /// A conflicting lock exists.
     Refused,
-    /// The line is not here in that way, or the protocol wants to be asked about it.
+    /// The line is not here in the needed mode, or *ask* is set: the protocol must decide.
     Ask,
 }
 
@@ -83,36 +101,36 @@ fn is_draining(bits: u64) -> bool {
     bits / REFUSED >= REFUSED_MAX
 }
 
-/// What the node must keep of the line.
+/// The ownership that the node must keep.
 fn kept(bits: u64) -> Ownership {
     if is_detained(bits) { Ownership::Exclusive } else { locked(bits) }
 }
 
-/// The word with one more lock.
+/// The word with one more lock, or `None` if the lock conflicts.
 fn and(bits: u64, ownership: Ownership) -> Option<u64> {
     match ownership {
         _ if is_draining(bits) => None,
         Ownership::Exclusive => (count(bits) == 0).then_some(bits | EXCLUSIVE),
-        // One below the mark stays free, so that no count is taken for it.
+        // The highest reader count stays unused, so that no count equals the mark of a writer.
         _ => (count(bits) < EXCLUSIVE - 1).then(|| bits + 1),
     }
 }
 
 impl LockWord {
-    /// Acquire: what a transaction did before it unlocked is visible to whoever sees that it has.
+    /// Acquire: a reader that sees the end of a lock also sees what the transaction did before.
     #[inline]
     pub(crate) fn locked(&self) -> Ownership {
         locked(self.0.load(Ordering::Acquire))
     }
 
-    /// How the line has to stay at this node. Acquire: as [`locked`](LockWord::locked).
+    /// The mode in which the line must stay at this node. Acquire: as for
+    /// [`locked`](LockWord::locked).
     pub(crate) fn kept(&self) -> Ownership {
         kept(self.0.load(Ordering::Acquire))
     }
 
-    /// Acquire, behind a look at what was written: of a writer that detains the line, what it wrote
-    /// is published later than its lock was taken, so whoever has seen that sees the lock, or what
-    /// came after it.
+    /// Acquire, after a read of written bytes: a writer with a node lock publishes its bytes after
+    /// it took its lock. So a reader of these bytes sees the lock, or a later value of the word.
     pub(crate) fn is_detained(&self) -> bool {
         is_detained(self.0.load(Ordering::Acquire))
     }
@@ -121,15 +139,16 @@ impl LockWord {
         count(self.0.load(Ordering::Relaxed)) == 1
     }
 
-    /// One more lock, of whoever has asked. `Some` says whether it is the first.
+    /// Takes one more lock for a caller that goes through the protocol. `Some(true)`: the line had
+    /// no lock and no node lock before.
     pub(crate) fn try_lock(&self, ownership: Ownership) -> Option<bool> {
         let next = |old| and(old, ownership);
-        // Acquire pairs with the release of whoever unlocked: this transaction follows that one.
+        // Acquire pairs with the release of an unlock: this transaction follows that one.
         let old = self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, next).ok()?;
         Some(old & !ASK == 0)
     }
 
-    /// As [`try_lock`](LockWord::try_lock), unless one has to ask first.
+    /// Like [`try_lock`](LockWord::try_lock), unless *ask* is set.
     #[inline]
     pub(crate) fn try_lock_unasked(&self, ownership: Ownership) -> TryLock<bool> {
         let mut old = self.0.load(Ordering::Relaxed);
@@ -138,7 +157,7 @@ impl LockWord {
                 return TryLock::Ask;
             }
             let Some(new) = and(old, ownership) else { return TryLock::Refused };
-            // Acquire: as above, and for the look at the state that comes behind it.
+            // Acquire: as above, and for the check of the frame state that follows.
             match self.0.compare_exchange_weak(old, new, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return TryLock::Locked(old == 0),
                 Err(now) => old = now,
@@ -146,13 +165,13 @@ impl LockWord {
         }
     }
 
-    /// Turns the only lock to read into one to write; whether that was possible.
+    /// Turns the only reader's lock into a writer's lock, and returns whether that was possible.
     pub(crate) fn try_upgrade(&self) -> bool {
         let next = |old| (count(old) == 1).then_some(old | EXCLUSIVE);
         self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, next).is_ok()
     }
 
-    /// As [`try_upgrade`](LockWord::try_upgrade), unless one has to ask first.
+    /// Like [`try_upgrade`](LockWord::try_upgrade), unless *ask* is set.
     pub(crate) fn try_upgrade_unasked(&self) -> TryLock<()> {
         let next = |old| (count(old) == 1 && old & ASK == 0).then_some(old | EXCLUSIVE);
         match self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, next) {
@@ -162,7 +181,7 @@ impl LockWord {
         }
     }
 
-    /// Turns a lock to write into one to read.
+    /// Turns a writer's lock into a reader's lock.
     pub(crate) fn downgrade(&self) {
         self.0.fetch_sub(EXCLUSIVE - 1, Ordering::Release);
     }
@@ -170,7 +189,7 @@ impl LockWord {
     #[inline]
     pub(crate) fn unlock(&self, ownership: Ownership) -> Unlocked {
         let step = if ownership == Ownership::Exclusive { EXCLUSIVE } else { 1 };
-        // Release: the next holder, here or behind a transfer, sees what this one did.
+        // Release: the next holder of a lock, here or after a transfer, sees what this holder did.
         let old = self.0.fetch_sub(step, Ordering::Release);
         let held = if ownership == Ownership::Exclusive {
             count(old) == EXCLUSIVE
@@ -181,27 +200,27 @@ impl LockWord {
         Unlocked { last: old & !ASK == step, asked: old & ASK != 0 }
     }
 
-    /// Turns the lock to write into one more who detains the line.
+    /// Turns a writer's lock into a node lock.
     pub(crate) fn detain(&self) {
-        // Release: as the end of a lock, which it is for the next who locks the line.
+        // Release: for the next transaction that locks the line, this is the end of a lock.
         let old = self.0.fetch_add(DETAINED - EXCLUSIVE, Ordering::Release);
         debug_assert!(count(old) == EXCLUSIVE, "not locked to write");
     }
 
-    /// Ends that. With the last one it is forgotten who was refused.
+    /// Ends a node lock. The end of the last node lock resets the count of refusals.
     pub(crate) fn let_go(&self) -> Unlocked {
         let next = |old: u64| {
             let left = old - DETAINED;
             Some(if is_detained(left) { left } else { left % REFUSED })
         };
-        // Release: who takes the line away follows on what was done before it may go.
+        // Release: code that takes the line away follows everything that was done before this end.
         let old = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, next);
         let old = old.unwrap_or_else(|now| now);
         debug_assert!(is_detained(old), "not detained");
         Unlocked { last: (old % REFUSED) & !ASK == DETAINED, asked: old & ASK != 0 }
     }
 
-    /// Another node was refused. Only about whose turn it is: relaxed.
+    /// Counts a refusal of another node. Relaxed: the count only decides whose turn it is.
     pub(crate) fn refused(&self) {
         let next = |old| (is_detained(old) && !is_draining(old)).then_some(old + REFUSED);
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
@@ -211,29 +230,30 @@ impl LockWord {
         is_draining(self.0.load(Ordering::Relaxed))
     }
 
-    /// Whether one has to ask, as only the protocol changes it under its lock.
+    /// Whether *ask* is set. Only the protocol changes *ask*, under its lock.
     pub(crate) fn asks_first(&self) -> bool {
         self.0.load(Ordering::Relaxed) & ASK != 0
     }
 
-    /// From now on one has to ask. How the line has to stay at this moment.
+    /// Sets *ask*, and returns the mode in which the line must stay at this moment.
     pub(crate) fn ask_first(&self) -> Ownership {
-        // Acquire: what transactions did that have unlocked is done.
+        // Acquire: the actions of all transactions that have unlocked are visible.
         kept(self.0.fetch_or(ASK, Ordering::Acquire))
     }
 
-    /// One has to ask no more. Release: whoever locks behind this sees what happened to the line.
+    /// Clears *ask*. Release: a transaction that locks later sees what happened to the line.
     pub(crate) fn ask_no_more(&self) {
         if self.0.load(Ordering::Relaxed) == ASK {
-            // Nobody else changes this value: there is no lock that could end, and none is taken.
+            // No other task changes this value: no lock exists that could end, and no lock is
+            // taken.
             self.0.store(0, Ordering::Release);
         } else {
             self.0.fetch_and(!ASK, Ordering::Release);
         }
     }
 
-    /// `change`, which takes so much away that only locks are kept which need no more than `left`;
-    /// not at all when there is another. What it returns, or false.
+    /// Calls `change`, which takes ownership away, if every lock of the line needs at most `left`.
+    /// Returns the result of `change`, or `false` without a call.
     pub(crate) fn leave(&self, left: Ownership, change: impl FnOnce() -> bool) -> bool {
         let asks = self.asks_first();
         let changed = self.ask_first() <= left && change();

@@ -1,4 +1,4 @@
-//! The state word of a frame: what the node may do with the copy, and which copy it is.
+//! The state word of a frame: the node's rights on the copy, and the version of the copy.
 //!
 //! ```text
 //!   63                                          3    2      1 0
@@ -9,11 +9,12 @@
 //!                              own: 0 invalid, 1 shared, 2 exclusive
 //! ```
 //!
-//! One word, so that a local reader, a local writer and the handler of an invalidation can never
-//! disagree: a reader loads it before and after, a writer latches it by compare-and-swap, and
-//! ownership is taken away by a compare-and-swap that fails while the latch is held.
+//! One word ensures that a local reader, a local writer and the handler of an invalidation never
+//! disagree. A reader loads the word before and after its read. A writer latches the word by
+//! compare-and-swap. Ownership is taken away by a compare-and-swap that fails while the latch is
+//! held.
 
-/// What the node's copy of a line is good for (the "ownership memo" of SELCC 4.2).
+/// The node's right to use its copy of a line (the "ownership memo" of SELCC 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Ownership {
@@ -46,7 +47,7 @@ impl FrameState {
         self.0
     }
 
-    /// What the copy is good for.
+    /// The node's right to use the copy.
     #[inline]
     pub const fn ownership(self) -> Ownership {
         match self.0 & Self::OWNERSHIP {
@@ -56,7 +57,7 @@ impl FrameState {
         }
     }
 
-    /// Whether a local writer holds the frame.
+    /// Whether a local writer holds the latch.
     #[inline]
     pub const fn is_latched(self) -> bool {
         self.0 & Self::LATCHED != 0
@@ -65,7 +66,7 @@ impl FrameState {
     /// Whether an optimistic read may start.
     #[inline]
     pub const fn is_readable(self) -> bool {
-        // Owned in some way and not latched, in one comparison.
+        // One comparison for: owned in some mode, and not latched.
         (self.0 & (Self::OWNERSHIP | Self::LATCHED)).wrapping_sub(1) < Self::LATCHED - 1
     }
 
@@ -75,31 +76,31 @@ impl FrameState {
         self.0 & (Self::OWNERSHIP | Self::LATCHED) == Ownership::Exclusive as u64
     }
 
-    /// The counter: two readable states with equal counters stand for the same bytes.
+    /// The counter. Two readable states of a frame with equal counters stand for the same bytes.
     #[inline]
     pub const fn counter(self) -> u64 {
         self.0 >> 3
     }
 
-    /// Latched by a local writer.
+    /// The state while a local writer has the latch.
     #[inline]
     pub const fn latched(self) -> Self {
         FrameState(self.0 | Self::LATCHED)
     }
 
-    /// The writer is gone: unlatched, next counter.
+    /// The state after the writer releases the latch: next counter.
     #[inline]
     pub const fn unlatched(self) -> Self {
         FrameState((self.0 & !Self::LATCHED).wrapping_add(Self::COUNTER_ONE))
     }
 
-    /// The same bytes under another ownership.
+    /// The state with the same bytes under another ownership.
     #[inline]
     pub const fn with_ownership(self, ownership: Ownership) -> Self {
         FrameState(self.0 & !Self::OWNERSHIP | ownership as u64)
     }
 
-    /// Other bytes, or none: next counter under `ownership`.
+    /// The state with other bytes, or none: next counter under `ownership`.
     #[inline]
     pub const fn replaced(self, ownership: Ownership) -> Self {
         FrameState(self.0.wrapping_add(Self::COUNTER_ONE)).with_ownership(ownership)

@@ -1,4 +1,4 @@
-//! What a cache promises to protocols and to those who read and write through it.
+//! What a cache guarantees to protocols, readers and writers.
 
 use std::sync::Barrier;
 use std::thread;
@@ -173,13 +173,13 @@ fn a_hint_is_corrected_when_it_is_wrong_and_misleads_nobody() {
     let cache = full(3, Ownership::Exclusive);
     let hint = Hint::default();
     let seen = |addr| cache.try_read_at(addr, &hint).map(|read| read.addr());
-    // No guess, a right one, and one that is right for another line.
+    // No hint, a right hint, and a hint that is right for another line.
     for k in [0, 0, 1] {
         assert_eq!(seen(line(k)), Some(line(k)));
     }
     assert_eq!(seen(line(7)), None);
 
-    // The frame that the hint says changes hands.
+    // The frame of the hint changes to another line.
     let id = cache.find(line(1)).expect("attached");
     assert_eq!(seen(line(1)), Some(line(1)));
     assert!(cache.frame(id).try_invalidate());

@@ -1,4 +1,4 @@
-//! What the replacement policies promise.
+//! What the replacement policies guarantee.
 
 use std::thread;
 
@@ -11,7 +11,7 @@ fn line(k: u64) -> GlobalAddr {
     GlobalAddr::new(MemoryNodeId(0), (1 << 20) + k * 512)
 }
 
-/// A cache of `frames` frames with lines 0, 1 and so on, which came in this order.
+/// A cache of `frames` frames with lines 0, 1 and so on, attached in this order.
 fn full(frames: u64, policy: ReplacementPolicy) -> Cache {
     let cache = Cache::with_frames(frames as usize, 512).expect("memory").with_replacement(policy);
     for k in 0..frames {
@@ -37,7 +37,7 @@ fn read(cache: &Cache, k: u64) {
     assert!(cache.try_read(line(k)).expect("cached").validate());
 }
 
-/// The order of last use, whether a line was read or written, and of no other.
+/// The order of last use decides, for reads and writes alike, and no other order.
 #[test]
 fn lru_has_the_exact_order_of_last_use() {
     let cache = full(8, ReplacementPolicy::Lru);
@@ -53,7 +53,8 @@ fn lru_has_the_exact_order_of_last_use() {
     assert!(victims(&cache, 1).is_empty(), "nothing is left");
 }
 
-/// An order that a plain list keeps, under any mixture of uses, evictions and lines that come back.
+/// The same order as a plain list keeps, under any mixture of uses, evictions and lines that
+/// return.
 #[test]
 fn lru_agrees_with_a_list() {
     let cache = full(16, ReplacementPolicy::Lru);
@@ -82,8 +83,7 @@ fn lru_agrees_with_a_list() {
     assert_eq!(victims(&cache, 16), rest);
 }
 
-/// Lines that are in use at the end of the order hide no others, and are not looked at again and
-/// again.
+/// Lines in use at the end of the order hide no other lines, and are not examined again and again.
 #[test]
 fn a_line_in_use_is_no_victim_of_either_policy_and_in_nobodys_way() {
     for policy in [EPOCH, ReplacementPolicy::Lru] {
@@ -103,7 +103,7 @@ fn a_line_in_use_is_no_victim_of_either_policy_and_in_nobodys_way() {
 }
 
 /// With both policies a line that is used all the time stays while others come and go. With a
-/// sample of one the epochs say nothing, and it goes.
+/// sample of one frame the epochs have no effect, and the line leaves.
 #[test]
 fn a_hot_line_stays() {
     for (policy, stays) in [
@@ -120,7 +120,7 @@ fn a_hot_line_stays() {
                 cache.frame(id).publish(Ownership::Shared);
             }
             while cache.free_frames() < 2 {
-                // So many that a sample is no smaller than what is asked for.
+                // As many as make the sample at least as large as the number of wanted victims.
                 victims(&cache, 16).into_iter().for_each(|victim| evict(&cache, victim));
             }
             let id = cache.attach(line(k)).expect("a free frame");
@@ -131,8 +131,8 @@ fn a_hot_line_stays() {
     }
 }
 
-/// Threads that read, write, evict and bring back: every frame is in the list once or free, in the
-/// end.
+/// Threads that read, write, evict and attach again: at the end every frame is in the list once or
+/// free.
 #[test]
 fn an_lru_list_that_threads_share_loses_nobody() {
     const FRAMES: u64 = 32;
@@ -148,7 +148,7 @@ fn an_lru_list_that_threads_share_loses_nobody() {
                     if let Some(read) = cache.try_read(line((random >> 32) % FRAMES)) {
                         let _ = read.validate();
                     }
-                    // Lines of its own, which no other thread takes away or brings.
+                    // Lines of its own, which no other thread evicts or attaches.
                     if random >> 62 == 0
                         && let Some(id) = cache.attach(line(own))
                     {

@@ -20,12 +20,12 @@ pub enum MemoryError {
     Timeout {
         /// The line.
         addr: GlobalAddr,
-        /// The mode asked for.
+        /// The requested mode.
         mode: Mode,
         /// The deadline that passed.
         waited: Duration,
     },
-    /// The address is none of a line.
+    /// The address is not the address of a line.
     #[error("{addr} is not the address of a line in this pool")]
     BadAddress {
         /// The address.
@@ -37,7 +37,7 @@ pub enum MemoryError {
         /// The line.
         addr: GlobalAddr,
     },
-    /// Transactions of this node hold locks on as many lines as they may.
+    /// Transactions of this node hold the maximum number of line locks.
     #[error(
         "line {addr} was not locked: transactions of this node have locked {locked} lines, as many as they may. \
          End some, lock fewer lines in each, or raise the size of the cache or the share of it that may be \
@@ -46,10 +46,10 @@ pub enum MemoryError {
     TooManyLocks {
         /// The line.
         addr: GlobalAddr,
-        /// Lines that are locked.
+        /// The number of locked lines.
         locked: usize,
     },
-    /// A worker could not leave: operations of it are still in flight.
+    /// A worker could not leave, because its operations are still in flight.
     #[error("a worker could not leave within {waited:?}: {in_flight} of its batches are in flight")]
     Stuck {
         /// Batches in flight.

@@ -1,14 +1,14 @@
-//! The traits that indexes and transactions are written against. Only traits and errors: a protocol
-//! (`latchwork-selcc`, `latchwork-sel`) implements them.
+//! The traits that indexes and transactions use. This crate has only traits and errors: a protocol
+//! (`latchwork-selcc`, `latchwork-sel`) implements the traits.
 //!
-//! # How code above is shaped
+//! # The shape of the code above
 //!
 //! A *hit* is a plain function call: [`try_read`](CoherentMemory::try_read) gives an optimistic
-//! read, [`try_write`](CoherentMemory::try_write) the local latch. When the node does not own the
-//! line as needed, both return a [`Need`] instead. The one asynchronous entry is
-//! [`ensure`](CoherentMemory::ensure): it obtains the line and returns a *ticket*, which keeps it
-//! here for one local access. So every operation is a plain function that returns its result or a
-//! need, inside a loop:
+//! read, [`try_write`](CoherentMemory::try_write) the local latch. If the node does not own the
+//! line in the needed mode, both return a [`Need`] instead. The only asynchronous entry is
+//! [`ensure`](CoherentMemory::ensure). It obtains the line and returns a *ticket*, which keeps the
+//! line here for one local access. So every operation is a plain function that returns its result
+//! or a need, inside a loop:
 //!
 //! ```text
 //!   let mut ticket = None;
@@ -20,9 +20,9 @@
 //!   }                                              // the ticket lives until the step is over
 //! ```
 //!
-//! No latch is held across an await, and an operation reserves one line at a time: two nodes can
-//! never wait for each other's reservations. A future that is dropped leaves nothing behind but a
-//! line that the node may come to own.
+//! No latch is held across an await, and an operation reserves one line at a time. So two nodes
+//! never wait for each other's reservations. A dropped future leaves no trace, except that the node
+//! may obtain the line later.
 //!
 //! # Example
 //!

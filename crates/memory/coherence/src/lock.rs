@@ -1,4 +1,4 @@
-//! [`LineLocks`]: lines that stay with a node until a transaction ends.
+//! [`LineLocks`]: line locks, which keep lines at a node until a transaction ends.
 
 use std::future::Future;
 
@@ -7,36 +7,36 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::{CoherentMemory, MemoryError, Need};
 
-/// What became of the wish to lock a line.
+/// The result of an attempt to lock a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum LockOutcome<L> {
-    /// It is locked.
+    /// The line is locked.
     Got(L),
-    /// A transaction of this node or of another has locked it in a mode that does not go together
-    /// with this.
+    /// Another transaction, of this node or another, has locked the line in an incompatible mode.
     Locked,
 }
 
-/// Coherent memory whose lines transactions can lock: two-phase locking by the ownership that the
-/// protocol keeps in any case (SELCC 6.4).
+/// Coherent memory with line locks: two-phase locking by the ownership that the protocol maintains
+/// anyway (SELCC 6.4).
 ///
-/// A locked line stays at this node, shared or exclusive as it was locked, until the lock is
-/// dropped: it is neither given to another node nor evicted. Many may lock a line to read, or one
-/// to write, in the whole cluster. Nobody waits for a lock, so there are no deadlocks: whoever
-/// meets one is told at once. What is waited for is a line on its way, and short accesses of
-/// others, until the deadline.
+/// A locked line stays at this node in the locked mode until the lock is dropped. The node neither
+/// gives the line to another node nor evicts it. In the whole cluster, any number of transactions
+/// may lock a line to read, or one may lock it to write. No transaction waits for a lock, so no
+/// deadlock is possible: an incompatible lock is reported at once. A call waits only for a line in
+/// transfer and for short accesses of other tasks, up to the deadline.
 ///
-/// Locks exclude locks. An access of another worker of this node that is not under a lock goes on
-/// as if there were none.
+/// Locks exclude only locks. An access of another worker of this node without a lock ignores the
+/// locks.
 pub trait LineLocks: CoherentMemory {
-    /// Keeps a line at this node until it is dropped.
+    /// Keeps a line at this node until the value is dropped.
     type Lock;
 
-    /// Obtains a line and locks it: to read or to write. A transaction that has locked it already
-    /// meets its own lock; see [`upgrade_lock`](LineLocks::upgrade_lock).
+    /// Obtains a line and locks it, to read or to write. A transaction that has locked the line
+    /// already gets a conflict with its own lock; see [`upgrade_lock`](LineLocks::upgrade_lock).
     ///
-    /// Where the protocol asks nobody but tries the word (SEL), a line in use counts as locked.
+    /// Where the protocol sends no requests but only tries the word (SEL), a line in use counts as
+    /// locked.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure), and [`MemoryError::TooManyLocks`].
@@ -45,16 +45,16 @@ pub trait LineLocks: CoherentMemory {
         need: Need,
     ) -> impl Future<Output = Result<LockOutcome<Self::Lock>, MemoryError>>;
 
-    /// Locks a line that is here in the right mode, or says that another lock of this node is in
-    /// the way. Waits for nothing and asks nobody.
+    /// Locks a line that this node owns in the needed mode, or reports an incompatible lock of this
+    /// node. Does not wait and sends no request.
     ///
     /// # Errors
-    /// The need, when there is more to it: [`lock`](LineLocks::lock) the line then, which also says
-    /// what is wrong if something is.
+    /// The need, in all other cases: then call [`lock`](LineLocks::lock), which also reports what
+    /// is wrong.
     fn try_lock(&self, need: Need) -> Result<LockOutcome<Self::Lock>, Need>;
 
-    /// As [`try_lock`](LineLocks::try_lock), of a line that is probably where `hint` says. A wrong
-    /// hint is corrected.
+    /// Like [`try_lock`](LineLocks::try_lock), for a line that is probably in the frame of `hint`.
+    /// A wrong hint is corrected.
     ///
     /// # Errors
     /// As [`try_lock`](LineLocks::try_lock).
@@ -62,25 +62,25 @@ pub trait LineLocks: CoherentMemory {
         self.try_lock(need)
     }
 
-    /// Turns a lock to write into a detention: it locks out no transaction of this node any more,
-    /// while the line goes on to stay here, and to be locked for all other nodes, until the lock is
-    /// dropped. For what a transaction has written that others of this node may build on, and that
-    /// no other node may see yet. A lock to read, and one that detains already, stays what it is.
+    /// Turns a lock to write into a node lock. A node lock excludes no transaction of this node.
+    /// But the line stays here, and is locked for all other nodes, until the lock is dropped. This
+    /// serves bytes that other transactions of this node may use, and that no other node may see
+    /// yet. A lock to read, or a node lock, does not change.
     ///
-    /// A line that others want is not locked anew before all who detain it have let it go. A
-    /// transaction must not upgrade a lock that it has so given up.
+    /// If other nodes want the line, it is not locked again before all its node locks have ended. A
+    /// transaction must not upgrade a lock that it turned into a node lock.
     fn detain(&self, lock: &mut Self::Lock);
 
-    /// Whether any transaction of this node detains the line, which is probably where `hint` says.
-    /// Of a line that was read: once this is false, what was seen in it is no secret of this node.
+    /// Whether the line, probably in the frame of `hint`, has a node lock. When this is false after
+    /// a read, the bytes of that read are visible to all nodes.
     fn is_detained(&self, line: GlobalAddr, hint: &Hint) -> bool;
 
-    /// As [`ensure`](CoherentMemory::ensure), for an access that does not wait for the end of
-    /// another transaction: `Locked` as soon as another node turns out to have locked the line in a
-    /// mode that is in the way. What this node has locked is not looked at: it keeps no line from
-    /// this node's accesses.
+    /// Like [`ensure`](CoherentMemory::ensure), for an access that does not wait for the end of
+    /// another transaction. Returns `Locked` as soon as another node proves to have an incompatible
+    /// lock. Locks of this node are not checked: they keep no line from this node's accesses.
     ///
-    /// Where the protocol asks nobody but tries the word (SEL), a line in use counts as locked.
+    /// Where the protocol sends no requests but only tries the word (SEL), a line in use counts as
+    /// locked.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).
@@ -89,15 +89,15 @@ pub trait LineLocks: CoherentMemory {
         need: Need,
     ) -> impl Future<Output = Result<LockOutcome<Self::Ticket>, MemoryError>>;
 
-    /// As [`upgrade_lock`](LineLocks::upgrade_lock), of a line that is here in the right mode.
-    /// Waits for nothing and asks nobody; false when there is more to it: the lock is what it was
-    /// then.
+    /// Like [`upgrade_lock`](LineLocks::upgrade_lock), for a line that this node owns in the needed
+    /// mode. Does not wait and sends no request. Returns `false` in all other cases; the lock does
+    /// not change then.
     fn try_upgrade_lock(&self, _lock: &mut Self::Lock) -> bool {
         false
     }
 
-    /// Turns a lock to read into one to write, if nobody else has locked the line. The line has not
-    /// changed in between. Otherwise, and after an error, the lock is what it was.
+    /// Turns a lock to read into a lock to write, if no other transaction has locked the line. The
+    /// line does not change in between. Otherwise, and after an error, the lock does not change.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).

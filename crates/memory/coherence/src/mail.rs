@@ -1,4 +1,4 @@
-//! [`Mail`]: words from one compute node to another, beside the coherent memory.
+//! [`Mail`]: user messages between compute nodes, beside the coherent memory.
 
 use std::sync::Arc;
 
@@ -6,33 +6,34 @@ use latchwork_verbs::ComputeNodeId;
 
 use crate::MemoryError;
 
-/// Words that travel together.
+/// The words of one user message.
 pub type Letter = [u64; LETTER_WORDS];
 
-/// Words of a letter: what a message of the fabric holds, without one by which the protocol knows
-/// that it is none of its own.
+/// The number of words of a user message: a message of the fabric, without the one word by which
+/// the protocol recognizes user messages.
 pub const LETTER_WORDS: usize = 13;
 
-/// Gets what arrives for a compute node. Called by whichever worker of the node takes a message
-/// from its inbox, while it polls: it has to be short, and must not wait.
+/// Handles the user messages that arrive for a compute node. Any worker of the node that takes a
+/// message from its inbox calls this while it polls. So the function must be short and must not
+/// wait.
 pub type MailBox = Arc<dyn Fn(ComputeNodeId, &Letter) + Send + Sync>;
 
-/// Letters to the other compute nodes, over the fabric that the coherent memory uses, at what it
-/// costs there. For code that sends work to where the data is.
+/// User messages to the other compute nodes, over the fabric of the coherent memory and at its
+/// costs. They serve code that sends work to the node with the data.
 ///
-/// A letter that was posted arrives in any order with others; late, twice or never when the fabric
-/// has faults or a node is gone; and never if nobody has set up a [box](Mail::set_mail_box) there.
+/// Messages may arrive in any order. A message may arrive late, twice or never when the fabric has
+/// faults or a node is dead. It never arrives where no [function](Mail::set_mail_box) is set.
 pub trait Mail {
     /// This node.
     fn node(&self) -> ComputeNodeId;
 
-    /// Posts letters to another node. Nobody is told of their end.
+    /// Posts user messages to another node. The outcome is not reported.
     ///
     /// # Errors
-    /// When there is no such node.
+    /// When no such node exists.
     fn post_letters(&self, to: ComputeNodeId, letters: &[Letter]) -> Result<(), MemoryError>;
 
-    /// Says what happens to letters that arrive for this node, of which the first to say so
-    /// decides; returns whether it was the first.
+    /// Sets the function for messages that arrive for this node. The first call decides. Returns
+    /// whether this call was the first.
     fn set_mail_box(&self, mail_box: MailBox) -> bool;
 }

@@ -9,7 +9,7 @@ use latchwork_verbs::{GlobalAddr, Words};
 
 use crate::MemoryError;
 
-/// How a line is needed.
+/// The mode in which a line is needed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mode {
     /// To read it.
@@ -18,59 +18,60 @@ pub enum Mode {
     Exclusive,
 }
 
-/// A line that an operation cannot go on without.
+/// A line without which an operation cannot continue.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Need {
     /// The line.
     pub addr: GlobalAddr,
-    /// How it is needed.
+    /// The needed mode.
     pub mode: Mode,
 }
 
-/// What became of the copy that a reader saw, once it asked to write it.
+/// The outcome of an upgrade, for the copy that the reader saw.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Upgrade {
     /// Owned exclusively, and the bytes are the ones that the reader saw.
     Kept,
-    /// Owned exclusively, but somebody wrote in between: read again.
+    /// Owned exclusively, but another node wrote in between: read again.
     Changed,
-    /// Not owned: another node's claim came first, and this one gave way. Read again, or give up.
+    /// Not owned: this node gave way to another node's request. Read again, or give up.
     Busy,
 }
 
-/// Memory of cache lines, coherent between compute nodes (SELCC 6.1), as seen by one worker.
+/// Memory of cache lines, coherent between compute nodes (SELCC 6.1), as one worker sees it.
 ///
 /// Accesses to one line are sequentially consistent across the cluster: a read that validates saw
 /// the latest write. Handles are cheap to clone and stay on their worker's thread.
 pub trait CoherentMemory: Clone + 'static {
-    /// Keeps a line here for one local access; drop it right after that access. Its effect lapses
-    /// after a bounded time in any case.
+    /// Keeps a line here for one local access. Drop the ticket directly after that access. A ticket
+    /// expires after a bounded time in any case.
     type Ticket;
 
-    /// Held by an operation: lines that it sees are not handed out anew, even if they are freed.
+    /// An operation in progress: lines that it sees are not reused, even if they are freed.
     type Operation;
 
-    /// Starts an optimistic read (SELCC_SLock without the latch). A plain function that writes no
-    /// shared memory.
+    /// Starts an optimistic read (SELCC_SLock without the latch). The function is plain and writes
+    /// no shared memory.
     ///
     /// # Errors
-    /// The need to pass to [`ensure`](CoherentMemory::ensure).
+    /// The need for [`ensure`](CoherentMemory::ensure).
     fn try_read(&self, addr: GlobalAddr) -> Result<OptimisticRead<'_>, Need>;
 
     /// Takes the local latch for writing (SELCC_XLock).
     ///
     /// # Errors
-    /// The need to pass to [`ensure`](CoherentMemory::ensure).
+    /// The need for [`ensure`](CoherentMemory::ensure).
     fn try_write(&self, addr: GlobalAddr) -> Result<WriteGuard<'_>, Need>;
 
-    /// As [`try_read`](CoherentMemory::try_read), of a line that is probably where `hint` says:
-    /// what is saved is the lookup by address. A wrong hint is corrected.
+    /// Like [`try_read`](CoherentMemory::try_read), for a line that is probably in the frame of
+    /// `hint`. A right hint saves the lookup by address. A wrong hint is corrected.
     ///
     /// # Errors
     /// As [`try_read`](CoherentMemory::try_read).
     fn try_read_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<OptimisticRead<'_>, Need>;
 
-    /// As [`try_write`](CoherentMemory::try_write), of a line that is probably where `hint` says.
+    /// Like [`try_write`](CoherentMemory::try_write), for a line that is probably in the frame of
+    /// `hint`.
     ///
     /// # Errors
     /// As [`try_write`](CoherentMemory::try_write).
@@ -78,36 +79,38 @@ pub trait CoherentMemory: Clone + 'static {
         self.try_write(addr)
     }
 
-    /// Takes the local latch of a line that is still as `seen` saw it, which therefore was
-    /// consistent. What a writer has to look up it can do before, while others read and write.
+    /// Takes the local latch of a line that is unchanged since `seen`. Success proves that the read
+    /// was consistent. So a writer can search before it takes the latch, while other tasks read and
+    /// write.
     ///
     /// # Errors
-    /// The need to pass to [`ensure`](CoherentMemory::ensure); also when the line has changed.
+    /// The need for [`ensure`](CoherentMemory::ensure), also when the line has changed.
     fn try_latch<'a>(&'a self, seen: OptimisticRead<'a>) -> Result<WriteGuard<'a>, Need>;
 
-    /// Hints for the lines that the line of `read` leads to, in the order that its user numbers
-    /// them in. They are this node's, and may be fewer than the line leads to.
+    /// Hints for the lines to which the line of `read` leads, in the order in which the user
+    /// numbers those lines. The hints belong to this node. There may be fewer hints than lines.
     fn hints(&self, read: &OptimisticRead<'_>) -> &[Hint];
 
-    /// Asks the processor for the byte range `payload` of the line that is probably where `hint`
-    /// says, and for what else reading it takes. A plain function that waits for nothing: for
-    /// whoever has other work to do before the read.
+    /// Prefetches the byte range `payload` of the line that is probably in the frame of `hint`, and
+    /// the other bytes that a read needs. A plain function that does not wait: call it when there
+    /// is other work to do before the read.
     fn prefetch(&self, hint: &Hint, payload: Range<usize>);
 
-    /// Where the line is, if it is here: a hint for whoever will read it soon, and again.
+    /// A hint for the line, if the line is here. It serves callers that read the line soon and
+    /// again.
     fn guess(&self, _addr: GlobalAddr) -> Hint {
         Hint::default()
     }
 
-    /// Asks the processor for what [`guess`](CoherentMemory::guess) reads.
+    /// Prefetches the bytes that [`guess`](CoherentMemory::guess) reads.
     fn prefetch_guess(&self, _addr: GlobalAddr) {}
 
-    /// Asks the processor for what a lock of the line that is probably where `hint` says takes.
+    /// Prefetches the bytes that a lock needs, for a line that is probably in the frame of `hint`.
     fn prefetch_lock(&self, _hint: &Hint) {}
 
-    /// The word at byte `offset` of the payload of the line that is probably where `hint` says:
-    /// perhaps torn, or another line's, so for guesses at what to
-    /// [`prefetch`](CoherentMemory::prefetch) alone.
+    /// The word at byte `offset` of the payload of the line that is probably in the frame of
+    /// `hint`. The word may be torn or may belong to another line. So use it only to decide what to
+    /// [`prefetch`](CoherentMemory::prefetch).
     fn peek(&self, _hint: &Hint, _offset: usize) -> u64 {
         0
     }
@@ -118,11 +121,12 @@ pub trait CoherentMemory: Clone + 'static {
     /// [`MemoryError::Timeout`] after the configured deadline, and failures of the fabric.
     fn ensure(&self, need: Need) -> impl Future<Output = Result<Self::Ticket, MemoryError>>;
 
-    /// As [`ensure`](CoherentMemory::ensure), for an access that is of no use after `by`. A hint:
-    /// where no holder is asked for a line, and a node that was refused tries again after ever
-    /// longer pauses (SEL), a pause that begins while the access waits is short against the time
-    /// that is left. One that has begun is not made shorter, and where holders are asked `by`
-    /// changes nothing. Whoever asks stops waiting by itself.
+    /// Like [`ensure`](CoherentMemory::ensure), for an access whose result is useless after `by`.
+    ///
+    /// `by` is a hint for a protocol without requests to the holder (SEL). There a refused node
+    /// tries again after longer and longer back-offs. A back-off that begins during this access is
+    /// short against the time that is left. A back-off that has begun is not shortened. Where
+    /// holders get requests, `by` has no effect. The caller itself must stop waiting at `by`.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).
@@ -134,17 +138,17 @@ pub trait CoherentMemory: Clone + 'static {
         self.ensure(need)
     }
 
-    /// Whether a line as a rule stays here after its access, until another node asks for it (with
-    /// adaptive release some lines are given back before). Otherwise each is given back with its
+    /// Whether a line usually stays here after its access, until another node requests it. With
+    /// adaptive release some lines are released earlier. Otherwise each line is released with its
     /// ticket.
     fn keeps_lines(&self) -> bool {
         true
     }
 
-    /// Asks to write what a reader saw. Waits for the transfer, but gives way to another node's
-    /// claim instead of waiting for its turn. The reader's `ticket`, if it has one, keeps the copy
-    /// until the line is asked for: dropped before, a protocol without a cache has given the copy
-    /// back.
+    /// Requests to write the line that a reader saw. The call waits for the transfer, but gives way
+    /// to another node's request and does not wait for its turn. Pass the reader's `ticket`, if it
+    /// has one: it keeps the copy until the request for the line is sent. A protocol without a
+    /// cache would release the copy with an earlier drop of the ticket.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).
@@ -160,14 +164,14 @@ pub trait CoherentMemory: Clone + 'static {
     /// [`MemoryError::OutOfMemory`] when the pool is full.
     fn allocate(&self) -> impl Future<Output = Result<GlobalAddr, MemoryError>>;
 
-    /// Frees a line. It is handed out again only when no operation of any node can still see it.
+    /// Frees a line. The line is reused only when no operation of any node can still see it.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).
     fn free(&self, addr: GlobalAddr) -> impl Future<Output = Result<(), MemoryError>>;
 
-    /// Adds to an 8-byte word of a line that is used for nothing but global atomics, and returns
-    /// what was there. `offset` is in the payload, a multiple of 8.
+    /// Adds to an 8-byte word of a line, and returns the old value. The line must be used only for
+    /// global atomics. `offset` is in the payload, a multiple of 8.
     ///
     /// # Errors
     /// Failures of the fabric.
@@ -178,8 +182,8 @@ pub trait CoherentMemory: Clone + 'static {
         add: u64,
     ) -> impl Future<Output = Result<u64, MemoryError>>;
 
-    /// Compares and swaps an 8-byte word of a line that is used for nothing but global atomics, and
-    /// returns what was there. `offset` is in the payload, a multiple of 8.
+    /// Compares and swaps an 8-byte word of a line, and returns the old value. The line must be
+    /// used only for global atomics. `offset` is in the payload, a multiple of 8.
     ///
     /// # Errors
     /// Failures of the fabric.
@@ -191,14 +195,14 @@ pub trait CoherentMemory: Clone + 'static {
         desired: u64,
     ) -> impl Future<Output = Result<u64, MemoryError>>;
 
-    /// Bytes of a line that belong to its user.
+    /// The number of bytes of a line that belong to its user.
     fn payload_len(&self) -> usize;
 
     /// The worker's runtime.
     fn handle(&self) -> &Handle;
 
-    /// Begins an operation without waiting; `None` when this node has to announce first that it is
-    /// at work again, which [`enter`](CoherentMemory::enter) does.
+    /// Begins an operation without waiting. Returns `None` when this idle node must publish an
+    /// epoch first: [`enter`](CoherentMemory::enter) does that.
     fn try_enter(&self) -> Option<Self::Operation>;
 
     /// Begins an operation.
@@ -207,8 +211,8 @@ pub trait CoherentMemory: Clone + 'static {
     /// Failures of the fabric.
     fn enter(&self) -> impl Future<Output = Result<Self::Operation, MemoryError>>;
 
-    /// Reads a line: runs `read` on a copy, again and again until it was consistent. `read` must
-    /// therefore bear garbage and have no effect but its result.
+    /// Reads a line: runs `read` on a copy, again and again until the copy was consistent. So
+    /// `read` must tolerate inconsistent bytes, and must have no effect except its result.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).

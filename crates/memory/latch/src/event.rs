@@ -1,22 +1,22 @@
-//! What goes into the machine of a line, what comes out, and the frame as it sees it.
+//! The events and actions of a line machine, and the frame as the machine sees it.
 
 use latchwork_verbs::ComputeNodeId;
 
 use crate::message::{Message, Request};
 use crate::{LatchWord, NodeSet, WordOp};
 
-/// What a node holds of a line.
+/// The ownership of a line at a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Hold {
-    /// Nothing: no copy may be read.
+    /// No ownership: the node must not read a copy.
     Nothing,
-    /// A copy to read.
+    /// Shared: a copy to read.
     Shared,
-    /// The only copy, to write.
+    /// Exclusive: the only copy, to write.
     Exclusive,
 }
 
-/// What local code asks for.
+/// The access that local code wants.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Want {
     /// To read.
@@ -34,32 +34,33 @@ impl Want {
     }
 }
 
-/// Something that happened to the line at this node.
+/// An event at this node that concerns the line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// Local code wants the line.
     Want(Want),
-    /// The frame is wanted for another line.
+    /// The cache needs the frame for another line.
     Evict,
-    /// The operation is complete, forwards included; the word was `old` before.
+    /// The operation is complete, forwards included. The word was `old` before the operation.
     Completed {
         /// The operation.
         op: WordOp,
-        /// What the atomic returned.
+        /// The value that the atomic verb returned.
         old: LatchWord,
     },
     /// A message arrived.
     Received(Message),
-    /// The pause after refused questions is over, or the time for which this node stands back.
+    /// The back-off after a refusal is over, or the hold-off of this node is over.
     Retry,
-    /// Questions to these nodes were not sent, since they are gone: nobody waits for the line any
-    /// more. To be reported only while [`Line::can_unask`](crate::Line::can_unask) is true.
+    /// The invalidation requests to these nodes were not sent, because the nodes are dead or have
+    /// left. No local access waits for the line any more. Report this event only while
+    /// [`Line::can_unask`](crate::Line::can_unask) is true.
     Unsent(NodeSet),
-    /// Local code may have let go of the line.
+    /// Local code may have stopped using the line.
     Serve,
 }
 
-/// Something to do, in order.
+/// An action for the engine. The engine does the actions in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Post the operation; report its completion.
@@ -68,71 +69,74 @@ pub enum Action {
     Send {
         /// The receiver.
         to: ComputeNodeId,
-        /// What it says.
+        /// The content.
         message: Message,
     },
-    /// Forward the line into the asker's frame, then send the grant, in one batch. The bytes stay
-    /// as they are until the operation posted next is complete.
+    /// Forward the line into the requester's frame, then send the grant, in one batch. The bytes do
+    /// not change until the operation that is posted next is complete.
     Forward {
-        /// The request that is granted, with the place of the asker's frame.
+        /// The granted request, with the address of the requester's frame.
         request: Request,
-        /// How the line is granted.
+        /// The grant.
         message: Message,
     },
-    /// Report [`Event::Retry`] after a pause that fits this priority.
+    /// Report [`Event::Retry`] after a back-off that fits this priority.
     Pause {
-        /// How often the line was refused.
+        /// How often the line was refused to this node.
         priority: u8,
     },
-    /// The line was given up for a writer of this priority: local readers that come back at once
-    /// should hold off for a while (the window of SELCC 5.3.2).
+    /// This node gave the line up for a writer of this priority. Local readers that return at once
+    /// should hold off for a while (the spin windows of SELCC 5.3.2).
     HoldOff {
         /// The writer's priority.
         priority: u8,
     },
-    /// The line was given back for nodes that have to look for it at the word, and this one leaves
-    /// them the time to get there: report [`Event::Retry`] after a while that fits their priority.
+    /// This node released the line for nodes that must look at the word again. Report
+    /// [`Event::Retry`] after a hold-off that fits the priority of those nodes, so that they get to
+    /// the word first.
     StandBack {
-        /// The highest of their priorities.
+        /// The highest priority of those nodes.
         priority: u8,
     },
 }
 
-/// The node's copy of the line, as the machine sees it. The calls take effect at once.
+/// The node's copy of the line, as the machine sees the copy. Each call takes effect at once.
 pub trait LocalCopy {
-    /// Fetched or forwarded bytes are in place: let local code use them.
+    /// Permits local code to use the fetched or forwarded bytes, which are in the frame.
     fn publish(&mut self, hold: Hold);
-    /// The shared copy may now be written.
+    /// Permits local code to write the shared copy.
     fn promote(&mut self);
-    /// Forbids all use of the shared copy for the time of a pledge, unless local code is using it
-    /// or has it reserved. Its bytes stay.
+    /// Forbids all use of the shared copy while the copy is pledged, and returns `true`. If local
+    /// code uses the copy or has it reserved, nothing changes and the result is `false`. The bytes
+    /// stay.
     fn try_suspend(&mut self) -> bool;
-    /// The suspended copy may be read again: nobody has written.
+    /// Permits reads of the suspended copy again, because no node has written.
     fn restore(&mut self);
-    /// The suspended copy is worth nothing any more.
+    /// Discards the suspended copy, because a writer has taken the line.
     fn lose(&mut self);
-    /// Forbids all use, unless local code is using the copy or has it reserved: then nothing
-    /// happens and the result is `false`.
+    /// Forbids all use of the copy, and returns `true`. If local code uses the copy or has it
+    /// reserved, nothing changes and the result is `false`.
     fn try_invalidate(&mut self) -> bool;
-    /// The priority that a starved writer of this node won the line with; 0 when none did. The
-    /// frame keeps it, since a machine at rest is forgotten. A copy that is
-    /// [published](LocalCopy::publish) begins with 0.
+    /// The priority with which a starved writer of this node won the line, or 0. The frame keeps
+    /// the priority, because a machine at rest is dropped. A [published](LocalCopy::publish) copy
+    /// begins with 0.
     fn starved(&self) -> u8 {
         0
     }
-    /// Notes the priority of a starved writer.
+    /// Sets the priority with which a starved writer won the line.
     fn set_starved(&mut self, priority: u8) {
         let _ = priority;
     }
     /// Forbids writing, unless local code is writing or has the copy reserved.
     fn try_demote(&mut self) -> bool;
-    /// How transactions of this node have locked the copy; `None` when none has. It may end at any
-    /// time, but begins only between the machine's steps, at a copy that is held at least so.
+    /// The mode in which transactions of this node have locked the copy; `None` without a lock. A
+    /// lock may end at any time. A lock begins only between two steps of the machine, on a copy
+    /// that is held in at least the mode of the lock.
     fn locked(&self) -> Option<Want> {
         None
     }
-    /// Another node has locked the line: accesses that do not wait for locks end. What the others
-    /// still want.
+    /// Ends the accesses that do not wait for locks, because another node has locked the line.
+    /// Returns what the remaining accesses want.
     fn locked_out(&mut self, want: Want) -> Option<Want> {
         Some(want)
     }

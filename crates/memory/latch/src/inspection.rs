@@ -1,54 +1,54 @@
-//! What the word says about an operation of which nobody knows whether it was applied.
+//! Probes of the latch word: whether an operation with an unknown outcome was applied.
 //!
-//! A connection can fail under a batch: then some of its requests have taken effect, up to one of
-//! them, and the rest never will. The node reads the word afterwards and looks at its own field.
-//! That decides, since from the posting on nothing but the operation itself can have changed that
-//! field in a way that hides it:
+//! A connection can fail during a batch. Then a prefix of the requests of the batch has taken
+//! effect, and the rest never will. The node reads the word afterwards and looks at its own field.
+//! The field decides: since the post, only the operation itself can have changed the field in a way
+//! that hides the outcome.
 //!
-//! | operation | own field before | applied, if now | who else could change that |
+//! | operation | own field before | applied, if now | other causes of that change |
 //! | --- | --- | --- | --- |
-//! | `AcquireShared` | bit clear | bit set | nobody: R2, and R1 for the node itself |
-//! | `Poll` | bit set | no matter: it changes nothing, and the look is as good | |
-//! | `AcquireExclusive` | not the holder | the holder | a giver, by a hand-over: only as the answer to a question, and none is out (R5) |
+//! | `AcquireShared` | bit clear | bit set | none: R2, and R1 for the node itself |
+//! | `Poll` | bit set | any: it changes nothing, and the probe is as good | |
+//! | `AcquireExclusive` | not the holder | the holder | a hand-over: only as the answer to a request, and none is open (R5) |
 //! | `Upgrade` | not the holder | the holder | as above |
-//! | `TakeOver`, `UpgradeOver` | not the holder | the holder | nobody: a pledged bit keeps the exclusive field at zero |
-//! | `ReleaseShared` | bit set | bit clear | nobody: R2, and whoever releases has not pledged |
-//! | `ReleaseExclusive` | the holder | not the holder | nobody makes it the holder again (R3), as above |
+//! | `TakeOver`, `UpgradeOver` | not the holder | the holder | none: a pledged bit keeps the exclusive field at zero |
+//! | `ReleaseShared` | bit set | bit clear | none: R2, and a node that releases has not pledged |
+//! | `ReleaseExclusive` | the holder | not the holder | none: no other node makes this node the holder again (R3), as above |
 //! | `Downgrade` | the holder | not the holder | as above |
-//! | `HandOver` | the holder | not the holder | as above; the receiver may not act on the word before it is settled (R4) |
+//! | `HandOver` | the holder | not the holder | as above; the receiver must not change the word before it is settled (R4) |
 //!
-//! What was not applied can be posted again, with what goes before it in its batch: the node owns
-//! what it owned. A compare-and-swap that was not applied to a word on which it would have failed
-//! now is as good as refused by that word. `Undo` belongs to a discipline without R1 and R2; there
-//! the word cannot tell.
+//! An operation that was not applied can be posted again, with the requests before it in its batch:
+//! the node's ownership is unchanged. If a compare-and-swap was not applied, and would fail on the
+//! present word, it counts as refused by that word. `Undo` belongs to a discipline without R1 and
+//! R2, where the word cannot decide.
 
 use latchwork_verbs::ComputeNodeId;
 
 use crate::{LatchWord, WordOp};
 
-/// What became of an operation.
+/// The outcome of an operation, as a probe shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inspection {
-    /// It is over: report it complete, with this as what its atomic returned. For an operation that
-    /// reads the line, the line as it was read behind the inspection belongs to it.
+    /// The operation is over. Report it complete, with `old` as the value that the atomic verb
+    /// returned. If the operation reads the line, use the line as it was read after the probe.
     Over {
-        /// A word that leads to the same as the one that the atomic did find.
+        /// A word with the same consequences as the word that the atomic verb found.
         old: LatchWord,
     },
-    /// It was not applied and never will be: post it again.
+    /// The operation was not applied and never will be. Post it again.
     Again,
 }
 
 impl WordOp {
-    /// What became of this operation of `me`, whose completion was ambiguous, when the word is
-    /// `now` after it. `None` when the word cannot tell.
+    /// The outcome of this operation of `me`, whose completion was ambiguous, when the word is
+    /// `now` afterwards. `None` when the word cannot decide.
     pub fn inspect(self, me: ComputeNodeId, now: LatchWord) -> Option<Inspection> {
         let over = |old| Some(Inspection::Over { old });
         let bit = now.shared().contains(me);
         let holder = now.exclusive() == Some(me);
         match self {
-            // While the own bit is set, nobody becomes the holder of a word without one (R3). So a
-            // holder now means that there has been one since the bit was set.
+            // While the own bit is set, no node becomes the holder of a word without a holder (R3).
+            // So a holder in `now` proves that the word had a holder when the bit was set.
             WordOp::AcquireShared if bit => {
                 over(now.plus(LatchWord::shared_by(me).bits().wrapping_neg()))
             }
@@ -90,7 +90,7 @@ mod tests {
     const ME: u8 = 2;
     const NODES: u8 = 4;
 
-    /// All words of the nodes, with any holder and any bits but the holder's own.
+    /// All words of the nodes, with any holder and any bits except the bit of the holder itself.
     fn words() -> impl Iterator<Item = LatchWord> {
         (0..=NODES).flat_map(|x| (0..1u64 << NODES).map(move |bits| (x, bits))).filter_map(
             |(x, bits)| {
@@ -110,8 +110,8 @@ mod tests {
         }
     }
 
-    /// Whether the discipline lets `by` apply `op` to `word`. Nobody hands over to a node that asks
-    /// for nothing, as this one does, or that waits to read.
+    /// Whether the discipline permits `by` to apply `op` to `word`. No node hands over to this
+    /// node, which has no open request, or to a node that waits to read.
     fn may(op: WordOp, by: ComputeNodeId, word: LatchWord) -> bool {
         let bit = word.shared().contains(by);
         let holder = word.exclusive() == Some(by);
@@ -156,9 +156,9 @@ mod tests {
         all
     }
 
-    /// Every word that the others can make of `word`, in any number of steps. Those of `frozen` do
-    /// nothing: they were handed the line and are not settled, or have pledged to this node; and so
-    /// they pledge to nobody else.
+    /// Every word that the other nodes can make of `word`, in any number of steps. The nodes of
+    /// `frozen` do nothing: they have an unsettled hand-over, or have pledged to this node and so
+    /// pledge to no other.
     fn reachable(word: LatchWord, frozen: NodeSet) -> BTreeSet<LatchWord> {
         let (mut all, mut open) = (BTreeSet::from([word]), vec![word]);
         let others = || (1..=NODES).map(node).filter(|&by| by != node(ME) && !frozen.contains(by));
@@ -199,8 +199,8 @@ mod tests {
         if done { Outcome::Done } else { Outcome::Refused }
     }
 
-    /// Every operation on every word, applied or cut off, before and after anything that the others
-    /// may do: the decision is the truth.
+    /// For every operation on every word, applied or cut off, before and after all steps of the
+    /// other nodes: the decision is true.
     #[test]
     fn the_own_field_tells_what_happened() {
         let me = node(ME);
@@ -209,7 +209,7 @@ mod tests {
             if matches!(op, WordOp::HandOver(to) if to == me) {
                 continue;
             }
-            // The receiver has its grant already, perhaps, and is not settled (R4).
+            // The receiver may have its grant already, and is not settled (R4).
             let (pledged, settling) = match op {
                 WordOp::HandOver(to) => (NodeSet::EMPTY, NodeSet::of(to)),
                 WordOp::TakeOver(pledged) | WordOp::UpgradeOver(pledged) => {
@@ -218,7 +218,8 @@ mod tests {
                 _ => (NodeSet::EMPTY, NodeSet::EMPTY),
             };
             let posted_on = words().filter(|&word| {
-                // The precondition is about the own field, which stays; the claims may be in vain.
+                // The precondition concerns the own field, which stays. The compare-and-swap may
+                // still fail.
                 may(op, me, word)
             });
             let found: BTreeSet<LatchWord> =
@@ -238,7 +239,7 @@ mod tests {
                         continue;
                     };
                     let expected = match op {
-                        // A wait that was registered may be ownership by now.
+                        // A registered wait may be ownership by now.
                         WordOp::AcquireShared if took => outcome(op, now),
                         _ if took => Outcome::Done,
                         _ => Outcome::Refused,
@@ -250,7 +251,7 @@ mod tests {
         assert!(looked_at > 2000, "{looked_at}");
     }
 
-    /// A refusal names those who own the line now, so that they can be asked.
+    /// A refusal names the present owners, so that the node can send them requests.
     #[test]
     fn what_is_told_names_the_owners_of_now() {
         let me = node(ME);

@@ -1,8 +1,9 @@
 //! The latch word, and the ownership protocol of a line as a pure state machine.
 //!
-//! Ownership of a line lives in one 64-bit word on its memory node ([`LatchWord`]). Every compute
-//! node runs one [`Line`] per line that it deals with: events go in, actions come out. There is no
-//! I/O here and no clock, so the model checker and the engine drive this same code.
+//! One 64-bit word on the memory node states the ownership of a line ([`LatchWord`]). Every compute
+//! node runs one [`Line`] for each line that the node works with. Events enter the machine, actions
+//! leave the machine. The machine does no I/O and reads no clock, so the model checker and the
+//! engine run the same code.
 //!
 //! ```text
 //!   local code ── Want, Evict, Serve ──►┌────────┐── Post(WordOp) ──► fabric ── Completed ──┐
@@ -13,33 +14,48 @@
 //!                                        LocalCopy (the frame)
 //! ```
 //!
-//! # The discipline
+//! # The word discipline
 //!
-//! SELCC (sections 4.3 and 4.4) lets a refused reader take its bit back while the holder may
-//! already set it again, and lets the receiver of a hand-over act on the word before the giver's
-//! own addition has landed. Both let sums carry into neighbouring fields. The machine keeps the
-//! word literally true at every instant instead:
+//! In SELCC (sections 4.3 and 4.4), two steps let a sum carry into a neighbouring field of the
+//! word:
 //!
-//! - **R1** One operation on the word in flight per node and line.
-//! - **R2** A node adds and clears its own bit only, never a set bit, never clears a clear one. A
-//!   refused reader's bit stays: a registered wait that turns into ownership when the holder gives
-//!   the line up. With [`Rules::takeover`], a writer's compare-and-swap also clears bits that were
-//!   pledged to it.
-//! - **R3** The exclusive field changes only by compare-and-swap of an exact word in which it is
-//!   zero, or by an addition of its holder.
-//! - **R4** The receiver of a grant may use the line at once, but posts no operation on its word
-//!   and hands it to nobody before the giver has reported its own operation complete (*settled*).
-//! - **R5** A question is final: until it has been answered, the asker keeps its bit and its frame.
-//!   Every question gets one final answer, and a grant counts for the question that it names.
+//! - A refused reader clears its bit again, while the holder may already set the same bit.
+//! - The receiver of a hand-over changes the word before the giver's own addition has landed.
 //!
-//! `tests/model` explores all orders of events of two and three nodes that run this code: there is
-//! one writer or there are many readers, no copy lacks the last write, the word is true, and from
-//! every state everybody can get the line. It also finds what goes wrong without one of the rules.
+//! The machine keeps the word literally true at every instant instead. Five rules ensure that:
 //!
-//! No handler waits: a request is served, remembered, or refused. What a node remembers depends on
-//! nothing but its own operation in flight, its local code, and answers that are given at once, and
-//! among nodes that upgrade the same line the one with the higher priority (then id) comes first;
-//! so there is no circle of waits.
+//! - **R1** A node has at most one operation on the word of a line in flight.
+//! - **R2** A node changes only its own shared bit. It sets the bit only while the bit is clear,
+//!   and clears the bit only while the bit is set. The bit of a refused reader stays set. Such a
+//!   bit is a registered wait, and becomes ownership when the holder gives the line up. With
+//!   [`Rules::takeover`], a writer's compare-and-swap also clears the bits that were pledged to the
+//!   writer.
+//! - **R3** The exclusive field changes in two ways only: by a compare-and-swap of an exact word in
+//!   which the field is zero, or by an addition of the holder.
+//! - **R4** The receiver of a grant may use the line at once. It posts no operation on the word and
+//!   hands the line to no other node before the giver has reported its own operation complete
+//!   (*settled*).
+//! - **R5** A node cannot withdraw an invalidation request. The requester keeps its bit and its
+//!   frame until the request is answered. Every request gets one final answer. A grant counts only
+//!   for the request that the grant names.
+//!
+//! `tests/model` explores all orders of events of two and three nodes that run this code, and
+//! checks:
+//!
+//! - The line has one writer or any number of readers.
+//! - No usable copy lacks the last write.
+//! - The word is true.
+//! - From every state, every node can get the line.
+//!
+//! The model also shows which of these checks fails without each rule.
+//!
+//! No handler waits: a node serves, queues or refuses a request in the same step. The waits form no
+//! circle:
+//!
+//! 1. A queued request waits only for an operation in flight (of the node, or of its giver by R4),
+//!    for local code of the node, and for answers that other nodes give at once.
+//! 2. The nodes that upgrade one line are ordered by priority, then by id. A node queues an
+//!    upgrading node's request only if that node comes before itself in this order.
 //!
 //! ```
 //! use latchwork_latch::{LatchWord, WordOp, WordVerb};

@@ -1,11 +1,11 @@
-//! What compute nodes say to each other about a line.
+//! The messages of compute nodes about a line.
 
 use latchwork_verbs::ComputeNodeId;
 use smallvec::SmallVec;
 
 use crate::{Seq, Want};
 
-/// What an invalidation asks for.
+/// The access for which an invalidation request is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum RequestKind {
     /// PeerRd: the sender waits to read.
@@ -15,8 +15,8 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
-    /// Whether a transaction lock in this mode stands in the way: readers go together, writers with
-    /// nobody.
+    /// Whether a transaction lock in this mode excludes the access. Readers are compatible with
+    /// each other, a writer is compatible with no other access.
     pub(crate) fn is_locked_out_by(self, lock: Option<Want>) -> bool {
         match lock {
             None => false,
@@ -26,112 +26,118 @@ impl RequestKind {
     }
 }
 
-/// An invalidation message (SELCC 5.1). It is final: its sender keeps its bit, its frame and its
-/// place to answer to until it got the one final answer to it (rule R5).
+/// An invalidation request (SELCC 5.1). The sender cannot withdraw the request: until its one final
+/// answer arrives, the sender keeps its shared bit, its frame and the record that takes the answer
+/// (rule R5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Request {
-    /// Who asks.
+    /// The requester.
     pub from: ComputeNodeId,
-    /// Who was asked first: requests travel with a hand-over, and the answer names this node, so
-    /// that the asker knows which of its questions was answered.
+    /// The node to which the requester sent the request. A request can travel with a hand-over to
+    /// another node. The answer names this node, so that the requester knows which of its requests
+    /// is answered.
     pub asked: ComputeNodeId,
-    /// What for.
+    /// The access that the requester wants.
     pub kind: RequestKind,
-    /// The asker's number for the question.
+    /// The requester's number for this request.
     pub seq: Seq,
-    /// Grows with every retry, up to [`Rules::priority_max`](crate::Rules::priority_max) (SELCC
-    /// 5.3.2).
+    /// Grows with every attempt that did not get the line, up to
+    /// [`Rules::priority_max`](crate::Rules::priority_max) (SELCC 5.3.2).
     pub priority: u8,
-    /// Where the asker's frame is: opaque to the protocol, an address for the forward.
+    /// The address of the requester's frame, for the forward. The protocol does not interpret the
+    /// address.
     pub buffer: u64,
 }
 
-/// How a grant is owned.
+/// The ownership that a grant gives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum GrantMode {
     /// The receiver's registered wait has become shared ownership.
     Shared,
-    /// The receiver is the exclusive holder; requests of others travel along.
+    /// The receiver is the exclusive holder. Requests of other nodes travel in the grant.
     Exclusive,
 }
 
 /// An answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Answer {
-    /// Final, without the line: the node holds nothing that it could give. Look at the word again,
-    /// after a pause.
+    /// Final, without the line: the node has nothing to give. The requester looks at the word again
+    /// after a back-off.
     Dropped,
-    /// Final, without the line: what stood in the way is gone. Look at the word again at once.
+    /// Final, without the line: the obstacle is removed. The requester looks at the word again at
+    /// once.
     Released,
-    /// Not final: remembered, the answer will come.
+    /// Not final: the request is queued, and a final answer follows.
     Queued,
-    /// Final, without the line: a transaction of the node has locked it in a mode that does not go
-    /// together with the request. Nothing is remembered. Accesses that do not wait for locks end.
+    /// Final, without the line: a transaction of the node has locked the line in an incompatible
+    /// mode. The request is not queued. The requester's accesses that do not wait for locks end.
     Busy,
 }
 
-/// What a message about a line says.
+/// A message about a line.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Message {
-    /// An invalidation.
+    /// An invalidation request.
     Request(Request),
     /// An answer without the line.
     Answer {
-        /// Who was asked.
+        /// The node to which the request was sent.
         asked: ComputeNodeId,
-        /// Which question.
+        /// The number of the request.
         seq: Seq,
         /// The answer.
         answer: Answer,
     },
-    /// An answer with the line, whose bytes were forwarded into the asker's frame before.
+    /// An answer with the line. The bytes were forwarded into the requester's frame before.
     Grant {
-        /// Who was asked.
+        /// The node to which the request was sent.
         asked: ComputeNodeId,
-        /// Which question.
+        /// The number of the request.
         seq: Seq,
-        /// How the line is owned now.
+        /// The ownership that the grant gives.
         mode: GrantMode,
-        /// Requests that travel along with exclusive ownership.
+        /// Requests of other nodes that travel with exclusive ownership.
         travelling: Remembered,
     },
-    /// The giver's operation on the word is complete: the grant of question `seq` is in the word.
+    /// The giver's operation is complete: the latch word states the ownership that request `seq`
+    /// got.
     Settled {
-        /// Which question.
+        /// The number of the request.
         seq: Seq,
     },
-    /// A final answer to a writer: the sender's copy is not used and its bit stays set, until the
-    /// writer reports what became of this pledge.
+    /// A final answer to a writer. Until the writer reports the outcome of the pledge, the sender
+    /// does not use its copy, and its shared bit stays set.
     Pledged {
-        /// Who pledges: not always who was asked, since questions travel.
+        /// The pledger. It may differ from `asked`, because requests travel.
         by: ComputeNodeId,
-        /// Who was asked.
+        /// The node to which the request was sent.
         asked: ComputeNodeId,
-        /// Which question, and so the number of the pledge.
+        /// The number of the request, which is also the number of the pledge.
         seq: Seq,
     },
-    /// The report on a pledge: the writer has the line, and the pledger's bit is gone.
+    /// The report on a pledge: the writer has the line, and the pledger's bit is cleared.
     Taken {
         /// The writer.
         by: ComputeNodeId,
-        /// Which pledge.
+        /// The number of the pledge.
         seq: Seq,
     },
-    /// The report on a pledge: nobody has written, and the pledger shares the line as before.
+    /// The report on a pledge: no node has written, and the pledger shares the line as before.
     GaveUp {
         /// The writer.
         by: ComputeNodeId,
-        /// Which pledge.
+        /// The number of the pledge.
         seq: Seq,
     },
 }
 
-/// How many requests a node remembers per line: one of every other node.
+/// The number of requests that a node queues per line: one of every other node.
 pub const REMEMBERED_MAX: usize = ComputeNodeId::MAX as usize - 1;
 
-/// How many of them can travel with a hand-over. The others are sent on behind it.
+/// The number of queued requests that can travel with a hand-over. The giver sends the others on
+/// after the hand-over.
 pub const TRAVELLING_MAX: usize = 10;
 
-/// Requests in order of arrival. The first two take no memory of their own: a record is made for
-/// every miss, and most lines are wanted by few.
+/// Queued requests in order of arrival. The first two need no allocation: every miss makes a
+/// record, and few nodes want most lines.
 pub type Remembered = SmallVec<[Request; 2]>;

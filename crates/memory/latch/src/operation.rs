@@ -1,4 +1,4 @@
-//! The operations on a latch word, and the atomic verb that carries each out.
+//! The operations on a latch word, and the atomic verb of each operation.
 
 use latchwork_verbs::ComputeNodeId;
 
@@ -9,30 +9,30 @@ use crate::{LatchWord, NodeSet};
 pub enum WordOp {
     /// Sets the own shared bit, then reads the line.
     AcquireShared,
-    /// Looks at the word again under a registered wait, then reads the line.
+    /// Reads the word again during a registered wait, then reads the line.
     Poll,
     /// Turns a free word into exclusive ownership, then reads the line.
     AcquireExclusive,
     /// Turns sole shared ownership into exclusive ownership. The copy is valid already.
     Upgrade,
-    /// Turns the shared ownership of these nodes, who have all pledged it to this one, into
-    /// exclusive ownership, then reads the line.
+    /// Turns the shared ownership of these nodes into exclusive ownership, then reads the line. All
+    /// these nodes have pledged their ownership to this node.
     TakeOver(NodeSet),
-    /// As [`WordOp::TakeOver`], but this node shares the line, too: the copy is valid already.
+    /// Like [`WordOp::TakeOver`], but this node shares the line too: its copy is already valid.
     UpgradeOver(NodeSet),
     /// Clears the own shared bit.
     ReleaseShared,
-    /// Writes changes back, then clears the exclusive field.
+    /// Writes the changes back, then clears the exclusive field.
     ReleaseExclusive,
-    /// Writes changes back, then turns exclusive into shared ownership.
+    /// Writes the changes back, then turns exclusive into shared ownership.
     Downgrade,
-    /// Names another exclusive holder.
+    /// Makes another node the exclusive holder.
     HandOver(ComputeNodeId),
-    /// Clears the bit of a refused reader: what the published scheme does instead of waiting
-    /// registered. Only in disciplines that the model refutes.
+    /// Clears the bit of a refused reader, as SELCC does instead of a registered wait. Only in
+    /// disciplines that the model refutes.
     Undo,
-    /// As [`WordOp::Downgrade`], but also sets the bits of the reader that is served, as the
-    /// published scheme does. Only in disciplines that the model refutes.
+    /// Like [`WordOp::Downgrade`], but also sets the bit of the served reader, as SELCC does. Only
+    /// in disciplines that the model refutes.
     DowngradeFor(ComputeNodeId),
 }
 
@@ -43,7 +43,7 @@ pub enum WordVerb {
     Add(u64),
     /// Compare-and-swap.
     CompareSwap {
-        /// Swapped only if the word is this.
+        /// The word must have this value for the swap.
         expected: LatchWord,
         /// The new word.
         desired: LatchWord,
@@ -53,9 +53,10 @@ pub enum WordVerb {
 impl WordOp {
     /// The atomic verb that `me` posts for this operation.
     ///
-    /// Each adds or clears the own bit only, but for a takeover, which clears those that were
-    /// pledged to it (R2), and changes the exclusive field only by a compare-and-swap of an exact
-    /// word in which it is zero, or by an addition of its holder (R3).
+    /// Every verb adds or clears only the own shared bit, except a takeover, which also clears the
+    /// bits that were pledged to it (R2). A verb changes the exclusive field in two ways only: by a
+    /// compare-and-swap of an exact word in which the field is zero, or by an addition of the
+    /// holder (R3).
     pub fn verb(self, me: ComputeNodeId) -> WordVerb {
         let bit = LatchWord::shared_by(me).bits();
         let exclusive = LatchWord::exclusively(me).bits();
@@ -91,7 +92,7 @@ impl WordOp {
         }
     }
 
-    /// Whether the line is read behind the atomic, in the same batch.
+    /// Whether the batch reads the line after the atomic verb.
     pub fn reads_line(self) -> bool {
         matches!(
             self,
@@ -99,7 +100,7 @@ impl WordOp {
         )
     }
 
-    /// The word on which this compare-and-swap of `me` works; `None` for an addition.
+    /// The word on which this compare-and-swap of `me` succeeds; `None` for an addition.
     pub fn expected(self, me: ComputeNodeId) -> Option<LatchWord> {
         match self.verb(me) {
             WordVerb::CompareSwap { expected, .. } => Some(expected),
@@ -107,7 +108,7 @@ impl WordOp {
         }
     }
 
-    /// Whether changes are written back before the atomic, in the same batch.
+    /// Whether the batch writes changes back before the atomic verb.
     pub fn writes_back(self) -> bool {
         matches!(self, WordOp::ReleaseExclusive | WordOp::Downgrade | WordOp::DowngradeFor(_))
     }

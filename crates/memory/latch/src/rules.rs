@@ -1,60 +1,63 @@
-//! Which rules a machine follows. The defaults are the discipline; the switches turn single rules
-//! off, so that the model can show that it would notice.
+//! The rules that a line machine follows. The defaults are the word discipline. Each switch turns
+//! one rule off, so that the model can prove that it detects the missing rule.
 
 use crate::TRAVELLING_MAX;
 
-/// The number of a question; wraps.
+/// The number of an invalidation request. The number wraps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Seq(pub u16);
 
 /// The rules that a node's machines follow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rules {
-    /// R4: a line received by hand-over is neither released nor handed on before the giver's
-    /// operation on the word is known to be complete.
+    /// R4: a node neither releases nor hands on a line that it received by hand-over, before the
+    /// giver's operation on the word is known to be complete.
     pub settle: bool,
-    /// R2: a refused reader's bit stays as a registered wait. Off: the reader takes it back with
-    /// another addition while it already asks the holder, and the holder sets it again when it
-    /// serves the reader, as SELCC 4.3.2 and 4.4.2 have it.
+    /// R2: the bit of a refused reader stays as a registered wait. Off: the reader clears the bit
+    /// by another addition while it already requests the line from the holder. The holder sets the
+    /// bit again when it serves the reader, as in SELCC 4.3.2 and 4.4.2.
     pub registered_wait: bool,
-    /// Refused nodes ask the owners to give the line up (SELCC). Off: they only try again after a
-    /// pause, as the plain shared-exclusive latch does (SEL).
+    /// Refused nodes send invalidation requests to the owners (SELCC). Off: refused nodes only try
+    /// again after a back-off, as the plain shared-exclusive latch does (SEL).
     pub invalidate: bool,
-    /// An exclusive holder that is asked forwards the line and hands the word over, or downgrades
-    /// (SELCC 4.4.1 and 4.4.2). Off: it writes back and releases, and who asked tries again (figure
-    /// 7a).
+    /// An exclusive holder serves a request by a forward with a hand-over, or by a downgrade (SELCC
+    /// 4.4.1 and 4.4.2). Off: the holder writes the line back and releases it, and the requesters
+    /// try again (figure 7a).
     pub forwarding: bool,
-    /// A sharer that is asked by a writer pledges its copy, and the writer takes the line over from
-    /// all sharers at once. Off: it releases its copy itself, with an operation on the word (SELCC
-    /// 4.4.3).
+    /// A sharer answers a writer's request with a pledge of its copy. The writer then takes the
+    /// line over from all sharers at once. Off: each sharer releases its copy by its own operation
+    /// on the word (SELCC 4.4.3).
     pub takeover: bool,
-    /// R2: a pledge binds until its report. Off: its sender takes its copy into use again when
-    /// local code wants it.
+    /// R2: a pledge binds until the writer's report. Off: the pledger uses its copy again when
+    /// local code wants the line.
     pub binding: bool,
-    /// Lines are given back unasked. So a node that is asked for one that it has no more, and for
-    /// the first time, answers `Released`, since most likely nobody has it. Off: it has most likely
-    /// handed the line to another, and answers `Dropped`. To be on only with
-    /// [`aging`](Rules::aging), which tells the first time from others.
+    /// Nodes release lines before another node requests them (adaptive release). A node that does
+    /// not own a line then answers `Released` to the first request of a requester, because most
+    /// likely no node owns the line. Off: the node answers `Dropped`, because it has most likely
+    /// handed the line to another node. Turn this on only with [`aging`](Rules::aging): the
+    /// priority distinguishes a first request from a repeated one.
     pub gives_back: bool,
-    /// Questions are numbered modulo this, at most 2^14. Small in the model, whose states are
-    /// finite that way.
+    /// Request numbers are taken modulo this number, at most 2^14. The number is small in the
+    /// model, so that the model has finitely many states.
     pub seq_modulus: u32,
-    /// Priorities grow up to this: 31 fits into a message (SELCC 5.3.2).
+    /// The highest priority. A message has room for at most 31 (SELCC 5.3.2).
     pub priority_max: u8,
-    /// Questions are asked with the priority that refusals have brought (SELCC 5.3.2). Off: all are
-    /// equal, and who came first is served first.
+    /// A request carries the priority that earlier refusals have brought (SELCC 5.3.2). Off: all
+    /// requests are equal, and the first to arrive is served first.
     pub aging: bool,
-    /// A writer that was refused so often before it got the line is starved: it keeps the line from
-    /// readers whose priority is lower than its was (SELCC 5.3.2, priority matching). 0: never.
-    /// Means nothing without [`aging`](Rules::aging), since readers' priorities would never rise.
+    /// A writer is starved when it got the line only after this many refusals. A starved writer
+    /// refuses readers with a priority below the one with which the writer won the line (SELCC
+    /// 5.3.2, priority matching). 0: no writer is starved. The value has no effect without
+    /// [`aging`](Rules::aging), because the priorities of readers would never rise.
     pub starved_at: u8,
-    /// So many requests travel with a hand-over, at most [`TRAVELLING_MAX`]; the others
-    /// are sent on behind it. Small in the model, which has few nodes.
+    /// The number of requests that travel with a hand-over, at most [`TRAVELLING_MAX`]. The giver
+    /// sends the other requests on after the hand-over. The number is small in the model, which has
+    /// few nodes.
     pub travelling_max: u8,
 }
 
 impl Rules {
-    /// The whole discipline.
+    /// The whole word discipline.
     pub const DISCIPLINE: Rules = Rules {
         settle: true,
         registered_wait: true,
@@ -70,7 +73,7 @@ impl Rules {
         travelling_max: TRAVELLING_MAX as u8,
     };
 
-    /// The discipline without messages: the shared-exclusive latch.
+    /// The word discipline without messages: the shared-exclusive latch.
     pub const LATCH_ONLY: Rules = Rules { invalidate: false, ..Self::DISCIPLINE };
 }
 

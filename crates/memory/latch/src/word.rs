@@ -6,12 +6,12 @@
 //!  | exclusive  | shared: bit id-1 for compute node id (1..58) |
 //!  | holder     |                                              |
 //!  +------------+----------------------------------------------+
-//!   0: nobody; 1..58: that node; 59..63: reserved
+//!   0: no holder; 1..58: that node; 59..63: reserved
 //! ```
 //!
-//! A node's bit in the shared part means *shared ownership* while the exclusive field is zero, and
-//! a *registered wait* while it is not: the wait turns into ownership at the moment when the
-//! exclusive holder clears the field.
+//! A node's shared bit means *shared ownership* while the exclusive field is zero, and a
+//! *registered wait* while the field is not zero. The wait becomes ownership at the instant at
+//! which the exclusive holder clears the field.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ const SHARED_MASK: u64 = (1 << SHARED_BITS) - 1;
 pub struct LatchWord(u64);
 
 impl LatchWord {
-    /// Owned by nobody.
+    /// The word of a line without an owner.
     pub const FREE: LatchWord = LatchWord(0);
 
     /// The bits of the exclusive field.
@@ -46,22 +46,22 @@ impl LatchWord {
         self.0
     }
 
-    /// The word that says: `id` alone, exclusively.
+    /// The word in which `id` is the exclusive holder, with no shared bits.
     pub const fn exclusively(id: ComputeNodeId) -> Self {
         LatchWord((id.get() as u64) << SHARED_BITS)
     }
 
-    /// The word that says: `id` alone, shared.
+    /// The word in which `id` is the only sharer.
     pub const fn shared_by(id: ComputeNodeId) -> Self {
         LatchWord(1 << (id.get() - 1))
     }
 
-    /// The word that says: these nodes, shared.
+    /// The word in which these nodes are the sharers.
     pub const fn shared_among(nodes: NodeSet) -> Self {
         LatchWord(nodes.0)
     }
 
-    /// The exclusive holder. A reserved id reads as nobody.
+    /// The exclusive holder. A reserved id reads as no holder.
     pub const fn exclusive(self) -> Option<ComputeNodeId> {
         ComputeNodeId::new((self.0 >> SHARED_BITS) as u8)
     }
@@ -100,7 +100,7 @@ impl NodeSet {
         NodeSet(1 << (id.get() - 1))
     }
 
-    /// Whether `id` is in it.
+    /// Whether `id` is in the set.
     pub const fn contains(self, id: ComputeNodeId) -> bool {
         self.0 & 1 << (id.get() - 1) != 0
     }
@@ -129,17 +129,17 @@ impl NodeSet {
         NodeSet(self.0 & !other.0)
     }
 
-    /// Whether no node is in it.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many nodes are in it.
+    /// The number of nodes in the set.
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// The nodes, by id.
+    /// The nodes, in order of their ids.
     pub fn iter(self) -> impl Iterator<Item = ComputeNodeId> {
         let mut left = self.0;
         std::iter::from_fn(move || {

@@ -1,12 +1,12 @@
-//! Operations that may be done again when nobody knows whether they were applied.
+//! The repetition of operations with an unknown outcome.
 
 use latchwork_verbs::VerbError;
 
-/// How often at most. Then the connection counts as gone.
+/// The maximum number of repetitions. After that the connection counts as failed.
 const AGAIN_MAX: u32 = 16;
 
-/// Does `operation` again for as long as its end is ambiguous. For operations of which it makes no
-/// difference whether they were applied before.
+/// Repeats `operation` while its outcome is ambiguous. The operation must have the same effect
+/// whether it was applied before or not.
 pub(crate) async fn repeatedly<T>(
     operation: impl AsyncFn() -> Result<T, VerbError>,
 ) -> Result<T, VerbError> {

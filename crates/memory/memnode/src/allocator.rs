@@ -1,4 +1,4 @@
-//! [`LineAllocator`]: a compute node's lines.
+//! [`LineAllocator`]: the allocation of lines at a compute node.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::chunks::{Claims, Fresh};
 use crate::turn::Turn;
 use crate::{Epochs, Pool, PoolError};
 
-/// Gives out the lines of a compute node, and takes freed ones back. One per node, shared by its
+/// Allocates the lines of a compute node, and takes freed lines. One per node, shared by its
 /// workers.
 ///
 /// ```text
@@ -23,32 +23,33 @@ use crate::{Epochs, Pool, PoolError};
 ///        ▲──────────── every node has published a later epoch ─────────────────┘
 /// ```
 ///
-/// A line that is freed belongs to the node that freed it, whoever allocated it. A node that leaves
-/// gives back what it never gave out of its chunks
-/// ([`give_back_rests`](LineAllocator::give_back_rests)), or all of its chunks with what is in them
-/// ([`give_back_chunks`](LineAllocator::give_back_chunks)); lines that it freed are not handed out
+/// A freed line belongs to the node that freed it, whichever node allocated it. A node that leaves
+/// has two ways to return chunks. It can return the unallocated rest of each chunk
+/// ([`give_back_rests`](LineAllocator::give_back_rests)), or all of its chunks with their content
+/// ([`give_back_chunks`](LineAllocator::give_back_chunks)). Lines that it freed are not allocated
 /// any more, except with their chunks.
 ///
-/// Neither the allocator nor [`Epochs`] touches a line. Its user takes it exclusively and begins a
-/// new life in its [`LineHeader`](crate::LineHeader) after allocating, and ends it before retiring.
+/// Neither the allocator nor [`Epochs`] accesses a line. After the allocation, the line's user
+/// takes it exclusively and begins a new life in its [`LineHeader`](crate::LineHeader). The user
+/// ends that life before it retires the line.
 ///
-/// Futures may be dropped at any await: no line and no chunk is lost or given out twice.
+/// Futures may be dropped at any await: no line and no chunk is lost or allocated twice.
 pub struct LineAllocator {
     pool: Pool,
     epochs: Arc<Epochs>,
-    /// What is left of chunks; lines are taken from them by turns.
+    /// The unallocated rests of chunks; lines are taken from them in turn.
     fresh: Mutex<VecDeque<Fresh>>,
-    /// Chunks to take lines from at a time.
+    /// The number of chunks from which lines are taken in turn.
     stripes: usize,
     /// No chunk is left to claim.
     exhausted: AtomicBool,
-    /// Others have given chunks back since it was looked for some.
+    /// Other nodes may have returned chunks since the last search for chunks.
     look_again: AtomicBool,
     claims: Turn<Claims>,
 }
 
 impl LineAllocator {
-    /// An allocator for the node that `epochs` belongs to.
+    /// An allocator for the node of `epochs`.
     pub fn new(epochs: &Arc<Epochs>) -> Arc<LineAllocator> {
         let pool = epochs.pool().clone();
         let claims = Claims::new(&pool, epochs.node(), epochs.registration());
@@ -68,20 +69,20 @@ impl LineAllocator {
         &self.pool
     }
 
-    /// A line, if the node has one at hand. No verbs.
+    /// A line, if the node has one at hand. Posts no verb.
     pub fn try_allocate(&self) -> Option<GlobalAddr> {
         if let Some(line) = self.epochs.limbo().take() {
             return Some(line);
         }
         let mut fresh = self.fresh.lock();
-        // One chunk less than there should be: whoever allocates takes another one first.
+        // A chunk is missing: the allocating task must claim another chunk first.
         if fresh.len() < self.stripes && !self.exhausted.load(Ordering::Relaxed) {
             return None;
         }
         self.take_fresh(&mut fresh)
     }
 
-    /// A line of the chunk whose turn it is.
+    /// A line of the next chunk in turn.
     fn take_fresh(&self, fresh: &mut VecDeque<Fresh>) -> Option<GlobalAddr> {
         let geometry = self.pool.geometry();
         let mut first = fresh.pop_front()?;
@@ -93,10 +94,14 @@ impl LineAllocator {
         Some(line)
     }
 
-    /// A line: one at hand, else the first of a chunk that is taken now, else one that becomes
-    /// reusable within [`reuse_wait`](crate::PoolSettings::reuse_wait). Only one task of the node
-    /// takes a chunk at a time. Lines that were freed since the caller's own operation began do not
-    /// become reusable before it ends.
+    /// Allocates a line, from the first source that has one:
+    ///
+    /// 1. a line at hand;
+    /// 2. the first line of a chunk that is claimed now;
+    /// 3. a line that becomes ready within [`reuse_wait`](crate::PoolSettings::reuse_wait).
+    ///
+    /// Only one task of the node claims chunks at a time. Lines that were freed since the caller's
+    /// own operation began do not become ready before that operation ends.
     ///
     /// # Errors
     /// [`PoolError::OutOfMemory`], [`PoolError::Timeout`] after
@@ -125,14 +130,14 @@ impl LineAllocator {
                 let Some(fresh) = claims.claim(port, &self.pool).await? else { break };
                 self.fresh.lock().push_back(fresh);
             }
-            // Relaxed: it only spares looking for chunks, under the lock that orders what is left
-            // of them.
+            // Relaxed: the flag only saves a search for chunks, and the lock orders the rests of
+            // chunks.
             self.exhausted.store(true, Ordering::Relaxed);
         }
         let settings = self.epochs.settings();
         let until = handle.now() + settings.reuse_wait;
         loop {
-            // Before looking for ready lines: a line that rests now may be ready then.
+            // Counted before the search for ready lines: a line that waits now may be ready then.
             let resting = self.resting();
             if let Some(line) = self.try_allocate() {
                 return Ok(line);
@@ -149,9 +154,9 @@ impl LineAllocator {
         }
     }
 
-    /// Frees a line. Its user has made it unreachable for every node before, and does not touch it
-    /// any more. It is handed out again when no operation can know its address; see
-    /// [`crate::epoch`].
+    /// Frees a line. Before the call, the line's user made it unreachable for every node; after the
+    /// call it does not access the line. The line is reused when no operation can know its address;
+    /// see [`crate::epoch`].
     ///
     /// # Errors
     /// [`PoolError::BadAddress`].
@@ -161,8 +166,8 @@ impl LineAllocator {
         Ok(())
     }
 
-    /// Takes back a line whose address nobody else ever had, for use at once: an operation
-    /// allocated it and ended before linking it anywhere.
+    /// Takes back a line whose address no other task ever had, for immediate reuse: an operation
+    /// allocated the line and ended before it linked the line anywhere.
     ///
     /// # Errors
     /// [`PoolError::BadAddress`].
@@ -172,15 +177,15 @@ impl LineAllocator {
         Ok(())
     }
 
-    /// Says that others may have given chunks back: the next allocation that needs one looks at all
-    /// of them.
+    /// Notes that other nodes may have returned chunks. The next allocation that needs a chunk
+    /// searches all chunks.
     pub fn look_again(&self) {
-        // Relaxed: it orders nothing. What was given back is seen by the verbs that look for it.
+        // Relaxed: the flag orders nothing. The verbs of the search see the returned chunks.
         self.look_again.store(true, Ordering::Relaxed);
     }
 
-    /// Gives back to the pool what was never given out of this node's chunks, for a node that
-    /// leaves: it allocates nothing any more, and no allocation of its is in flight.
+    /// Returns the unallocated rests of this node's chunks to the pool. For a node that leaves: it
+    /// allocates nothing any more, and none of its allocations is in flight.
     ///
     /// # Errors
     /// Failures of the fabric.
@@ -188,20 +193,20 @@ impl LineAllocator {
         let mut claims = self.claims.take().await;
         claims.give_back_tried(port).await?;
         loop {
-            // Out of everybody's reach before others can have it.
+            // Removed here before other nodes can claim it.
             let rest = self.fresh.lock().pop_front();
             let Some(rest) = rest else { return Ok(()) };
             claims.give_back_rest(port, &self.pool, rest).await?;
         }
     }
 
-    /// Gives all of this node's chunks back to the pool, with whatever is in them, and says how
-    /// many that were. For a node that leaves, and that has seen to it that
+    /// Returns all of this node's chunks to the pool, with their content, and returns their number.
+    /// For a node that leaves, and that has ensured the following:
     ///
-    /// - nobody uses a line in them any more: no name and no other line leads there, and of the
-    ///   nodes that used them none allocates any more, since each has lines at hand that it freed,
-    ///   whoever had allocated them;
-    /// - all operations are over that were in progress when that became so ([`Epochs::outlast`]),
+    /// - No node uses a line in them any more: no name and no other line leads there. No node that
+    ///   used these lines allocates any more, because each such node may have lines at hand that it
+    ///   freed, whichever node allocated them.
+    /// - All operations are over that were in progress when that became true ([`Epochs::outlast`]),
     ///   as before any reuse.
     ///
     /// A chunk in which a latch word still names a node is kept: it is not used again.
@@ -215,19 +220,19 @@ impl LineAllocator {
         claims.give_back_all(port, &self.pool).await
     }
 
-    /// Lines that [`LineAllocator::try_allocate`] could give out now.
+    /// The number of lines that [`LineAllocator::try_allocate`] could allocate now.
     pub fn available(&self) -> usize {
         let lines = self.pool.geometry().lines_per_chunk();
         let fresh: u32 = self.fresh.lock().iter().map(|fresh| lines - fresh.next).sum();
         fresh as usize + self.epochs.limbo().ready()
     }
 
-    /// Freed lines that cannot be given out yet.
+    /// The number of freed lines that are not ready.
     pub fn resting(&self) -> usize {
         self.epochs.limbo().waiting()
     }
 
-    /// Chunks that this node has taken so far; `None` while it is taking one.
+    /// The number of chunks that this node owns; `None` while it claims one.
     pub fn chunks_taken(&self) -> Option<u64> {
         self.claims.try_take().map(|claims| claims.taken())
     }

@@ -1,4 +1,4 @@
-//! [`Catalogue`]: named objects that a node which joins can find.
+//! [`Catalogue`]: named objects that a joining node can find.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::PoolError;
 use crate::again::repeatedly;
 use crate::layout::{self, NAMES, RECORD_WORDS, RECORDS};
 
-/// Longest name in bytes.
+/// The maximum length of a name in bytes.
 pub(crate) const NAME_MAX: usize = (RECORD_WORDS - 2) * WORD;
 
-/// What kind of object an entry names. The numbers are the users' own.
+/// The kind of the object that an entry names. The users of the catalogue define the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ObjectKind(pub u32);
 
@@ -24,17 +24,17 @@ pub struct ObjectKind(pub u32);
 pub struct Entry {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: ObjectKind,
-    /// What its kind needs to find it: in general the address of its root line.
+    /// The value by which its kind finds the object: in general the address of the root line.
     pub value: u64,
 }
 
-/// The table of named objects on memory node 0: tree roots, tables, counters. Names stay for good,
-/// of which there are so many and no more; the object of a name can be removed, and another one
-/// registered under it. Made by [`Pool::catalogue`](crate::Pool::catalogue). It remembers what it
-/// has read: whoever removes an object has seen to it that nobody goes on with what he found
-/// before.
+/// The table of named objects on memory node 0: tree roots, tables, counters. A name stays
+/// permanently, and the number of names is limited. The object of a name can be removed, and
+/// another object registered under the name. [`Pool::catalogue`](crate::Pool::catalogue) creates a
+/// `Catalogue`. The catalogue keeps a copy of what it has read. So the remover of an object must
+/// ensure that no node uses an entry that it found before.
 ///
 /// ```text
 ///   directory  | 3 | 1 | 4 | 0 | 0 ..      a word names a record, number plus one; filled in order
@@ -42,15 +42,23 @@ pub struct Entry {
 ///   records   | . | b | . | a | c |        | length u32, kind u32 | value | name, 48 bytes |
 /// ```
 ///
-/// To register, a node takes a record for itself by a fetch-and-add, fills it, and then enters it
-/// by one compare-and-swap of the first empty directory word, which it knows to be the first since
-/// it has read all before. So an entry is complete when it is visible, two entries never have the
-/// same name (both would have to be the first behind the same words), and nobody ever waits for
-/// another. A registration that is dropped half way costs a record and nothing else.
+/// Registration has three steps:
 ///
-/// The value of a record is the only word that changes: to a value that stands for none when the
-/// object is removed, and from there to that of another one, by compare-and-swap. So a name has its
-/// place for good, which is what makes it one of a kind, and names that are used again use up
+/// 1. The node takes a record for itself by a fetch-and-add.
+/// 2. It fills the record.
+/// 3. It enters the record by one compare-and-swap of the first empty directory word. The node has
+///    read all words before, so it knows that this word is the first empty one.
+///
+/// Hence:
+///
+/// - An entry is complete when it is visible.
+/// - Two entries never have the same name: both would have to be the first after the same words.
+/// - No node waits for another.
+/// - A registration with a dropped future costs one record and nothing else.
+///
+/// Only the value of a record changes, by compare-and-swap. The removal of the object sets a value
+/// that stands for none. The next registration of the name sets the value of the new object. So a
+/// name keeps its place permanently, which makes the name unique. The reuse of a name uses up
 /// nothing.
 ///
 /// ```
@@ -80,16 +88,16 @@ pub struct Catalogue {
     known: Mutex<Known>,
 }
 
-/// The value of a record whose object was removed. No object has it.
+/// The value of a record without an object. No object has this value.
 const NONE: u64 = u64::MAX;
 
 #[derive(Default)]
 struct Known {
-    /// The directory's entries, in its order.
+    /// The entries of the directory, in its order.
     entries: Vec<Entry>,
-    /// Their records.
+    /// The records of the entries.
     records: Vec<u64>,
-    /// Records of this node that are in no directory word, left by registrations that lost.
+    /// Records of this node that no directory word names, left by registrations that lost a race.
     spare: Vec<u64>,
 }
 
@@ -98,7 +106,7 @@ impl Known {
         self.entries.iter().position(|entry| entry.name == name)
     }
 
-    /// The entry at this place, if it has an object, and else its record.
+    /// The entry at this index if it has an object, and otherwise its record.
     fn object(&self, at: usize) -> Result<Entry, u64> {
         let entry = &self.entries[at];
         if entry.value == NONE { Err(self.records[at]) } else { Ok(entry.clone()) }
@@ -106,15 +114,15 @@ impl Known {
 }
 
 impl Catalogue {
-    /// How often [`Catalogue::wait_for`] looks, at most.
+    /// The shortest time between two lookups of [`Catalogue::wait_for`].
     const LOOK_EVERY: Duration = Duration::from_millis(1);
 
     pub(crate) fn new() -> Catalogue {
         Catalogue { known: Mutex::default() }
     }
 
-    /// Registers an object. When several nodes register one name at a time, one of them succeeds. A
-    /// name whose object was removed is free for another one of that kind.
+    /// Registers an object. When several nodes register one name at the same time, one of them
+    /// succeeds. A name whose object was removed is free for another object of the same kind.
     ///
     /// # Errors
     /// [`PoolError::AlreadyExists`], [`PoolError::Name`], [`PoolError::Value`],
@@ -132,7 +140,7 @@ impl Catalogue {
             return Err(PoolError::Value { value });
         }
         let mut record = None;
-        // Each turn finds an entry more than the last.
+        // Each iteration finds at least one entry more than the last.
         for _ in 0..=NAMES {
             self.refresh(port).await?;
             let (index, found) = {
@@ -155,8 +163,8 @@ impl Catalogue {
                     *record.insert(mine)
                 }
             };
-            // Nobody else enters this record: what stands there after an ambiguous end tells whose
-            // it is.
+            // No other node enters this record. So after an ambiguous outcome the word shows whose
+            // record it names.
             let enter = async || port.compare_swap(layout::directory(index), 0, mine + 1).await;
             let found = repeatedly(enter).await?;
             if found == 0 || found == mine + 1 {
@@ -167,7 +175,7 @@ impl Catalogue {
         Err(PoolError::CatalogueFull { room: NAMES as u64, what: "names" })
     }
 
-    /// Registers an object under a name that has its place already.
+    /// Registers an object under a name that has a directory entry.
     async fn register_again(
         &self,
         port: &Port,
@@ -183,8 +191,9 @@ impl Catalogue {
         if entry.value != NONE || entry.kind != kind {
             return exists;
         }
-        // Of two that do this the second finds the first one's value. Its own, where the end was
-        // ambiguous: two objects with one value would be one.
+        // Of two nodes that do this, the second one finds the value of the first. After an
+        // ambiguous outcome, a node may find its own value: two objects with one value would be one
+        // object.
         let enter = async || port.compare_swap(layout::record_value(record), NONE, value).await;
         let found = repeatedly(enter).await?;
         let is_mine = found == NONE || found == value;
@@ -192,8 +201,8 @@ impl Catalogue {
         if is_mine { Ok(()) } else { exists }
     }
 
-    /// Removes the object of a name, if it has one; the name is free for another one then. The
-    /// caller has seen to it that nobody goes on with it, found earlier or not.
+    /// Removes the object of a name, if it has one; then the name is free for another object. The
+    /// caller must ensure that no node uses the object any more, whenever that node found it.
     ///
     /// # Errors
     /// [`PoolError::Corrupt`], and failures of the fabric.
@@ -206,7 +215,7 @@ impl Catalogue {
         };
         let value = layout::record_value(record);
         let found = repeatedly(async || port.compare_swap(value, entry.value, NONE).await).await?;
-        // Whatever stands there now is read again when somebody asks.
+        // The next lookup of this name reads the present value again.
         self.known.lock().entries[at].value = NONE;
         Ok(found == entry.value || found == NONE)
     }
@@ -225,7 +234,7 @@ impl Catalogue {
         match found {
             None => Ok(None),
             Some((_, Ok(entry))) => Ok(Some(entry)),
-            // Another one may be there by now.
+            // The name may have another object by now.
             Some((at, Err(record))) => {
                 let entry = read_record(port, record).await?;
                 self.known.lock().entries[at].clone_from(&entry);
@@ -234,7 +243,7 @@ impl Catalogue {
         }
     }
 
-    /// All objects, in the order in which their names were registered first.
+    /// All objects, in the order of the first registration of their names.
     ///
     /// # Errors
     /// [`PoolError::Corrupt`], and failures of the fabric.
@@ -244,8 +253,8 @@ impl Catalogue {
         Ok(known.entries.iter().filter(|entry| entry.value != NONE).cloned().collect())
     }
 
-    /// Waits until an object with this name is registered: for a node that joins while another
-    /// still builds.
+    /// Waits until an object with this name is registered: for a node that joins while another node
+    /// still builds the object.
     ///
     /// # Errors
     /// [`PoolError::NotFound`] at `deadline`, [`PoolError::Corrupt`], and failures of the fabric.
@@ -269,7 +278,7 @@ impl Catalogue {
         }
     }
 
-    /// Reads the directory from what is known up to its end.
+    /// Reads the directory from the last known entry to its end.
     async fn refresh(&self, port: &Port) -> Result<(), PoolError> {
         const WINDOW: usize = 16;
         loop {
@@ -283,7 +292,7 @@ impl Catalogue {
                 let Some(record) = word.checked_sub(1) else { return Ok(()) };
                 let entry = read_record(port, record).await?;
                 let mut known = self.known.lock();
-                // Another task may have been here meanwhile.
+                // Another task may have added the entry meanwhile.
                 if known.entries.len() == index {
                     known.entries.push(entry);
                     known.records.push(record);

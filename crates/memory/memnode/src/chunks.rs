@@ -1,4 +1,4 @@
-//! [`Claims`]: taking whole chunks of the pool, one-sidedly, and giving them back.
+//! [`Claims`]: the claim of whole chunks of the pool by one-sided verbs, and their return.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,23 +8,23 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId};
 use crate::again::repeatedly;
 use crate::{Pool, PoolError, layout};
 
-/// Owner words that are read at a time.
+/// The number of owner words that one verb reads.
 const WINDOW: u32 = 64;
 
-/// Latch words that are read at a time.
+/// The number of latch words that one verb reads.
 const LATCHES: u32 = 512;
 
-/// In the place of a compute node's id: nobody owns the chunk, and its first lines are in use.
+/// In place of a compute node's id: the chunk has no owner, and its first lines are in use.
 const REST: u64 = 63;
 
-/// A chunk, or what is left of one: its lines from index `next` on.
+/// A chunk, or the rest of one: its lines from index `next` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fresh {
     pub(crate) chunk: GlobalAddr,
     pub(crate) next: u32,
 }
 
-/// A compute node's position in the memory nodes' owner tables.
+/// A compute node's position in the owner tables of the memory nodes.
 ///
 /// ```text
 ///  owner word     63     56 55                          0
@@ -33,32 +33,37 @@ pub(crate) struct Fresh {
 ///    a rest       |   63   |  first free line            |  the lines before it are in use
 /// ```
 ///
-/// Chunk `k` of a memory node is taken by a compare-and-swap of owner word `k` from free, or from a
-/// rest, to the tag of the compute node's registration, lowest chunk first. A counter would take
-/// one verb instead of two, but a fetch-and-add whose answer is lost loses a chunk: here the table
-/// says who has it.
+/// A node claims chunk `k` of a memory node by a compare-and-swap of owner word `k`. The
+/// compare-and-swap changes the word from free, or from a rest, to the tag of the node's
+/// registration. On each memory node the lowest chunk goes first. A counter would take one verb
+/// instead of two. But a fetch-and-add with a lost answer loses a chunk, and the owner table names
+/// the owner of each chunk.
 ///
-/// That is what makes cancellation safe. Chunks below the cursor are settled; the cursor moves with
-/// the result in hand and no await in between. A claim whose future was dropped concerns the chunk
-/// at or behind the cursor, whichever way it ended, and the next claim tries that chunk again: it
-/// finds what stood there, or the tag of its own registration, and the chunk is its own either way.
-/// Which of its lines are, it remembers: nobody but itself has changed the word in between. A claim
-/// whose end is ambiguous is tried again at once, for the same reason.
+/// This makes cancellation safe:
 ///
-/// A chunk is given back by a compare-and-swap from the tag: as a whole when nothing in it is in
-/// use by anybody, else as a rest. Only its owner does that, at its end, when no claim of its own
-/// is in flight.
+/// 1. The outcome for every chunk below the cursor is known. The cursor moves only with a result,
+///    and without an await in between.
+/// 2. A claim with a dropped future concerns the chunk at the cursor or after it, whatever its
+///    outcome. The next claim tries that chunk again. It finds the old word, or the tag of its own
+///    registration. In both cases the chunk becomes the node's own.
+/// 3. The node notes the old word before it tries. That word shows which lines are free, because no
+///    other node has changed the word in between.
+/// 4. For the same reason a claim with an ambiguous outcome is tried again at once.
+///
+/// A chunk is returned by a compare-and-swap from the tag. It becomes free if no line in it is in
+/// use, and otherwise a rest. Only the owner returns a chunk, at the owner's end, when none of its
+/// claims is in flight.
 #[derive(Debug)]
 pub(crate) struct Claims {
     tag: u64,
-    /// Where the next claim starts, so that the load spreads over the memory nodes.
+    /// The memory node of the next claim. The claims rotate, so that the load spreads over the
+    /// memory nodes.
     next: usize,
-    /// Per memory node, the first chunk that is not known to be taken.
+    /// Per memory node, the first chunk that is not known to be claimed.
     cursors: Vec<u32>,
     /// The chunks of this registration, by memory node.
     owned: BTreeSet<(u16, u32)>,
-    /// Chunks that were claimed and of which nobody learned how that ended, with what stood there
-    /// before.
+    /// Chunks with a claim of unknown outcome, and the owner word before that claim.
     tried: BTreeMap<(u16, u32), u64>,
 }
 
@@ -74,18 +79,19 @@ impl Claims {
         }
     }
 
-    /// How many chunks this node has taken.
+    /// The number of chunks that this node owns.
     pub(crate) fn taken(&self) -> u64 {
         self.owned.len() as u64
     }
 
-    /// Looks at all chunks once more: some may have been given back.
+    /// Makes the next claims search all chunks again: some may have been returned.
     pub(crate) fn rewind(&mut self) {
         self.cursors.fill(0);
     }
 
-    /// Takes a chunk: round robin over the memory nodes, beginning with the node's id modulo their
-    /// number. `None` when no memory node has one; that costs no verb the next time.
+    /// Claims a chunk: round robin over the memory nodes, beginning with the node's id modulo their
+    /// number. `None` when no memory node has one. After that a claim costs no verb until
+    /// [`Claims::rewind`].
     pub(crate) async fn claim(
         &mut self,
         port: &Port,
@@ -103,7 +109,7 @@ impl Claims {
         Ok(None)
     }
 
-    /// The chunk that was taken, and its first free line.
+    /// Claims a chunk of one memory node. Returns its index and its first free line.
     async fn claim_on(
         &mut self,
         port: &Port,
@@ -112,7 +118,7 @@ impl Claims {
     ) -> Result<Option<(u32, u32)>, PoolError> {
         let id = MemoryNodeId(node as u16);
         let chunks = pool.chunks(id);
-        // Every turn moves the cursor, by one chunk at least.
+        // Every iteration moves the cursor by at least one chunk.
         while self.cursors[node] < chunks {
             let first = self.cursors[node];
             let count = WINDOW.min(chunks - first);
@@ -130,7 +136,8 @@ impl Claims {
         Ok(None)
     }
 
-    /// Enters the tag where nobody's is; the first free line, if the chunk is this node's now.
+    /// Writes the tag into an owner word without an owner. Returns the first free line, if the
+    /// chunk is this node's now.
     async fn take(
         &mut self,
         port: &Port,
@@ -152,8 +159,8 @@ impl Claims {
         Ok((found == owner || found == self.tag).then(|| first_free(owner)))
     }
 
-    /// Gives back what is left of a chunk of this node. It has given out no line of it from `next`
-    /// on, and gives out none any more.
+    /// Returns the rest of a chunk of this node. The node has allocated no line from `next` on, and
+    /// allocates none any more.
     pub(crate) async fn give_back_rest(
         &mut self,
         port: &Port,
@@ -166,7 +173,7 @@ impl Claims {
         self.give_back(port, id, index, word).await
     }
 
-    /// Gives back what claims have taken of whose end nobody learned. None is in flight any more.
+    /// Returns the chunks of claims with an unknown outcome. No claim is in flight any more.
     pub(crate) async fn give_back_tried(&mut self, port: &Port) -> Result<(), PoolError> {
         for ((node, index), before) in self.tried.clone() {
             self.give_back(port, MemoryNodeId(node), index, before).await?;
@@ -175,9 +182,8 @@ impl Claims {
         Ok(())
     }
 
-    /// Gives back all chunks of this node, with whatever is in them, and says how many that were. A
-    /// chunk in which a latch word names somebody stays: whoever that is may come for it, or has
-    /// died with it.
+    /// Returns all chunks of this node, with their content, and returns their number. A chunk stays
+    /// if one of its latch words names a node: that node may still use the line, or died with it.
     pub(crate) async fn give_back_all(
         &mut self,
         port: &Port,
@@ -201,8 +207,9 @@ impl Claims {
         index: u32,
         word: u64,
     ) -> Result<(), PoolError> {
-        // The tag stands there until this succeeds. Where that had happened already, and nobody
-        // knew, others may have changed the word since: then it is left alone.
+        // The tag is in the word until this succeeds. After an earlier success with an unknown
+        // outcome, other nodes may have changed the word: then the compare-and-swap changes
+        // nothing.
         let owner = layout::owner(id, index);
         repeatedly(async || port.compare_swap(owner, self.tag, word).await).await?;
         self.owned.remove(&(id.0, index));
@@ -214,7 +221,7 @@ fn first_free(owner: u64) -> u32 {
     if owner >> 56 == REST { owner as u32 } else { 0 }
 }
 
-/// Whether no latch word of a chunk names anybody.
+/// Whether no latch word of a chunk names a node.
 async fn is_unlatched(
     port: &Port,
     pool: &Pool,

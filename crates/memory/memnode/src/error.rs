@@ -8,11 +8,11 @@ use thiserror::Error;
 use crate::Geometry;
 use crate::catalogue::NAME_MAX;
 
-/// Why the pool could not do something.
+/// Why an operation on the pool failed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// Lines cannot have this size.
+    /// The line size is not possible.
     #[error(
         "lines of {line_size} bytes are impossible: a power of two from {} to {} is needed, \
          {would_do} would do",
@@ -20,28 +20,28 @@ pub enum PoolError {
         Geometry::MAX_LINE
     )]
     LineSize {
-        /// The size asked for, in bytes.
+        /// The requested size, in bytes.
         line_size: u32,
-        /// A size near it that is possible, in bytes.
+        /// A possible size near it, in bytes.
         would_do: u32,
     },
-    /// Chunks cannot have this size.
+    /// The chunk size is not possible.
     #[error(
         "chunks of {chunk_size} bytes are impossible: with lines of {line_size} bytes a power of \
          two from {least} to {} is needed, {would_do} would do",
         Geometry::MAX_CHUNK
     )]
     ChunkSize {
-        /// The size asked for, in bytes.
+        /// The requested size, in bytes.
         chunk_size: u64,
         /// The size of lines, in bytes.
         line_size: u32,
         /// The smallest chunk for such lines, in bytes.
         least: u64,
-        /// A size near it that is possible, in bytes.
+        /// A possible size near it, in bytes.
         would_do: u64,
     },
-    /// The memory nodes of a pool are 0, 1, 2 and so on.
+    /// The memory nodes of a pool must be numbered 0, 1, 2 and so on.
     #[error("a pool's memory nodes must be numbered from 0 without gaps, and there must be one")]
     MemoryNodes,
     /// A memory node is too small.
@@ -53,11 +53,11 @@ pub enum PoolError {
     MemoryNodeTooSmall {
         /// The memory node.
         node: MemoryNodeId,
-        /// Its bytes.
+        /// Its number of bytes.
         bytes: u64,
         /// The pool's chunk size in bytes.
         chunk_size: u64,
-        /// The least it needs, in bytes.
+        /// The least that the memory node needs, in bytes.
         least: u64,
     },
     /// A memory node is too large for chunks of this size.
@@ -69,7 +69,7 @@ pub enum PoolError {
     MemoryNodeTooLarge {
         /// The memory node.
         node: MemoryNodeId,
-        /// Its bytes.
+        /// Its number of bytes.
         bytes: u64,
         /// The pool's chunk size in bytes.
         chunk_size: u64,
@@ -88,7 +88,7 @@ pub enum PoolError {
         /// Its first word.
         found: u64,
     },
-    /// A memory node has no pool on it yet.
+    /// A memory node has no pool yet.
     #[error(
         "memory node {} holds no pool (its first word is {found:#x}): it was not formatted, or is \
          being formatted now",
@@ -123,19 +123,19 @@ pub enum PoolError {
     Mismatch {
         /// The memory node.
         node: MemoryNodeId,
-        /// What differs.
+        /// The field that differs.
         what: &'static str,
-        /// Its value there.
+        /// The value of the field on the memory node.
         found: u64,
-        /// Its value on memory node 0, or what follows from it.
+        /// The value on memory node 0, or the value that follows from it.
         expected: u64,
     },
-    /// The pool's own data make no sense.
+    /// The pool's own data are not valid.
     #[error("the pool's {what} at {addr} is damaged")]
     Corrupt {
-        /// What is damaged.
+        /// The damaged data.
         what: &'static str,
-        /// Where it stands.
+        /// The address of the damaged data.
         addr: GlobalAddr,
     },
     /// A compute node with this id is registered.
@@ -173,22 +173,22 @@ pub enum PoolError {
         bytes: u64,
         /// Memory nodes.
         memory_nodes: usize,
-        /// Lines that this compute node freed and that operations in progress may still see.
+        /// Lines that this compute node freed, and that operations in progress may still see.
         resting: usize,
     },
-    /// This is no address of a line in the pool.
+    /// The address is not the address of a line in the pool.
     #[error("{addr} is not the address of a line in this pool")]
     BadAddress {
         /// The address.
         addr: GlobalAddr,
     },
-    /// A name cannot be registered.
+    /// The name cannot be registered.
     #[error("the name {name:?} is impossible: 1 to {NAME_MAX} bytes of UTF-8 are needed")]
     Name {
         /// The name.
         name: String,
     },
-    /// An object cannot have this value.
+    /// The value is reserved and cannot belong to an object.
     #[error("an object cannot be registered with the value {value:#x}, which stands for none")]
     Value {
         /// The value.
@@ -203,9 +203,9 @@ pub enum PoolError {
     /// The catalogue has no room.
     #[error("the catalogue is full: it has room for {room} {what}")]
     CatalogueFull {
-        /// Room for how many.
+        /// The number of entries for which there is room.
         room: u64,
-        /// What there is no room for.
+        /// The kind of entry for which there is no room.
         what: &'static str,
     },
     /// No object with this name was registered in time.
@@ -213,13 +213,13 @@ pub enum PoolError {
     NotFound {
         /// The name.
         name: String,
-        /// How long it was waited for.
+        /// The time of the wait.
         waited: Duration,
     },
-    /// Something took too long.
+    /// A step took too long.
     #[error("{what} took longer than {waited:?}")]
     Timeout {
-        /// What took too long.
+        /// The step.
         what: &'static str,
         /// The deadline.
         waited: Duration,

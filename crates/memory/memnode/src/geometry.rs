@@ -1,4 +1,4 @@
-//! [`Geometry`]: where lines and their latch words stand.
+//! [`Geometry`]: the addresses of lines and of their latch words.
 
 use std::fmt;
 
@@ -142,9 +142,9 @@ impl Geometry {
         GlobalAddr::from_bits(self.chunk_of(line).bits() + word)
     }
 
-    /// Whether a line can start at `addr`: aligned, behind the latch table, outside the superblock.
-    /// How many memory nodes there are and how large is
-    /// [`Pool::check_line`](crate::Pool::check_line)'s.
+    /// Whether a line can start at `addr`: aligned, after the latch table, outside the superblock.
+    /// [`Pool::check_line`](crate::Pool::check_line) also checks the number and the sizes of the
+    /// memory nodes.
     pub const fn is_line(self, addr: GlobalAddr) -> bool {
         addr.offset() >= self.chunk_size()
             && addr.bits() & (self.line_size() as u64 - 1) == 0
@@ -192,7 +192,7 @@ mod tests {
             assert!(chunk.offset() + g.latch_table_bytes() <= first.offset(), "{g}");
             let end = last.offset() + u64::from(g.line_size());
             assert_eq!(end, chunk.offset() + g.chunk_size(), "{g}");
-            // One line fewer of table would not do.
+            // A table that is one line smaller would not be enough.
             let spare = first.offset() - chunk.offset() - u64::from(g.line_size());
             assert!(spare < g.latch_table_bytes() + WORD as u64, "{g}");
         }

@@ -4,8 +4,8 @@ use latchwork_verbs::{LINE_HEADER, Words};
 
 const LIVE: u32 = 1;
 
-/// How many times a line was allocated. Two addresses that are equal mean the same object only when
-/// the incarnations are equal too. Never 0 on a line that was ever allocated.
+/// The number of allocations of a line. Two equal addresses mean the same object only if the
+/// incarnations are equal too. The number is never 0 on a line that was allocated before.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Incarnation(pub u32);
 
@@ -17,11 +17,11 @@ pub struct Incarnation(pub u32);
 ///                      bit 0: live
 /// ```
 ///
-/// The allocator never touches a line: whoever allocates or frees it does so while holding it
-/// exclusively, and calls [`begin_life`](LineHeader::begin_life) or
-/// [`end_life`](LineHeader::end_life) then. The reading methods may race with a writer; like every
-/// optimistic read they count only after the frame's version was validated. Sequence number and
-/// commit timestamp are the logging and recovery layers' own.
+/// The allocator never accesses a line. A task that allocates or frees a line holds it exclusively
+/// and calls [`begin_life`](LineHeader::begin_life) or [`end_life`](LineHeader::end_life). The
+/// reading methods may race with a writer. Like every optimistic read, they count only after the
+/// frame's version was validated. The sequence number and the commit timestamp belong to the layers
+/// of logging and recovery.
 #[derive(Clone, Copy, Debug)]
 pub struct LineHeader<'a>(Words<'a>);
 
@@ -41,17 +41,18 @@ impl<'a> LineHeader<'a> {
         self.0.u32(4) & LIVE != 0
     }
 
-    /// Marks the line allocated under the next incarnation, which it returns. The sequence number
-    /// goes on counting and the commit timestamp is kept, so that a log's records of an earlier
-    /// life never look newer than the present one.
+    /// Marks the line as allocated under the next incarnation, and returns that incarnation. The
+    /// sequence number and the commit timestamp stay. So log records of an earlier life never look
+    /// newer than the present life.
     pub fn begin_life(self) -> Incarnation {
-        // 0 is left to lines that never lived, even when the counter wraps.
+        // 0 means a line that was never allocated, even when the counter wraps.
         let next = self.incarnation().0.wrapping_add(1).max(1);
         self.0.set_u64(0, u64::from(next) | u64::from(LIVE) << 32);
         Incarnation(next)
     }
 
-    /// Marks the line free. `false`, changing nothing, when it was not live: a double free.
+    /// Marks the line as free. Returns `false` and changes nothing when the line was not live: a
+    /// double free.
     #[must_use]
     pub fn end_life(self) -> bool {
         let live = self.is_live();
@@ -81,7 +82,7 @@ impl<'a> LineHeader<'a> {
         self.0.set_u64(16, timestamp);
     }
 
-    /// The words behind the header.
+    /// The words after the header.
     ///
     /// # Panics
     /// When the view is shorter than the header.

@@ -1,4 +1,4 @@
-//! What stands where in chunk space 0 of every memory node.
+//! The layout of chunk space 0 of every memory node.
 //!
 //! ```text
 //!  offset
@@ -15,19 +15,20 @@
 
 use latchwork_verbs::{GlobalAddr, MemoryNodeId, WORD};
 
-/// The memory node that has the pool's epochs and catalogue.
+/// The memory node with the pool's epochs and catalogue.
 pub(crate) const FIRST: MemoryNodeId = MemoryNodeId(0);
 
 /// The cluster's epoch.
 pub(crate) const EPOCH: GlobalAddr = GlobalAddr::new(FIRST, 256);
 
-/// How many catalogue records were taken.
+/// The number of catalogue records that were taken.
 pub(crate) const RECORD_COUNTER: GlobalAddr = GlobalAddr::new(FIRST, 1024);
 
-/// Names that the catalogue can hold.
+/// The number of names for which the catalogue has room.
 pub(crate) const NAMES: usize = 256;
 
-/// Catalogue records: more than names, since the losers of races take some.
+/// The number of catalogue records. It is above the number of names, because registrations that
+/// lose a race take records too.
 pub(crate) const RECORDS: u64 = 384;
 
 /// Words in a catalogue record.
@@ -46,7 +47,7 @@ pub(crate) fn superblock(node: MemoryNodeId) -> GlobalAddr {
     GlobalAddr::new(node, 0)
 }
 
-/// The epoch slot with this index (compute node id less one).
+/// The epoch slot with this index (compute node id minus one).
 pub(crate) fn epoch_slot(index: usize) -> GlobalAddr {
     GlobalAddr::new(FIRST, SLOTS + (index * WORD) as u64)
 }
@@ -69,12 +70,12 @@ pub(crate) fn record_value(index: u64) -> GlobalAddr {
     GlobalAddr::new(record.node(), record.offset() + WORD as u64)
 }
 
-/// The word that says who owns chunk `index` of `node`.
+/// The word that names the owner of chunk `index` of `node`.
 pub(crate) fn owner(node: MemoryNodeId, index: u32) -> GlobalAddr {
     GlobalAddr::new(node, OWNERS + u64::from(index) * WORD as u64)
 }
 
-/// How many owner words fit.
+/// The number of owner words that fit.
 pub(crate) fn owners_max(chunk_size: u64) -> u64 {
     (chunk_size - OWNERS) / WORD as u64
 }

@@ -1,8 +1,8 @@
 //! Memory nodes: chunks with dense latch tables, line allocation, epochs, and the catalogue of
 //! named objects.
 //!
-//! A memory node is passive memory. Everything here runs on compute nodes and reaches the pool by
-//! one-sided verbs through a [`Port`](latchwork_fabric::Port).
+//! A memory node is passive memory. All code of this crate runs on compute nodes and accesses the
+//! pool by one-sided verbs through a [`Port`](latchwork_fabric::Port).
 //!
 //! ```text
 //!   memory node
@@ -18,24 +18,25 @@
 //!                      Epochs: no operation of any node can know them
 //! ```
 //!
-//! - [`Geometry`] and [`Pool`]: what stands where; the same on all nodes.
+//! - [`Geometry`] and [`Pool`]: the layout of the memory, the same on all nodes.
 //! - [`LineAllocator`]: lines for a compute node. [`LineHeader`] is the head of each line.
-//! - [`epoch`]: when a freed line may be used again, with the proof.
-//! - [`Catalogue`]: the names by which a node that joins finds what others built.
+//! - [`epoch`]: the rule for the reuse of a freed line, with the proof.
+//! - [`Catalogue`]: the names by which a joining node finds the objects of other nodes.
 //!
 //! # What holds
 //!
-//! - A chunk has one owner for ever, and a line is given out to one user at a time.
-//! - A line is not given out again while an operation is in progress anywhere that began before it
-//!   was freed.
-//! - Latch words are zero when a chunk is taken: memory nodes are formatted once, from zeroed
-//!   memory.
-//! - All futures may be dropped at any await, unless they say otherwise; no lock is held across
-//!   one.
-//! - Every wait ends: the fabric completes every verb, and all else has a deadline.
+//! - A chunk has one owner at a time, and a line is allocated to one user at a time.
+//! - A freed line is not reused while an operation is in progress anywhere that began before the
+//!   line was freed.
+//! - The latch words of a chunk's free lines are zero when the chunk is claimed: memory nodes are
+//!   formatted once, from zeroed memory. A whole chunk is returned only if all its latch words are
+//!   zero.
+//! - Every future may be dropped at any await, unless its documentation says otherwise. No lock is
+//!   held across an await.
+//! - Every wait ends: the fabric completes every verb, and every other wait has a deadline.
 //!
-//! A compute node that dies keeps its chunks, its resting lines and its epoch slot; to recover them
-//! belongs to membership, and the owner table says what there is to recover.
+//! A dead compute node keeps its chunks and its retired lines. [`Epochs::retire`] reclaims its
+//! epoch slot. The owner table names the chunks of a dead node.
 //!
 //! # Example
 //!

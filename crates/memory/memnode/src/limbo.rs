@@ -1,4 +1,4 @@
-//! [`Limbo`]: freed lines between `retire` and the moment when nobody can hold their address.
+//! [`Limbo`]: the retired lines of a compute node, until no operation can know their addresses.
 
 use std::collections::VecDeque;
 
@@ -13,14 +13,14 @@ use crate::epoch::Epoch;
 ///  retire ──► fresh ──stamp(e)──► stamped (e, line), oldest first ──release(safe > e)──► ready ──► allocate
 /// ```
 ///
-/// *Fresh* lines have no epoch yet. The epoch is read by a verb that is posted after they were
-/// freed, which is what the proof in [`crate::epoch`] needs.
+/// *Fresh* lines have no epoch yet. A verb reads the epoch, and the verb is posted after the lines
+/// were freed. The proof in [`crate::epoch`] needs that order.
 #[derive(Default)]
 pub(crate) struct Limbo {
     state: Mutex<State>,
-    /// How many lines are fresh or stamped; a hint that spares the lock on every sweep.
+    /// The number of fresh and stamped lines. As a hint, it saves the mutex on every sweep.
     waiting: AtomicUsize,
-    /// How many are ready; a hint that spares the lock on allocations from a new chunk.
+    /// The number of ready lines. As a hint, it saves the mutex on allocations from a new chunk.
     ready: AtomicUsize,
 }
 
@@ -39,13 +39,13 @@ impl Limbo {
         self.count(&state);
     }
 
-    /// How many lines are fresh. Only `stamp` makes them fewer.
+    /// The number of fresh lines. Only `stamp` makes that number smaller.
     pub(crate) fn fresh(&self) -> usize {
         if self.waiting() == 0 { 0 } else { self.state.lock().fresh.len() }
     }
 
-    /// Gives the oldest `count` fresh lines epoch `epoch`, which was read after they were retired
-    /// and is not below that of an earlier stamp.
+    /// Marks the oldest `count` fresh lines with `epoch`. The epoch was read after these lines were
+    /// retired, and is not below that of an earlier mark.
     pub(crate) fn stamp(&self, count: usize, epoch: Epoch) {
         if count > 0 {
             let state = &mut *self.state.lock();
@@ -54,12 +54,12 @@ impl Limbo {
         }
     }
 
-    /// Whether stamped lines wait.
+    /// Whether marked lines wait for the end of older operations.
     pub(crate) fn has_stamped(&self) -> bool {
         self.waiting() > 0 && !self.state.lock().stamped.is_empty()
     }
 
-    /// Makes the lines with an epoch below `safe` ready; returns how many.
+    /// Makes the lines with an epoch below `safe` ready, and returns their number.
     pub(crate) fn release(&self, safe: Epoch) -> usize {
         let state = &mut *self.state.lock();
         let count = state.stamped.partition_point(|(epoch, _)| *epoch < safe);
@@ -68,14 +68,14 @@ impl Limbo {
         count
     }
 
-    /// Adds a line whose address nobody else ever had: it is ready at once.
+    /// Adds a line whose address no other task ever had: the line is ready at once.
     pub(crate) fn give_back(&self, line: GlobalAddr) {
         let mut state = self.state.lock();
         state.ready.push(line);
         self.count(&state);
     }
 
-    /// A line that may be used again, the latest released first: it is likely still cached.
+    /// Returns a ready line, the one that was released last: that line is most likely still cached.
     pub(crate) fn take(&self) -> Option<GlobalAddr> {
         if self.ready.load(Ordering::Relaxed) == 0 {
             return None;
@@ -86,18 +86,18 @@ impl Limbo {
         line
     }
 
-    /// How many freed lines cannot be used again yet.
+    /// The number of freed lines that are not ready.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// How many freed lines can be used again.
+    /// The number of freed lines that are ready.
     pub(crate) fn ready(&self) -> usize {
         self.ready.load(Ordering::Relaxed)
     }
 
     fn count(&self, state: &State) {
-        // Ready first: whoever finds that none waits any more then finds the ready ones.
+        // Ready first: a reader that finds no waiting lines then also finds the ready lines.
         self.ready.store(state.ready.len(), Ordering::Relaxed);
         self.waiting.store(state.fresh.len() + state.stamped.len(), Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! [`Pool`]: the superblocks of all memory nodes, as one thing.
+//! [`Pool`]: the superblocks of all memory nodes, as one object.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::{Catalogue, Geometry, PoolError, layout};
 
 /// "LATCHWRK" in ASCII, first byte first.
 const MAGIC: u64 = u64::from_le_bytes(*b"LATCHWRK");
-/// In the place of the magic number while a memory node is being formatted.
+/// In place of the magic number while a memory node is formatted.
 const FORMATTING: u64 = u64::from_le_bytes(*b"latchwrk");
 const VERSION: u64 = 2;
 
-/// The pool of memory nodes that compute nodes share: what is the same for all of them, and never
-/// changes. Clones are cheap.
+/// The pool of memory nodes that compute nodes share. A `Pool` has the data that are equal for all
+/// compute nodes and never change. Clones are cheap.
 ///
 /// Each memory node starts with a superblock of eight words:
 ///
@@ -32,7 +32,7 @@ struct Inner {
     chunks: Vec<u32>,
 }
 
-/// The words of a superblock behind the magic number.
+/// The words of a superblock after the magic number.
 #[derive(Clone, Copy)]
 struct Superblock {
     version: u64,
@@ -73,11 +73,11 @@ impl Superblock {
 }
 
 impl Pool {
-    /// Makes a pool of memory nodes, each with its bytes of **zeroed** memory. They are numbered
-    /// from
-    /// 0. `id` tells this pool from others. Once, by one compute node; the others join.
+    /// Formats memory nodes as a pool. Each entry is a memory node with its number of bytes of
+    /// **zeroed** memory. The memory nodes are numbered from 0. `id` distinguishes this pool from
+    /// others. One compute node calls this once; the others join.
     ///
-    /// A future that is dropped half way leaves memory nodes that must be zeroed again.
+    /// A future that is dropped before its end leaves memory nodes that must be zeroed again.
     ///
     /// # Errors
     /// [`PoolError::MemoryNodes`], [`PoolError::MemoryNodeTooSmall`],
@@ -116,7 +116,7 @@ impl Pool {
             port.write_words(behind_magic, &block.to_words()).await?;
         }
         port.write_word(layout::EPOCH, 1).await?;
-        // Memory node 0 last: whoever finds the magic number there finds the whole pool.
+        // Memory node 0 last: a node that finds the magic number there finds the whole pool.
         for &(node, _) in nodes.iter().rev() {
             port.write_word(layout::superblock(node), MAGIC).await?;
         }
@@ -161,13 +161,13 @@ impl Pool {
         Ok(Pool(Arc::new(Inner { id: first.pool, geometry, chunks })))
     }
 
-    /// The number that the pool was formatted with.
+    /// The number with which the pool was formatted.
     pub fn id(&self) -> u64 {
         self.0.id
     }
 
-    /// Whether `other` is a clone of this value. Pools that were formatted with one id are not the
-    /// same pool.
+    /// Whether `other` is a clone of this value. Two pools with the same id need not be the same
+    /// pool.
     pub fn is_clone_of(&self, other: &Pool) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -177,22 +177,22 @@ impl Pool {
         self.0.geometry
     }
 
-    /// How many memory nodes there are; they are numbered from 0.
+    /// The number of memory nodes; they are numbered from 0.
     pub fn memory_nodes(&self) -> usize {
         self.0.chunks.len()
     }
 
-    /// How many chunks `node` has; 0 when there is no such memory node.
+    /// The number of chunks of `node`; 0 when no such memory node exists.
     pub fn chunks(&self, node: MemoryNodeId) -> u32 {
         self.0.chunks.get(usize::from(node.0)).copied().unwrap_or(0)
     }
 
-    /// How many chunks all memory nodes have together.
+    /// The number of chunks of all memory nodes together.
     pub fn total_chunks(&self) -> u64 {
         self.0.chunks.iter().map(|&chunks| u64::from(chunks)).sum()
     }
 
-    /// How many lines all memory nodes have together.
+    /// The number of lines of all memory nodes together.
     pub fn total_lines(&self) -> u64 {
         self.total_chunks() * u64::from(self.geometry().lines_per_chunk())
     }
@@ -216,7 +216,8 @@ impl Pool {
     }
 }
 
-/// How many chunks a memory node of `bytes` bytes has, without the one of its superblock.
+/// The number of chunks of a memory node of `bytes` bytes, without the chunk space of its
+/// superblock.
 fn chunks_in(geometry: Geometry, node: MemoryNodeId, bytes: u64) -> Result<u32, PoolError> {
     let chunk_size = geometry.chunk_size();
     let least = 2 * chunk_size;

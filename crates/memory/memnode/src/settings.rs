@@ -1,23 +1,23 @@
-//! [`PoolSettings`]: a compute node's constants.
+//! [`PoolSettings`]: the settings of a compute node for its use of the pool.
 
 use std::time::Duration;
 
 /// A compute node's settings for its use of the pool. They may differ from node to node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolSettings {
-    /// How often an active node looks at the cluster's epoch. Freed lines are reused about three of
-    /// these later.
+    /// The interval at which an active node reads the cluster's epoch. Freed lines are reused after
+    /// about three intervals.
     pub tick_interval: Duration,
-    /// How long all workers rest before the node publishes that it is idle.
+    /// How long all workers must rest before the node publishes that it is idle.
     pub idle_after: Duration,
-    /// How long an allocation waits for freed lines once no chunk is left.
+    /// How long an allocation waits for freed lines when no chunk is left.
     pub reuse_wait: Duration,
-    /// From how many chunks, on as many memory nodes where there are so many, a compute node takes
-    /// lines by turns; 1 by default. More spread even the few pages on top of an index over the
-    /// memory nodes, where each NIC can do only so many atomics. Each compute node takes that many
-    /// chunks as soon as it takes one.
+    /// The number of chunks from which a compute node takes lines in turn; 1 by default. The chunks
+    /// are on as many memory nodes, if the pool has that many. More chunks spread even the few top
+    /// pages of an index over the memory nodes, where each NIC has a limited rate of atomics. Each
+    /// compute node claims this many chunks as soon as it claims one.
     pub stripes: usize,
-    /// After how long waiting for the fabric, or for another task of the node, is given up.
+    /// The deadline of a wait for the fabric, or for another task of the node.
     pub deadline: Duration,
 }
 

@@ -8,10 +8,10 @@ use latchwork_runtime::sync::Mutex;
 
 /// A value for one task at a time, of any worker of the node.
 ///
-/// The value moves into the guard and comes back when the guard is dropped, with a cancelled future
-/// too; so whatever its holder wrote into it before an await is there for the next one. Everybody
-/// who waits is woken when it comes back: waiting is rare and short here, and a wake is never lost
-/// to a waiter that is gone.
+/// The value moves into the guard, and returns when the guard is dropped, also with a cancelled
+/// future. So the next holder finds everything that the last one wrote into the value before an
+/// await. The return wakes all waiting tasks: waits are rare and short here. A dropped waiter
+/// cannot lose a wake.
 pub(crate) struct Turn<T> {
     state: Mutex<State<T>>,
 }
@@ -26,13 +26,13 @@ impl<T> Turn<T> {
         Turn { state: Mutex::new(State { value: Some(value), waiting: Vec::new() }) }
     }
 
-    /// The value, when nobody has it.
+    /// The value, if no other task has it.
     pub(crate) fn try_take(&self) -> Option<TurnGuard<'_, T>> {
         let value = self.state.lock().value.take()?;
         Some(TurnGuard { turn: self, value: Some(value) })
     }
 
-    /// Waits for the value. Without a deadline of its own: callers have one around it.
+    /// Waits for the value. This has no deadline of its own: the callers have one.
     pub(crate) async fn take(&self) -> TurnGuard<'_, T> {
         poll_fn(|cx| {
             let mut state = self.state.lock();

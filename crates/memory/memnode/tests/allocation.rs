@@ -1,4 +1,4 @@
-//! Chunks and lines, over many seeds: nothing is given out twice, nothing is lost.
+//! Chunks and lines, over many seeds: no line is allocated twice, and no line is lost.
 
 mod common;
 
@@ -98,13 +98,13 @@ fn stripes_take_lines_from_several_memory_nodes_by_turns() {
         node.lines.allocate(&worker.port, &worker.handle).await.unwrap_err();
         (allocated, taken)
     });
-    // As long as there are chunks everywhere, neighbours lie on different memory nodes.
+    // While chunks are left on every memory node, consecutive lines lie on different memory nodes.
     for three in allocated[..lines / 2].chunks(3) {
         let nodes: BTreeSet<u16> = three.iter().map(|line| line.node().0).collect();
         assert_eq!(nodes.len(), 3);
     }
     assert_eq!((taken[0], taken[lines / 2 - 10], taken[lines - 1]), (3, 3, 6));
-    // And all lines are given out once, those of the last chunks too.
+    // And all lines are allocated once, including those of the last chunks.
     let different: BTreeSet<GlobalAddr> = allocated.into_iter().collect();
     assert_eq!(different.len(), lines);
 }
@@ -170,9 +170,9 @@ fn a_node_never_takes_a_chunk_of_an_earlier_node_with_its_id() {
     assert_eq!(bases, [CHUNK, 2 * CHUNK, 3 * CHUNK]);
 }
 
-/// Bug: a chunk fetch that is abandoned after its verb was posted. Mechanism: the answer goes to
-/// nobody, so the chunk belongs to nobody; or the next fetch takes it twice. Kept out by the tag in
-/// the owner word.
+/// Bug: a chunk claim is abandoned after its verb was posted. Mechanism: no task receives the
+/// answer, so the chunk has no owner; or the next claim takes it twice. The tag in the owner word
+/// prevents this.
 #[test]
 fn allocations_that_are_dropped_anywhere_lose_nothing_and_double_nothing() {
     for seed in 0..300 {

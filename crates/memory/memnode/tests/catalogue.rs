@@ -115,7 +115,7 @@ fn names_are_bounded_and_so_is_the_table() {
         let kind = ObjectKind(u32::MAX);
         let longest = "é".repeat(24);
         catalogue.register(port, &longest, kind, u64::MAX - 1).await.unwrap();
-        // It stands for an object that was removed.
+        // This value stands for an object that was removed.
         let refused = catalogue.register(port, "none", kind, u64::MAX).await;
         assert_eq!(refused, Err(PoolError::Value { value: u64::MAX }));
         for name in ["", &format!("{longest}x")] {
@@ -129,7 +129,7 @@ fn names_are_bounded_and_so_is_the_table() {
 
         for n in 1..256 {
             catalogue.register(port, &format!("n{n}"), ObjectKind(0), n).await.unwrap();
-            // A name that is taken costs no record.
+            // A registration of a taken name costs no record.
             catalogue.register(port, "n1", ObjectKind(0), n).await.unwrap_err();
         }
         let full = catalogue.register(port, "one more", kind, 1).await.unwrap_err();
@@ -140,7 +140,7 @@ fn names_are_bounded_and_so_is_the_table() {
 }
 
 /// Bug: the catalogue is full long before its names are. Mechanism: each loser of a race leaves a
-/// record behind. Kept out by using the record for the loser's next name.
+/// record behind. The reuse of the record for the loser's next name prevents this.
 #[test]
 fn lost_races_use_up_no_records() {
     let world = World::new(1, &[1], 4, 1);
@@ -164,7 +164,7 @@ fn lost_races_use_up_no_records() {
     assert!(won.iter().all(|&won| won > 20), "there were races: {won:?}");
 }
 
-/// Names that are used again use up nothing, and of several nodes that do so at a time one
+/// The reuse of names uses up nothing. Of several nodes that reuse a name at the same time, one
 /// succeeds.
 #[test]
 fn a_name_whose_object_was_removed_is_free_for_another_one() {

@@ -1,4 +1,4 @@
-//! Epochs, scenario by scenario: what holds a freed line back, and what does not.
+//! Epochs, scenario by scenario: what delays the reuse of a freed line, and what does not.
 
 mod common;
 
@@ -18,7 +18,7 @@ const SETTINGS: PoolSettings = PoolSettings {
     reuse_wait: Duration::from_millis(2),
     deadline: Duration::from_secs(1),
 };
-/// Long enough for what is free to become ready.
+/// Long enough for freed lines to become ready.
 const SETTLED: Duration = Duration::from_micros(50 * 40);
 
 fn cluster(seed: u64, nodes: u8, workers: usize) -> (World, Vec<Node>) {
@@ -54,7 +54,7 @@ fn an_operation_that_began_before_the_free_holds_the_line_back_until_it_ends() {
                 let line = first.lines.allocate(&one.port, &one.handle).await.unwrap();
                 first.lines.retire(line).unwrap();
                 drop(operation);
-                // Operations go on here and there.
+                // Operations begin and end on both nodes.
                 for _ in 0..40 {
                     let _operation = worker.enter(&one.handle).await.unwrap();
                     one.handle.sleep(TICK).await;
@@ -141,7 +141,7 @@ fn operations_that_began_after_the_free_hold_nothing_back() {
             one.handle.now()
         });
         let began = two.handle.clone().spawn(async move {
-            // Behind the stamp, and for ever.
+            // An operation that begins after the mark, and stays in progress.
             two.handle.sleep(TICK * 6).await;
             let _operation = late.enter(&two.handle).await.unwrap();
             let began = two.handle.now();
@@ -157,7 +157,7 @@ fn operations_that_began_after_the_free_hold_nothing_back() {
 fn idle_nodes_hold_nothing_back() {
     for seed in 0..30 {
         let (world, nodes) = cluster(seed, 3, 2);
-        // Node 2 was at work and fell idle; node 3 never was.
+        // Node 2 was active and became idle; node 3 was never active.
         for (node, id) in [(&nodes[1], 2)] {
             for worker in &world.workers[id - 1] {
                 let seat = node.worker(worker);
@@ -226,7 +226,7 @@ fn an_idle_cluster_comes_to_rest() {
         }
     }
     world.run_all(tasks);
-    // No worker has an event left, although lines rest.
+    // No worker has an event left, although retired lines wait.
     let end = world.kernel.run_until(world.kernel.now() + LIMIT, || false);
     assert_eq!(end, RunEnd::Quiet);
     for node in &nodes {
@@ -288,7 +288,7 @@ fn a_slot_that_was_cleared_by_others_is_noticed() {
     });
 }
 
-/// Bug: a node that fell idle blocks everybody. Mechanism: the future that published IDLE was
+/// Bug: a node that became idle blocks all nodes. Mechanism: the future that published IDLE was
 /// dropped before its verb took effect, and the next call took the phase for the slot.
 #[test]
 fn going_idle_can_be_dropped_half_way_and_done_again() {
@@ -307,8 +307,8 @@ fn going_idle_can_be_dropped_half_way_and_done_again() {
     }
 }
 
-/// Bug: a node without operations blocks everybody. Mechanisms: `enter` was dropped while its bound
-/// was on the way; or the last worker that was online stopped, after the others had rested.
+/// Bug: a node without operations blocks all nodes. Mechanisms: `enter` was dropped while its bound
+/// was in flight; or the last online worker stopped after the others had rested.
 #[test]
 fn a_node_falls_idle_after_abandoned_entries_and_stopped_workers() {
     for patience in (0..4_000).step_by(100) {
@@ -335,23 +335,22 @@ fn a_node_falls_idle_after_abandoned_entries_and_stopped_workers() {
     }
 }
 
-/// Bug: nothing that is freed is ever used again. Mechanism: a node died in the middle of an
-/// operation, and its bound stands. Fix: whoever knows that it can do nothing any more empties its
-/// slot.
+/// Bug: no freed line is ever reused. Mechanism: a node died during an operation, and its bound
+/// stays. Fix: a node that knows that the dead node is fenced empties its slot.
 #[test]
 fn a_dead_node_holds_lines_back_until_it_is_retired() {
     let (world, nodes) = cluster(1, 3, 1);
     let two = world.worker(2);
     let (seat, epochs) = (nodes[1].worker(&two), nodes[1].epochs.clone());
     world.run(&two.clone(), async move {
-        // It never ends: its worker is never run again.
+        // The operation never ends: its worker is never run again.
         std::mem::forget(seat.enter(&two.handle).await.unwrap());
         two.handle.remove_poller(&(seat as Rc<dyn latchwork_runtime::Poller>));
         drop(epochs);
     });
     let [one, three] = [1, 3].map(|id| world.worker(id));
     let (first, seat) = (nodes[0].clone(), nodes[0].worker(&one));
-    // The lines that rest in the end.
+    // The number of waiting lines at the end.
     let pass = |frees: bool| {
         let (one, first, seat) = (one.clone(), first.clone(), seat.clone());
         world.run(&one.clone(), async move {
@@ -367,7 +366,7 @@ fn a_dead_node_holds_lines_back_until_it_is_retired() {
         })
     };
     assert_eq!(pass(true), 1, "the dead one may hold its address");
-    // By several, and several times.
+    // By several workers, and several times.
     for worker in [&one, &three, &one] {
         let (port, dead) = (worker.port.clone(), two.port.node());
         let retired = async move { latchwork_memnode::Epochs::retire(&port, dead).await };

@@ -1,4 +1,4 @@
-//! What nodes that leave give back is given out again, once, and all else is not.
+//! Chunks that leaving nodes return are claimed again, once; no other chunk is.
 
 mod common;
 
@@ -25,8 +25,8 @@ async fn allocate(node: &Node, worker: &Worker, count: usize) -> Vec<GlobalAddr>
     lines
 }
 
-/// Nodes come one after the other, and each uses a few lines. Without giving back what they do not
-/// use, each would use up a chunk for each stripe.
+/// Nodes come one after the other, and each uses a few lines. If they did not return the rests,
+/// each would use up a chunk for each stripe.
 #[test]
 fn what_a_node_leaves_of_its_chunks_the_next_ones_give_out() {
     for seed in 0..20 {
@@ -41,7 +41,7 @@ fn what_a_node_leaves_of_its_chunks_the_next_ones_give_out() {
                 let mut lines = Vec::new();
                 let count = worker.below(20);
                 for _ in 0..count {
-                    // Some are dropped half way, while they claim a chunk.
+                    // Some allocations are dropped before their end, during the claim of a chunk.
                     let patience = Duration::from_nanos(match worker.below(3) {
                         0 => worker.below(4_000),
                         _ => 1_000_000_000,
@@ -55,7 +55,7 @@ fn what_a_node_leaves_of_its_chunks_the_next_ones_give_out() {
                         Err(_) => {}
                     }
                 }
-                // What was dropped is over.
+                // Every verb of the dropped futures has ended.
                 worker.handle.sleep(Duration::from_micros(100)).await;
                 node.lines.give_back_rests(&worker.port).await.unwrap();
                 assert_eq!(node.lines.available(), 0);
@@ -73,7 +73,7 @@ fn what_a_node_leaves_of_its_chunks_the_next_ones_give_out() {
     }
 }
 
-/// All of a node's chunks come back, but not one in which a latch word names somebody.
+/// All of a node's chunks return, except one in which a latch word names a node.
 #[test]
 fn chunks_that_are_given_back_whole_are_used_again_unless_somebody_is_in_them() {
     let world = World::new(1, &[3, 3], 2, 1);
@@ -86,7 +86,7 @@ fn chunks_that_are_given_back_whole_are_used_again_unless_somebody_is_in_them() 
         let (lines, given) = world.run(&worker.clone(), async move {
             let lines = allocate(&node, &worker, 4 * per_chunk + 5).await;
             if round == 3 {
-                // The last one of a chunk: all words are looked at.
+                // The last line of a chunk: all words are checked.
                 worker.port.write_word(latched(lines[per_chunk - 1]), 1 << 7).await.unwrap();
             }
             let given = node.lines.give_back_chunks(&worker.port).await.unwrap();
@@ -104,8 +104,8 @@ fn chunks_that_are_given_back_whole_are_used_again_unless_somebody_is_in_them() 
     }
 }
 
-/// A node that found no chunk finds those that others have given back since, when it is told to
-/// look, and its own ones are not taken for new.
+/// A node that found no chunk finds the chunks that others have returned since, after a call of
+/// `look_again`. It does not take its own chunks for new ones.
 #[test]
 fn who_has_looked_at_all_chunks_finds_those_that_come_back() {
     let world = World::new(1, &[2], 2, 1);
@@ -131,7 +131,7 @@ fn who_has_looked_at_all_chunks_finds_those_that_come_back() {
         let (stays, one) = (stays.clone(), one.clone());
         world.run(&one.clone(), async move { allocate(&stays, &one, 2 * per_chunk - 1).await })
     };
-    // Its own chunks are no new ones.
+    // Its own chunks are not new ones.
     stays.lines.look_again();
     finds_none();
     mine.extend(gone);

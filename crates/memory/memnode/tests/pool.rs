@@ -1,4 +1,4 @@
-//! Formatting and joining a pool, and what is refused.
+//! Formatting and joining a pool, and the cases that are refused.
 
 mod common;
 
@@ -107,7 +107,7 @@ fn impossible_memory_nodes_are_refused_before_anything_is_written() {
     let large = format(vec![(zero, 1 << 40)], geometry());
     assert!(large.contains("can cover only 268500992: use larger chunks"), "{large}");
     assert_eq!(world.word(0), 0);
-    // A node that the fabric does not have is its error.
+    // A memory node that the fabric does not have is an error of the fabric.
     assert!(
         format(vec![(zero, 1 << 20), (one, 1 << 20)], geometry()).contains("the fabric failed")
     );

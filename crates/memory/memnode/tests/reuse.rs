@@ -1,5 +1,5 @@
 //! Random clusters under a checker that sees everything: the invariant of the epochs after every
-//! event, and readers that would notice a line that is reused under them.
+//! event, and readers that would notice the reuse of a line that they read.
 
 mod common;
 
@@ -16,7 +16,7 @@ use latchwork_verbs::GlobalAddr;
 const EPOCH: u64 = 256;
 const SLOTS: u64 = 512;
 const IDLE: u64 = (1 << 44) - 1;
-/// Words of memory node 0 that nobody uses: each points to a line.
+/// Words of memory node 0 that no other code uses: each points to a line.
 const POINTERS: u64 = 1536;
 const POINTER_COUNT: u64 = 4;
 
@@ -28,7 +28,8 @@ const SETTINGS: PoolSettings = PoolSettings {
     deadline: Duration::from_secs(1),
 };
 
-/// Operations in progress: when each began, in epochs. Keyed by node and a serial number.
+/// The operations in progress, with the epoch in which each began. Keyed by node and a serial
+/// number.
 #[derive(Default)]
 struct Observed {
     began: BTreeMap<(u8, u64), u64>,
@@ -47,7 +48,7 @@ struct Actor {
     memory: std::sync::Arc<latchwork_verbs::Region>,
 }
 
-/// An operation that the checker knows of.
+/// An operation that the checker knows.
 struct Operation {
     _guard: EpochGuard,
     key: (u8, u64),
@@ -70,7 +71,7 @@ impl Actor {
         Operation { _guard: guard, key, observed: self.observed.clone() }
     }
 
-    /// Enters; now and then gives up half way, at any await.
+    /// Begins an operation; now and then gives up before the end, at any await.
     async fn enter(&self) -> Operation {
         loop {
             let handle = &self.worker.handle;
@@ -85,7 +86,7 @@ impl Actor {
         }
     }
 
-    /// Calls what the poller also calls, and drops it half way.
+    /// Calls what the poller also calls, and drops the call before its end.
     async fn disturb(&self) {
         let (handle, port) = (&self.worker.handle, &self.worker.port);
         let epochs = &self.node.epochs;
@@ -98,8 +99,8 @@ impl Actor {
         self.observed.borrow_mut().dropped += u64::from(!done);
     }
 
-    /// Reads a pointer, thinks, and reads the line behind it. The line's first word says which
-    /// pointer value it was written for.
+    /// Reads a pointer, waits a while, and reads the line that the pointer names. The line's first
+    /// word states for which pointer value the line was written.
     async fn read(&self) -> Result<(), String> {
         let operation = self.enter().await;
         let port = &self.worker.port;
@@ -119,7 +120,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Puts a new line behind a pointer and frees the old one.
+    /// Lets a pointer name a new line, and frees the old line.
     async fn write(&self, life: u64, protect: bool) {
         let _operation = self.enter().await;
         let (port, handle) = (&self.worker.port, &self.worker.handle);
@@ -171,7 +172,7 @@ fn check(world: &World, nodes: u8, observed: &Observed) {
     }
 }
 
-/// Runs a cluster; what the readers found, if anything.
+/// Runs a cluster, and returns the error that the readers found, if any.
 fn run(seed: u64, protect: bool) -> (Result<(), String>, Shared, Vec<Node>, u64) {
     let nodes = 2 + (seed % 3) as u8;
     let world = World::new(seed, &[8], nodes, 2);
@@ -220,7 +221,7 @@ fn run(seed: u64, protect: bool) -> (Result<(), String>, Shared, Vec<Node>, u64)
         }
         ended == tasks.len()
     });
-    // Nobody has anything to do any more, and so nobody must hold others back.
+    // No task has anything to do any more, and so no node may delay the others.
     assert_eq!(world.kernel.run_until(deadline, || false), RunEnd::Quiet);
     for id in 1..=nodes {
         assert_eq!(world.word(SLOTS + 8 * u64::from(id - 1)) & IDLE, IDLE, "C{id}, seed {seed}");
@@ -244,7 +245,7 @@ fn no_reader_meets_a_reused_line_and_the_invariant_holds_at_every_event() {
             reused += 50usize.saturating_sub(taken);
         }
     }
-    // The test means something only if all of it happened.
+    // The test is meaningful only if all of this happened.
     assert!(operations > 10_000 && dropped > 1_000, "{operations} {dropped}");
     assert!(reused > fresh / 2, "{reused} {fresh}");
 }

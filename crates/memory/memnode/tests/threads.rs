@@ -1,4 +1,4 @@
-//! Real threads on shared memory: what one simulated thread cannot show, the races inside a node.
+//! Real threads on shared memory: the races inside a node, which one simulated thread cannot show.
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;
@@ -53,7 +53,7 @@ async fn stop(seat: &Rc<EpochWorker>, handle: &Handle) {
     }
 }
 
-/// Runs `work` on `WORKERS` threads of each compute node, and gives the results.
+/// Runs `work` on `WORKERS` threads of each compute node, and returns the results.
 fn on_all_workers<T, F>(
     chunks: u64,
     work: impl Fn(Member, usize, Rc<Port>, Handle, Rc<EpochWorker>) -> F + Sync,
@@ -149,8 +149,8 @@ fn of_several_threads_that_register_a_name_one_succeeds() {
     assert_eq!(won.iter().sum::<u32>(), 100);
 }
 
-/// Readers follow pointers to lines and look at them for a while; writers put new lines behind the
-/// pointers and free the old ones. Pointers and lives are as in `reuse.rs`.
+/// Readers follow pointers to lines and read them for a while. Writers let the pointers name new
+/// lines and free the old ones. Pointers and lives are as in `reuse.rs`.
 #[test]
 fn no_reader_meets_a_reused_line() {
     const POINTERS: u64 = 4;

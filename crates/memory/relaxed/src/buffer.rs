@@ -1,4 +1,4 @@
-//! [`WriteBuffer`]: a worker's reads and writes, at the level of consistency that it asks for.
+//! [`WriteBuffer`]: a worker's reads and writes at the chosen consistency level.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,39 +13,39 @@ use crate::queue::Write;
 use crate::shared::Shared;
 use crate::{LostWrites, RelaxedError, Settings, SettingsError, drain};
 
-/// What a write buffer did.
+/// The counters of a write buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Writes that were taken.
+    /// Writes that the buffer took.
     pub writes: u64,
-    /// Writes that were put into an access that was there already.
+    /// Writes that were merged into an access in the buffer.
     pub merged: u64,
     /// Accesses that became visible.
     pub applied: u64,
-    /// Lines that were latched for them: fewer where accesses became visible together.
+    /// Lines that were latched for these accesses: fewer when accesses became visible together.
     pub lines: u64,
-    /// Reads of which the buffer had every byte.
+    /// Reads for which the buffer had every byte.
     pub forwarded: u64,
-    /// Times that a write had to wait for room, or for an update.
+    /// Waits of a write for room, or for an update.
     pub waits: u64,
     /// Pieces of lines that were lost.
     pub lost: u64,
-    /// The longest time from a write to when it became visible.
+    /// The longest time from a write to the instant at which it became visible.
     pub longest: Duration,
 }
 
-/// One worker's way to coherent memory through a buffer of writes. See the crate's page for what it
-/// promises.
+/// One worker's access to coherent memory through a buffer of writes. The crate's page lists its
+/// guarantees.
 ///
-/// Clones are the same buffer: the tasks that share it are one processor, whose program order is
-/// the order in which their calls took effect. When the last one is dropped, what is in the buffer
-/// is carried out at once; what fails then is told to the function given to
+/// Clones share one buffer. The tasks that share it are one processor: their program order is the
+/// order in which their calls took effect. When the last clone is dropped, the writes in the buffer
+/// are carried out at once. Their failures are reported to the function given to
 /// [`new`](WriteBuffer::new).
 pub struct WriteBuffer<M: CoherentMemory> {
     owner: Rc<Owner<M>>,
 }
 
-/// Ends the buffer's tasks when the last handle is gone.
+/// Ends the buffer's tasks when the last handle is dropped.
 struct Owner<M: CoherentMemory> {
     shared: Rc<Shared<M>>,
     tasks: RefCell<Vec<JoinHandle<()>>>,
@@ -66,12 +66,12 @@ impl<M: CoherentMemory> Clone for WriteBuffer<M> {
 impl<M: CoherentMemory> WriteBuffer<M> {
     /// A buffer over `memory`, with its tasks on the worker's executor.
     ///
-    /// Every write that is lost is told exactly once: by the next call that can fail, or, when
-    /// there is none any more because the buffer was dropped, by `on_loss`, at the latest when the
-    /// executor ends. It must not panic.
+    /// Every lost write is reported exactly once: by the next call that can fail, or by `on_loss`
+    /// if no such call can follow because the buffer was dropped. The latest time is the end of the
+    /// executor. `on_loss` must not panic.
     ///
     /// # Errors
-    /// What is wrong with the settings.
+    /// The error in the settings.
     pub fn new(
         memory: M,
         settings: Settings,
@@ -93,7 +93,7 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         &self.owner.shared
     }
 
-    /// The memory. Whoever reads it past the buffer does not see what is in the buffer.
+    /// The memory. A reader that uses the memory directly does not see the writes in the buffer.
     pub fn memory(&self) -> &M {
         &self.shared().memory
     }
@@ -103,12 +103,12 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         &self.shared().settings
     }
 
-    /// What it did so far.
+    /// The counters so far.
     pub fn counts(&self) -> Counts {
         *self.shared().counts.borrow()
     }
 
-    /// Accesses in the buffer.
+    /// The number of accesses in the buffer.
     pub fn pending(&self) -> usize {
         self.shared().queue.borrow().len()
     }
@@ -126,19 +126,22 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         self.shared().take_lost().map_or(Ok(()), |lost| Err(RelaxedError::Lost(lost)))
     }
 
-    /// Writes bytes of a line's payload, whatever is there. Returns when the write is in the
-    /// buffer: at once, unless that is full or an [`update`](WriteBuffer::update) is under way.
-    /// Room comes as earlier writes become visible, or are lost at their deadlines; of updates it
-    /// waits for those under way only, and not longer than a deadline. A write to no line is found
-    /// out later, as one that is lost. At
-    /// [`Consistency::Sequential`](crate::Consistency::Sequential) it returns when the write is
-    /// visible.
+    /// Writes bytes of a line's payload without reading them. Returns when the write is in the
+    /// buffer: at once, unless the buffer is full or an [`update`](WriteBuffer::update) is in
+    /// progress.
     ///
-    /// Dropped before it returns, the write was not issued (it may have been, at `Sequential`).
+    /// Room appears as earlier writes become visible, or are lost at their deadlines. The write
+    /// waits only for updates that are in progress, and at most for one deadline. A write to an
+    /// address without a line is detected later, as a lost write. At
+    /// [`Consistency::Sequential`](crate::Consistency::Sequential) the call returns when the write
+    /// is visible.
+    ///
+    /// If the future is dropped before it returns, the write was not issued. (At `Sequential` it
+    /// may have been.)
     ///
     /// # Errors
     /// Earlier writes that were lost, or an update that did not end within
-    /// [`Settings::deadline`](crate::Settings::deadline); in either case this one was not issued.
+    /// [`Settings::deadline`](crate::Settings::deadline). In both cases this write was not issued.
     pub async fn write(
         &self,
         addr: GlobalAddr,
@@ -171,7 +174,7 @@ impl<M: CoherentMemory> WriteBuffer<M> {
             shared.counts.borrow_mut().waits += 1;
             shared.start_all();
             if !shared.updates.go_on() {
-                // From here on it waits for room, which updates do not take.
+                // From here on the write waits for room, which updates do not take.
                 held_back = None;
                 let room = || (shared.is_closed() || shared.has_room(write)).then_some(());
                 shared.room.wait(room).await;
@@ -188,7 +191,7 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         }
     }
 
-    /// Puts a write into the buffer. False when there is no room.
+    /// Puts a write into the buffer. Returns `false` when there is no room.
     fn put(&self, write: Write<'_>, operation: M::Operation) -> Result<bool, RelaxedError> {
         let shared = self.shared();
         self.check_lost()?;
@@ -214,8 +217,8 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         Ok(true)
     }
 
-    /// Reads bytes of a line's payload: what this buffer's writes put there, visible or not, and
-    /// otherwise what all see. The bytes are of one instant.
+    /// Reads bytes of a line's payload: the bytes of this buffer's writes, visible or not, and
+    /// otherwise the visible bytes. All bytes are of one instant.
     ///
     /// # Errors
     /// Earlier writes that were lost; failures of the memory.
@@ -233,23 +236,26 @@ impl<M: CoherentMemory> WriteBuffer<M> {
             return Ok(());
         }
         shared.memory.read(addr, |words| words.read_bytes(offset, to)).await?;
-        // No await between that and this: a write is in the buffer, or it was visible to that read.
+        // No await lies between that read and this: a write is in the buffer, or it was visible to
+        // that read.
         self.check_lost()?;
         shared.queue.borrow().overlay(addr, offset, to);
         Ok(())
     }
 
-    /// Changes a line under its latch, when all that was written before is visible: an atomic
-    /// read-modify-write, which no write passes in either direction. Until it has ended, no task
-    /// that shares the buffer writes: those that want to are held back. It lets those go first that
-    /// other updates hold back when it is called, so however many updates there are, a write waits
-    /// for those under way only.
+    /// Changes a line under its latch, after all earlier writes are visible. An update is an atomic
+    /// read-modify-write that no write passes in either direction.
     ///
-    /// Await it or drop it: a future of it that was polled and is kept holds writes back, until
-    /// they fail.
+    /// Until the update has ended, no task that shares the buffer writes: such writes are held
+    /// back. Before it begins, the update lets those writes go first that other updates hold back
+    /// at the call. So a write waits only for updates that are in progress, however many updates
+    /// there are.
+    ///
+    /// Await the future or drop it: a future that was polled once and is then kept holds writes
+    /// back until they fail.
     ///
     /// # Errors
-    /// Earlier writes that were lost, in which case nothing was changed; failures of the memory.
+    /// Earlier writes that were lost, and then nothing was changed; failures of the memory.
     pub async fn update<R>(
         &self,
         addr: GlobalAddr,
@@ -258,20 +264,20 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         let shared = self.shared();
         if let Some(by) = shared.updates.waits_until() {
             let gone = || shared.updates.waits_until().is_none().then_some(());
-            // They had their time, if it ends so.
+            // After a timeout the held-back writes have had their time.
             let _: Result<(), Elapsed> = shared.handle.timeout(by, shared.room.wait(gone)).await;
         }
-        // A task that shares the buffer must not write between the fence and the change: what it
-        // writes before the change would become visible after it.
+        // A task that shares the buffer must not write between the flush and the change: such a
+        // write is issued before the change and would become visible after it.
         let _update = shared.updates.begin(&shared.room);
         self.flush().await?;
         Ok(shared.memory.write(addr, change).await?)
     }
 
-    /// A fence: waits until everything that was written before is visible, or lost.
+    /// A full memory fence: waits until every earlier write is visible or lost.
     ///
     /// # Errors
-    /// The writes that were lost; everything else is visible then.
+    /// The writes that were lost; every other write is visible then.
     pub async fn flush(&self) -> Result<(), RelaxedError> {
         let shared = self.shared();
         let end = shared.queue.borrow().next();
@@ -281,20 +287,22 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         self.check_lost()
     }
 
-    /// Makes everything visible and takes no more writes, from no clone either; returns when none
-    /// of the buffer's tasks uses the memory any more. To be awaited before the worker leaves that:
-    /// nobody else can take the completions of what its tasks posted. Dropped before it returns, it
-    /// is as a [`flush`](WriteBuffer::flush) that was dropped, or as a buffer that was.
+    /// Makes all writes visible and takes no more writes, from no clone either. Returns when none
+    /// of the buffer's tasks uses the memory any more.
+    ///
+    /// Await this before the worker leaves the memory: no other task can take the completions of
+    /// what the buffer's tasks posted. If the future is dropped before it returns, the effect is
+    /// that of a dropped [`flush`](WriteBuffer::flush) or of a dropped buffer.
     ///
     /// # Errors
     /// As [`flush`](WriteBuffer::flush).
     pub async fn leave(self) -> Result<(), RelaxedError> {
         let flushed = self.flush().await;
-        // What another task wrote since is carried out all the same.
+        // Writes that another task has issued since are carried out too.
         self.shared().close();
         let tasks = self.owner.tasks.take();
         for task in tasks {
-            // Nobody aborts it.
+            // No caller aborts this task.
             let _ = task.await;
         }
         flushed

@@ -1,34 +1,37 @@
-//! How buffered writes become visible: lanes, each of which obtains one line, and a clock.
+//! How buffered writes become visible: drain tasks (`lane`), each of which obtains one line, and a
+//! clock.
 //!
 //! ```text
-//!   a batch has come together, the first has lingered long enough, a fence, no room
+//!   a batch is full, the first write's batch delay has passed, a flush, no room
 //!        │ due
 //!   lane 0   ensure(line of write 1) ───────────► here ─► apply
 //!   lane 1   ensure(line of write 2) ────► here ─► pso: apply      tso: apply behind write 1
 //!   lane 2   ensure(line of write 3) ──────────► here ─► ...            (SEL: keep it for that, a while)
 //! ```
 //!
-//! Lines are obtained side by side at every level; what differs is when they are written. With a
-//! partial store order as soon as they are here. With a total one the first write and those behind
-//! it whose lines are here are applied at one instant: all their latches are held together before
-//! the first is let go. Nobody can see one without the others, so within this group any two writes
-//! to one line are one access, also with writes to other lines between them.
+//! Lines are obtained in parallel at every level; the levels differ in when the lines are written.
+//! With partial store order, a line is written as soon as it is here. With total store order, the
+//! first write and the writes after it whose lines are here are applied at one instant: all their
+//! latches are held together before the first latch is released. No reader can see one of these
+//! writes without the others. So within this group any two writes to one line are one access, even
+//! with writes to other lines between them.
 //!
-//! A line that came before its turn is a prefetched one (Gharachorloo, Gupta and Hennessy, "Two
-//! Techniques to Enhance the Performance of Memory Consistency Models", 1991). Where lines stay
-//! until another node asks, nothing keeps it: other nodes take it as they take any other, and then
-//! its lane asks again when its turn has come. To keep it from them would be to wait for one line
-//! while holding others: popular lines would rest in the hands of those who wait for other popular
-//! ones.
+//! A line that arrives before its turn is a prefetched line (Gharachorloo, Gupta and Hennessy, "Two
+//! Techniques to Enhance the Performance of Memory Consistency Models", 1991). Where a node keeps
+//! lines until another node requests them, no reservation keeps this line. Other nodes take the
+//! line like any other, and its drain task obtains it again when its turn has come. A reservation
+//! would be a wait for one line while holding others: contended lines would stay at nodes that wait
+//! for other contended lines.
 //!
-//! Where a line is given back with its ticket (SEL), it would have been obtained for nothing then.
-//! There it is kept for a short time: until nothing has become visible for as long as lines take to
-//! come ([`Settings::hold`](crate::Settings::hold)), after which two nodes that keep what the other
-//! waits for part. The first write's own lane keeps nothing while it waits for another line, so it
-//! gets through, and then the others ask again side by side.
+//! Where a line is released with its ticket (SEL), the early line would have been obtained in vain.
+//! So its drain task keeps the line for a short time: until nothing has become visible for as long
+//! as lines take to arrive ([`Settings::hold`](crate::Settings::hold)). After that time, two nodes
+//! that keep what the other one waits for release their lines. The drain task of the first write
+//! keeps no line while it waits, so it gets through. Then the others obtain their lines again in
+//! parallel.
 //!
-//! Every line is asked for with its write's deadline, so that a node that SEL refuses again and
-//! again begins no long pause shortly before it (`CoherentMemory::ensure_by`).
+//! Every line is obtained with its write's deadline, so that a node that SEL refuses again and
+//! again begins no long back-off shortly before the deadline (`CoherentMemory::ensure_by`).
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -45,30 +48,30 @@ use crate::queue::{Entry, Queue};
 use crate::shared::{Job, Shared};
 use crate::{Consistency, LossCause};
 
-/// Lines that one instant makes visible at most: their latches are held together.
+/// The maximum number of lines that become visible at one instant: their latches are held together.
 const GROUP_MAX: usize = 32;
 
-/// One line's share in the mean of the times that lines take to come.
+/// The weight of one line in the mean of the times that lines take to arrive is one in this many.
 const OBTAINING_SHARE: u32 = 8;
 
-/// A line is kept for at most so many times [`Settings::hold`](crate::Settings::hold).
+/// A line is kept for at most this many times [`Settings::hold`](crate::Settings::hold).
 const HOLD_TIMES: u32 = 8;
 
 type Guards<'a> = ArrayVec<WriteGuard<'a>, GROUP_MAX>;
 
-/// Writes an entry's bytes, and says what changed.
+/// Writes an entry's bytes, and marks the changed bytes dirty.
 fn store<O>(entry: &Entry<O>, guard: &mut WriteGuard<'_>) {
     entry.pieces.store(guard.words(), |changed| guard.mark_dirty(changed));
 }
 
-/// One of those who obtain lines.
+/// A drain task: takes due entries one after another, and makes each visible.
 pub(crate) async fn lane<M: CoherentMemory>(shared: Rc<Shared<M>>, lane: usize) {
     while let Some(job) = poll_fn(|cx| shared.poll_job(lane, cx)).await {
         shared.carry_out(lane, job).await;
     }
 }
 
-/// Begins what has lingered long enough.
+/// Starts the entries whose batch delay has passed.
 pub(crate) async fn clock<M: CoherentMemory>(shared: Rc<Shared<M>>) {
     let next = || match shared.is_closed() {
         true => Some(None),
@@ -79,7 +82,7 @@ pub(crate) async fn clock<M: CoherentMemory>(shared: Rc<Shared<M>>) {
         if shared.handle.timeout(at, end).await.is_ok() {
             return;
         }
-        // What it waited for may be gone, and another write there that came later.
+        // The write that set this time may have left, and a later write may be the first now.
         let first = shared.queue.borrow().lingers_until();
         if first.is_some_and(|first| first <= shared.handle.now()) {
             shared.start_all();
@@ -88,13 +91,14 @@ pub(crate) async fn clock<M: CoherentMemory>(shared: Rc<Shared<M>>) {
 }
 
 impl<M: CoherentMemory> Shared<M> {
-    /// Until an entry is visible, or lost.
+    /// Runs until an entry is visible or lost.
     async fn carry_out(&self, lane: usize, Job { seq, addr, by }: Job) {
         while !self.try_apply(seq) {
             let asked = self.handle.now();
             let line = self.memory.ensure_by(Need { addr, mode: Mode::Exclusive }, by);
             let in_time = pin!(self.handle.timeout(by, line));
-            // Another lane may make it visible: this one's line was the last that was missing.
+            // Another drain task may make the entry visible: this entry's line was the last that
+            // was missing.
             let Some(end) = self.unless_settled(lane, seq, in_time).await else { return };
             let cause = match end {
                 Ok(Ok(ticket)) => {
@@ -120,23 +124,24 @@ impl<M: CoherentMemory> Shared<M> {
         }
     }
 
-    /// Notes how long a line took to come, in a mean of the last few.
+    /// Notes how long a line took to arrive, in a mean of the last few.
     fn note_obtaining(&self, took: Duration) {
         let mean = self.obtaining.get();
         self.obtaining.set(mean - mean / OBTAINING_SHARE + took / OBTAINING_SHARE);
     }
 
-    /// How long a line is kept from others while nothing becomes visible: as long as it takes to
-    /// obtain one, since what is given up sooner was mostly obtained for nothing. Times include
-    /// those that others keep their lines, so there is an end to it.
+    /// How long a line is kept from other nodes while nothing becomes visible: as long as it takes
+    /// to obtain a line. A line that is released sooner was mostly obtained in vain. The time is
+    /// bounded, because the measured times contain the times for which other nodes keep their
+    /// lines.
     fn hold(&self) -> Duration {
         let hold = self.settings.hold;
         self.obtaining.get().clamp(hold, hold * HOLD_TIMES)
     }
 
-    /// Waits until it is an entry's turn, or the entry is settled; not for ever, since others may
-    /// wait for its line, and the first entry for theirs: until nothing has become visible for a
-    /// while.
+    /// Waits until it is an entry's turn, or the entry is settled. The wait ends when nothing has
+    /// become visible for a while: other nodes may wait for this line, and the first entry may wait
+    /// for theirs.
     async fn keep(&self, lane: usize, seq: u64) {
         let mut since = self.handle.now();
         loop {
@@ -152,9 +157,9 @@ impl<M: CoherentMemory> Shared<M> {
         }
     }
 
-    /// Waits until it is worth while to ask for an entry's line again: it is the entry's turn, or
-    /// the entry is settled. Where lines are given back with every access, also when those before
-    /// it have become fewer.
+    /// Waits until it is useful to obtain an entry's line again: it is the entry's turn, or the
+    /// entry is settled. Where lines are released with every access, the wait also ends when the
+    /// first entry has changed.
     async fn next_move(&self, seq: u64) {
         let first = || self.queue.borrow().entries().next().map(|first| first.seq);
         let (before, keeps) = (first(), self.memory.keeps_lines());
@@ -166,7 +171,7 @@ impl<M: CoherentMemory> Shared<M> {
         self.progress.wait(ready).await;
     }
 
-    /// The future's end; `None` when the entry was settled first.
+    /// The output of the future; `None` when the entry was settled first.
     async fn unless_settled<T>(
         &self,
         lane: usize,
@@ -196,8 +201,8 @@ impl<M: CoherentMemory> Shared<M> {
         .await;
     }
 
-    /// Makes an entry visible, if its line is here and all that has to come before it. Says whether
-    /// the entry is settled: visible, or lost.
+    /// Makes an entry visible, if its line and all entries that must come before it are ready.
+    /// Returns whether the entry is settled: visible, or lost.
     fn try_apply(&self, seq: u64) -> bool {
         match self.settings.consistency {
             Consistency::Pso => self.apply_one(seq),
@@ -218,7 +223,7 @@ impl<M: CoherentMemory> Shared<M> {
                     store(entry, &mut guard);
                     Some(now)
                 }
-                // Whoever finds the line and loses it again and again comes by here.
+                // A task that finds the line and loses it again and again also reaches this check.
                 Err(_) if now <= entry.by => return,
                 _ => None,
             }
@@ -231,12 +236,12 @@ impl<M: CoherentMemory> Shared<M> {
         self.applied(entry, now);
     }
 
-    /// Total store order: the first entries, as many as there are with their lines here.
+    /// Total store order: applies the first entries, as many as have their lines here.
     fn apply_first(&self) {
         let mut applied = 0;
         let (late, now) = {
             let queue = self.queue.borrow();
-            // All latches first: what follows is one instant, and the time is its time.
+            // All latches first: what follows happens at one instant, and `now` is that instant.
             let (group, mut guards) = self.latch_first(&queue);
             let now = self.handle.now();
             for (entry, at) in queue.entries().zip(&group).take_while(|(entry, _)| now <= entry.by)
@@ -267,8 +272,8 @@ impl<M: CoherentMemory> Shared<M> {
         }
     }
 
-    /// Latches the lines of the first entries, up to one whose line is not here. For each of these
-    /// entries, which latch is its line's.
+    /// Latches the lines of the first entries, up to the first entry whose line is not here.
+    /// Returns for each of these entries the index of its line's latch.
     fn latch_first(&self, queue: &Queue<M::Operation>) -> (Vec<usize>, Guards<'_>) {
         let (mut group, mut guards) = (Vec::new(), Guards::new());
         for entry in queue.entries() {
@@ -302,8 +307,8 @@ impl<M: CoherentMemory> Shared<M> {
         self.room.wake();
     }
 
-    /// Loses an entry; with a total store order also all behind it, which must not be seen without
-    /// it.
+    /// Loses an entry. With total store order, also loses all entries after it, which must not be
+    /// visible without it.
     fn fail(&self, seq: u64, cause: LossCause) {
         let mut lost = Vec::new();
         {

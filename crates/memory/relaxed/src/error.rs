@@ -1,4 +1,4 @@
-//! How relaxed memory fails, and how a lost write is told.
+//! The errors of relaxed memory, and the report of a lost write.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error)]
 pub enum RelaxedError {
     /// Writes that were issued earlier never became visible, and never will. The call itself did
-    /// nothing; the next one works again.
+    /// nothing; the next call works again.
     #[error("{0}")]
     Lost(LostWrites),
-    /// The line of this very call could not be used.
+    /// The line of this call could not be used.
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// The bytes are not inside the line.
@@ -25,15 +25,15 @@ pub enum RelaxedError {
     OutOfLine {
         /// The line.
         addr: GlobalAddr,
-        /// Where in the payload.
+        /// The offset in the payload.
         offset: usize,
-        /// How many bytes.
+        /// The number of bytes.
         len: usize,
-        /// Bytes of the payload.
+        /// The number of bytes of the payload.
         payload: usize,
     },
-    /// An update of a task that shares the buffer went on for the whole deadline, and held this
-    /// write back, which was not issued.
+    /// An update of a task that shares the buffer took the whole deadline and held this write back.
+    /// The write was not issued.
     #[error(
         "a write was held back for {0:?} by an update that does not end: await or drop every update that was begun"
     )]
@@ -65,13 +65,13 @@ pub enum LossCause {
 pub struct LostWrite {
     /// The line.
     pub addr: GlobalAddr,
-    /// Where in its payload.
+    /// The offset in its payload.
     pub offset: usize,
-    /// What was to be there, of all writes that were merged.
+    /// The bytes that were written, of all merged writes.
     pub bytes: Vec<u8>,
-    /// When the first of these writes was issued.
+    /// The time at which the first of these writes was issued.
     pub issued: Time,
-    /// Why.
+    /// The cause of the loss.
     pub cause: LossCause,
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for LostWrite {
 #[derive(Clone, Debug)]
 pub struct LostWrites(pub Vec<LostWrite>);
 
-/// So many are named in the text; the rest is counted.
+/// The text names this many writes; the rest is counted.
 const NAMED: usize = 4;
 
 impl fmt::Display for LostWrites {

@@ -1,13 +1,13 @@
 //! Relaxed consistency: writes that return at once and become visible later (SELCC 6.2).
 //!
-//! Coherent memory is sequentially consistent: a write waits until its line is here, and with it
-//! until every other copy is gone. A [`WriteBuffer`] stands between a worker and that memory. A
-//! blind write goes into the buffer and returns; the lines of a batch of writes are obtained side
-//! by side, so that invalidations and transfers overlap, and writes to one line are one access.
+//! Coherent memory is sequentially consistent: a write waits until the line is here and every other
+//! copy is invalid. A [`WriteBuffer`] stands between a worker and that memory. A blind write enters
+//! the buffer and returns. The lines of a batch of writes are obtained in parallel, so
+//! invalidations and transfers overlap. Several writes to one line become one access.
 //!
 //! ```text
-//!   write ──► buffer ──(batch full, lingered, fence, no room)──► lanes: ensure, ensure, ensure ... ──► applied
-//!               ▲                                                                                  visible to all
+//!   write ──► buffer ──(batch full, batch delay, flush, no room)──► drain tasks: ensure ─► applied
+//!               ▲                                                                   visible to all
 //!   read ───────┴─ own writes first; what is not here comes from coherent memory
 //! ```
 //!
@@ -27,43 +27,44 @@
 //!
 //! `Tso` is total store order and `Pso` partial store order (SPARC Architecture Manual 8, appendix
 //! K; Owens, Sarkar and Sewell, "A Better x86 Memory Model: x86-TSO", 2009), with a line as the
-//! location. Writes are multi-copy atomic at every level, since they become visible by an exclusive
-//! access to the coherent line. [`WriteBuffer::flush`] is a full fence, [`WriteBuffer::update`] an
-//! atomic operation that no write passes. The names of the litmus tests are those of Alglave,
-//! Maranget and Tautschnig, "Herding Cats", 2014; `tests/litmus.rs` has them all.
+//! location. Writes are multi-copy atomic at every level, because they become visible by an
+//! exclusive access to the coherent line. [`WriteBuffer::flush`] is a full memory fence.
+//! [`WriteBuffer::update`] is an atomic operation that no write passes. The names of the litmus
+//! tests are those of Alglave, Maranget and Tautschnig, "Herding Cats", 2014; `tests/litmus.rs` has
+//! all of them.
 //!
 //! # When writes are merged
 //!
-//! - `Pso`: with whatever is in the buffer for the same line.
-//! - `Tso`, in the buffer: with the write just before, if that is to the same line. A merge across
-//!   a write to another line would show one of the two too early, or the other too late.
-//! - `Tso`, as they become visible: the first writes of the buffer whose lines are all here are
-//!   applied at one instant, under all their latches together, and within such a group writes to
-//!   one line are one access wherever they stand (as atomic groups of stores are: Ros and Kaxiras,
+//! - `Pso`: with any write in the buffer to the same line.
+//! - `Tso`, in the buffer: with the previous write, if that write is to the same line. A merge
+//!   across a write to another line would show one of the two too early, or the other too late.
+//! - `Tso`, as writes become visible: the first writes of the buffer whose lines are all here are
+//!   applied at one instant, under all their latches together. Within such a group, writes to one
+//!   line are one access, wherever they stand (like the atomic groups of stores of Ros and Kaxiras,
 //!   "Non-Speculative Store Coalescing in Total Store Order", 2018). Latches are taken without
-//!   waiting, and the group ends where one cannot be had.
+//!   waiting. The group ends where a latch cannot be taken.
 //!
 //! # What holds
 //!
-//! - A write is visible to everybody at the latest [`Settings::deadline`] after it was issued, or
-//!   never. In the second case it is lost, and told exactly once, with its line and its bytes: by
-//!   the next call that can fail, or by the function given to [`WriteBuffer::new`]. With `Tso` the
-//!   writes behind a lost one are lost with it, so that what is visible is always a beginning of
-//!   what was written; with `Pso` those of its access only. Nothing is written until the loss was
-//!   told.
-//! - A dropped future leaves nothing half done: a write was issued or not, a fence goes on by
+//! - A write is visible to all nodes at most [`Settings::deadline`] after it was issued, or it is
+//!   lost. A loss is reported exactly once, with its line and its bytes: by the next call that can
+//!   fail, or by the function given to [`WriteBuffer::new`]. With `Tso`, the writes after a lost
+//!   one are lost too, so the visible writes are always a prefix of the issued ones. With `Pso`,
+//!   only the writes of the same access are lost. No new write is taken before the loss is
+//!   reported.
+//! - A dropped future leaves nothing half done: a write was issued or not, and a flush continues by
 //!   itself.
-//! - A dropped buffer carries out what is in it.
-//! - The buffer is bounded; a write to a full one waits for room. A write during an update waits
-//!   for its end, and the next update for that write.
-//! - No lane waits for a line while it keeps another one. A line that came before its turn is not
-//!   kept from other nodes; where it would be given back at once (SEL), its own lane keeps it until
-//!   nothing has become visible for [`Settings::hold`].
-//! - A line that is freed while writes to it are buffered is not handed out anew before they are
+//! - A dropped buffer still carries out its writes.
+//! - The buffer is bounded: a write to a full buffer waits for room. A write during an update waits
+//!   for the end of that update, and the next update waits for that write.
+//! - No drain task waits for a line while it keeps another line. A line that arrives before its
+//!   turn is not kept from other nodes. Where the line would be released at once (SEL), its own
+//!   drain task keeps it until nothing has become visible for [`Settings::hold`].
+//! - A line that is freed while the buffer has writes to it is not reused before these writes are
 //!   applied.
 //!
-//! It works over any [`CoherentMemory`](latchwork_coherence::CoherentMemory). Whoever reads the
-//! memory past the buffer does not see what is in it.
+//! The buffer works over any [`CoherentMemory`](latchwork_coherence::CoherentMemory). A reader that
+//! does not use the buffer does not see the writes in it.
 //!
 //! # Example
 //!

@@ -1,10 +1,10 @@
-//! [`Pieces`]: bytes of one line that were written and are not there yet.
+//! [`Pieces`]: written bytes of one line that are not visible yet.
 
 use std::ops::Range;
 
 use latchwork_verbs::Words;
 
-/// A piece of a line: where it begins in the payload, and its bytes.
+/// A piece of a line: its offset in the payload, and its bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
     pub(crate) offset: usize,
@@ -21,13 +21,13 @@ impl Piece {
     }
 }
 
-/// What several writes to one line come to: pieces in order, none of which overlaps or touches
+/// The sum of several writes to one line: pieces in order, none of which overlaps or touches
 /// another.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Pieces(Vec<Piece>);
 
 impl Pieces {
-    /// Adds a later write. Returns by how many bytes the pieces grew.
+    /// Adds a later write. Returns the number of bytes by which the pieces grew.
     pub(crate) fn put(&mut self, offset: usize, bytes: &[u8]) -> usize {
         if bytes.is_empty() {
             return 0;
@@ -51,18 +51,18 @@ impl Pieces {
         self.len() - before
     }
 
-    /// How many bytes they are.
+    /// The total number of bytes.
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|piece| piece.bytes.len()).sum()
     }
 
-    /// Whether every byte of the range is here.
+    /// Whether the pieces contain every byte of the range.
     pub(crate) fn cover(&self, range: &Range<usize>) -> bool {
-        // Pieces do not touch, so one has to do.
+        // Pieces do not touch, so one piece must contain the range.
         self.0.iter().any(|piece| piece.offset <= range.start && range.end <= piece.end())
     }
 
-    /// Copies what is here of the bytes from `offset` on over those in `to`.
+    /// Copies the bytes that the pieces contain, from `offset` on, over those in `to`.
     pub(crate) fn overlay(&self, offset: usize, to: &mut [u8]) {
         for piece in &self.0 {
             let start = piece.offset.max(offset);
@@ -74,7 +74,8 @@ impl Pieces {
         }
     }
 
-    /// Writes all of them into a line's payload, whose latch the caller has, and says what changed.
+    /// Writes all pieces into a line's payload, and reports the changed ranges. The caller has the
+    /// latch.
     pub(crate) fn store(&self, payload: Words<'_>, mut changed: impl FnMut(Range<usize>)) {
         for piece in &self.0 {
             payload.write_bytes(piece.offset, &piece.bytes);
@@ -96,7 +97,7 @@ mod tests {
     const LINE: usize = 48;
 
     proptest! {
-        /// As bytes that are written one by one, each marked.
+        /// Compares with a byte array in which each written byte is marked.
         #[test]
         fn pieces_are_the_bytes_that_were_written(
             writes in prop::collection::vec((0..LINE, 0..12usize, any::<u8>()), 1..12),

@@ -1,5 +1,5 @@
-//! [`Queue`]: the writes that are not visible yet, and what is to be done with them. Plain data; no
-//! waiting, no memory.
+//! [`Queue`]: the writes that are not visible yet, and the order of their processing. The queue is
+//! plain data: it neither waits nor accesses memory.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,25 +10,25 @@ use latchwork_verbs::GlobalAddr;
 use crate::pieces::Pieces;
 use crate::{Consistency, LossCause, LostWrite, Settings};
 
-/// One access to come: writes to one line that become visible together.
+/// A future access: writes to one line that become visible together.
 pub(crate) struct Entry<O> {
-    /// Its place in the order in which entries were made; never reused.
+    /// The entry's number in the order of creation; never reused.
     pub(crate) seq: u64,
     pub(crate) addr: GlobalAddr,
-    /// When the first of its writes was issued.
+    /// The time at which the first of its writes was issued.
     pub(crate) issued: Time,
-    /// When it has to be visible.
+    /// The deadline for becoming visible.
     pub(crate) by: Time,
     pub(crate) pieces: Pieces,
-    /// The lane that carries it out.
+    /// The drain task of this entry.
     pub(crate) lane: Option<usize>,
-    /// The operation of its first write, which goes on until it is visible: should the line be
-    /// freed meanwhile, it is not handed out anew before.
+    /// The operation of its first write, in progress until the entry is visible. So a line that is
+    /// freed meanwhile is not reused before.
     _operation: O,
 }
 
 impl<O> Entry<O> {
-    /// Its writes, as lost ones.
+    /// The entry's writes, as lost writes.
     pub(crate) fn lose(self, cause: &LossCause) -> impl Iterator<Item = LostWrite> {
         let Entry { addr, issued, pieces, .. } = self;
         pieces.into_vec().into_iter().map(move |piece| LostWrite {
@@ -41,7 +41,7 @@ impl<O> Entry<O> {
     }
 }
 
-/// A write, as it was issued.
+/// A write as it was issued.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Write<'a> {
     pub(crate) addr: GlobalAddr,
@@ -55,7 +55,7 @@ pub(crate) struct Queue<O> {
     entries: VecDeque<Entry<O>>,
     /// The next entry's `seq`.
     next: u64,
-    /// Entries below this are to be carried out; the others linger.
+    /// Entries below this number are due; the others wait for their batch.
     due: u64,
     bytes: usize,
 }
@@ -65,11 +65,12 @@ impl<O> Queue<O> {
         Queue { settings, entries: VecDeque::new(), next: 0, due: 0, bytes: 0 }
     }
 
-    /// The entry that a write to this line may be merged into.
+    /// The entry with which a write to this line may be merged.
     ///
-    /// With a partial store order, the one of its line. With a total one only the last entry of
-    /// all: in any other, the write would become visible before those in between, or the earlier
-    /// one after them. (Those that are applied at one instant are merged then; see `drain`.)
+    /// With partial store order, the entry of the line. With total store order, only the last entry
+    /// of all. A merge into any other entry would make the write visible before the writes in
+    /// between, or the earlier write visible after them. (Entries that are applied at one instant
+    /// are merged then; see `drain`.)
     fn mergeable(&self, addr: GlobalAddr) -> Option<usize> {
         let of_line = |entry: &Entry<O>| entry.addr == addr;
         match self.settings.consistency {
@@ -80,12 +81,12 @@ impl<O> Queue<O> {
 
     /// Whether there is room for a write.
     pub(crate) fn has_room(&self, write: Write<'_>) -> bool {
-        // At most: a write that lies over others takes less.
+        // An upper bound: a write that overlaps others takes less.
         self.bytes + write.bytes.len() <= self.settings.bytes
             && (self.entries.len() < self.settings.entries || self.mergeable(write.addr).is_some())
     }
 
-    /// Puts a write in, if there is room; says whether it was merged into an entry.
+    /// Adds a write if there is room. Returns whether the write was merged into an entry.
     pub(crate) fn put(&mut self, write: Write<'_>, operation: O, now: Time) -> Option<bool> {
         if !self.has_room(write) {
             return None;
@@ -112,7 +113,7 @@ impl<O> Queue<O> {
         Some(merges.is_some())
     }
 
-    /// Copies the bytes of a line to `to`, if all of them were written by what is here.
+    /// Copies the bytes of a line to `to`, if the entries contain all of these bytes.
     pub(crate) fn forward(&self, addr: GlobalAddr, offset: usize, to: &mut [u8]) -> bool {
         let range = offset..offset + to.len();
         let Some(from) = self.covering(addr, &range) else { return false };
@@ -120,7 +121,7 @@ impl<O> Queue<O> {
         true
     }
 
-    /// Copies over the bytes of a line in `to` those that are here.
+    /// Copies the bytes of a line that the entries contain over those in `to`.
     pub(crate) fn overlay(&self, addr: GlobalAddr, offset: usize, to: &mut [u8]) {
         self.overlay_from(0, addr, offset, to);
     }
@@ -130,7 +131,7 @@ impl<O> Queue<O> {
     }
 
     fn overlay_from(&self, first: usize, addr: GlobalAddr, offset: usize, to: &mut [u8]) {
-        // Later ones over earlier ones.
+        // Later entries over earlier ones.
         for entry in self.entries.iter().skip(first).filter(|entry| entry.addr == addr) {
             entry.pieces.overlay(offset, to);
         }
@@ -145,12 +146,12 @@ impl<O> Queue<O> {
         self.entries.len()
     }
 
-    /// The first `seq` that no entry has yet.
+    /// The smallest `seq` that no entry has had yet.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Whether nothing older than `seq` is left.
+    /// Whether no entry older than `seq` is left.
     pub(crate) fn is_settled_below(&self, seq: u64) -> bool {
         self.entries.front().is_none_or(|first| first.seq >= seq)
     }
@@ -159,65 +160,66 @@ impl<O> Queue<O> {
         self.entries.binary_search_by_key(&seq, |entry| entry.seq).ok()
     }
 
-    /// The entry, while it is here.
+    /// The entry, while it is in the queue.
     pub(crate) fn get(&self, seq: u64) -> Option<&Entry<O>> {
         self.at(seq).map(|at| &self.entries[at])
     }
 
-    /// Whether it is an entry's turn: with a total order only the first one's, else everyone's.
+    /// Whether it is an entry's turn: with a total order only the first entry's, otherwise every
+    /// entry's.
     pub(crate) fn is_turn(&self, seq: u64) -> bool {
         self.settings.consistency == Consistency::Pso
             || self.entries.front().is_some_and(|first| first.seq == seq)
     }
 
-    /// Takes out an entry.
+    /// Removes an entry.
     pub(crate) fn remove(&mut self, seq: u64) -> Option<Entry<O>> {
         let entry = self.entries.remove(self.at(seq)?)?;
         self.bytes -= entry.pieces.len();
         Some(entry)
     }
 
-    /// Takes out the first entry.
+    /// Removes the first entry.
     pub(crate) fn pop(&mut self) -> Option<Entry<O>> {
         self.remove(self.entries.front()?.seq)
     }
 
     // ---- what is to be done ----------------------------------------------------------------------
 
-    /// Whether an entry is to be carried out.
+    /// Whether an entry is due.
     pub(crate) fn is_due(&self, entry: &Entry<O>) -> bool {
         entry.seq < self.due
     }
 
-    /// All that is here is to be carried out. Says whether that is more than before.
+    /// Makes all entries due. Returns whether that adds due entries.
     pub(crate) fn make_all_due(&mut self) -> bool {
         let more = self.due < self.next;
         self.due = self.next;
         more
     }
 
-    /// How many entries linger.
+    /// The number of entries that are not due.
     fn lingering(&self) -> usize {
         self.entries.len() - self.entries.partition_point(|entry| entry.seq < self.due)
     }
 
-    /// Whether those that linger are a batch.
+    /// Whether the entries that are not due fill a batch.
     pub(crate) fn has_batch(&self) -> bool {
         self.lingering() >= self.settings.batch
     }
 
-    /// Until when the first of those that linger does.
+    /// The end of the batch delay of the first entry that is not due.
     pub(crate) fn lingers_until(&self) -> Option<Time> {
         let at = self.entries.partition_point(|entry| entry.seq < self.due);
         self.entries.get(at).map(|entry| entry.issued + self.settings.linger)
     }
 
-    /// How many entries are due and have no lane.
+    /// The number of due entries without a drain task.
     pub(crate) fn jobs(&self) -> usize {
         self.entries.iter().filter(|entry| entry.seq < self.due && entry.lane.is_none()).count()
     }
 
-    /// Gives the first entry that is due and has no lane to this one.
+    /// Gives the first due entry without a drain task to this drain task.
     pub(crate) fn take_job(&mut self, lane: usize) -> Option<&Entry<O>> {
         let due = self.due;
         let mut free = self.entries.iter_mut().filter(|entry| entry.lane.is_none());

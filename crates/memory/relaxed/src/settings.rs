@@ -6,23 +6,24 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// In what order a worker's writes become visible to others; see the crate's page.
+/// The order in which a worker's writes become visible to others; see the crate's page.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Consistency {
-    /// Every write goes through at once: sequential consistency, and no buffer.
+    /// Every write is visible before it returns: sequential consistency, without a buffer.
     #[default]
     Sequential,
-    /// Total store order: later, in the order in which they were issued.
+    /// Total store order: writes become visible later, in the order in which they were issued.
     Tso,
-    /// Partial store order: later, those to one line in the order in which they were issued.
+    /// Partial store order: writes become visible later. Writes to one line keep the order in which
+    /// they were issued.
     Pso,
 }
 
 impl Consistency {
-    /// All of them, the strictest first.
+    /// All levels, the strictest first.
     pub const ALL: [Consistency; 3] = [Consistency::Sequential, Consistency::Tso, Consistency::Pso];
 
-    /// Its name: `sequential`, `tso`, `pso`.
+    /// The name of the level: `sequential`, `tso`, `pso`.
     pub fn name(self) -> &'static str {
         match self {
             Consistency::Sequential => "sequential",
@@ -52,34 +53,36 @@ impl FromStr for Consistency {
     }
 }
 
-/// Settings of a [`WriteBuffer`](crate::WriteBuffer). All but `consistency` mean nothing to a
-/// sequential one.
+/// Settings of a [`WriteBuffer`](crate::WriteBuffer). At the level `Sequential` only `consistency`
+/// has an effect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// In what order writes become visible.
+    /// The order in which writes become visible.
     pub consistency: Consistency,
-    /// A write is visible to everybody so long after it was issued, or it never will be and is
-    /// reported as lost. 10 ms by default: many times what it takes to obtain a line.
+    /// A write is visible to all nodes this long after it was issued, or it never becomes visible
+    /// and is reported as lost. 10 ms by default: many times the time to obtain a line.
     pub deadline: Duration,
-    /// A write waits so long for others that fill its batch. 20 µs by default; less than the
-    /// deadline. How long it rests in the buffer in all is this, and the time to obtain its line.
+    /// The batch delay: a write waits this long for others that fill its batch. 20 µs by default;
+    /// less than the deadline. The total time in the buffer is this delay and the time to obtain
+    /// the line.
     pub linger: Duration,
-    /// Writes whose lines are obtained at the same time, 1 to [`BATCH_MAX`](Settings::BATCH_MAX); 8
-    /// by default. So many that wait are begun at once, without lingering.
+    /// The number of writes whose lines are obtained at the same time, 1 to
+    /// [`BATCH_MAX`](Settings::BATCH_MAX); 8 by default. When this many writes wait, they start at
+    /// once, without the batch delay.
     pub batch: usize,
-    /// Accesses in the buffer at most, at least a batch; 64 by default. Writes that are merged
+    /// The maximum number of accesses in the buffer, at least a batch; 64 by default. Merged writes
     /// count as one.
     pub entries: usize,
-    /// Bytes in the buffer at most, at least a line's payload; 64 KiB by default.
+    /// The maximum number of bytes in the buffer, at least a line's payload; 64 KiB by default.
     pub bytes: usize,
-    /// [`Consistency::Tso`] over memory that keeps no lines (SEL) only: a line that came before its
-    /// turn is kept from others until nothing became visible for as long as lines took to come
-    /// lately, but at least this long and at most 8 times. 10 µs by default. Longer, and fewer
-    /// lines have to be obtained twice; but two nodes that keep what the other one waits for stand
-    /// still for as long.
+    /// Only for [`Consistency::Tso`] over memory that keeps no lines (SEL). A line that arrived
+    /// before its turn is kept from other nodes until nothing became visible for a while: as long
+    /// as lines took to arrive lately, but at least this long and at most 8 times this long. 10 µs
+    /// by default. With a longer time fewer lines are obtained twice. But two nodes that keep what
+    /// the other one waits for stand still for that time.
     pub hold: Duration,
-    /// What putting a write into the buffer, or finding one there, is charged in a simulated world.
-    /// Nothing by default; time passes by itself on a real machine.
+    /// The cost of putting a write into the buffer, or of finding one there, in a simulated world.
+    /// 0 by default; on a real machine this work takes real time anyway.
     pub cost: Duration,
 }
 
@@ -98,7 +101,7 @@ impl Default for Settings {
     }
 }
 
-/// What is wrong with settings.
+/// An error in the settings.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum SettingsError {
     /// No such level.
@@ -107,7 +110,7 @@ pub enum SettingsError {
         /// The name that was given.
         given: String,
     },
-    /// Not 1 to the maximum.
+    /// The batch is not in the range from 1 to the maximum.
     #[error("a write batch of {given} is impossible: 1 to {} would do", Settings::BATCH_MAX)]
     Batch {
         /// The batch.
@@ -121,7 +124,7 @@ pub enum SettingsError {
         /// The batch.
         batch: usize,
     },
-    /// Some write would never fit.
+    /// Some writes would never fit.
     #[error(
         "a write buffer of {bytes} bytes is too small for a write of a whole line, {payload} bytes"
     )]
@@ -131,12 +134,12 @@ pub enum SettingsError {
         /// A line's payload.
         payload: usize,
     },
-    /// Writes would be lost before they are begun.
+    /// Writes would be lost before they start.
     #[error(
         "writes that linger for {linger:?} cannot meet a deadline of {deadline:?}: it has to be longer"
     )]
     Deadline {
-        /// How long they linger.
+        /// The batch delay.
         linger: Duration,
         /// The deadline.
         deadline: Duration,
@@ -147,10 +150,11 @@ impl Settings {
     /// The largest batch.
     pub const BATCH_MAX: usize = 256;
 
-    /// Whether a buffer of these settings can work over lines with so many bytes of payload.
+    /// Checks that a buffer with these settings can work over lines with `payload` bytes of
+    /// payload.
     ///
     /// # Errors
-    /// What is wrong, in one line.
+    /// The error in the settings, in one line.
     pub fn check(&self, payload: usize) -> Result<(), SettingsError> {
         let Settings { deadline, linger, batch, entries, bytes, .. } = *self;
         if !(1..=Settings::BATCH_MAX).contains(&batch) {

@@ -1,4 +1,4 @@
-//! [`Shared`]: what a write buffer's handles and its tasks have in common.
+//! [`Shared`]: the state that the handles and the tasks of a write buffer share.
 
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
@@ -21,33 +21,33 @@ pub(crate) struct Shared<M: CoherentMemory> {
     pub(crate) handle: Handle,
     pub(crate) settings: Settings,
     pub(crate) queue: RefCell<Queue<M::Operation>>,
-    /// Lost, and not reported yet.
+    /// Lost writes that are not reported yet.
     lost: RefCell<Vec<LostWrite>>,
     on_loss: OnLoss,
-    /// The lanes' wakers.
+    /// The wakers of the drain tasks.
     lanes: RefCell<Vec<Option<Waker>>>,
-    /// Lanes that wait for a job, the last one first.
+    /// Drain tasks that wait for a job; the last one goes first.
     idle: RefCell<Vec<usize>>,
-    /// The clock waits for a write that lingers.
+    /// The clock waits here for a write with a running batch delay.
     pub(crate) clock: Signal,
-    /// Writers that wait for room, those that wait for updates, updates that let them go first, and
-    /// fences.
+    /// Four kinds of tasks wait here: writes that wait for room, writes that wait for updates,
+    /// updates that let writes go first, and flushes.
     pub(crate) room: Signal,
-    /// Total store order: when something became visible the last time.
+    /// Total store order: the last time at which an entry became visible.
     pub(crate) moved: Cell<Time>,
-    /// The mean time that lines took to come lately.
+    /// The mean of the times that lines took to arrive lately.
     pub(crate) obtaining: Cell<Duration>,
-    /// Lanes that gave their line up before its turn.
+    /// Drain tasks that released their line before its turn wait here.
     pub(crate) progress: Signal,
-    /// Updates under way: no write is taken meanwhile, since an update follows all writes before
-    /// it.
+    /// Updates in progress: no write is taken meanwhile, because an update follows all writes
+    /// before it.
     pub(crate) updates: Updates,
-    /// No write is taken any more.
+    /// The buffer takes no more writes.
     closed: Cell<bool>,
     pub(crate) counts: RefCell<Counts>,
 }
 
-/// What a lane has to do.
+/// The job of a drain task.
 #[derive(Clone, Copy)]
 pub(crate) struct Job {
     pub(crate) seq: u64,
@@ -89,20 +89,20 @@ impl<M: CoherentMemory> Shared<M> {
         !self.updates.go_on() && self.queue.borrow().has_room(write)
     }
 
-    /// Takes no more writes, and carries out what is here; then the tasks end.
+    /// Takes no more writes, and carries out the writes in the buffer. Then the tasks end.
     pub(crate) fn close(&self) {
         if self.closed.replace(true) {
             return;
         }
         self.start_all();
-        // Also those that find nothing to do: they end.
+        // Drain tasks without a job are woken too: they end.
         self.lanes.borrow().iter().flatten().for_each(Waker::wake_by_ref);
         self.clock.wake();
         self.room.wake();
         self.report();
     }
 
-    /// Begins all that is in the buffer.
+    /// Starts all entries of the buffer.
     pub(crate) fn start_all(&self) {
         if !self.queue.borrow_mut().make_all_due() {
             return;
@@ -118,14 +118,14 @@ impl<M: CoherentMemory> Shared<M> {
         }
     }
 
-    /// Looks again at what a lane waits for.
+    /// Wakes a drain task, so that it checks its condition again.
     pub(crate) fn wake_lane(&self, lane: usize) {
         if let Some(waker) = &self.lanes.borrow()[lane] {
             waker.wake_by_ref();
         }
     }
 
-    /// Has the lane woken by [`wake_lane`](Shared::wake_lane) from now on.
+    /// Registers the drain task, so that [`wake_lane`](Shared::wake_lane) wakes it from now on.
     pub(crate) fn register(&self, lane: usize, cx: &Context<'_>) {
         let place = &mut self.lanes.borrow_mut()[lane];
         if !place.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
@@ -133,11 +133,11 @@ impl<M: CoherentMemory> Shared<M> {
         }
     }
 
-    /// The lane's next job; `None` when there will be none.
+    /// The drain task's next job; `None` when no job can follow.
     pub(crate) fn poll_job(&self, lane: usize, cx: &Context<'_>) -> Poll<Option<Job>> {
         let mut queue = self.queue.borrow_mut();
         if let Some(&Entry { seq, addr, by, .. }) = queue.take_job(lane) {
-            // It may have been woken by something else than a job.
+            // Another event than a job may have woken the drain task.
             self.idle.borrow_mut().retain(|idle| *idle != lane);
             return Poll::Ready(Some(Job { seq, addr, by }));
         }
@@ -154,7 +154,7 @@ impl<M: CoherentMemory> Shared<M> {
 
     // ---- losses ----------------------------------------------------------------------------------
 
-    /// Notes writes that will never be visible.
+    /// Notes writes that never become visible.
     pub(crate) fn lose(&self, entries: impl IntoIterator<Item = (Entry<M::Operation>, LossCause)>) {
         for (entry, cause) in entries {
             let lane = entry.lane;
@@ -175,7 +175,7 @@ impl<M: CoherentMemory> Shared<M> {
         self.progress.wake();
     }
 
-    /// What was lost since it was asked last.
+    /// The losses since the last call.
     pub(crate) fn take_lost(&self) -> Option<LostWrites> {
         let mut lost = self.lost.take();
         // Where lines have no order, failures have none either.
@@ -183,7 +183,7 @@ impl<M: CoherentMemory> Shared<M> {
         (!lost.is_empty()).then_some(LostWrites(lost))
     }
 
-    /// Tells of losses whoever was named for them, when nobody will call.
+    /// Reports losses to the buffer's `on_loss` function when no call can follow.
     fn report(&self) {
         if let Some(lost) = self.take_lost() {
             (self.on_loss)(lost);

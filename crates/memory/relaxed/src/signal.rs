@@ -6,11 +6,11 @@ use std::task::{Poll, Waker};
 
 use slab::Slab;
 
-/// Wakes whoever waits for something to become true.
+/// Wakes the tasks that wait for a condition.
 #[derive(Default)]
 pub(crate) struct Signal(RefCell<Slab<Waker>>);
 
-/// One waiter's place, given back when it is dropped.
+/// One waiter's place, freed when it is dropped.
 struct Place<'a> {
     signal: &'a Signal,
     key: Option<usize>,
@@ -26,7 +26,7 @@ impl Drop for Place<'_> {
 }
 
 impl Signal {
-    /// Waits until `ready` gives something. It is asked now, and again after each
+    /// Waits until `ready` returns a value. `ready` is called now, and again after each
     /// [`wake`](Signal::wake).
     pub(crate) async fn wait<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
         let mut place = Place { signal: self, key: None };
@@ -44,7 +44,7 @@ impl Signal {
         .await
     }
 
-    /// Lets all who wait look again.
+    /// Lets all waiting tasks check their conditions again.
     pub(crate) fn wake(&self) {
         self.0.borrow().iter().for_each(|(_, waker)| waker.wake_by_ref());
     }

@@ -1,4 +1,4 @@
-//! [`Updates`]: whose turn it is, where writes wait until updates have ended.
+//! [`Updates`]: the turns of writes and updates, where writes wait until updates have ended.
 //!
 //! ```text
 //!   update A  |──────────────|                    |────────── ...     begins behind the write
@@ -6,13 +6,13 @@
 //!   write                 held back ──────────────| taken
 //! ```
 //!
-//! No write is taken while an update is under way. So updates that overlap, or that follow each
-//! other without a pause, would hold a write back for ever; therefore an update does not begin
-//! while a write is held back. A write that finds none under way any more, and no room either,
-//! waits for that as any other, and lets updates begin: they make room.
+//! No write is taken while an update is in progress. Updates that overlap or follow each other
+//! without a gap would hold a write back without bound. So no update begins while a write is held
+//! back. When no update is in progress any more but the buffer has no room, the write waits for
+//! room like any other write. Then updates may begin, because they make room.
 //!
-//! Either may be a future that its task keeps and does not poll, so either waits until a deadline
-//! only: a write fails then, and an update begins.
+//! A write or an update may be a future that its task keeps and does not poll. So each waits for
+//! the other only until a deadline: then a write fails, and an update begins.
 
 use std::cell::Cell;
 
@@ -20,11 +20,11 @@ use latchwork_runtime::Time;
 
 use crate::signal::Signal;
 
-/// The updates under way, and the writes that they hold back.
+/// The updates in progress, and the writes that they hold back.
 pub(crate) struct Updates {
     under_way: Cell<usize>,
     held_back: Cell<usize>,
-    /// The last deadline of a write that was held back.
+    /// The latest deadline of a write that was held back.
     until: Cell<Time>,
 }
 
@@ -35,10 +35,10 @@ impl Default for Updates {
     }
 }
 
-/// An update that is under way, or a write that is held back, until it is dropped.
+/// An update in progress, or a write that is held back, until the value is dropped.
 pub(crate) struct Counted<'a> {
     count: &'a Cell<usize>,
-    /// Where the others wait.
+    /// The signal on which the other tasks wait.
     room: &'a Signal,
 }
 
@@ -57,22 +57,23 @@ impl Drop for Counted<'_> {
 }
 
 impl Updates {
-    /// Whether one is under way.
+    /// Whether an update is in progress.
     pub(crate) fn go_on(&self) -> bool {
         self.under_way.get() > 0
     }
 
-    /// Until when an update that is to begin lets writes go first; `None` where there is none.
+    /// The time until which a new update lets held-back writes go first; `None` if no write is held
+    /// back.
     pub(crate) fn waits_until(&self) -> Option<Time> {
         (self.held_back.get() > 0).then(|| self.until.get())
     }
 
-    /// An update begins; the end of it wakes `room`.
+    /// Begins an update; its end wakes `room`.
     pub(crate) fn begin<'a>(&'a self, room: &'a Signal) -> Counted<'a> {
         Counted::new(&self.under_way, room)
     }
 
-    /// A write is held back, and fails when it still is at `by`; the end of it wakes `room`.
+    /// Notes a held-back write, which fails if it is still held back at `by`; its end wakes `room`.
     pub(crate) fn hold_back<'a>(&'a self, by: Time, room: &'a Signal) -> Counted<'a> {
         self.until.set(by.max(self.until.get()));
         Counted::new(&self.held_back, room)

@@ -1,6 +1,7 @@
-//! Litmus tests: small programs with an outcome that tells levels of consistency apart. Where a
-//! level forbids it, no world may show it; where it allows it, some world must, or the test would
-//! say nothing. Every outcome at all, also of random programs, must be one of the level's machine.
+//! Litmus tests: small programs with an outcome that distinguishes consistency levels. If a level
+//! forbids the outcome, no world may show it. If a level allows it, some world must show it, or the
+//! test would prove nothing. Every outcome at all, also of random programs, must be one of the
+//! level's machine.
 
 mod common;
 
@@ -18,16 +19,16 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_workload::history::Step::{Fence, Read, Write};
 use latchwork_workload::history::check_store_order;
 
-/// What a program's run came to.
+/// The outcome of one run of a program.
 struct Outcome {
-    /// The program, with what was read.
+    /// The program, with the values that were read.
     program: Program,
     finals: BTreeMap<char, u64>,
 }
 
 const WORKERS: usize = 4;
 
-/// Runs the programs one after the other in one world, and gives their outcomes.
+/// Runs the programs one after the other in one world, and returns their outcomes.
 fn run(level: Consistency, seed: u64, programs: Vec<Program>) -> Vec<Outcome> {
     let outcomes = rc(Vec::new());
     let meeting = Rc::new(Meeting::default());
@@ -72,16 +73,16 @@ async fn worker(
             running.replace(program.clone());
         }
         meeting.meet(&member, WORKERS, &mut met).await;
-        // Who has which line how differs from round to round.
+        // The ownership of the lines differs from round to round.
         for line in &lines {
             touch(&member, *line).await;
         }
         meeting.meet(&member, WORKERS, &mut met).await;
         let process = (member.index + round + seed as usize) % WORKERS;
-        // Who has no part in the program wants its lines.
+        // Workers without a part in the program want its lines.
         for _ in 0..if process < program.len() { 0 } else { 8 } {
             pause(&member).await;
-            // One more than the other, so that stores to them take their time differently.
+            // One more line than the other, so that stores to them take different times.
             touch(&member, lines[member.handle.random_below(4) as usize / 3]).await;
         }
         for (at, step) in program.get(process).into_iter().flatten().enumerate() {
@@ -131,7 +132,7 @@ fn clear_words(guard: &mut latchwork_cache::WriteGuard<'_>) {
 
 /// How often a world runs a program.
 fn rounds(test: &Litmus) -> usize {
-    // What is allowed somewhere has to be seen.
+    // An outcome that some level allows has to be seen.
     if test.from.is_some() { 14 } else { 5 }
 }
 
@@ -177,7 +178,8 @@ fn no_world_shows_what_a_level_forbids_and_some_world_what_it_allows() {
     }
 }
 
-/// Of `seed` alone: every worker stores values of its own to some of the locations, and reads some.
+/// Depends on `seed` alone: every worker stores values of its own to some of the locations, and
+/// reads some.
 fn random_program(seed: u64) -> Program {
     let mut random = Random::new(seed);
     let mut value = 0;
@@ -199,7 +201,7 @@ fn random_program(seed: u64) -> Program {
 #[test]
 fn random_programs_see_only_what_their_levels_machine_shows() {
     for level in Consistency::ALL {
-        // How many outcomes the machine of each level cannot show.
+        // The number of outcomes that the machine of each level cannot show.
         let mut refused = [0; 3];
         for seed in 100..118 {
             let programs = (0..30).map(|round| random_program(1000 * seed + round)).collect();

@@ -1,4 +1,4 @@
-//! A write that cannot become visible is told, exactly once, with its bytes.
+//! A write that cannot become visible is reported exactly once, with its bytes.
 
 mod common;
 
@@ -42,8 +42,8 @@ fn lost(end: Result<(), RelaxedError>) -> Vec<LostWrite> {
     }
 }
 
-/// The first line is another node's, which dies. Where stores have one order, nothing behind it is
-/// seen.
+/// The first line belongs to another node, which dies. Where stores have one order, no write after
+/// it is seen.
 #[test]
 fn what_waits_for_a_node_that_died_is_lost_and_told() {
     for level in BUFFERED {
@@ -92,7 +92,7 @@ fn what_waits_for_a_node_that_died_is_lost_and_told() {
                 "{lost:?}"
             );
             assert!(lost.iter().zip(1..).all(|(lost, value)| lost.bytes == [value; 4]));
-            // What was told is over.
+            // A reported loss has no further effect.
             buffer.write(lines[2], 16, &[9]).await.expect("there is room");
             buffer.flush().await.expect("no loss");
             assert_eq!(visible(lines[2]).await, 9);
@@ -114,7 +114,8 @@ fn what_waits_for_a_node_that_died_is_lost_and_told() {
     }
 }
 
-/// Whichever call comes next, and only that one; the call itself does nothing.
+/// The next call reports the loss, whichever call it is, and only that one; the call itself does
+/// nothing.
 #[test]
 fn the_next_call_tells_of_a_loss_and_no_other() {
     for (level, call) in
@@ -220,7 +221,8 @@ fn writes_that_are_abandoned_are_told() {
     }
 }
 
-/// A worker that stands still until a write's deadline has passed does not make it visible then.
+/// A worker that stands still until a write's deadline has passed does not make the write visible
+/// then.
 #[test]
 fn a_write_whose_deadline_has_passed_never_becomes_visible() {
     for level in BUFFERED {

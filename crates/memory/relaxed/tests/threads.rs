@@ -1,7 +1,8 @@
-//! Write buffers on threads and shared memory: three nodes with two workers each, real races. What
-//! a level forbids is not seen here either, and whatever ends a worker loses no write untold. That
-//! what a level allows is seen is checked in worlds (`litmus.rs`), where it follows from the seed;
-//! here it depends on what else the machine does.
+//! Write buffers on threads and shared memory: three nodes with two workers each, with real races.
+//!
+//! An outcome that a level forbids is never seen, and the end of a worker loses no write without a
+//! report. Outcomes that a level allows are checked in worlds (`litmus.rs`), where they follow from
+//! the seed. Here they depend on the other load of the machine.
 
 mod common;
 
@@ -26,20 +27,21 @@ const NODES: usize = 3;
 const PER_NODE: usize = 2;
 const WORKERS: usize = NODES * PER_NODE;
 
-/// For how long a level's programs are run again and again.
+/// The time for which a level's programs are repeated.
 const TIME: Duration = Duration::from_millis(1500);
 
-/// For so long more are those run that tell levels apart and were not seen yet.
+/// The additional time for outcomes that distinguish levels and were not seen yet.
 const MORE: Duration = Duration::from_secs(1);
 
-/// By then everybody has come, and every write is visible, however busy the machine is.
+/// By then every worker has reached the barrier, and every write is visible, however busy the
+/// machine is.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn cluster(protocol: Protocol) -> Embedded {
     Embedded::start(config(NODES, PER_NODE, 1, protocol)).expect("a good configuration")
 }
 
-/// Nothing is lost while the machine does something else.
+/// No write is lost while the machine does other work.
 fn settings(consistency: Consistency) -> Settings {
     let linger = Duration::from_micros(5);
     Settings { consistency, deadline: LIMIT, linger, batch: 4, entries: 8, ..Settings::default() }
@@ -50,7 +52,7 @@ fn buffer(member: &Member, consistency: Consistency) -> WriteBuffer<Worker> {
     WriteBuffer::new(member.memory.clone(), settings(consistency), on_loss).expect("settings")
 }
 
-/// A place where all workers meet. Whoever waits there serves others.
+/// A barrier of all workers. A waiting worker serves other nodes meanwhile.
 #[derive(Default)]
 struct Meeting {
     came: AtomicUsize,
@@ -60,7 +62,7 @@ struct Meeting {
 impl Meeting {
     async fn meet(&self, member: &Member, times: &mut usize) {
         *times += 1;
-        // Release and acquire: what was told before the meeting is known after it.
+        // Release and acquire: what was written before the barrier is visible after it.
         self.came.fetch_add(1, Ordering::AcqRel);
         let until = member.handle.now() + LIMIT;
         while self.came.load(Ordering::Acquire) < WORKERS * *times {
@@ -85,20 +87,20 @@ impl Meeting {
     }
 }
 
-/// What all workers know of the program that runs.
+/// The state of the running program that all workers share.
 struct Round {
     meeting: Meeting,
-    /// The program, with what was read.
+    /// The program, with the values that were read.
     running: Mutex<Program>,
     /// How often each test's outcome was seen.
     seen: Mutex<Vec<usize>>,
     rounds: AtomicUsize,
-    /// The next test, or none any more.
+    /// The next test; past the end when no test is left.
     next: AtomicUsize,
 }
 
-/// Message passing, store buffering, own reads and all the others: what a level forbids is never
-/// seen, and what was seen can be explained by its machine.
+/// Message passing, store buffering, own reads and all the others: an outcome that a level forbids
+/// is never seen, and the level's machine can explain every outcome.
 #[test]
 fn no_thread_sees_what_a_level_forbids() {
     let levels = Consistency::ALL.into_iter();
@@ -132,8 +134,8 @@ async fn worker(member: Member, level: Consistency, round: &Round) {
     let lines = round.meeting.lines(&member, 4, &mut met).await;
     let buffer = buffer(&member, level);
     loop {
-        // Every test in turn, each of them twice at least; then, until they are seen, those that
-        // tell levels apart.
+        // Every test in turn, each at least twice. Then the tests that distinguish levels, until
+        // their outcomes are seen.
         if member.index == 0 {
             let rounds = round.rounds.fetch_add(1, Ordering::Relaxed);
             let missing = (0..tests.len()).find(|test| {
@@ -157,12 +159,13 @@ async fn worker(member: Member, level: Consistency, round: &Round) {
         }
         round.meeting.meet(&member, &mut met).await;
         let Some(test) = tests.get(round.next.load(Ordering::Relaxed)) else { break };
-        // Who has which line, and who is at the same node, differs from round to round.
+        // The ownership of the lines, and the workers of one node, differ from round to round.
         let turn = round.rounds.load(Ordering::Relaxed);
         let process = (member.index + turn / 2 / tests.len()) % WORKERS;
         for (at, line) in lines.iter().enumerate() {
-            // Every other time what a process writes first is at the other's node, and what that
-            // reads first at its own: where an order may be seen, it is then.
+            // In every second round, a process's first write goes to a line at the other process's
+            // node, and its first read to a line at its own node. Then an allowed reordering
+            // becomes visible.
             let own = turn.is_multiple_of(2) && at < 2 && process == 1 - at;
             match (member.index + at + turn) % WORKERS {
                 _ if turn.is_multiple_of(2) && at < 2 && !own => {}
@@ -213,18 +216,19 @@ async fn worker(member: Member, level: Consistency, round: &Round) {
     buffer.leave().await.expect("no loss");
 }
 
-/// How a worker ends.
+/// The way in which a worker ends.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum End {
     /// It awaits `leave`.
     Leaves,
-    /// It awaits `leave` while other tasks go on writing.
+    /// It awaits `leave` while other tasks continue to write.
     LeavesWriters,
     /// It drops its buffer.
     Drops,
 }
 
-/// Each write that was taken is visible when the worker is gone, or told as lost; no other is.
+/// Each write that was taken is visible after the worker's end, or reported as lost; no other write
+/// is.
 #[test]
 fn whatever_ends_a_worker_loses_no_write_untold() {
     let ends = [End::Leaves, End::LeavesWriters, End::Drops];
@@ -232,7 +236,7 @@ fn whatever_ends_a_worker_loses_no_write_untold() {
         [Consistency::Tso, Consistency::Pso].into_iter().flat_map(|l| ends.map(|end| (l, end)));
     for ((level, end), protocol) in kinds.flat_map(|kind| Protocol::ALL.map(|p| (kind, p))) {
         let (meeting, told) = (Meeting::default(), Arc::new(Mutex::new(Vec::new())));
-        // Each worker's word in each line, as it was written last.
+        // Each worker's word in each line: the last value that it wrote.
         let written: Vec<Mutex<[u64; 8]>> = (0..WORKERS).map(|_| Mutex::default()).collect();
         let cluster = cluster(protocol);
         let all = cluster.run(|member| ends_somehow(member, level, end, &meeting, &told, &written));

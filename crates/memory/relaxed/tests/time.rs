@@ -1,5 +1,5 @@
-//! What holds in time: a write is visible by its deadline or never, nobody reads backwards, and
-//! what goes wrong meanwhile loses nothing that was not told.
+//! Properties in time: a write is visible by its deadline or never, no reader sees a line go back,
+//! and no failure loses a write without a report.
 
 mod common;
 
@@ -20,17 +20,17 @@ use latchwork_workload::history::{Access, check_sequential};
 
 const WORKERS: usize = 4;
 
-/// Objects, each a line of its own. Worker k writes number k and number k + 4.
+/// The number of objects, each a line of its own. Worker k writes number k and number k + 4.
 const OBJECTS: usize = 8;
 
-/// Each object is written by one worker, the versions 1, 2, 3...; all read all.
+/// One worker writes each object, with versions 1, 2, 3...; all workers read all objects.
 #[derive(Default)]
 struct Record {
     /// In the order of each worker's calls.
     calls: Vec<Access<usize, usize>>,
-    /// When each call began.
+    /// The time at which each call began.
     began: Vec<Time>,
-    /// When each version of each object was issued, from the first on.
+    /// The time at which each version of each object was issued, from the first on.
     issued: Vec<Vec<Time>>,
     /// Objects and versions that were lost.
     lost: BTreeSet<(usize, u64)>,
@@ -41,7 +41,7 @@ struct Record {
 struct Load {
     settings: Settings,
     operations: usize,
-    /// Of a hundred writes and fences, how many are dropped at a random moment.
+    /// Of a hundred writes and flushes, the number that is dropped at a random moment.
     dropped: u64,
     /// The deadline is so short that writes are lost.
     loses: bool,
@@ -67,7 +67,7 @@ struct Process<'a> {
     record: &'a RefCell<Record>,
     lines: Vec<GlobalAddr>,
     buffer: WriteBuffer<Worker>,
-    /// What it saw of each object, or wrote; `None` once that was lost.
+    /// The version of each object that it saw or wrote; `None` after a loss.
     seen: [Option<u64>; OBJECTS],
 }
 
@@ -97,7 +97,7 @@ impl Process<'_> {
         record.began.push(began);
     }
 
-    /// Whether a call did something. Notes what was lost.
+    /// Whether a call took effect. Notes the lost writes.
     fn did(&mut self, end: Result<(), RelaxedError>) -> bool {
         let Err(error) = end else { return true };
         let RelaxedError::Lost(LostWrites(lost)) = error else { panic!("{error}") };
@@ -106,7 +106,7 @@ impl Process<'_> {
         for lost in lost {
             let object = self.lines.iter().position(|line| *line == lost.addr).expect("its line");
             let last = u64::from_le_bytes(lost.bytes.try_into().expect("a word"));
-            // Those that were merged with the last one.
+            // The versions that were merged with the last one.
             let first = record.issued[object].partition_point(|issued| *issued < lost.issued);
             record.lost.extend((first as u64 + 1..=last).map(|version| (object, version)));
             self.seen[object] = None;
@@ -140,7 +140,7 @@ impl Process<'_> {
             if dropped { Duration::from_nanos(handle.random_below(3000)) } else { LIMIT };
         let bytes = version.to_le_bytes();
         let write = self.buffer.write(self.lines[object], 8, &bytes);
-        // One that is buffered and dropped was not issued.
+        // A buffered write that is dropped was not issued.
         let Ok(end) = handle.timeout(began + patience, write).await else { return };
         if !self.did(end) {
             return;
@@ -172,7 +172,8 @@ impl Process<'_> {
     }
 }
 
-/// For how long the oldest version that a read missed had been issued, those aside that were lost.
+/// The longest time since the issue of the oldest version that a read missed, without lost
+/// versions.
 fn stalest(record: &Record) -> Duration {
     let mut stalest = Duration::ZERO;
     for (call, began) in record.calls.iter().zip(&record.began) {
@@ -201,7 +202,8 @@ fn whole_runs_are_sequentially_consistent_unless_writes_are_buffered() {
     }
 }
 
-/// Messages are delayed and repeated, connections fail; writes and fences are dropped half way.
+/// Messages are delayed and duplicated, connections fail; writes and flushes are dropped before
+/// their end.
 #[test]
 fn faults_and_dropped_calls_lose_no_write() {
     let faults = Faults {
@@ -228,9 +230,9 @@ fn faults_and_dropped_calls_lose_no_write() {
     assert!(repeated > 1000, "{repeated} messages came twice");
 }
 
-/// No read that begins later than the deadline misses the write; and writes do stay behind, for
-/// longer than they linger. Where the deadline is too short for the network, writes are lost, and
-/// nobody ever sees them.
+/// No read that begins after the deadline misses the write. Writes do stay in the buffer, for
+/// longer than the batch delay. Where the deadline is too short for the network, writes are lost,
+/// and no reader ever sees them.
 #[test]
 fn a_write_is_visible_by_its_deadline_or_never() {
     let linger = Duration::from_micros(30);

@@ -1,6 +1,6 @@
 //! Updates and writes of tasks that share a buffer: no write passes an update, and neither keeps
-//! the other waiting for ever. The lines are those that another node writes all the time, so that
-//! updates take a while.
+//! the other waiting without end. Another node writes the same lines all the time, so that updates
+//! take a while.
 
 mod common;
 
@@ -19,17 +19,17 @@ use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 
-/// Many times what an update takes.
+/// Many times the duration of an update.
 const SOON: Duration = Duration::from_millis(1);
 
-/// Levels that buffer, with either protocol.
+/// The levels that buffer, with either protocol.
 fn kinds() -> impl Iterator<Item = (Consistency, Protocol)> {
     let levels = [Consistency::Tso, Consistency::Pso];
     levels.into_iter().flat_map(|level| Protocol::ALL.map(|protocol| (level, protocol)))
 }
 
-/// Node 1's worker does `body` with a buffer and four lines; node 2's writes these lines until that
-/// ends.
+/// Node 1's worker runs `body` with a buffer and four lines. Node 2's worker writes these lines
+/// until `body` ends.
 fn contended<F>(
     level: Consistency,
     protocol: Protocol,
@@ -58,7 +58,7 @@ fn contended<F>(
                 member.handle.sleep(Duration::from_micros(2)).await;
             }
             let settings = Settings { deadline, ..settings(level, 1) };
-            // A test that failed has lost them, too.
+            // A failed test has lost them too.
             let on_loss = |lost| assert!(std::thread::panicking(), "{lost}");
             let buffer = WriteBuffer::new(member.memory.clone(), settings, on_loss);
             body(member, buffer.expect("settings"), lines).await;
@@ -68,7 +68,7 @@ fn contended<F>(
     ends.unwrap_or_else(|error| panic!("{level}, {protocol}: {error}"));
 }
 
-/// Tasks that share the buffer update lines, each its own, with this pause in between, until a
+/// Tasks that share the buffer update lines, each its own line, with this pause in between, until a
 /// write of one more task was taken.
 async fn write_among_updates(
     member: Member,
@@ -84,7 +84,7 @@ async fn write_among_updates(
         let (written, updates) = (written.clone(), updates.clone());
         tasks.push(member.handle.spawn(async move {
             while !written.get() && handle.now() < end {
-                // Its fence has something to wait for, also where the line is here.
+                // Its flush has something to wait for, also where the line is here.
                 buffer.write(line, 8, &[1]).await.expect("no loss");
                 buffer.update(line, |_| ()).await.expect("no loss");
                 updates.set(updates.get() + 1);
@@ -99,7 +99,7 @@ async fn write_among_updates(
     }
     let (begin, before) = (member.handle.now(), buffer.counts().waits);
     let mut waits = 0;
-    // A write may come just between two updates.
+    // A write may come exactly between two updates.
     for number in 0..20_u64 {
         let bytes = number.to_le_bytes();
         let write = buffer.write(lines[0], 0, &bytes);
@@ -140,7 +140,7 @@ fn a_task_that_only_updates_lets_a_write_through() {
     }
 }
 
-/// Polls a future once, which is not ready then.
+/// Polls a future once; the future is not ready then.
 async fn begin<T>(mut future: Pin<&mut impl Future<Output = T>>) {
     let poll = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await;
     assert!(poll, "it has nothing to wait for");
@@ -176,7 +176,7 @@ fn a_write_that_nobody_awaits_delays_updates_until_its_deadline_only() {
     const DEADLINE: Duration = Duration::from_micros(500);
     for (level, protocol) in kinds() {
         contended(level, protocol, DEADLINE, |member, buffer, lines| async move {
-            // The first write of a worker waits for the pool's epoch, too.
+            // A worker's first write also waits for the pool's epoch.
             buffer.write(lines[1], 0, &[1]).await.expect("no update goes on");
             {
                 let mut write = pin!(buffer.write(lines[1], 0, &[1]));
@@ -201,8 +201,8 @@ fn a_write_that_nobody_awaits_delays_updates_until_its_deadline_only() {
     }
 }
 
-/// Two tasks share a buffer. The line of the one's update is another node's; what the other wants
-/// to write meanwhile comes after it, for everybody.
+/// Two tasks share a buffer. The line of one task's update is at another node. A write of the other
+/// task meanwhile comes after the update, for all nodes.
 #[test]
 fn what_is_written_during_an_update_comes_after_it() {
     for (level, protocol) in
@@ -237,7 +237,7 @@ fn what_is_written_during_an_update_comes_after_it() {
                         updated.set(true);
                     })
                 };
-                // It has begun, and waits for the line.
+                // The update has begun, and waits for the line.
                 member.handle.yield_now().await;
                 member.handle.yield_now().await;
                 assert!(!updated.get(), "{level}, {protocol}");

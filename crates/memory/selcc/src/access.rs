@@ -1,4 +1,4 @@
-//! Accesses: hits, waiting for a line, tickets. [`CoherentMemory`] for [`Worker`].
+//! Accesses: hits, waiting for a line, and tickets. Implements [`CoherentMemory`] for [`Worker`].
 
 use std::cell::Cell;
 use std::fmt;
@@ -23,13 +23,13 @@ use crate::worker::{Inner, Worker};
 
 /// Keeps a line at this node for one local access; see [`CoherentMemory::ensure`].
 ///
-/// Another node that asks for the line has to wait until the ticket is dropped, or until
+/// Another node that requests the line waits until the ticket is dropped, or until
 /// [`Settings::lapse`](crate::Settings::lapse) has passed.
 pub struct Ticket {
     worker: Worker,
     addr: GlobalAddr,
     frame: FrameId,
-    /// Dropping it ends the access, and what then becomes of the line has to be decided.
+    /// Whether dropping the ticket ends the access. Then the node decides whether to keep the line.
     pub(crate) ends_access: bool,
 }
 
@@ -50,31 +50,33 @@ impl Drop for Ticket {
     }
 }
 
-/// How an attempt to get at a line went.
+/// The result of one attempt to use a line.
 enum Attempt {
-    /// It is here, and reserved.
+    /// The line is here, and reserved.
     Here(FrameId),
-    /// It is here, but a local writer is at it.
+    /// The line is here, but a local writer holds its latch.
     Latched(FrameId),
-    /// As above, in virtual time: until then.
+    /// Like [`Latched`](Attempt::Latched), but the latch is released at the given virtual time.
     Held(FrameId, Time),
-    /// It is not here, and there is no frame for it.
+    /// The line is not here, and no frame is free for it.
     NoFrame,
-    /// It was asked for; this is the waiter.
+    /// The line is requested or about to be. The number is that of the waiter.
     Asked(u64),
-    /// It is not asked for, as if it were locked.
+    /// The line is not requested, and counts as locked.
     Locked,
 }
 
-/// An access that waits for the local latch of a frame, and comes before requests of other nodes.
+/// An access that waits for the local latch of a frame. Such an access comes before requests of
+/// other nodes.
 struct Turn<'a> {
     inner: &'a Inner,
     frame: FrameId,
 }
 
 impl<'a> Turn<'a> {
-    /// Waits at `frame`, where it may do so already. Where a line is given back with every access,
-    /// nobody gets it from another.
+    /// Registers the wait at `frame`, unless it is registered already. Without lazy release the
+    /// wait is not registered: a line that is released after every access goes to no other access
+    /// directly.
     fn await_at(turn: &mut Option<Self>, inner: &'a Inner, frame: FrameId) {
         let lazy = inner.node.settings.policy.lazy_release;
         if lazy && turn.as_ref().is_none_or(|turn| turn.frame != frame) {
@@ -91,30 +93,31 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Once a line is awaited: how it ended.
+/// How the wait for a line ended.
 pub(crate) enum End {
     Here(FrameId),
     GaveWay,
     Locked,
 }
 
-/// A waiter that is taken out of the record again when the access is dropped.
+/// A waiter that leaves the record when the access is dropped.
 struct Waiting<'a> {
     inner: &'a Rc<Inner>,
     addr: GlobalAddr,
-    /// Its number in the record. `None` once it was taken out: the record may be gone then, and
-    /// another one count from zero.
+    /// The number of the waiter in the record. `None` once the waiter has left the record: the
+    /// record may be removed then, and the next record counts from zero.
     id: Cell<Option<u64>>,
-    /// It has the task's waker since this very poll: what comes next wakes the task again.
+    /// Set in the poll that added the waiter. The record has the task's waker since this poll, so
+    /// any later change wakes the task again.
     fresh: Cell<bool>,
 }
 
-// After this many looks at a line that a local writer holds, the thread that holds it is not
-// running.
+// After this many attempts at a latched line, the access assumes that the thread of the local
+// writer is not running.
 const LATCHED_LOOKS: u32 = 3;
 const LATCHED_PAUSE: Duration = Duration::from_micros(20);
 
-/// A line that its allocation has not handed out yet; dropped, it is free again.
+/// An allocated line that is not yet returned to the caller. Dropping it frees the line.
 struct Unused<'a> {
     allocator: &'a LineAllocator,
     addr: GlobalAddr,
@@ -130,7 +133,7 @@ impl Unused<'_> {
 
 impl Drop for Unused<'_> {
     fn drop(&mut self) {
-        // The address came from this allocator.
+        // Cannot fail: the address came from this allocator.
         let _ = self.allocator.give_back(self.addr);
     }
 }
@@ -180,8 +183,8 @@ impl Inner {
         Ok(guard)
     }
 
-    /// Reserves the line if it is here, or asks for it.
-    /// `first`: at the first look of the access.
+    /// Reserves the line if it is here, else requests it. `first`: this is the first attempt of the
+    /// access.
     fn attempt(&self, access: Access, first: bool, waker: &Waker) -> Result<Attempt, MemoryError> {
         let addr = access.need.addr;
         let mut records = self.node.records.shard(addr).lock();
@@ -210,7 +213,8 @@ impl Inner {
             let frame = self.node.cache.frame(id);
             let held = if first { self.held_for_newcomer(id, mode) } else { self.held(id) };
             let attempt = match held {
-                // Those who have asked come first; then it is asked for as if it were not here.
+                // The lease is over, so the requesting nodes come first. Then this node requests
+                // the line as if the line were not here.
                 _ if record.lease == Lease::Over => {
                     return Ok(Attempt::Asked(record.wait(access, waker)));
                 }
@@ -250,7 +254,7 @@ impl Inner {
     pub(crate) async fn obtain(self: &Rc<Self>, access: Access) -> Result<End, MemoryError> {
         let mut looks = 0;
         let mut first = true;
-        // Until the line is reserved, so that no request comes in between.
+        // Kept until the line is reserved, so that no request is served in between.
         let mut turn = None;
         loop {
             let first = std::mem::take(&mut first);
@@ -261,7 +265,7 @@ impl Inner {
                 Attempt::Latched(id) => {
                     looks += 1;
                     if looks > LATCHED_LOOKS {
-                        // It would keep other nodes waiting, too.
+                        // A registered wait for the latch would keep other nodes waiting, too.
                         drop(turn.take());
                         self.handle.sleep(LATCHED_PAUSE).await;
                     } else {
@@ -292,11 +296,11 @@ impl Inner {
             return Poll::Ready(());
         }
         self.node.frame_waiters.add(cx.waker());
-        // Again, because one may have been freed before the waker was added.
+        // Checked again: a frame may have been freed before the waker was added.
         if self.node.cache.free_frames() > 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// `future`, or an error when the line does not come in time.
+    /// Awaits `future`. Fails when the line does not come before the deadline.
     pub(crate) async fn in_time<T>(
         &self,
         need: Need,
@@ -311,7 +315,7 @@ impl Inner {
 }
 
 impl<'a> Waiting<'a> {
-    /// The waiter of this number, in the poll in which it was added.
+    /// Takes over the waiter of this number, in the poll that added it.
     fn new(inner: &'a Rc<Inner>, addr: GlobalAddr, id: u64) -> Waiting<'a> {
         inner.waiting.update(|n| n + 1);
         Waiting { inner, addr, id: Cell::new(Some(id)), fresh: Cell::new(true) }
@@ -333,7 +337,7 @@ impl<'a> Waiting<'a> {
             }
             Outcome::Granted => match (record.frame, record.failed) {
                 (Some(frame), _) => Ok(End::Here(frame)),
-                // Granted, and then an operation of the node failed.
+                // The line was granted, and then an operation of the node failed.
                 (None, Some(error)) => Err(error.into()),
                 (None, None) => unreachable!("what is granted has a frame"),
             },
@@ -357,7 +361,7 @@ impl Drop for Waiting<'_> {
         let Some(at) = record.waiters.iter().position(|w| w.id == id) else { return };
         let waiter = record.waiters.swap_remove(at);
         record.forsaken = waiter.no_wait && record.waiters.is_empty();
-        // The grant came, but the access is gone: the line simply stays, for whoever asks.
+        // The grant came, but the access was dropped. The line stays for other accesses.
         if let (Outcome::Granted, Some(id)) = (waiter.outcome, record.frame) {
             self.inner.node.cache.frame(id).unreserve();
             self.inner.let_go.set(true);
@@ -371,7 +375,7 @@ impl Worker {
         Ticket { worker: self.clone(), addr, frame, ends_access: self.inner.minds_ends }
     }
 
-    /// Writes the whole line, header included.
+    /// Writes to the whole line, header included.
     async fn write_line<R>(
         &self,
         addr: GlobalAddr,
@@ -381,7 +385,8 @@ impl Worker {
         self.write(addr, write).await
     }
 
-    /// `None`: another node has locked the line, and the access does not wait for that.
+    /// Obtains the line and returns a ticket. `None`: another node has locked the line, and the
+    /// access does not wait for locks.
     pub(crate) async fn obtain(&self, access: Access) -> Result<Option<Ticket>, MemoryError> {
         let need = access.need;
         self.inner.check(need.addr)?;
@@ -499,7 +504,8 @@ impl CoherentMemory for Worker {
             return Ok((Upgrade::Busy, None));
         }
         if let Some(mut ticket) = ticket {
-            // The line is asked for before anybody can take it, so it need not be kept for that.
+            // The ticket is dropped here. The upgrade requests the line before another node can
+            // take it, so the ticket need not keep the line until then.
             ticket.ends_access = false;
         }
         let access = Access { upgrade: true, ..Access::patient(need) };

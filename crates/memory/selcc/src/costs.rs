@@ -1,18 +1,20 @@
-//! What work on cached lines costs in a simulated world, where it takes no time by itself.
+//! The charged times of work on cached lines in a world, where work takes no time by itself.
 //!
-//! A worker's clock moves by what its work costs. That alone would not make two workers of a node
-//! wait for each other: a critical section is one instant of the world, and nobody ever meets a
-//! latch that is held. So a writer leaves in the frame until when it holds the latch, and whoever
-//! comes with an earlier clock finds the line latched: local readers and writers, which come back
-//! at that time, and requests of other nodes, which are served then.
+//! The clock of a worker advances by the charged time of its work. That alone would not make two
+//! workers of a node wait for each other: a critical section is one instant of the world, so no
+//! worker would ever meet a held latch. Therefore a writer writes into the frame until when it
+//! holds the latch. Every access with an earlier clock finds the line latched:
 //!
-//! Waiting writers have their turns in the order in which they came, as with a fair latch: a writer
-//! that goes from one hit to the next without a pause would else never meet those who wait, since
-//! at each of its instants the latch is free.
+//! - Local readers and writers come back at that time.
+//! - Requests of other nodes are served at that time.
 //!
-//! Only the end is kept. A worker whose clock is behind the writer's first instruction would have
-//! found the latch free; it waits all the same, because the writes have happened already, and to
-//! let it go ahead would let the two overlap.
+//! Waiting writers get the latch in the order of their arrival, as with a fair latch. Otherwise a
+//! writer that goes from hit to hit without a break would starve the waiting writers: the latch is
+//! free at each of the writer's instants.
+//!
+//! The frame keeps only the end of the hold. A worker with a clock before the writer's first
+//! instruction would have found the latch free, and waits all the same. The writes have happened
+//! already, so an access ahead of them would overlap with them.
 
 use std::time::Duration;
 
@@ -27,20 +29,20 @@ use crate::worker::Inner;
 /// fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuCosts {
-    /// A hit: finding the frame, and the local latch. As much for each look whether a line can be
-    /// locked by a transaction, and for the end of a lock.
+    /// A hit: the search for the frame, and the local latch. Each attempt of a transaction to lock
+    /// a line, and each end of a lock, costs the same.
     pub hit: Duration,
-    /// Reading or writing 1 KiB in the cache; each hit is charged for its whole line.
+    /// A read or write of 1 KiB in the cache. Each hit is charged for its whole line.
     pub copy_per_kib: Duration,
-    /// How long a local writer holds the latch besides the copying.
+    /// The time for which a local writer holds the latch, besides the copying.
     pub latch_hold: Duration,
-    /// Serving a message of another node.
+    /// The service of a message of another node.
     pub message: Duration,
 }
 
 impl CpuCosts {
     pub(crate) fn copy(&self, bytes: usize) -> Duration {
-        // In one piece: rounded down once.
+        // One division, so the result is rounded down once.
         Duration::from_nanos(
             (self.copy_per_kib.as_nanos() as u64).saturating_mul(bytes as u64) / 1024,
         )
@@ -48,15 +50,15 @@ impl CpuCosts {
 }
 
 impl Inner {
-    /// Until when the frame's line is held by a local writer, when that is not over yet.
+    /// The time until which a local writer holds the frame's line, if that time is in the future.
     pub(crate) fn held(&self, frame: FrameId) -> Option<Time> {
         self.costs?;
         let until = Time::from_nanos(self.node.cache.frame(frame).held_until());
         (until > self.handle.now()).then_some(until)
     }
 
-    /// Whether a writer that comes now has to wait for its turn: a local writer holds the line, or
-    /// others have waited longer.
+    /// Whether a writer that comes now has to wait: a local writer holds the line, or other writers
+    /// have waited longer.
     #[cold]
     pub(crate) fn is_held(&self, addr: GlobalAddr) -> bool {
         self.node.cache.find(addr).is_some_and(|id| {
@@ -65,8 +67,8 @@ impl Inner {
         })
     }
 
-    /// Until when a writer has to wait that comes to the line for the first time. Where others wait
-    /// whose turn is now, it comes right behind them.
+    /// The time until which an access waits at its first attempt on the line. A writer that finds
+    /// other waiters comes directly after them.
     pub(crate) fn held_for_newcomer(&self, frame: FrameId, mode: Mode) -> Option<Time> {
         self.held(frame).or_else(|| {
             let behind = self.costs.is_some()
@@ -76,7 +78,7 @@ impl Inner {
         })
     }
 
-    /// Charges for a try to lock a line for a transaction, or for the end of a lock.
+    /// Charges for an attempt to lock a line for a transaction, or for the end of a lock.
     #[inline]
     pub(crate) fn charge_lock(&self) {
         if let Some(costs) = &self.costs {
@@ -84,7 +86,7 @@ impl Inner {
         }
     }
 
-    /// Charges for a read that hit. False when a writer holds the line.
+    /// Charges for a read that hit. Returns false when a writer holds the line.
     #[cold]
     pub(crate) fn charge_read(&self, costs: &CpuCosts, frame: FrameId) -> bool {
         let free = self.held(frame).is_none();
@@ -94,14 +96,15 @@ impl Inner {
         free
     }
 
-    /// Charges for the latch of a line that was read just before, and holds the line for as long.
+    /// Charges for the latch of a line that was read just before, and holds the latch for that
+    /// time.
     #[cold]
     pub(crate) fn charge_latch(&self, costs: &CpuCosts, frame: FrameId) {
         self.handle.charge(costs.latch_hold);
         self.node.cache.frame(frame).hold_until(self.handle.now().as_nanos());
     }
 
-    /// Charges for a write that hit, and holds the line for as long.
+    /// Charges for a write that hit, and holds the latch until the end of the charged time.
     #[cold]
     pub(crate) fn charge_write(&self, costs: &CpuCosts, frame: FrameId) {
         self.handle.charge(costs.hit + costs.latch_hold + costs.copy(self.node.cache.line_size()));

@@ -1,8 +1,8 @@
-//! What a worker counts. Each worker has its own counters, so that counting shares no memory.
+//! Counters of workers. Each worker has its own counters, so that counting shares no memory.
 
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 
-/// One count, written by its worker only and read by anybody.
+/// One count. Only its worker writes the count; any thread reads it.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -25,7 +25,7 @@ macro_rules! counters {
         #[repr(align(128))]
         pub(crate) struct WorkerCounters { $(pub(crate) $name: Count,)* }
 
-        /// What happened, summed over workers.
+        /// The counts of all workers of a node, summed.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
@@ -64,65 +64,65 @@ impl std::iter::Sum for Counters {
 }
 
 counters! {
-    /// Accesses that found the line as they needed it.
+    /// Accesses that found the line in the needed mode.
     cache_hits,
-    /// Accesses that had to ask for the line.
+    /// Accesses that had to request the line.
     cache_misses,
-    /// Accesses that waited while other nodes were asked to give their line up: how many operations
-    /// needed invalidation messages, however many (SELCC 7.1.1, figure 12).
+    /// Accesses that waited while this node sent invalidation requests for the line. An access
+    /// counts once for any number of requests (SELCC 7.1.1, figure 12).
     accesses_invalidating,
-    /// Invalidation messages sent.
+    /// Invalidation requests sent.
     invalidations_sent,
-    /// Invalidation messages answered with `Dropped`.
+    /// Invalidation requests answered with `Dropped`.
     invalidations_dropped,
-    /// Invalidation messages answered with `Busy`, since a transaction has locked the line.
+    /// Invalidation requests answered with `Busy`, because a transaction has locked the line.
     invalidations_locked_out,
-    /// Lines that transactions locked.
+    /// Line locks that transactions took, including upgrades.
     locks,
     /// Locks refused because another transaction, of this node or of another, has locked the line.
     locks_refused,
-    /// Invalidation messages of others sent on behind a grant that had no room for them.
+    /// Queued requests of other nodes sent on after a grant that had no room for them.
     requests_passed_on,
-    /// Times that readers had to hold off, since they gave a line up for a writer that had been
-    /// refused.
+    /// Hold-offs of readers that gave a line up for an earlier refused writer.
     holdoffs,
-    /// Invalidation messages of readers refused because a starved writer has the line.
+    /// Invalidation requests of readers dropped because a starved writer has the line.
     refused_by_priority,
-    /// Lines that local code gave up because its lease was over.
+    /// Lines given up because the line lease of local code was over.
     leases_expired,
     /// Lines forwarded into another node's frame.
     forwards,
-    /// Exclusive ownership handed over.
+    /// Hand-overs of exclusive ownership.
     handovers,
-    /// Upgrades from shared to exclusive that were tried.
+    /// Attempts to upgrade from shared to exclusive.
     upgrades,
     /// Shared lines pledged to writers.
     pledges,
-    /// Pledges that writers gave back.
+    /// Pledges that writers gave up.
     pledges_given_up,
     /// Shared lines taken over by pledge.
     takeovers,
     /// Lines evicted.
     evictions,
-    /// Of them, those that went because frames ran short.
+    /// Lines evicted because frames ran short.
     evictions_for_room,
-    /// Batches in which these went: lines of one memory node in one sweep, behind one doorbell.
+    /// Batches of evictions for room: the lines of one memory node in one sweep, behind one
+    /// doorbell.
     eviction_batches,
-    /// Lines chosen to be evicted that turned out to be in use.
+    /// Lines chosen for eviction that were in use.
     victims_in_use,
-    /// Evicted lines whose changes were copied, so that their frames were free at once.
+    /// Evicted dirty lines copied to a write-back slot, so that their frames were free at once.
     write_backs_copied,
-    /// Evicted lines with changes for which there was no room to be copied to.
+    /// Evicted dirty lines without a free write-back slot.
     write_backs_in_frame,
     /// Accesses that had to wait for a free frame.
     frame_waits,
-    /// Lines to be given back because other nodes would take them away anyway.
+    /// Lines released early because other nodes would take them anyway.
     early_releases,
-    /// Bytes of lines that were written back.
+    /// Bytes of lines written back.
     bytes_written_back,
-    /// READs posted, those included that a fabric leaves out because their line was refused.
+    /// READs posted, including those that a fabric omits because their line was refused.
     verbs_read,
-    /// WRITEs posted, forwards included.
+    /// WRITEs posted, including forwards.
     verbs_write,
     /// Compare-and-swaps posted.
     verbs_cas,
@@ -130,15 +130,15 @@ counters! {
     verbs_faa,
     /// Messages sent.
     messages,
-    /// Letters of code above sent: not the protocol's, and not among its messages.
+    /// User messages sent: not part of the protocol, and not counted in `messages`.
     letters,
-    /// Messages that had arrived before, and were dropped.
+    /// Duplicate messages, which were dropped.
     repeats,
-    /// Looks at a word after an operation on it ended ambiguous.
+    /// Probes of a latch word after an ambiguous completion of an operation.
     inspections,
-    /// Messages, some with a line, that were sent again after their end was ambiguous.
+    /// Messages, some with a line, sent again after an ambiguous completion.
     resent,
-    /// Bytes that these READs are of.
+    /// Bytes of the READs posted.
     bytes_read,
     /// Bytes written to memory nodes and into other nodes' frames.
     bytes_written,

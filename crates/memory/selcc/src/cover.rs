@@ -1,35 +1,37 @@
-//! [`Cover`]: until when the handler polls although workers are awake.
+//! [`Cover`]: the time until which the handler polls although workers are awake.
 //!
-//! A message wakes no thread while a worker of its node polls. The kernel may have taken that
-//! worker's core for another program. Then the message waits for a time slice of that program, and
-//! with it the node that sent it. So while other programs want the workers' cores, the handler
-//! takes messages every [`INTERVAL`]. The kernel lets a thread that mostly sleeps go before one
-//! that uses all of its share, so the handler is on time.
+//! 1. A message wakes no thread while a worker of its node polls.
+//! 2. The kernel may have given that worker's core to another program. Then the message, and the
+//!    node that sent it, wait for a time slice of that program.
+//! 3. So while other programs want the workers' cores, the handler takes messages every
+//!    [`INTERVAL`].
+//! 4. The kernel prefers a thread that mostly sleeps to a thread that uses its whole share. So the
+//!    handler is on time.
 
 use std::time::Duration;
 
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 
-/// How often the handler looks: short beside a time slice (milliseconds), long beside what a look
-/// takes (microseconds).
+/// The time between two polls of the handler: short against a time slice (milliseconds), long
+/// against one poll (microseconds).
 pub(crate) const INTERVAL: Duration = Duration::from_micros(200);
 
-/// Until when, in nanoseconds of the node's clock.
+/// The end of the handler cover, in nanoseconds of the node's clock.
 #[derive(Default)]
 pub(crate) struct Cover(AtomicU64);
 
 impl Cover {
-    /// A worker's core is contended until this time. Returns whether there was no cover at `now`,
-    /// so that the handler has to be woken.
+    /// Extends the cover: a worker's core is contended until `until`. Returns whether no cover was
+    /// active at `now`, so that the caller must wake the handler.
     pub(crate) fn extend(&self, now: Time, until: Time) -> bool {
-        // Relaxed: a time and nothing else. Waking the handler orders it before the handler's next
-        // look.
+        // Relaxed: the time orders nothing else. The notification of the handler orders the time
+        // before the handler's next poll.
         let before = self.0.fetch_max(until.as_nanos(), Ordering::Relaxed);
         before <= now.as_nanos()
     }
 
-    /// When the handler has to look again after a look at `now`.
+    /// The time of the handler's next poll after a poll at `now`. `None` when no cover is active.
     pub(crate) fn next(&self, now: Time) -> Option<Time> {
         (now.as_nanos() < self.0.load(Ordering::Relaxed)).then(|| now + INTERVAL)
     }

@@ -1,4 +1,4 @@
-//! What a message says, in a few words.
+//! The text form of messages, for people who read logs.
 
 use std::fmt::Write as _;
 
@@ -7,27 +7,27 @@ use latchwork_verbs::{ComputeNodeId, Message as Wire};
 
 use crate::wire::{Body, Letter};
 
-/// What a message between nodes says, in a few words and without its line, which
-/// [`read_message`](crate::read_message) has. For people who read logs; not to be parsed.
+/// Describes a message between nodes in a few words, without its line, which
+/// [`read_message`](crate::read_message) returns. For people who read logs; not to be parsed.
 ///
 /// ```text
-///   ask Write #7               an invalidation: its question has the number 7
-///   ask Read #7 pri 2          the third try
+///   ask Write #7               an invalidation request with the request number 7
+///   ask Read #7 pri 2          the third attempt
 ///   pass on C3 Read #9 (asked C2)
-///                              a question that found no room in a grant, sent on behind it
-///   Released #7                final: look at the word again
+///                              a request for which a grant had no room, sent on after the grant
+///   Released #7                final: read the latch word again
 ///   grant Exclusive #7 dirty 32..40 with C3 Read #9 (asked C2)
 ///                              final: the line is in your frame, 8 bytes of it are not written back
-///                              yet, and a question that C3 asked C2 is yours to serve
+///                              yet, and a request of C3 to C2 travels with it for you to serve
 ///   settled #7                 the giver's operation is complete
 ///   pledged #7                 final, to a writer: my bit stays, my copy is not used
-///   taken #7                   the writer has the line, and the bit of the pledge is gone
+///   taken #7                   the writer has the line, and the bit of the pledge is clear
 ///   gave up #7                 the pledge is over, and the pledger shares the line again
-///   has my grant arrived?      the connection failed under it
+///   has my grant arrived?      a probe: the connection failed under the grant
 /// ```
 ///
-/// A question that travelled is answered by another node than the one that was asked: then the
-/// answer names the one that was.
+/// A travelling request is answered by another node than the one that first received the request.
+/// Then the answer names the node that first received it.
 pub fn describe(wire: &Wire) -> String {
     let Some((letter, _)) = Letter::decode(wire) else {
         return format!("no message about a line: {:#x}", wire.body[0]);

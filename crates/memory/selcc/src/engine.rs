@@ -1,8 +1,10 @@
-//! Driving the lines' machines: what happens goes in, verbs and messages come out.
+//! Drives the line machines: events go in, verbs and messages come out.
 //!
-//! Everything here runs under the lock of the line's shard and only posts, never waits: so the
-//! actions of one step reach the worker's send queue in the order in which the machine gave them,
-//! and the state word of a frame changes before the release of the line is posted.
+//! All functions here run under the lock of the line's shard. They post and never wait. Two
+//! properties follow:
+//!
+//! - The actions of one step reach the worker's send queue in the order of the line machine.
+//! - The state word of a frame changes before the release of the line is posted.
 
 use latchwork_cache::DirtyBounds;
 use latchwork_coherence::Mode;
@@ -19,10 +21,10 @@ use crate::timers::Alarm;
 use crate::wire::{Body, Letter};
 use crate::worker::Inner;
 
-/// Bytes of a line that are fetched when it is granted.
+/// The number of bytes of a granted line that are prefetched.
 const READY_MAX: usize = 4 << 10;
 
-/// Whether nothing depends on this action but what another node waits for.
+/// Whether only another node depends on this action.
 fn is_report(action: &Action) -> bool {
     let Action::Send { message, .. } = action else { return false };
     matches!(
@@ -35,7 +37,7 @@ fn is_report(action: &Action) -> bool {
 }
 
 impl Inner {
-    /// The line's record; made from the frame when nothing is under way.
+    /// Returns the line's record. A line without a record gets one from the state of its frame.
     pub(crate) fn record<'r>(&self, records: &'r mut Records, addr: GlobalAddr) -> &'r mut Record {
         records.entry(addr).or_insert_with(|| {
             let frame = self.node.cache.find(addr);
@@ -44,9 +46,9 @@ impl Inner {
         })
     }
 
-    /// One event of a line, and what follows from it.
+    /// Feeds one event to the line machine and performs the resulting actions.
     pub(crate) fn drive(&self, addr: GlobalAddr, record: &mut Record, event: Event) {
-        // Nobody here waits for a line that was given up, so it is not asked for again.
+        // No access here waits for a failed line, so the node does not request the line again.
         if record.is_lost() || record.failed.is_some() && event == Event::Retry {
             return;
         }
@@ -73,14 +75,14 @@ impl Inner {
         if now_held < before && !evicting {
             self.taken(addr, record, before);
         }
-        // Also when the line was served to another in the same step. A pledge that was given back
-        // meets no wish.
+        // This also holds when the line was granted to another node in the same step. A pledge that
+        // was given up does not meet the want.
         if wanted && !record.line.is_wanted() {
             record.refused_since = Time::ZERO;
         }
         let mut group = None;
-        // Taken from the end, since there is mostly one: an action is large, and a drain that ends
-        // looks at all that may be left.
+        // Actions are taken from the end. An action is large, there is mostly one, and the end of a
+        // drain touches all that may be left.
         actions.reverse();
         let mut unasked = None;
         while let Some(action) = actions.pop() {
@@ -91,7 +93,8 @@ impl Inner {
                         let (nodes, _) = unasked.unwrap_or((NodeSet::EMPTY, error));
                         unasked = Some((nodes.with(to), error));
                     }
-                    // Who is gone does not wait for it, and this node not for who is gone.
+                    // A node that is dead or has left does not wait for the report, and this node
+                    // does not wait for it.
                     None if reports => {}
                     None => record.fail(error),
                 }
@@ -108,17 +111,19 @@ impl Inner {
         }
     }
 
-    /// To be called after the last event under one hold of the shard's lock.
+    /// Updates the record after its events and removes a record that is over. Callers call this
+    /// after the last event under one hold of the shard's lock.
     pub(crate) fn finish(&self, records: &mut Records, addr: GlobalAddr) {
         let node = &*self.node;
         let Some(record) = records.get_mut(&addr) else { return };
-        // Nobody asks for most lines that are under way.
+        // No other node requests most of the lines with a record.
         let asked_for = record.line.is_asked_for();
         if asked_for || !matches!(record.lease, Lease::Off) {
             self.see_to_lease(addr, record);
         }
         if asked_for && record.line.is_blocked() && !record.is_lost() {
-            // The sweep may have begun long ago: what it does at its end takes completions, too.
+            // The time is read anew. The sweep may have begun long ago, since the end of a sweep
+            // takes completions, too.
             record.blocked_since.get_or_insert_with(|| self.handle.now());
             if !record.listed {
                 record.listed = true;
@@ -143,7 +148,7 @@ impl Inner {
         }
     }
 
-    /// The node to which an action sends a question of this one.
+    /// The node to which an action sends an invalidation request of this node.
     fn asked_by(&self, action: &Action) -> Option<ComputeNodeId> {
         match action {
             Action::Send { to, message: Message::Request(request) }
@@ -172,7 +177,7 @@ impl Inner {
             }
             Action::Send { to, message } => {
                 let message = match message {
-                    // Not this node's own, but one that found no room in a grant.
+                    // A request of another node, for which a grant had no room.
                     Message::Request(request) if request.from != node.id => {
                         self.counters.requests_passed_on.add(1);
                         Message::Request(request)
@@ -196,15 +201,16 @@ impl Inner {
                 match &message {
                     Message::Answer { answer: Answer::Dropped, .. } => {
                         self.counters.invalidations_dropped.add(1);
-                        // Nothing else: an exclusive holder has room for one of every node.
+                        // An exclusive holder drops a request for its priority only: the holder has
+                        // room for one request of every node.
                         if record.line.hold() == Hold::Exclusive {
                             self.counters.refused_by_priority.add(1);
                         }
                     }
                     Message::Answer { answer: Answer::Busy, .. } => {
                         self.counters.invalidations_locked_out.add(1);
-                        // Or others could wait for ever: those of this node follow one another
-                        // without a gap.
+                        // The count bounds the wait of other nodes. The node locks of this node may
+                        // follow one another without a gap.
                         if let Some(frame) = record.frame {
                             node.cache.frame(frame).note_refusal();
                         }
@@ -222,7 +228,7 @@ impl Inner {
                     Message::Grant { mode: GrantMode::Exclusive, .. } => {
                         node.cache.frame(frame).dirty()
                     }
-                    // A reader's copy is written back by the giver.
+                    // The giver writes the dirty bytes back when it grants a shared copy.
                     _ => DirtyBounds::EMPTY,
                 };
                 let letter = Letter { addr, dirty, body: Body::Line(message) };
@@ -239,11 +245,12 @@ impl Inner {
                 }
                 let mut pause = settings.pause_after(priority, now - record.refused_since);
                 if !settings.policy.rules.invalidate {
-                    // Nobody gives a line to whoever has waited longest; one has to be awake when
-                    // it is free.
+                    // No node grants the line to the longest waiter, so a waiter has to be awake
+                    // when the line is free.
                     pause = record.pause(pause, settings.pause, now);
                 }
-                // Between half and one and a half of it, so that two nodes fall out of step.
+                // The time is drawn between 0.5 and 1.5 of the back-off, so that two nodes fall out
+                // of step.
                 let nanos = pause.as_nanos() as u64;
                 let drawn = nanos / 2 + self.handle.random_below(nanos.max(1));
                 let at = now + std::time::Duration::from_nanos(drawn);
@@ -256,7 +263,8 @@ impl Inner {
                 Ok(())
             }
             Action::HoldOff { priority } => {
-                // A writer that was never refused will most likely be here first anyway.
+                // A writer that was never refused has priority zero, so its hold-off is zero. Most
+                // likely that writer is first without a hold-off.
                 let wait = settings.window(priority);
                 if !wait.is_zero() {
                     self.counters.holdoffs.add(1);
@@ -270,7 +278,7 @@ impl Inner {
 
     // ---- what arrives ----------------------------------------------------------------------------
 
-    /// A message has arrived.
+    /// Handles a message that has arrived.
     pub(crate) fn received(&self, wire: &Wire) {
         let Some((letter, stamp)) = Letter::decode(wire) else {
             return self.received_mail(wire);
@@ -309,9 +317,13 @@ impl Inner {
         }
     }
 
-    /// Fetches what this message will most likely lead to: the asker's frame, into which the holder
-    /// forwards the line; the own frame, whose bytes the giver has just written. All at once, while
-    /// the step goes on, and not one CPU cache line after the other as they are used.
+    /// Prefetches the memory that the message will most likely touch:
+    ///
+    /// - for a request, the requester's frame, into which the holder forwards the line;
+    /// - for a grant, the own frame, with the bytes that the giver has just written.
+    ///
+    /// The prefetches run in parallel with the step. Without them, each first use would fetch one
+    /// CPU cache line after the other.
     fn get_ready(&self, record: &Record, message: &Message) {
         let cache = &self.node.cache;
         match message {
@@ -333,7 +345,7 @@ impl Inner {
         }
     }
 
-    /// Answers for a line that this node has given up for lost.
+    /// Answers a message about a line that has failed at this node and has lost its frame.
     fn send_away(&self, addr: GlobalAddr, from: ComputeNodeId, message: &Message) {
         let (to, answer) = match message {
             Message::Request(request) => {
@@ -347,22 +359,21 @@ impl Inner {
             }
             _ => return,
         };
-        // A node that cannot be answered does not wait for it.
+        // A node that cannot be reached does not wait for the answer.
         let _ = self.send(addr, to, Body::Line(answer));
     }
 
-    /// Gives the pledges back that a line has which is given up for lost: other nodes need not lose
-    /// it, too.
+    /// Gives up the pledges for a failed line, so that other nodes do not lose the line, too.
     pub(crate) fn abandon_pledges(&self, addr: GlobalAddr, record: &mut Record) {
         let mut actions = Vec::new();
         record.line.abandon_pledges(&mut actions);
         for action in actions {
-            // A node that cannot be told waits until its deadline, as for any that is gone.
+            // A node that cannot be reached waits until its deadline, as for any dead node.
             let _ = self.perform(addr, record, action, &mut None);
         }
     }
 
-    /// Looks at lines whose time has come.
+    /// Serves the alarms that are due. Returns whether there were any.
     pub(crate) fn ring_alarms(&self) -> bool {
         let now = self.handle.sweep_time();
         let mut any = false;
@@ -379,11 +390,12 @@ impl Inner {
                         self.drive(addr, record, Event::Retry);
                     }
                     Alarm::LetGo => self.drive(addr, record, Event::Serve),
-                    // A later one has an alarm of its own.
+                    // A later hold-off has its own alarm.
                     Alarm::HoldOffOver if record.hold_off_until > now => {}
                     Alarm::HoldOffOver => {
-                        // Forgotten, not only over: to a worker whose sweep began before this
-                        // moment it would still seem to last, and no other alarm would come.
+                        // The hold-off is set to zero, not only past its end. A worker with an
+                        // earlier sweep time would still see the hold-off, and no other alarm would
+                        // come.
                         record.hold_off_until = Time::ZERO;
                         self.want_for_waiters(addr, record);
                     }
@@ -394,17 +406,17 @@ impl Inner {
         any
     }
 
-    /// Ends a pause before its time, for an access that wants to know at once whether the line is
-    /// locked.
+    /// Ends a back-off early, for an access that must know at once whether the line is locked.
     ///
-    /// Its alarm stays, and serves the next pause: so however many such accesses come, there is one
-    /// alarm, and those who pause ask no more often besides.
+    /// The alarm of the back-off stays and serves the next back-off. So the number of such accesses
+    /// does not change two things: the line has one alarm, and waiters that back off request the
+    /// line no more often.
     pub(crate) fn end_pause(&self, addr: GlobalAddr, record: &mut Record) {
         record.retry_is_set = true;
         self.drive(addr, record, Event::Retry);
     }
 
-    /// Asks for the line on behalf of those who wait for it, unless they have to hold off.
+    /// Requests the line for its waiters, unless they have to hold off.
     pub(crate) fn want_for_waiters(&self, addr: GlobalAddr, record: &mut Record) {
         let waiting = record.waiters.iter().filter(|w| matches!(w.outcome, Outcome::Waiting));
         let Some(mode) = waiting.map(|w| w.mode).max() else { return };
@@ -413,14 +425,14 @@ impl Inner {
         }
     }
 
-    /// Whether such accesses leave the line to a writer for a while.
+    /// Whether accesses of this mode hold off and leave the line to a writer.
     pub(crate) fn holds_off(&self, record: &Record, mode: Mode) -> bool {
         mode == Mode::Shared
             && record.line.hold() == Hold::Nothing
             && record.hold_off_until > self.handle.sweep_time()
     }
 
-    /// Tries the requests again that local code kept waiting.
+    /// Serves the requests again that local code has kept waiting.
     #[inline]
     pub(crate) fn serve_blocked(&self) -> bool {
         !self.node.blocked.is_empty() && self.serve_all_blocked()
@@ -441,7 +453,7 @@ impl Inner {
     }
 }
 
-/// What the machine calls the mode.
+/// The want of the line machine for this mode.
 pub(crate) fn want(mode: Mode) -> Want {
     match mode {
         Mode::Shared => Want::Shared,

@@ -1,11 +1,17 @@
-//! Eviction: lines are given up so that there are frames for others (SELCC 5.2).
+//! Eviction: the release of lines to free their frames for other lines (SELCC 5.2).
 //!
-//! Whoever polls evicts, on every sweep on which frames run short, so that a miss finds a free one.
-//! The victims of a sweep go in batches, one for each memory node, behind one doorbell each. What
-//! is evicted leaves its frame at once if it is clean, or if its changes can be copied
-//! ([`crate::write_back`]); otherwise when its release is complete. The record stays until then in
-//! either case: whoever wants the line again gets another frame, and waits there for the line's own
-//! release (rule R1), and what others ask meanwhile is answered behind it.
+//! Each worker that polls evicts, on every sweep on which frames run short, so that a miss finds a
+//! free frame. The victims of a sweep form one batch of lines for each memory node, behind one
+//! doorbell.
+//!
+//! - The frame of a clean line is free at once. So is the frame of a dirty line whose changes can
+//!   be copied ([`crate::write_back`]).
+//! - Any other frame is free when the release of its line is complete. So is the frame of a line
+//!   with waiters, and every frame of a node without write-back slots.
+//!
+//! In all cases the record stays until the release is complete. An access in the meantime waits for
+//! the line's own release (rule R1), in a new frame if the old one is free already. Requests of
+//! other nodes in the meantime are answered after the release.
 
 use latchwork_cache::{FrameState, Ownership};
 use latchwork_coherence::MemoryError;
@@ -17,18 +23,19 @@ use crate::node::Node;
 use crate::record::Record;
 use crate::worker::{Inner, LEAVE_STEP, Worker};
 
-/// Lines that a node which leaves gives back between two sweeps.
+/// The lines that a leaving node releases between two sweeps.
 const GIVE_BACK: usize = 64;
 
 impl Worker {
-    /// Gives back every line that the node holds, changes written back, so that the node can leave:
-    /// afterwards no latch word names it, and its cache may go. For a node whose other workers, all
-    /// but the handler, have left; nobody may begin an access meanwhile.
+    /// Releases every line that the node holds, with write-back, so that the node can leave.
+    /// Afterwards no latch word names the node, and its cache may be dropped. Callers call this
+    /// when all other workers of the node except the handler have left. No task may begin an access
+    /// in the meantime.
     ///
     /// # Errors
-    /// [`MemoryError::Stuck`] when nothing was given back for as long as the deadline, as when
-    /// lines are locked or a memory node is gone; [`MemoryError::Fabric`] when the node may not
-    /// touch memory any more.
+    /// [`MemoryError::Stuck`] when no line was released for as long as the deadline, for example
+    /// because lines are locked or a memory node is dead. [`MemoryError::Fabric`] when the node may
+    /// no longer touch memory.
     pub async fn give_back(&self) -> Result<(), MemoryError> {
         let (inner, node) = (&self.inner, &self.inner.node);
         let waited = node.settings.deadline;
@@ -61,8 +68,7 @@ impl Worker {
 }
 
 impl Inner {
-    /// How many frames are missing: none as long as it is not worth an eviction. Asked on every
-    /// sweep.
+    /// The number of frames to free. Zero while an eviction does not pay. Called on every sweep.
     #[inline]
     fn shortage(&self) -> usize {
         let Node { cache, reserve, frame_waiters, releasing, .. } = &*self.node;
@@ -71,13 +77,12 @@ impl Inner {
         if coming < reserve.enough + waiting { reserve.wanted + waiting - coming } else { 0 }
     }
 
-    /// Whether frames run short, so that lines should be given up.
+    /// Whether frames run short, so that the node evicts lines.
     pub(crate) fn is_short(&self) -> bool {
         self.shortage() > 0
     }
 
-    /// Gives lines up, in batches, when frames run short. Whoever polls does it, so a miss finds a
-    /// free frame.
+    /// Evicts lines in batches when frames run short. Returns whether any line was evicted.
     #[inline]
     pub(crate) fn evict_if_short(&self) -> bool {
         let shortage = self.shortage();
@@ -98,8 +103,9 @@ impl Inner {
         any
     }
 
-    /// Gives up lines of one memory node, as far as they are not in use. The doorbell rings for all
-    /// of them at the end of the sweep; where they go one at a time, for each at once.
+    /// Evicts the unused lines among these lines of one memory node. One doorbell at the end of the
+    /// sweep submits the releases of all of them. With an `evict_batch` of 1 the doorbell rings at
+    /// once.
     fn evict_batch(&self, lines: &[GlobalAddr]) -> bool {
         let gone = lines.iter().filter(|line| self.evict(**line)).count();
         self.counters.victims_in_use.add((lines.len() - gone) as u64);
@@ -113,7 +119,7 @@ impl Inner {
         gone > 0
     }
 
-    /// Gives a line up, unless it is in use. Returns whether its release was posted.
+    /// Evicts a line, unless the line is in use. Returns whether its release was posted.
     pub(crate) fn evict(&self, addr: GlobalAddr) -> bool {
         let mut records = self.node.records.shard(addr).lock();
         let record = self.record(&mut records, addr);
@@ -130,18 +136,24 @@ impl Inner {
         gone
     }
 
-    /// Frees the frame of a line whose release was just posted, or has it freed when that is
-    /// complete.
+    /// Frees the frame of a line whose release was just posted, or marks the frame to be freed when
+    /// the release is complete.
     ///
-    /// The line was at rest: no verb but the release was in flight, no question was open (R5), and
-    /// nobody had reserved it. So unless the release itself reads the frame, nothing does. Whoever
-    /// has waited for the line and does not know yet how that ended finds the frame where it was.
-    /// What other threads still read in it does not validate: the state changed before. What this
-    /// one has copied from it was loaded before the frame is pushed into the free list, which
-    /// releases, and whoever fills it has popped it from there, which acquires.
+    /// The frame can be free at once for these reasons:
+    ///
+    /// 1. The line was at rest. No verb except the release was in flight, no invalidation request
+    ///    was open (R5), and no access had reserved the line.
+    /// 2. So unless the release itself reads the frame, no verb touches it.
+    /// 3. A waiter that has not yet seen how its wait ended must find the frame. So a frame with
+    ///    waiters stays until the release is complete.
+    /// 4. Other threads may still read the frame. Their reads do not validate, because the state
+    ///    changed before.
+    /// 5. This thread has loaded all bytes that it copied before it pushes the frame into the free
+    ///    list. The push releases, and the pop of the next user acquires. So the next user's writes
+    ///    come later.
     fn recycle(&self, record: &mut Record) {
         if record.failed.is_some() {
-            // It could not be posted.
+            // The release could not be posted.
             self.give_frame_back(record);
             return;
         }

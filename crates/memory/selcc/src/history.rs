@@ -1,70 +1,78 @@
-//! Which lines other nodes take away before they are used here again, for adaptive release.
+//! The history of lines: which lines other nodes take before their next local use. For adaptive
+//! release.
 //!
-//! Lazy release (SELCC 4.1) bets that a line is used again before another node asks for it. Where
-//! nodes write the same lines in turn the bet is lost each time, and the next writer pays for it: a
-//! refused atomic, a question and a forward, where a line that had been given back would have cost
-//! one round trip. So the node remembers how its bets ended, and gives lines back by itself where
-//! it keeps losing them.
+//! Lazy release (SELCC 4.1) predicts that a line is used here again before another node requests
+//! the line. Where nodes write the same lines in turn, the prediction is wrong each time. The next
+//! writer pays for a wrong prediction: a refused atomic, an invalidation request and a forward. A
+//! released line would have cost the next writer one round trip. So the node counts how its
+//! predictions ended, and releases a line early where they are mostly wrong.
 //!
 //! ```text
-//!   obtained ──► lingers ──► watched ──┬── used again here ────────────► the bet is won
-//!    (miss)      (the next   (no hit   └── taken away, used no more ───► the bet is lost
+//!   obtained ──► recent ──► predicted ──┬── used again here ────────────► the prediction was right
+//!    (miss)      (the next  (no hit     └── taken away, used no more ───► the prediction was wrong
 //!                 few misses) since)
 //! ```
 //!
-//! What is used again at once, as long as the line lingers, is no part of the bet: a line that is
-//! given back a few misses later has served these uses as well. A line that others take away even
-//! while it lingers, before it is used again, shall not linger. Of lines that are given back nobody
-//! learns whether keeping them would have been better, so one in [`TRIAL`] or more is kept in spite
-//! of all, and one in [`LOOK`] lingers.
+//! - A use while the line is recent is no part of the prediction: a release a few misses later has
+//!   served this use as well.
+//! - A recent line that another node takes before its next use is *hurried*: the next time it is
+//!   released at once.
+//! - The node never learns whether a released line would have been used again. So one contested
+//!   line in [`TRIAL`] or more is kept all the same, and one hurried line in [`LOOK`] becomes
+//!   recent.
 
 use latchwork_cache::Ownership;
 use latchwork_runtime::sync::{AtomicU16, Ordering};
 use latchwork_verbs::GlobalAddr;
 
-/// Of so many contested lines one is kept; of twice as many for each step that it is surer.
+/// One contested line in so many is kept. Each step of certainty doubles the number.
 pub(crate) const TRIAL: u64 = 64;
-/// Of so many lines that shall not linger one does, to see whether that is still so.
+/// One hurried line in so many becomes recent, to check whether the line is still hurried.
 pub(crate) const LOOK: u64 = 64;
 
-/// After so many misses a bet on a copy to read is over.
+/// The prediction for a shared copy ends after so many later predictions of the worker for shared
+/// copies.
 pub(crate) const BET_MISSES: usize = 256;
 
-/// A count between bounds, in some bits of a cell: how often one thing came rather than the other,
-/// of late.
+/// A bounded count in some bits of a cell: how often one of two outcomes came rather than the
+/// other, of late.
 #[derive(Clone, Copy)]
 struct Count {
     shift: u8,
-    /// The bits, shifted down. They hold one more than the count, and zero as long as there is
-    /// none.
+    /// The mask of the bits, shifted down. The bits hold the count plus one, and zero as long as
+    /// there is no count.
     bits: u16,
-    /// The count after the first news, if the one came; one less if the other.
+    /// The count after the first outcome if that is a yes. The count after a no is one less.
     first: u8,
     most: u8,
-    /// Taken for the other; one is added for the one.
+    /// A no subtracts this number. A yes adds one.
     undo: u8,
 }
 
-/// Bets lost. Won ones weigh as much: each saves a miss, and a lost one costs about as much.
+/// Wrong predictions for exclusive lines. Right predictions weigh as much: each saves a miss, and a
+/// wrong prediction costs about as much as a miss.
 const LOST: Count = Count { shift: 0, bits: 0xf, first: 4, most: 7, undo: 1 };
 const LOST_ENOUGH: u8 = 4;
-/// As [`LOST`], of copies to read.
+/// As [`LOST`], for shared copies.
 const LOST_SHARED: Count = Count { shift: 8, bits: 0xff, first: 8, most: 15, undo: 1 };
-/// Of the line's count and that of all lines together. Each copy is used or lost by chance, and one
-/// that is given back by mistake is missed by all workers of the node for long, since few bets are
-/// made on it then: so the line's own bets alone do not decide where those of all say otherwise.
+/// The threshold for the sum of the line's count and the count of all lines.
+///
+/// 1. Chance decides whether one shared copy is used again.
+/// 2. A copy that is released by mistake costs misses of all workers of the node.
+/// 3. The mistake lasts long, since the node then makes few predictions for that copy.
+/// 4. So the line's own predictions do not decide alone where those of all lines say otherwise.
 const LOST_SHARED_ENOUGH: u8 = 18;
-/// Lines taken away while they lingered, before they were used.
+/// Recent lines that other nodes took before their next use.
 const HURRIED: Count = Count { shift: 4, bits: 0xf, first: 2, most: 7, undo: 2 };
 const HURRIED_ENOUGH: u8 = 2;
 
 impl Count {
-    /// The count, if there ever was one.
+    /// The count, if an outcome was ever counted.
     fn of(self, cell: u16) -> Option<u8> {
         ((cell >> self.shift & self.bits) as u8).checked_sub(1)
     }
 
-    /// The cell after one more.
+    /// The cell after one more outcome.
     fn counted(self, cell: u16, yes: bool) -> u16 {
         let after = match (self.of(cell), yes) {
             (None, true) => self.first,
@@ -76,18 +84,18 @@ impl Count {
     }
 }
 
-/// What became of lines that were kept. Lines share cells, as branches share those of a branch
-/// predictor; what is used most has its cell for itself most of the time. A line that was not here
-/// before is taken for one like all.
+/// The outcomes of predictions. Lines share cells, as branches share cells in a branch predictor.
+/// The most used lines have a cell for themselves most of the time. A line without an outcome takes
+/// the count of all lines.
 pub(crate) struct History {
-    // Relaxed throughout: a count that is lost in a race is a bet forgotten.
+    // Relaxed throughout: a race loses at most one outcome.
     cells: Box<[AtomicU16]>,
     all: AtomicU16,
 }
 
 impl History {
-    /// For a node with so many frames: several cells for each, since the lines that it had are
-    /// more.
+    /// A history for a node with so many frames. Each frame has several cells, because the node has
+    /// had more lines than it has frames.
     pub(crate) fn new(frames: usize) -> History {
         let cells = (frames * 8).next_power_of_two().clamp(1 << 10, 1 << 24);
         History { cells: (0..cells).map(|_| AtomicU16::new(0)).collect(), all: AtomicU16::new(0) }
@@ -114,7 +122,8 @@ impl History {
         }
     }
 
-    /// Whether the line, held so, is better given back, and how sure that is: 0 to 3.
+    /// Returns the certainty, 0 to 3, that an early release of the line is better. `None`: the line
+    /// is not contested. `hold` is the node's ownership of the line.
     pub(crate) fn contested(&self, addr: GlobalAddr, hold: Ownership) -> Option<u8> {
         if hold == Ownership::Exclusive {
             let (own, all) = self.counts(addr, LOST);
@@ -126,19 +135,20 @@ impl History {
         }
     }
 
-    /// Whether the line would be gone before it is used again at once.
+    /// Whether another node would take the line before its next use, even while the line is recent.
     pub(crate) fn is_hurried(&self, addr: GlobalAddr) -> bool {
         let (own, all) = self.counts(addr, HURRIED);
         own.or(all).is_some_and(|n| n >= HURRIED_ENOUGH)
     }
 
-    /// The line was `used` while it lingered, or was taken away before.
+    /// Counts how a line's recent time ended: the line was `used`, or another node took it before a
+    /// use.
     pub(crate) fn lingered(&self, addr: GlobalAddr, used: bool) {
         self.count(addr, HURRIED, !used);
     }
 
-    /// The bet on a line that was held so is over: won, if the line was `used` before it was taken
-    /// away.
+    /// Counts the end of a prediction for a line with the ownership `hold`. The prediction was
+    /// right if the line was `used` before another node took it.
     pub(crate) fn taken(&self, addr: GlobalAddr, hold: Ownership, used: bool) {
         self.count(addr, bets(hold), !used);
     }

@@ -1,17 +1,21 @@
-//! The lease: how long local code may go on with a line that other nodes have asked for (SELCC
+//! The line lease: how long local code may use a line that other nodes have requested (SELCC
 //! 5.3.1).
 //!
-//! Local accesses come before requests of other nodes, those included that wait for the local
-//! latch: a line changes hands among the workers of a node much faster than among nodes (SELCC
-//! 5.1.1). Where many of them want one line, there is always one that waits, and the nodes that ask
-//! starve. So two counters run from the moment in which local code has kept a request waiting: of
-//! the reads and of the writes that had to wait for the local latch. An access that finds the latch
-//! free at its first look takes them back to zero: the line is not used so heavily. When `reads /
-//! workers + writes` has reached the [bound](crate::Settings::lease), the line is given up: no
-//! further local access comes before the requests that are remembered. Writers see that in the
-//! frame, those who look for the line in its record; they wait until the requests are served, and
-//! then for the line as for any other. Accesses that have a reservation use it, so each visit of a
-//! line is good for one access at least.
+//! Local accesses come before requests of other nodes, and so do accesses that wait for the local
+//! latch: a line moves among the workers of a node much faster than among nodes (SELCC 5.1.1).
+//! Where many workers want one line, an access always waits, and the requesting nodes would starve.
+//! The lease bounds their wait:
+//!
+//! 1. Two counters start when local code has kept a request waiting: the reads and the writes that
+//!    had to wait for the local latch.
+//! 2. An access that finds the latch free at its first attempt sets both counters to zero: the line
+//!    is not used so heavily.
+//! 3. When `reads / workers + writes` reaches the [bound](crate::Settings::lease), the node gives
+//!    the line up. No further local access comes before the queued requests. Writers see that in
+//!    the frame, and accesses that obtain the line see it in the record.
+//! 4. These accesses wait until the requests are served, and then for the line as for any other
+//!    line.
+//! 5. An access with a reservation uses it. So each visit of a line serves one access at least.
 
 use latchwork_coherence::Mode;
 use latchwork_latch::Event;
@@ -21,32 +25,32 @@ use latchwork_verbs::GlobalAddr;
 use crate::record::{Outcome, Record, meets};
 use crate::worker::Inner;
 
-/// The lease of one line.
+/// The state of the lease of one line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Lease {
-    /// No request is kept waiting by local code.
+    /// Local code keeps no request waiting.
     #[default]
     Off,
-    /// Some is, and these accesses have waited since.
+    /// Local code keeps a request waiting. Since then, so many accesses have waited for the latch.
     Running {
-        /// To read.
+        /// Reads that waited.
         reads: u32,
-        /// To write.
+        /// Writes that waited.
         writes: u32,
     },
-    /// The line is being given up.
+    /// The node gives the line up.
     Over,
 }
 
 impl Lease {
-    /// Local code keeps a request waiting.
+    /// Starts the counters: local code keeps a request waiting.
     fn begin(&mut self) {
         if *self == Lease::Off {
             *self = Lease::Running { reads: 0, writes: 0 };
         }
     }
 
-    /// A local access has to wait for the latch.
+    /// Counts a local access that has to wait for the latch.
     pub(crate) fn has_waited(&mut self, mode: Mode) {
         if let Lease::Running { reads, writes } = self {
             let count = if mode == Mode::Shared { reads } else { writes };
@@ -54,14 +58,14 @@ impl Lease {
         }
     }
 
-    /// A local access found the latch free.
+    /// Resets the counters: a local access found the latch free.
     pub(crate) fn has_not_waited(&mut self) {
         if let Lease::Running { reads, writes } = self {
             (*reads, *writes) = (0, 0);
         }
     }
 
-    /// Whether it runs and has reached its bound, on a node with so many workers.
+    /// Whether the lease runs and has reached its bound, on a node with so many workers.
     fn is_used_up(self, bound: Option<u32>, workers: u32) -> bool {
         let Lease::Running { reads, writes } = self else { return false };
         bound.is_some_and(|bound| (reads / workers.max(1)).saturating_add(writes) >= bound)
@@ -69,9 +73,9 @@ impl Lease {
 }
 
 impl Inner {
-    /// Whether accesses that wait for the local latch come before requests of other nodes. Not
-    /// those of a thread that seems not to be running: none had its turn for as long as it takes
-    /// [reservations to lapse](crate::Settings::lapse).
+    /// Whether accesses that wait for the local latch come before requests of other nodes. They do
+    /// not if no such access got the latch within [`lapse`](crate::Settings::lapse): then their
+    /// thread seems not to run.
     pub(crate) fn is_local_code_first(&self, record: &Record, now: Time) -> bool {
         let node = &*self.node;
         let awaited = record.frame.is_some_and(|id| node.cache.frame(id).is_awaited());
@@ -81,7 +85,7 @@ impl Inner {
         }
     }
 
-    /// Looks at the lease of a line after something happened to it.
+    /// Updates the lease of a line after an event.
     pub(crate) fn see_to_lease(&self, addr: GlobalAddr, record: &mut Record) {
         let node = &*self.node;
         if record.line.is_blocked() {
@@ -93,7 +97,7 @@ impl Inner {
             record.lease = Lease::Over;
             node.cache.frame(id).give_way(true);
             self.counters.leases_expired.add(1);
-            // Those who wait for the latch keep nobody waiting any more.
+            // Accesses that wait for the latch no longer keep requests waiting.
             self.drive(addr, record, Event::Serve);
         }
         if !record.line.is_asked_for() && std::mem::take(&mut record.lease) == Lease::Over {
@@ -101,7 +105,8 @@ impl Inner {
         }
     }
 
-    /// All requests are served: local code may have what is left, and asks for the rest.
+    /// Ends the lease after all requests are served: local code uses the ownership that is left,
+    /// and requests the rest.
     fn give_back(&self, addr: GlobalAddr, record: &mut Record) {
         if let Some(id) = record.frame {
             let (frame, hold) = (self.node.cache.frame(id), record.line.hold());

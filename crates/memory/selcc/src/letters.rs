@@ -1,27 +1,33 @@
-//! Messages to other nodes, with the lines that are forwarded ahead of them, and what is done when
-//! their end is ambiguous.
+//! Messages to other nodes, with the lines that are forwarded before them, and their recovery after
+//! an ambiguous completion.
 //!
-//! A message that goes alone is sent again under the same number: whichever copy comes first counts
-//! ([`crate::repeats`]). A forward cannot be sent again just so. The first one may have been used,
-//! and the second would be a WRITE over what the new owner wrote since. So the giver asks first:
+//! A message without a line is sent again under the same message number: the first copy that
+//! arrives counts ([`crate::repeats`]). A forward must not simply be sent again. The receiver may
+//! have used the first forward, and the second WRITE would overwrite the changes of the new owner.
+//! So the giver sends a probe first:
 //!
 //! ```text
 //!   giver                              receiver
 //!   WRITE line, SEND grant number n ─╳─   cut off somewhere
-//!   SEND doubt(n) ───────────────────►  takes number n, as if the grant had just come
-//!   ◄─────────────── verdict(n) ──────  it had not been taken: the grant has not arrived, and never counts
-//!   WRITE line, SEND grant number m ─►  the question is still open, and its frame waits
+//!   SEND probe(n) ───────────────────►  takes number n, as if the grant had just come
+//!   ◄───────────── probe reply(n) ───  n was not taken before: the grant never counts from now on
+//!   WRITE line, SEND grant number m ─►  the invalidation request is still open, its frame waits
 //! ```
 //!
-//! The receiver takes the number of the grant in question and the answer from one lock, so exactly
-//! one of two things happens: the grant was acted upon, or will be by the worker that took it, and
-//! nothing is sent again; or it never counts, even if it still lies in the inbox, and the frame is
-//! as free for a forward as before (R5). Until the verdict the giver's operation is not complete:
-//! the bytes stay, and the receiver is not told that it is settled. Doubts and verdicts are
-//! messages that go alone.
+//! The receiver takes the number of the probed grant and derives the reply under one lock. So
+//! exactly one of two cases holds:
 //!
-//! Doubts stand in the record, not with the worker that forwarded, because any worker of the node
-//! may receive the verdict.
+//! 1. The number was taken before. A worker has acted on the grant, or will act on the grant that
+//!    it took. The giver sends nothing again.
+//! 2. The number was not taken before. The grant never counts, even if it still lies in the inbox.
+//!    The frame is as free for a forward as before (R5).
+//!
+//! The operation of the giver is not complete before the probe reply: the bytes stay, and the
+//! receiver is not notified that its line is settled. Probes and probe replies are messages without
+//! a line.
+//!
+//! A pending probe stands in the line record and not with the worker that forwarded: any worker of
+//! the node may receive the probe reply.
 
 use latchwork_latch::{Event, Hold, Message, NodeSet};
 use latchwork_runtime::sync::Ordering;
@@ -36,39 +42,39 @@ use crate::repeats::Stamp;
 use crate::wire::{Body, Letter};
 use crate::worker::Inner;
 
-/// A line that goes ahead of its grant.
+/// A line that is written into the frame of the receiver before the grant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes {
-    /// Where the receiver's frame is, in its arena.
+    /// The offset of the receiver's frame in the receiver's arena.
     pub(crate) remote: u64,
-    /// Where the line is here.
+    /// The local bytes of the line.
     pub(crate) local: LocalBuffer,
 }
 
-/// What tells a message from all others of the node: numbers are counted for each receiver.
+/// The name of a message among all messages of this node. Message numbers are counted per receiver.
 type Name = (ComputeNodeId, Stamp);
 
-/// A message whose batch is in flight, with all that it takes to send it again.
+/// A message with its batch in flight, and all that is needed to send the message again.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     to: ComputeNodeId,
     stamp: Stamp,
     letter: Letter,
     ahead: Option<Bytes>,
-    /// The operation that a forward goes with; `None` once the forward stands in the record's
-    /// doubts.
+    /// The group of the word operation that a forward belongs to. `None` once the forward has a
+    /// pending probe in the record.
     group: Option<usize>,
     tries: u8,
 }
 
-/// A forward of which nobody here knows whether it has arrived.
+/// A pending probe: a forward that may or may not have arrived.
 #[derive(Debug)]
 pub(crate) struct Doubt {
     sent: Sent,
 }
 
 impl Inner {
-    /// Sends a message that goes alone.
+    /// Sends a message without a line.
     pub(crate) fn send(
         &self,
         addr: GlobalAddr,
@@ -81,7 +87,7 @@ impl Inner {
         self.submit_letter(Sent { to, stamp, letter, ahead: None, group: None, tries: 0 })
     }
 
-    /// Sends a grant, with the line ahead of it, as a part of the group.
+    /// Sends a grant with the line before it, as a part of the group.
     pub(crate) fn forward(
         &self,
         to: ComputeNodeId,
@@ -115,7 +121,7 @@ impl Inner {
 
     // ---- ends ------------------------------------------------------------------------------------
 
-    /// The batch of a message has come to its end.
+    /// Handles the end of a message's batch.
     pub(crate) fn letter_completed(&self, key: usize, error: Option<VerbError>) {
         let mut sent = self.letters.borrow_mut().remove(key);
         let again = matches!(error, Some(VerbError::Ambiguous { .. })) && sent.tries < TRIES_MAX;
@@ -132,12 +138,14 @@ impl Inner {
             }
             None => match (error, &sent.letter.body) {
                 (None, _) => {}
-                // Nobody else would tell that the answer will not come; and whether it will still
-                // write into the frame is unknown: nobody here may touch the line again.
+                // The request of this node was lost, or may be. No other node would report that its
+                // answer does not come. Whether an answer will still write into the frame is
+                // unknown. So this node may not touch the line again.
                 (Some(error), Body::Line(Message::Request(request)))
                     if request.from == self.node.id =>
                 {
-                    // Of a question that was sent before, the first copy may have arrived.
+                    // This holds only for the first attempt: of a request that was sent again, the
+                    // first copy may have arrived.
                     if sent.tries == 0 && error.is_unsent() {
                         let mut records = self.node.records.shard(sent.letter.addr).lock();
                         if let Some(record) = records.get_mut(&sent.letter.addr)
@@ -151,14 +159,14 @@ impl Inner {
                     }
                 }
                 (Some(_), Body::Doubt(of)) => self.resolve(sent.letter.addr, (sent.to, *of)),
-                // Whoever waits for it is gone, or waits until its deadline. That goes for a
-                // question that was passed on as well: to refuse it here would be a second answer,
-                // if it has arrived.
+                // The receiver is dead, or waits until its deadline. The same holds for an
+                // invalidation request that was passed on. To refuse that request here would be a
+                // second answer if the request has arrived.
                 (Some(_), _) => {}
             },
             Some(_) if again => self.doubt(sent),
-            // It has arrived; or the receiver is gone, and takes with it what the word says it has.
-            // This node is through with the line all the same.
+            // The forward has arrived, or the receiver is dead and keeps what the latch word says
+            // it has. In both cases this node is finished with the line.
             Some(_) => match sent.group {
                 Some(group) => self.leave_group(group, Ok(None)),
                 None => self.resolve(sent.letter.addr, sent.name()),
@@ -166,7 +174,7 @@ impl Inner {
         }
     }
 
-    /// A question of this node has failed.
+    /// Fails a line after an invalidation request of this node has failed.
     fn fail_line(&self, addr: GlobalAddr, error: VerbError) {
         let mut records = self.node.records.shard(addr).lock();
         if let Some(record) = records.get_mut(&addr) {
@@ -175,14 +183,18 @@ impl Inner {
         }
     }
 
-    /// Questions of this node never got to the nodes of `unasked`, which are gone: whoever waits
-    /// for the line fails. No answer of theirs will ever be written into its frame, so the line
-    /// takes none out of use: without this, whoever comes by many lines of nodes that are gone
-    /// would have no frames left for others.
+    /// Handles invalidation requests of this node that never reached the nodes `unasked`, which are
+    /// dead or have left.
     ///
-    /// Where the word has nothing of this node's but what the line holds, the wish is given up, and
-    /// the line is what it was before: a copy that could not be upgraded is read, and evicted, as
-    /// any. The bit of a reader that waits stays in the word, and the record has to remember that.
+    /// 1. All waiters for the line fail.
+    /// 2. The nodes of `unasked` never write an answer into the frame of the line.
+    /// 3. So the line need not keep its frame. Otherwise an access to many lines of such nodes
+    ///    would leave no frame for other lines.
+    ///
+    /// If the latch word holds nothing of this node except the ownership of the line, the want is
+    /// withdrawn. The line returns to its earlier state: a copy that could not be upgraded is read
+    /// and evicted as before. If the bit of a waiting reader stays in the word, the record must
+    /// remember that bit.
     pub(crate) fn cannot_ask(
         &self,
         addr: GlobalAddr,
@@ -202,7 +214,7 @@ impl Inner {
         }
     }
 
-    /// Gives up lines for which a node was asked that is gone.
+    /// Fails the lines that wait for an answer of a node that is dead or has left.
     #[inline]
     pub(crate) fn see_to_the_missed(&self) -> bool {
         let missed = self.node.missed.load(Ordering::Acquire);
@@ -213,7 +225,7 @@ impl Inner {
     fn give_up_on(&self, missed: u64) -> bool {
         let gone = (1..=ComputeNodeId::MAX).filter_map(ComputeNodeId::new);
         let gone: Vec<_> = gone.filter(|peer| missed & bit(*peer) != 0).collect();
-        // A question that was asked before is in its record by now, and one that is asked later
+        // An invalidation request that was sent before is in its record by now. A later request
         // fails when it is posted.
         for shard in self.node.records.shards() {
             let mut records = shard.lock();
@@ -228,18 +240,18 @@ impl Inner {
                 }
             }
         }
-        // Release: whoever sees the bits cleared may let another node of that id in.
+        // Release ordering: a thread that sees the bits cleared may admit another node of that id.
         self.node.missed.fetch_and(!missed, Ordering::Release);
         true
     }
 
-    /// Asks the receiver whether a forward has arrived.
+    /// Sends the receiver of a forward a probe.
     fn doubt(&self, mut sent: Sent) {
         let (addr, name) = (sent.letter.addr, sent.name());
         let group = sent.group.take();
         if group.is_some() {
             let mut records = self.node.records.shard(addr).lock();
-            // Its operation is not complete, so there is a record.
+            // The operation of the forward is not complete, so the line has a record.
             if let Some(record) = records.get_mut(&addr) {
                 record.doubts.push(Doubt { sent });
             }
@@ -266,14 +278,14 @@ impl Inner {
         doubts.iter_mut().find(|doubt| doubt.sent.name() == name).map(then)
     }
 
-    /// Another node asks whether a forward has arrived here. If it has not, it never counts.
+    /// Answers the probe of another node. A forward that has not arrived never counts from now on.
     pub(crate) fn answer_doubt(&self, addr: GlobalAddr, from: ComputeNodeId, of: Stamp) {
         let arrived = !self.node.seen.take(from, of);
-        // A node that cannot be answered does not wait for it.
+        // A node that cannot be reached does not wait for the probe reply.
         let _ = self.send(addr, from, Body::Verdict { of, arrived });
     }
 
-    /// The receiver has said whether a forward has arrived.
+    /// Handles the probe reply of the receiver: sends the forward again if it has not arrived.
     pub(crate) fn verdict(&self, addr: GlobalAddr, of: Name, arrived: bool) {
         if arrived {
             return self.resolve(addr, of);
@@ -291,7 +303,7 @@ impl Inner {
         }
     }
 
-    /// There is nothing left to do about this forward.
+    /// Ends the pending probe of a forward.
     fn resolve(&self, addr: GlobalAddr, name: Name) {
         let mut records = self.node.records.shard(addr).lock();
         let Some(record) = records.get_mut(&addr) else { return };

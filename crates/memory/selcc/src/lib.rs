@@ -1,6 +1,6 @@
-//! SELCC: cache coherence whose ownership lives in the latch word.
+//! SELCC: cache coherence with the ownership of each line in the latch word of the line.
 //!
-//! A [`Node`] is a compute node: its cache, and the lines that are under way. Each of its workers
+//! A [`Node`] is a compute node: its cache, and the records of its lines. Each worker of the node
 //! runs a [`Worker`], which implements [`CoherentMemory`](latchwork_coherence::CoherentMemory).
 //!
 //! ```text
@@ -11,32 +11,41 @@
 //!              waiters: futures that subscribe, and own nothing
 //! ```
 //!
-//! A line at rest is only its frame's ownership. Anything else — being fetched, asked for, given up
-//! — stands in a record keyed by address, which outlives the frame. Whoever polls serves: on every
-//! sweep each worker takes the completions of its own verbs, the messages of its node, alarms that
-//! are due, requests that local code kept waiting, and evicts when frames run short.
+//! The ownership in the frame is the whole state of a line at rest. A line that is being obtained,
+//! requested or released also has a line record. The record is keyed by address and outlives the
+//! frame.
+//!
+//! Each worker that polls serves the whole node. On every sweep a worker does the following:
+//!
+//! - It takes the completions of its own verbs.
+//! - It takes messages from the inbox of the node.
+//! - It fails the lines that wait for an answer of a node that is dead or has left.
+//! - It serves the alarms that are due.
+//! - It serves the requests that local code has kept waiting.
+//! - It releases and evicts lines.
 //!
 //! # What holds
 //!
-//! - The ownership of lines is decided by [`latchwork_latch::Line`] alone, the code that the model
-//!   checks; here its actions are carried out.
+//! - Only [`latchwork_latch::Line`] decides the ownership of lines. The model checks that code;
+//!   this crate carries out its actions.
 //! - A frame loses its right to be read before the release of its line is posted.
-//! - A frame is not used for another line while a verb may read or write it: the record holds it
-//!   until the operation, forwards included, is complete. An evicted line's bytes are copied out of
-//!   it first, so its frame is free at once; the copy stays until the operation is complete.
+//! - A frame serves no other line while a verb may read or write the frame. The line record holds
+//!   the frame until the operation and its forwards are complete.
+//! - The dirty bytes of an evicted line are copied to a write-back slot if one is free, so that the
+//!   frame is free at once. The slot holds the copy until the operation is complete.
 //! - A message that arrives twice counts once.
-//! - Futures own no protocol state. A dropped access leaves the line to come or go by itself.
+//! - Futures own no protocol state. Dropping an access does not stop the transfer of its line.
 //! - Every wait ends at [`Settings::deadline`].
 //!
-//! [`Policy`] tells protocols on this engine apart: with [`Policy::SELCC`] lines stay until they
-//! are asked for. The baseline `latchwork-sel` gives them back after every access and sends no
-//! message.
+//! [`Policy`] distinguishes the protocols on this engine. With [`Policy::SELCC`] a node keeps a
+//! line until another node requests the line. The baseline `latchwork-sel` releases the line after
+//! every access and sends no message.
 //!
 //! # Example
 //!
-//! Programs get workers from `latchwork-cluster`, and use them by the traits of
-//! `latchwork-coherence`. What they choose here is the [`Settings`] of the nodes, each by its
-//! field, or by its name as command lines do:
+//! Programs get workers from `latchwork-cluster` and use them through the traits of
+//! `latchwork-coherence`. Programs choose the [`Settings`] of the nodes here, by field or by name
+//! as on a command line:
 //!
 //! ```
 //! use std::time::Duration;

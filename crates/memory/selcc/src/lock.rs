@@ -1,14 +1,17 @@
-//! Locks of transactions: [`LineLocks`] for [`Worker`].
+//! Line locks of transactions: implements [`LineLocks`] for [`Worker`].
 //!
-//! A lock is a count in the line's frame, in a word of which `latchwork-cache` says how it keeps
-//! whatever takes a line away from doing so. So a locked line stays, and requests of others that it
-//! stands in the way of are answered `Busy` by the line's machine, those included that are
-//! remembered at the moment. Nothing waits for a lock, so its end tells nobody.
+//! A line lock is a count in the frame of the line. `latchwork-cache` describes the word of the
+//! count and how the word stops all operations that take the line away. So a locked line stays at
+//! its node. The line machine answers `Busy` to the requests that the lock refuses, those included
+//! that are queued when the lock is taken. No request waits for a lock, so the end of a lock sends
+//! no message.
 //!
-//! What is here as it has to be is locked without the lock of the line's shard, unless others have
-//! asked for it or it is given up for lost. Then its word says so, and it is locked under that
-//! lock: who has waited until the bound of the [lease](crate::lease) comes first, and who is shut
-//! out by the lock is told so in the same step.
+//! A line that is here in the needed mode is locked without the lock of the line's shard. There are
+//! two exceptions, which the lock word marks: other nodes have requested the line, or the line has
+//! failed. Such a line is locked under the shard lock, which has two effects:
+//!
+//! - A waiter that has waited until the bound of the [line lease](crate::lease) comes first.
+//! - A requester that the lock refuses is answered in the same step.
 
 use std::fmt;
 use std::pin::pin;
@@ -28,20 +31,20 @@ mod share;
 
 pub(crate) use share::{Permits, Share};
 
-/// A line that a transaction keeps at this node; see [`LineLocks::lock`].
+/// A line lock: a line that a transaction keeps at this node; see [`LineLocks::lock`].
 pub struct Lock {
     worker: Worker,
     need: Need,
     frame: FrameId,
-    /// Dropping it ends the access that the line was obtained for, and what then becomes of the
-    /// line has to be decided.
+    /// Whether dropping the lock ends the access that obtained the line. Then the node decides
+    /// whether to keep the line.
     ends_access: bool,
-    /// It locks nobody of this node out any more.
+    /// Whether the lock is a node lock, which does not exclude other transactions of this node.
     detains: bool,
 }
 
 impl Lock {
-    /// The line, and how it is locked.
+    /// The line and the mode of the lock.
     pub fn need(&self) -> Need {
         self.need
     }
@@ -75,17 +78,17 @@ impl Drop for Lock {
     }
 }
 
-/// How a look at a line that is to be locked went.
+/// The result of one attempt to lock a line.
 enum Try {
-    /// It is locked now.
+    /// The line is locked now.
     Locked(FrameId),
-    /// Another lock is in the way.
+    /// Another lock excludes this lock.
     Refused,
-    /// The node does not own it as it has to.
+    /// The node does not own the line in the needed mode.
     NotHere,
 }
 
-/// So many times as many frames there are as lines that were refused to readers.
+/// One frame in so many, at most, is kept for lines that were refused to readers.
 const REFUSED_SHARE: usize = 4;
 
 /// An access that ends where another node has locked the line.
@@ -101,8 +104,8 @@ fn ownership(mode: Mode) -> Ownership {
 }
 
 impl Inner {
-    /// Locks the line if it is here as it has to be and nobody has asked for it, without the lock
-    /// of its shard.
+    /// Locks the line without the lock of its shard, if the line is here in the needed mode and no
+    /// other node has requested it.
     #[inline]
     fn try_lock_unasked(&self, need: Need, hint: Option<&Hint>) -> TryLock<FrameId> {
         let node = &*self.node;
@@ -126,9 +129,9 @@ impl Inner {
         }
     }
 
-    /// Locks the line if that needs nobody else; `upgrades`: the lock to read that the caller has.
-    /// `reserved`: the caller has the line reserved, and so comes before requests of others in any
-    /// case.
+    /// Locks the line if no other node has to act. `upgrades`: the caller has a shared lock to
+    /// upgrade. `reserved`: the caller has the line reserved, and so comes before requests of other
+    /// nodes.
     fn try_lock(&self, need: Need, reserved: bool, upgrades: bool) -> Result<Try, MemoryError> {
         let Need { addr, mode } = need;
         let node = &*self.node;
@@ -140,7 +143,7 @@ impl Inner {
         let frame = record.map_or_else(|| node.cache.find(addr), |record| record.frame);
         let Some(id) = frame else { return Ok(Try::NotHere) };
         let frame = node.cache.frame(id);
-        // Before the line is asked for: another node need not give it up for nothing.
+        // Checked before the line is requested: another node must not give the line up for nothing.
         let in_the_way = match (frame.locked(), mode) {
             _ if frame.is_draining() && !upgrades => true,
             (Ownership::Invalid, _) | (Ownership::Shared, Mode::Shared) => false,
@@ -160,7 +163,7 @@ impl Inner {
         if !locked {
             return Ok(Try::Refused);
         }
-        // Who waits for the line is told.
+        // Requesters that the lock refuses are answered now.
         if let Some(record) = records.get_mut(&addr).filter(|record| record.line.is_asked_for()) {
             self.drive(addr, record, Event::Serve);
             self.finish(&mut records, addr);
@@ -168,21 +171,23 @@ impl Inner {
         Ok(Try::Locked(id))
     }
 
-    /// A lock has ended on a line that the protocol wants to be asked about.
+    /// Handles the end of a lock on a line with the mark "others have requested, or the line has
+    /// failed".
     #[cold]
     fn unlocked(&self, addr: GlobalAddr) {
         let mut records = self.node.records.shard(addr).lock();
         if let Some(record) = records.get_mut(&addr)
             && record.failed.is_some()
         {
-            // Which was left for the lock.
+            // The frame was kept for the lock.
             self.give_frame_back(record);
         }
         self.finish(&mut records, addr);
     }
 
-    /// Has who locks a line ask first while others have asked for it, or it is given up for lost. A
-    /// lock that has come before that keeps them from the line: they are told.
+    /// Updates the mark in the lock word: it is set while other nodes request the line, or after
+    /// the line has failed. While the mark is set, locks are taken under the shard lock only. An
+    /// earlier lock may keep the requesters from the line: they are answered here.
     pub(crate) fn see_to_locks(&self, addr: GlobalAddr, record: &mut Record) {
         let Some(id) = record.frame else { return };
         let frame = self.node.cache.frame(id);
@@ -200,24 +205,28 @@ impl Inner {
         }
     }
 
-    /// Whether a reader that does not wait for locks may ask for the line: if it is refused, its
-    /// bit stays in the word until the lock ends, and the line keeps its frame. Such lines have a
-    /// quarter of the frames at most, and those that are locked here a half, so there are always
-    /// frames for others; else two nodes whose transactions have locked what the other has tried to
-    /// read could both wait for a frame.
+    /// Whether a reader that does not wait for locks may request the line.
+    ///
+    /// 1. A refused reader leaves its bit in the latch word until the lock ends, and the line keeps
+    ///    its frame.
+    /// 2. Such lines take a quarter of the frames at most, and lines that are locked here take a
+    ///    half.
+    /// 3. So there are always frames for other lines.
+    /// 4. Without the bound, two nodes could both wait for a frame, after the transactions of each
+    ///    have locked the lines that the other has tried to read.
     pub(crate) fn may_be_refused(&self, record: &mut Record) -> bool {
         let node = &*self.node;
         let most = (node.cache.capacity() / REFUSED_SHARE).max(1);
         if !record.counts_as_refused {
             let next = |refused| (refused < most).then_some(refused + 1);
-            // Relaxed: only about how many there are.
+            // Relaxed: the number orders nothing else.
             let counted = node.refused.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
             record.counts_as_refused = counted.is_ok();
         }
         record.counts_as_refused
     }
 
-    /// Ends what [`may_be_refused`](Inner::may_be_refused) counts, once the line is here or not
+    /// Ends the count of [`may_be_refused`](Inner::may_be_refused), once the line is here or is not
     /// wanted any more.
     pub(crate) fn see_to_refusal(&self, record: &mut Record) {
         let over = record.line.hold() != Hold::Nothing
@@ -229,8 +238,8 @@ impl Inner {
         }
     }
 
-    /// Takes a lock, if this node may have one more locked line; whether it was taken. A line that
-    /// is locked already is not one more.
+    /// Takes a lock, if this node may have one more locked line. Returns whether the lock was
+    /// taken. A line that is locked already needs no permit.
     fn count_lock(&self, addr: GlobalAddr, frame: &Frame, mode: Mode) -> Result<bool, MemoryError> {
         let share = &self.node.lock_share;
         let mode = ownership(mode);
@@ -243,7 +252,7 @@ impl Inner {
         match first {
             Some(true) if provided => self.permits.use_one(),
             Some(true) => {
-                // The others have unlocked it in between.
+                // The other locks of the line have ended in the meantime.
                 frame.unlock(mode);
                 return too_many();
             }
@@ -254,8 +263,8 @@ impl Inner {
 }
 
 impl Worker {
-    /// Locks the line, which is obtained if it is not here as it has to be. The ticket is the one
-    /// that it came with.
+    /// Locks the line, and obtains the line first if it is not here in the needed mode. Returns the
+    /// ticket with which the line came.
     async fn obtain_lock(
         &self,
         need: Need,
@@ -270,7 +279,7 @@ impl Worker {
                     return Ok(LockOutcome::Got((frame, ticket)));
                 }
                 Try::Refused => break,
-                // Also when the reservation has lapsed.
+                // Also when the reservation has expired.
                 Try::NotHere => drop(ticket.take()),
             }
             match inner.obtain(no_wait(need)).await? {
@@ -286,7 +295,7 @@ impl Worker {
         Ok(LockOutcome::Locked)
     }
 
-    /// The lock that was taken. `obtained`: it ends the access for which the line came.
+    /// Makes the lock that was taken. `obtained`: the lock ends the access that obtained the line.
     fn locked(&self, need: Need, frame: FrameId, obtained: bool) -> Lock {
         let ends_access = obtained || !self.inner.node.settings.policy.lazy_release;
         Lock { worker: self.clone(), need, frame, ends_access, detains: false }
@@ -332,7 +341,7 @@ impl LineLocks for Worker {
         Ok(match self.lock_in_time(need, false).await? {
             LockOutcome::Locked => LockOutcome::Locked,
             LockOutcome::Got((frame, ticket)) => {
-                // The access for which the line came ends with the lock.
+                // The access that obtained the line ends with the lock.
                 let obtained =
                     ticket.is_some_and(|mut ticket| std::mem::take(&mut ticket.ends_access));
                 LockOutcome::Got(self.locked(need, frame, obtained))

@@ -1,4 +1,5 @@
-//! Letters of code above: they travel as messages of the protocol do, and are handed over unread.
+//! User messages: messages of the layers above. They travel like messages of the protocol, and this
+//! crate delivers them unread.
 
 use latchwork_coherence::{Letter, Mail, MailBox, MemoryError};
 use latchwork_verbs::{BATCH_MAX, ComputeNodeId, Message as Wire, Request as Verb, Target};
@@ -34,8 +35,8 @@ impl Mail for Worker {
 }
 
 impl Inner {
-    /// A message has arrived that is none of the protocol's: a letter, or from a peer of another
-    /// version.
+    /// Handles a message that is not part of the protocol: a user message, or a message from a peer
+    /// of another version, which is ignored.
     pub(crate) fn received_mail(&self, wire: &Wire) {
         let [MAIL, letter @ ..] = &wire.body else { return };
         if let Some(costs) = self.costs {

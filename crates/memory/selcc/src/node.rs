@@ -1,4 +1,4 @@
-//! [`Node`]: what the workers of one compute node share.
+//! [`Node`]: the state that the workers of one compute node share.
 
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -23,27 +23,27 @@ use crate::timers::Timers;
 #[cfg(all(test, loom))]
 mod interleavings;
 
-/// What a node is made of.
+/// The parts of a node.
 #[derive(Debug)]
 pub struct NodeParts {
     /// The node's id.
     pub id: ComputeNodeId,
-    /// Its frames.
+    /// The frames of the node.
     pub cache: Cache,
     /// The key under which the cache's arena was registered with the fabric. Other nodes forward
-    /// into it, so it is the same on all nodes.
+    /// into the arena, so the key is the same on all nodes.
     pub arena: RegionKey,
-    /// How the pool is divided into lines.
+    /// The division of the pool into lines.
     pub geometry: Geometry,
     /// Allocates lines.
     pub allocator: Arc<LineAllocator>,
-    /// Tells when freed lines may be used again.
+    /// Decides when freed lines may be used again.
     pub epochs: Arc<Epochs>,
     /// Settings.
     pub settings: Settings,
 }
 
-/// A compute node: its cache, and the lines that are under way. Shared by its workers.
+/// A compute node: its cache and the records of its lines. All workers of the node share it.
 pub struct Node {
     pub(crate) id: ComputeNodeId,
     pub(crate) cache: Cache,
@@ -52,38 +52,40 @@ pub struct Node {
     pub(crate) allocator: Arc<LineAllocator>,
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) settings: Settings,
-    /// What the settings say of the lines' machines.
+    /// The rules of the line machines, from the settings.
     pub(crate) rules: Rules,
     pub(crate) reserve: Reserve,
     pub(crate) records: RecordTable,
-    /// Which lines others take away.
+    /// The history of lines that other nodes take.
     pub(crate) history: History,
     pub(crate) timers: Timers,
     pub(crate) blocked: Blocked,
     pub(crate) frame_waiters: FrameWaiters,
-    /// Evictions whose release has not completed.
+    /// The number of evictions that free their frame when their release is complete.
     pub(crate) releasing: AtomicUsize,
-    /// How many lines transactions may lock.
+    /// The bound on the lines that transactions lock.
     pub(crate) lock_share: Share,
-    /// Lines that are asked for by readers that do not wait for locks, and such that were refused
-    /// to them: these keep their frames until the lock ends.
+    /// The number of lines that readers without a wait for locks have requested, or were refused.
+    /// Such lines keep their frames until the lock ends.
     pub(crate) refused: AtomicUsize,
-    /// Which messages have arrived.
+    /// The message numbers that have arrived.
     pub(crate) seen: Seen,
     pub(crate) numbers: NumberPool,
-    /// Gets what is none of the protocol's.
+    /// Receives the user messages.
     pub(crate) mail_box: OnceLock<MailBox>,
     /// Wakes the handler.
     pub(crate) handler: Mutex<Option<Notifier>>,
-    /// Workers, the handler not counted, that are not parked.
+    /// The number of workers that are not parked, without the handler.
     pub(crate) awake: AtomicUsize,
-    /// Until when the handler polls beside them.
+    /// The handler cover.
     pub(crate) cover: Cover,
-    /// Workers, the handler not counted.
+    /// The number of workers, without the handler.
     pub(crate) workers: AtomicUsize,
-    /// Nodes that are gone, a bit for each, until whoever polls has seen to it.
+    /// The nodes that are dead or have left, one bit for each, until a poll has failed the lines
+    /// that wait for them.
     pub(crate) missed: AtomicU64,
-    /// Nodes that are gone, a bit for each, until another one of that id is let in.
+    /// The nodes that are dead or have left, one bit for each, until another node of that id is
+    /// admitted.
     gone: AtomicU64,
     counters: Mutex<Vec<Arc<WorkerCounters>>>,
 }
@@ -93,12 +95,12 @@ pub(crate) fn bit(node: ComputeNodeId) -> u64 {
     1 << node.index()
 }
 
-/// How many frames eviction keeps free, besides those that accesses wait for.
+/// The number of frames that eviction keeps free, besides the frames that accesses wait for.
 pub(crate) struct Reserve {
-    /// So many, when it is at it.
+    /// The number of free frames at which eviction stops.
     pub(crate) wanted: usize,
-    /// With so many it does not begin: not as soon as one is missing, since to choose among many
-    /// costs less for each that is chosen.
+    /// The number of free frames at which eviction does not start. It is lower than `wanted`,
+    /// because one choice of many victims costs less for each victim.
     pub(crate) enough: usize,
 }
 
@@ -106,7 +108,7 @@ impl Reserve {
     fn new(frames: usize, settings: &Settings) -> Reserve {
         let (share, batch) = (settings.evict_share.max(1), settings.evict_batch.max(1));
         if batch == 1 {
-            // Not ahead: only for accesses that wait for a frame.
+            // No eviction ahead of need, only for accesses that wait for a frame.
             return Reserve { wanted: 0, enough: 0 };
         }
         let wanted = (frames / share).clamp(1, batch * 8);
@@ -115,7 +117,7 @@ impl Reserve {
 }
 
 impl Node {
-    /// Puts a node together.
+    /// Builds a node from its parts.
     pub fn new(parts: NodeParts) -> Arc<Node> {
         Arc::new(Node {
             id: parts.id,
@@ -153,47 +155,47 @@ impl Node {
         self.id
     }
 
-    /// Its frames.
+    /// The frames of the node.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// Where its lines come from.
+    /// The allocator of lines.
     pub fn allocator(&self) -> &Arc<LineAllocator> {
         &self.allocator
     }
 
-    /// Its part in the cluster's epochs.
+    /// The node's part in the cluster's epochs.
     pub fn epochs(&self) -> &Arc<Epochs> {
         &self.epochs
     }
 
-    /// How many lines transactions have locked.
+    /// The number of lines that transactions have locked.
     pub fn locked_lines(&self) -> usize {
         self.lock_share.locked()
     }
 
-    /// What its workers counted.
+    /// The counts of all workers of the node.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         self.counters.lock().iter().for_each(|worker| sum.add_worker(worker));
         sum
     }
 
-    /// Whether this line is under way: see [`Node::lines_under_way`]. What was evicted has left its
-    /// frame before, but has not arrived in memory.
+    /// Whether this line has a record: see [`Node::lines_under_way`]. An evicted line keeps its
+    /// record after it has left its frame, until its changes have arrived in memory.
     pub fn is_under_way(&self, line: GlobalAddr) -> bool {
         self.records.shard(line).lock().contains_key(&line)
     }
 
-    /// How many lines are under way: being obtained, given up, or asked for. Zero on a node at
-    /// rest.
+    /// The number of lines with a record: lines that are being obtained, released or requested.
+    /// Zero on a node at rest.
     pub fn lines_under_way(&self) -> usize {
         self.records.len()
     }
 
-    /// How many frames lines keep that this node has given up, since an answer to a question about
-    /// them may still be written there.
+    /// The number of frames of failed lines. Such a frame serves no other line, because an answer
+    /// to an invalidation request may still be written into it.
     pub fn lost_frames(&self) -> usize {
         let lost = |shard: &Mutex<Records>| {
             let records = shard.lock();
@@ -202,42 +204,46 @@ impl Node {
         self.records.shards().map(lost).sum()
     }
 
-    /// Forgets a compute node that has left, before another one of that id sends a message here:
-    /// that one counts its messages anew. Nothing that the old one has sent may still be on its
-    /// way.
+    /// Forgets the earlier compute node of this id, before another node of the id sends a message
+    /// here. The new node starts its message numbers anew. No message of the earlier node may still
+    /// be in flight.
     pub fn forget(&self, peer: ComputeNodeId) {
         self.seen.forget(peer);
         self.gone.fetch_and(!bit(peer), Ordering::Relaxed);
     }
 
-    /// Whether this compute node is gone, as far as this node was told, so that it need not be
-    /// asked for anything.
+    /// Whether this node knows that the compute node is dead or has left, so that no request to it
+    /// is of use.
     pub(crate) fn is_gone(&self, peer: ComputeNodeId) -> bool {
-        // Relaxed: whoever does not see it yet asks, and the question fails.
+        // Relaxed: a worker that does not see the bit yet sends a request, and the request fails.
         self.gone.load(Ordering::Relaxed) & bit(peer) != 0
     }
 
-    /// Says that a compute node is gone: it answers nothing any more, and verbs to it fail already.
-    /// Lines for which it was asked cannot be had any more, as if the question had failed; accesses
-    /// that wait for them end with an error. A node that has left in order held nothing, and was
-    /// asked nothing by [operations](crate::Worker::give_back) that it waited for.
+    /// Reports that a compute node is dead or has left: it answers nothing any more, and verbs to
+    /// it fail already.
     ///
-    /// It takes effect when [`minds`](Node::minds) is false for it.
+    /// Lines with a request to that node fail as if the request had failed, and the waiters of
+    /// these lines end with an error. A node after a graceful leave held nothing: its [release of
+    /// all lines](crate::Worker::give_back) waited until no latch word named the node and no
+    /// request was queued at the node.
+    ///
+    /// The report takes effect when [`minds`](Node::minds) returns false for the node.
     pub fn miss(&self, peer: ComputeNodeId) {
         self.gone.fetch_or(bit(peer), Ordering::Relaxed);
-        // Release: whoever sees the bit posts nothing to the peer that could arrive.
+        // Release ordering: a worker that sees the bit posts nothing to the peer that could arrive.
         self.missed.fetch_or(bit(peer), Ordering::Release);
         if let Some(handler) = &*self.handler.lock() {
             handler.notify();
         }
     }
 
-    /// Whether it is still to be seen to that `peer` is [missed](Node::miss).
+    /// Whether a report of [`miss`](Node::miss) about `peer` has not taken effect yet.
     pub fn minds(&self, peer: ComputeNodeId) -> bool {
         self.missed.load(Ordering::Acquire) & bit(peer) != 0
     }
 
-    /// A worker finds at `now` that other programs want its core until then.
+    /// Requests handler cover: a worker finds at `now` that other programs want its core until
+    /// `until`.
     pub(crate) fn cover(&self, now: Time, until: Time) {
         if self.cover.extend(now, until)
             && let Some(handler) = &*self.handler.lock()
@@ -246,7 +252,7 @@ impl Node {
         }
     }
 
-    /// How many workers it has. One that comes or goes this very moment may not be counted right.
+    /// The number of workers. A worker that starts or ends at this moment may be counted or not.
     pub(crate) fn workers(&self) -> u32 {
         self.workers.load(Ordering::Relaxed) as u32
     }
@@ -258,7 +264,7 @@ impl Node {
     }
 }
 
-/// Lines whose remembered requests wait for local code.
+/// The lines with queued requests that wait for local code.
 #[derive(Default)]
 pub(crate) struct Blocked {
     lines: Mutex<Vec<GlobalAddr>>,
@@ -272,7 +278,7 @@ impl Blocked {
         self.count.store(lines.len(), Ordering::Relaxed);
     }
 
-    /// Takes them all.
+    /// Takes all lines.
     pub(crate) fn take(&self) -> Vec<GlobalAddr> {
         if self.is_empty() {
             return Vec::new();
@@ -289,9 +295,13 @@ impl Blocked {
 
 /// Accesses that wait for a free frame.
 ///
-/// No wake is lost: whoever waits counts, then looks at the free list; whoever frees a frame puts
-/// it into the list, then looks at the count; each with a full fence between the two. The fences
-/// are ordered one way or the other, and the second to come sees what the first has done.
+/// No wake is lost:
+///
+/// 1. An access that waits raises the count, passes a full memory fence, then checks the free list.
+/// 2. A worker that frees a frame adds it to the free list, passes a full memory fence, then checks
+///    the count.
+/// 3. The two memory fences are ordered. The check behind the later fence sees the change before
+///    the earlier fence.
 #[derive(Default)]
 pub(crate) struct FrameWaiters {
     wakers: Mutex<Vec<Waker>>,
@@ -299,7 +309,7 @@ pub(crate) struct FrameWaiters {
 }
 
 impl FrameWaiters {
-    /// To be called before the last look at the free list.
+    /// Adds a waker. Callers call this before their last check of the free list.
     pub(crate) fn add(&self, waker: &Waker) {
         let mut wakers = self.wakers.lock();
         if !wakers.iter().any(|other| other.will_wake(waker)) {
@@ -310,7 +320,8 @@ impl FrameWaiters {
         fence(Ordering::SeqCst);
     }
 
-    /// To be called after a frame was freed. All of them look again: some may be gone.
+    /// Wakes all waiting accesses. Callers call this after they have freed a frame. All are woken,
+    /// because some may have been dropped.
     pub(crate) fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.len() == 0 {

@@ -1,12 +1,15 @@
-//! Operations on latch words: posting them, their ends, and what is done when an end is ambiguous.
+//! Word operations: posting, completion, and recovery from an ambiguous completion.
 //!
-//! A connection that fails under a batch cuts it off at some request. What is behind the cut never
-//! takes effect, so the word can be read at leisure: one's own field tells whether the operation
-//! was applied ([`Inspection`], with the argument). If it was, the operation has ended as if
-//! nothing had happened; the look at the word has the line's READ behind it where the operation has
-//! one. If it was not, it is posted again, with its write-back: the writers are shut out until the
-//! operation is complete, or the bytes were copied ([`crate::write_back`]), so they are still
-//! those, and the bounds are kept with the operation.
+//! A connection that fails under a batch cuts the batch off at one of its requests. The requests
+//! before the cut have taken effect, and the requests behind the cut never take effect. So the node
+//! can probe the latch word at any later time: the node's own field shows whether the operation was
+//! applied ([`Inspection`] has the argument).
+//!
+//! - Applied: the operation has ended like any other. Where the operation reads the line, the probe
+//!   has the READ of the line behind it.
+//! - Not applied: the operation is posted again, together with its write-back. The bytes are still
+//!   the same. Either writers are shut out until the operation is complete, or the bytes were
+//!   copied ([`crate::write_back`]). The dirty bounds are kept with the operation.
 
 use latchwork_cache::{DirtyBounds, FrameId};
 use latchwork_latch::{Event, Inspection, LatchWord, WordOp, WordVerb};
@@ -17,18 +20,18 @@ use crate::record::{Outcome, Record, Waiter};
 use crate::worker::Inner;
 use crate::write_back::Slot;
 
-/// How often an operation or a message that ended ambiguous is taken up again. Then the connection
-/// counts as gone.
+/// How often an operation or a message with an ambiguous completion is tried again. Then the
+/// connection counts as dead.
 pub(crate) const TRIES_MAX: u8 = 16;
 
-/// What a batch of this worker is, as the tag of its completion says.
+/// The kind of a batch of this worker, encoded in the tag of its completion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tag {
-    /// An operation on a word: the key of its group.
+    /// A word operation: the key of its group.
     Operation(usize),
-    /// A look at the word of an operation that ended ambiguous: the key of its group.
+    /// A probe of the latch word after an ambiguous completion: the key of the operation's group.
     Inspection(usize),
-    /// A message, and the line that was forwarded with it: the key among the letters.
+    /// A message, with the forwarded line if any: the key among the messages in flight.
     Letter(usize),
 }
 
@@ -52,16 +55,16 @@ impl Tag {
     }
 }
 
-/// An operation on a word, with the forwards that go with it.
+/// A word operation with its forwards.
 #[derive(Debug)]
 pub(crate) struct Group {
     addr: GlobalAddr,
-    /// Set when the operation is posted, with where the line's bytes go to or come from: the
-    /// forwards come first.
+    /// The operation and the local buffer of the line's bytes. Set when the operation is posted:
+    /// the forwards are posted before it.
     op: Option<(WordOp, LocalBuffer)>,
-    /// What the operation writes back.
+    /// The dirty bounds that the operation writes back.
     dirty: DirtyBounds,
-    /// The copy that it is written back from, where that is not the frame.
+    /// The write-back slot, if the operation does not write back from the frame.
     slot: Option<Slot>,
     old: u64,
     left: u32,
@@ -70,7 +73,7 @@ pub(crate) struct Group {
 }
 
 impl Inner {
-    /// One more batch of this group, or of a new one.
+    /// Adds a batch to this group, or to a new group. Returns the key of the group.
     pub(crate) fn join_group(&self, key: &mut Option<usize>, addr: GlobalAddr) -> usize {
         let mut groups = self.groups.borrow_mut();
         let key = *key.get_or_insert_with(|| {
@@ -89,10 +92,11 @@ impl Inner {
         key
     }
 
-    /// Posts an operation on the word of a line in frame `id`. Returns whether its verbs read or
-    /// write the frame, which has to stay as it is until the operation is complete.
+    /// Posts a word operation on the line in frame `id`. Returns whether the verbs of the operation
+    /// read or write the frame. Such a frame must not change until the operation is complete.
     ///
-    /// Forwards of the same group do, too: only an operation without one may say that they do not.
+    /// Forwards of the same group use the frame as well. So only an operation that has no forwards
+    /// may return false.
     pub(crate) fn post_operation(
         &self,
         addr: GlobalAddr,
@@ -102,8 +106,8 @@ impl Inner {
     ) -> Result<bool, VerbError> {
         let key = self.join_group(&mut group, addr);
         let dirty = if op.writes_back() { self.take_dirty(id) } else { DirtyBounds::EMPTY };
-        // Nobody evicts what he hands on or keeps a copy of, so no other release is worth the
-        // copying.
+        // Only an evicted line frees its frame. A node that hands a line over or keeps a copy does
+        // not evict the line, so copying pays for no other operation.
         let evicts = op == WordOp::ReleaseExclusive;
         let slot = if evicts { self.copy_out(addr, id, &dirty) } else { None };
         let buffer = match &slot {
@@ -125,7 +129,8 @@ impl Inner {
         let group = &mut groups[key];
         (group.op, group.dirty, group.slot) = (Some((op, buffer)), dirty, slot);
         if let Err(error) = self.submit_operation(key, group) {
-            // No completion will come; where forwards are out, theirs end the group.
+            // The operation has no completion. If forwards are in flight, their completions end the
+            // group.
             group.left -= 1;
             group.op = None;
             if group.left == 0 {
@@ -136,8 +141,8 @@ impl Inner {
         Ok(frame_in_verb)
     }
 
-    /// What is to be written back of a frame whose writers are shut out already, so that nothing is
-    /// added to the bounds any more.
+    /// Takes the dirty bounds of a frame. Writers are shut out already, so the bounds cannot grow
+    /// any more.
     fn take_dirty(&self, id: FrameId) -> DirtyBounds {
         let frame = self.node.cache.frame(id);
         let dirty = frame.dirty();
@@ -149,14 +154,15 @@ impl Inner {
         }
     }
 
-    /// Posts the group's operation, for the first time or again.
+    /// Posts the group's operation, the first time or again.
     fn submit_operation(&self, key: usize, group: &Group) -> Result<(), VerbError> {
         let (op, buffer) = group.op.expect("a group that has its operation");
         let mut batch = Batch::new();
         self.write_back(group.addr, buffer, group.dirty, &mut batch);
         let latch = self.node.geometry.latch_addr(group.addr).offset();
-        // What the atomic must find for the line to be read at all: the word that is swapped, or
-        // nobody in the exclusive field. Otherwise the line comes from whoever the word names.
+        // The value that the atomic must find before the READ of the line is of use: the expected
+        // word of a compare-and-swap, or an empty exclusive field. Otherwise the line comes from
+        // the nodes that the word names.
         let mut found = (LatchWord::EXCLUSIVE, 0);
         batch.push(match op.verb(self.node.id) {
             WordVerb::Add(add) => {
@@ -176,8 +182,9 @@ impl Inner {
         self.submit_word(group, batch, found, Tag::Operation(key))
     }
 
-    /// Posts a batch that ends with an atomic on the line's word, with the READ behind it that the
-    /// operation has, of use if the atomic finds the value of `found` under its mask.
+    /// Posts a batch that ends with an atomic on the latch word. If the operation reads the line, a
+    /// READ of the line follows. The READ is of use if the atomic finds the value of `found` under
+    /// the mask of `found`.
     fn submit_word(
         &self,
         group: &Group,
@@ -195,7 +202,7 @@ impl Inner {
         self.port.post(Target::Memory(group.addr.node()), batch.requests(), tag.bits())
     }
 
-    /// Adds the WRITE of what changed in the line that lies in `whole`.
+    /// Adds the WRITE of the dirty bytes of the line that lies in `whole`.
     fn write_back(
         &self,
         addr: GlobalAddr,
@@ -218,7 +225,7 @@ impl Inner {
 
     // ---- ends ------------------------------------------------------------------------------------
 
-    /// A batch of this worker has completed.
+    /// Handles the completion of a batch of this worker.
     pub(crate) fn completed(&self, tag: u64, result: Result<u64, VerbError>) {
         match (Tag::from_bits(tag), result) {
             (Tag::Letter(key), result) => self.letter_completed(key, result.err()),
@@ -233,7 +240,7 @@ impl Inner {
         }
     }
 
-    /// Looks at the word, to find out whether the operation was applied.
+    /// Probes the latch word, to find out whether the operation was applied.
     fn inspect(&self, key: usize, error: VerbError) {
         let posted = {
             let group = &mut self.groups.borrow_mut()[key];
@@ -244,7 +251,7 @@ impl Inner {
                 let latch = self.node.geometry.latch_addr(group.addr).offset();
                 let mut batch = Batch::new();
                 batch.push(Verb::FetchAdd { remote: latch, add: 0 });
-                // The look may find this node as the holder already: read whatever it finds.
+                // The READ is unconditional: the probe may find this node as the holder already.
                 self.submit_word(group, batch, (0, 0), Tag::Inspection(key))
             } else {
                 Err(error)
@@ -272,7 +279,8 @@ impl Inner {
         }
     }
 
-    /// One batch of a group has come to its end: the operation, with what it found, or a forward.
+    /// Handles the end of one batch of a group: the operation, with the word that it found, or a
+    /// forward. The last batch completes the group.
     pub(crate) fn leave_group(&self, key: usize, end: Result<Option<u64>, VerbError>) {
         let mut group = {
             let mut groups = self.groups.borrow_mut();
@@ -288,7 +296,7 @@ impl Inner {
             }
             groups.remove(key)
         };
-        // However it ended, nothing of it is posted again.
+        // No part of the group is posted again, whatever its end.
         self.give_slot_back(group.slot.take());
         let mut records = self.node.records.shard(group.addr).lock();
         let Some(record) = records.get_mut(&group.addr) else { return };
@@ -297,13 +305,13 @@ impl Inner {
             self.node.releasing.fetch_sub(1, Ordering::Relaxed);
         }
         match (group.failed, group.op) {
-            // Whether the word changed is unknown: nobody here may touch the line again.
+            // Whether the word changed is unknown, so this node may not touch the line again.
             (Some(error), _) => {
                 record.fail(error);
                 self.give_frame_back(record);
             }
-            // The discipline writes no such word. Its line was not read, and whom to ask it does
-            // not say.
+            // The word discipline never writes such a word. The line was not read, and the word
+            // does not name the nodes to request the line from.
             (None, Some((op, _)))
                 if op.reads_line() && LatchWord::from_bits(group.old).is_impossible() =>
             {
@@ -314,22 +322,24 @@ impl Inner {
                 record.landed = Some((op, LatchWord::from_bits(group.old)));
                 self.complete_landed(group.addr, record);
             }
-            // The operation could not be posted, and has failed the line.
+            // The operation could not be posted, which has failed the line already.
             (None, None) => {}
         }
         self.finish(&mut records, group.addr);
     }
 
-    /// Takes the frame from a line whose operation has failed. The operation is over and no
-    /// question is out (R1, R5), so nothing can write into the frame or read it any more, unless a
-    /// forward from it is in doubt.
+    /// Releases the frame of a line whose operation has failed.
+    ///
+    /// 1. The operation is over (R1) and no invalidation request is open (R5).
+    /// 2. So no verb reads or writes the frame any more, except a forward with a pending probe.
+    /// 3. So the frame is released when no probe is pending.
     pub(crate) fn give_frame_back(&self, record: &mut Record) {
         let cache = &self.node.cache;
-        // Not while it is locked: it is tried again when the lock ends.
+        // A locked frame stays. The release is tried again when the lock ends.
         let free = |id: &mut FrameId| record.doubts.is_empty() && cache.frame(*id).try_invalidate();
         if let Some(id) = record.frame.take_if(free) {
-            // Who was granted the line and has not come yet to use it is told instead that it is
-            // lost, and reserves nothing.
+            // A waiter with a grant that has not used the line yet fails instead, and loses its
+            // reservation.
             let granted = |waiter: &&mut Waiter| matches!(waiter.outcome, Outcome::Granted);
             if let Some(error) = record.failed {
                 for waiter in record.waiters.iter_mut().filter(granted) {
@@ -342,7 +352,7 @@ impl Inner {
         }
     }
 
-    /// Reports an operation complete, when nothing that went with it is in doubt.
+    /// Reports an operation complete to the line machine, when no probe of its forwards is pending.
     pub(crate) fn complete_landed(&self, addr: GlobalAddr, record: &mut Record) {
         if record.doubts.is_empty()
             && let Some((op, old)) = record.landed.take()
@@ -356,7 +366,7 @@ impl Inner {
     }
 }
 
-/// The requests of one batch.
+/// The work requests of one batch.
 struct Batch {
     requests: [Verb; BATCH_MAX],
     len: usize,

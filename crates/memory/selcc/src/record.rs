@@ -1,8 +1,8 @@
-//! Records of lines that are under way: what the frame alone does not say.
+//! Line records: the state of lines that their frames do not hold.
 //!
-//! A line at rest has no record; its frame's ownership is all there is to know. The record is keyed
-//! by address and outlives the frame, so that a line that is evicted and wanted again waits for its
-//! own release (rule R1).
+//! A line at rest has no record: the ownership in its frame is its whole state. A record is keyed
+//! by address and outlives the frame. So an access to an evicted line waits for the line's own
+//! release (rule R1).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -22,7 +22,7 @@ use crate::letters::Doubt;
 #[cfg(all(test, loom))]
 mod interleavings;
 
-/// Addresses are spread by their bits; a keyed hash would differ from run to run for no gain.
+/// Hashes addresses by their bits. A keyed hash would differ from run to run, for no gain.
 #[derive(Default)]
 pub(crate) struct AddrHasher(u64);
 
@@ -47,13 +47,13 @@ pub(crate) type Records = HashMap<GlobalAddr, Record, BuildHasherDefault<AddrHas
 
 const SHARDS: usize = 64;
 
-/// All records of a node.
+/// All line records of a node.
 #[derive(Default)]
 pub(crate) struct RecordTable {
     shards: Vec<Shard>,
 }
 
-// Each on CPU cache lines of its own: workers lock different shards all the time.
+// Each shard is on CPU cache lines of its own, because workers lock different shards all the time.
 #[derive(Default)]
 #[repr(align(128))]
 struct Shard(Mutex<Records>);
@@ -68,69 +68,69 @@ impl RecordTable {
         &self.shards[(hash >> 58) as usize % SHARDS].0
     }
 
-    /// The shards, each to be locked for as long as its records are looked at.
+    /// The shards. A caller locks each shard while it reads the records of the shard.
     pub(crate) fn shards(&self) -> impl Iterator<Item = &Mutex<Records>> {
         self.shards.iter().map(|shard| &shard.0)
     }
 
-    /// How many lines are under way.
+    /// The number of lines with a record.
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|s| s.0.lock().len()).sum()
     }
 }
 
-/// What an access that waits for the line will be told.
+/// The outcome of an access that waits for a line.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// Nothing yet.
+    /// The access still waits.
     Waiting,
-    /// The line is here as needed, and reserved.
+    /// The line is here in the needed mode, and reserved.
     Granted,
-    /// The copy that the access wanted to upgrade is lost.
+    /// An upgrade has lost its copy.
     GaveWay,
-    /// Another node has locked the line, and the access does not wait for that.
+    /// Another node has locked the line, and the access does not wait for locks.
     Locked,
     /// The fabric failed.
     Failed(VerbError),
 }
 
-/// What an access asks for.
+/// What an access needs, and when the access ends without the line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     pub(crate) need: Need,
-    /// It ends when the copy is lost.
+    /// An upgrade: the access ends when the copy is lost.
     pub(crate) upgrade: bool,
-    /// It is of no use later.
+    /// Deadline: the result is useless after this time.
     pub(crate) by: Option<Time>,
-    /// It ends where another node has locked the line.
+    /// The access ends with an outcome where another node has locked the line.
     pub(crate) no_wait: bool,
 }
 
 impl Access {
-    /// One that waits for the line until its deadline.
+    /// An access that waits for the line until its deadline.
     pub(crate) fn patient(need: Need) -> Access {
         Access { need, upgrade: false, by: None, no_wait: false }
     }
 }
 
-/// An access that is of no use after some time has this many turns until then, if each pause were
-/// as long as the first. Nodes that have waited for longer pause less, so that no line is got by
-/// newcomers alone.
+/// An access with a deadline gets this many attempts until then, if each back-off is as long as the
+/// first. Nodes that have waited longer back off for a shorter time, so that newcomers do not get
+/// every line.
 const TURNS: u32 = 64;
 
-/// An access that waits for the line.
+/// A waiter: an access that waits for the line.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) id: u64,
     pub(crate) mode: Mode,
-    /// Set for upgrades, which end when the copy is lost.
+    /// Set for an upgrade, which ends when the copy is lost.
     pub(crate) upgrade: bool,
     pub(crate) outcome: Outcome,
-    /// Another node was asked for the line meanwhile.
+    /// The node has sent an invalidation request since the access began to wait.
     pub(crate) asked: bool,
-    /// It is of no use later.
+    /// Deadline: the result is useless after this time.
     pub(crate) by: Option<Time>,
-    /// It ends where another node has locked the line.
+    /// The access ends with an outcome where another node has locked the line.
     pub(crate) no_wait: bool,
     pub(crate) waker: Option<Waker>,
 }
@@ -144,50 +144,49 @@ impl Waiter {
     }
 }
 
-/// A line that is under way.
+/// The record of one line.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) line: Line,
     pub(crate) frame: Option<FrameId>,
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) next_waiter: u64,
-    /// Dirty bounds that came with a grant, for the copy that is published next.
+    /// The dirty bounds from a grant, for the copy that is published next.
     pub(crate) incoming_dirty: DirtyBounds,
-    /// Local readers wait until then.
+    /// The end of the hold-off of local readers.
     pub(crate) hold_off_until: Time,
-    /// When the node was refused, the first time since it last got what it wanted; zero: it was
-    /// not.
+    /// The time of the first refusal since a want of the node was last met. Zero: no refusal.
     pub(crate) refused_since: Time,
-    /// The last access that waited for the line does so no more, and would not have waited for a
-    /// lock.
+    /// The last waiter was dropped, and it would not have waited for a lock.
     pub(crate) forsaken: bool,
-    /// An alarm is set for the end of a pause that has ended before its time.
+    /// An alarm is still set for the end of a back-off that ended early.
     pub(crate) retry_is_set: bool,
-    /// A reader that does not wait for locks has asked: if it is refused its bit stays in the word,
-    /// and so does the frame.
+    /// A reader that does not wait for locks has requested the line. If the reader is refused, its
+    /// bit stays in the latch word, and the line keeps its frame.
     pub(crate) counts_as_refused: bool,
-    /// The last time at which an alarm was set for a local writer to let go.
+    /// The latest time of an alarm for the end of a local writer's latch.
     pub(crate) let_go_at: Time,
-    /// Since when local code has kept a request waiting.
+    /// The time since which local code has kept a request waiting.
     pub(crate) blocked_since: Option<Time>,
-    /// When an access that had waited for the local latch last had its turn.
+    /// The last time at which an access that had waited for the local latch got the latch.
     pub(crate) passed_at: Time,
-    /// How long local code may go on before requests.
+    /// The line lease.
     pub(crate) lease: Lease,
     /// Whether the record is in the node's list of blocked lines.
     pub(crate) listed: bool,
     /// Whether the operation in flight frees the frame for another line.
     pub(crate) evicting: bool,
-    /// Whether the line is to be given back as soon as it is at rest.
+    /// Whether the line is released as soon as it is at rest.
     pub(crate) unwanted: bool,
-    /// Whether a verb of the operation that was posted last reads or writes the frame.
+    /// Whether a verb of the last posted operation reads or writes the frame.
     pub(crate) frame_in_verb: bool,
-    /// Forwards that may not have arrived.
+    /// Pending probes: forwards that may not have arrived.
     pub(crate) doubts: Vec<Doubt>,
-    /// An operation that is complete but for these.
+    /// An operation that is complete except for the pending probes.
     pub(crate) landed: Option<(WordOp, LatchWord)>,
-    /// The fabric failed an operation on the word, or a question: the line cannot be asked for any
-    /// more. After a question its frame is not used for another, since the answer may still come.
+    /// The error of a word operation or an invalidation request: the node cannot request the line
+    /// any more. After a failed invalidation request the frame serves no other line, because an
+    /// answer may still be written into the frame.
     pub(crate) failed: Option<VerbError>,
 }
 
@@ -218,7 +217,7 @@ impl Record {
         }
     }
 
-    /// One more access waits for the line; its number.
+    /// Adds a waiter for the access. Returns the number of the waiter.
     pub(crate) fn wait(&mut self, access: Access, waker: &Waker) -> u64 {
         let Access { need: Need { mode, .. }, upgrade, by, no_wait } = access;
         self.forsaken = false;
@@ -229,8 +228,8 @@ impl Record {
         id
     }
 
-    /// The pause before the line is asked for again: `pause`, unless some access would have few
-    /// turns then until it is of no use any more; but not less than `least`.
+    /// The back-off before the next attempt. It is `pause`, shortened if a waiter would otherwise
+    /// have few attempts before its deadline. It is never shortened below `least`.
     pub(crate) fn pause(&self, pause: Duration, least: Duration, now: Time) -> Duration {
         let waiting = self.waiters.iter().filter(|w| matches!(w.outcome, Outcome::Waiting));
         let by = waiting.filter_map(|waiter| waiter.by).min();
@@ -242,20 +241,20 @@ impl Record {
         self.disappoint(error);
     }
 
-    /// Whether it was given up, and its frame as well: nothing can be posted for it, or written
-    /// into it, any more.
+    /// Whether the line has failed and its frame is released. Nothing can be posted for such a line
+    /// or written into it any more.
     pub(crate) fn is_lost(&self) -> bool {
         self.failed.is_some() && self.frame.is_none()
     }
 
-    /// Ends all accesses that wait for the line.
+    /// Fails all waiters of the line.
     pub(crate) fn disappoint(&mut self, error: VerbError) {
-        // Who was granted the line before has a reservation, and uses it.
+        // A waiter with an earlier grant has a reservation, and uses the line.
         let waiting = self.waiters.iter_mut().filter(|w| matches!(w.outcome, Outcome::Waiting));
         waiting.for_each(|waiter| waiter.end(Outcome::Failed(error)));
     }
 
-    /// Whether all is as the frame says, and nobody waits.
+    /// Whether the record adds nothing to the frame, and no access waits.
     pub(crate) fn is_over(&self, now: Time) -> bool {
         self.line.is_at_rest()
             && self.waiters.is_empty()
@@ -265,17 +264,17 @@ impl Record {
     }
 }
 
-/// The frame, as the line's machine sees it.
+/// The local copy of a line, as the line machine sees it.
 pub(crate) struct FrameCopy<'a> {
     pub(crate) frame: Option<&'a Frame>,
     pub(crate) waiters: &'a mut Vec<Waiter>,
-    /// Nobody waits any more who would wait for a lock.
+    /// See [`Record::forsaken`].
     pub(crate) forsaken: bool,
     pub(crate) dirty: DirtyBounds,
-    /// Reservations count no more.
+    /// Reservations have expired.
     pub(crate) lapsed: bool,
-    /// A local writer holds the latch, in virtual time; or local accesses wait for it, which come
-    /// first.
+    /// A local writer holds the latch in virtual time, or local accesses wait for the latch. Both
+    /// come before requests of other nodes.
     pub(crate) held: bool,
 }
 
@@ -284,8 +283,8 @@ impl FrameCopy<'_> {
         self.frame.expect("a line that is held or being obtained has a frame")
     }
 
-    // Reserved here, in the same step: a request that is served next must not take the line away
-    // before those who waited for it have used it once.
+    // The line is reserved in the same step. A request that is served next must not take the line
+    // before each waiter has used it once.
     fn grant(&mut self, hold: Hold) {
         let frame = self.frame.expect("a line that is held has a frame");
         for waiter in self.waiters.iter_mut() {
@@ -297,7 +296,7 @@ impl FrameCopy<'_> {
         }
     }
 
-    /// The copy that upgrades have seen is gone.
+    /// Ends the upgrades, which have lost the copy that they saw.
     fn give_way(&mut self) {
         for waiter in self.waiters.iter_mut().filter(|w| w.upgrade) {
             if matches!(waiter.outcome, Outcome::Waiting) {
@@ -340,7 +339,7 @@ impl LocalCopy for FrameCopy<'_> {
     }
 
     fn restore(&mut self) {
-        // Nobody had it to write since, so all of it is in the memory node.
+        // No node had the line exclusively in the meantime, so the memory node has all its bytes.
         self.frame().set_dirty(DirtyBounds::EMPTY);
         self.frame().publish(Ownership::Shared);
         self.grant(Hold::Shared);
@@ -399,7 +398,7 @@ pub(crate) fn ownership(hold: Hold) -> Ownership {
     }
 }
 
-/// What the frame of a line at rest says.
+/// The hold of a line at rest, read from its frame.
 pub(crate) fn hold_at_rest(cache: &Cache, frame: Option<FrameId>) -> Hold {
     match frame.map(|id| cache.frame(id).state().ownership()) {
         None | Some(Ownership::Invalid) => Hold::Nothing,

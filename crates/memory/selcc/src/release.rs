@@ -1,5 +1,6 @@
-//! Giving lines back that nobody has asked for: at once where release is not lazy (SEL), and where
-//! it is, those that other nodes would take away anyway ([`History`](crate::history::History)).
+//! Release of lines that no other node has requested. Without lazy release (SEL) a line is released
+//! at once. With adaptive release the node releases the lines that other nodes would take anyway
+//! ([`History`](crate::history::History)).
 
 use std::collections::VecDeque;
 
@@ -15,22 +16,22 @@ use crate::settings::{Release, Settings};
 use crate::timers::Alarm;
 use crate::worker::Inner;
 
-/// Lines that this worker obtained lately, the latest last: until enough others have come, they may
-/// be used again at once. The second says whether a line is kept although it is contested.
+/// The recent lines of a worker, the latest last: they may be used again at once, until the worker
+/// has obtained enough other lines. The second field: the line is kept although it is contested.
 pub(crate) type Lingering = VecDeque<(GlobalAddr, bool)>;
 
 fn adapts(settings: &Settings) -> bool {
     settings.policy.lazy_release && settings.release == Release::Adaptive
 }
 
-/// Whether anything becomes of a line when the access is over for which it was obtained.
+/// Whether the end of an access decides about the line that the access obtained.
 pub(crate) fn minds_ends(settings: &Settings) -> bool {
     !settings.policy.lazy_release || adapts(settings)
 }
 
 impl Inner {
-    /// Gives back a line that nobody uses, where release is not lazy or the line is not wanted.
-    /// Where it is reserved or locked, whoever has done that gives it back.
+    /// Schedules the release of an unused line, if release is not lazy or the line is marked
+    /// `unwanted`. A reserved or locked line is released by the end of that reservation or lock.
     pub(crate) fn release_eagerly(&self, addr: GlobalAddr, record: &mut Record) {
         let held = record.line.is_at_rest() && record.line.hold() != Hold::Nothing;
         if !held || self.node.settings.policy.lazy_release && !std::mem::take(&mut record.unwanted)
@@ -44,14 +45,15 @@ impl Inner {
         }
         match self.held(id) {
             None => self.releases.borrow_mut().push(addr),
-            // Where release is lazy, it is kept after all.
+            // With lazy release the line is kept after all.
             Some(_) if self.node.settings.policy.lazy_release => {}
-            // Nobody else may come by: not if the access was dropped for which the line came.
+            // The alarm is needed: if the access that obtained the line was dropped, no other event
+            // may come.
             Some(until) => self.look_again_when_let_go(addr, record, until),
         }
     }
 
-    /// Sets the alarm for the time when a local writer lets go of the line.
+    /// Sets an alarm for the time at which a local writer releases the latch.
     pub(crate) fn look_again_when_let_go(
         &self,
         addr: GlobalAddr,
@@ -64,7 +66,7 @@ impl Inner {
         }
     }
 
-    /// Gives back what [`release_eagerly`](Inner::release_eagerly) found.
+    /// Releases the lines that [`release_eagerly`](Inner::release_eagerly) has found.
     pub(crate) fn release_what_is_over(&self) -> bool {
         if self.releases.borrow().is_empty() {
             return false;
@@ -81,13 +83,14 @@ impl Inner {
         adapts(&self.node.settings)
     }
 
-    /// An access for which the line was obtained is over, and that matters ([`minds_ends`]). The
-    /// line lingers, or its time is over at once; so is that of one that has lingered.
+    /// Handles the end of an access that obtained the line, where such ends matter
+    /// ([`minds_ends`]). The line becomes recent or is released at once. The oldest recent line may
+    /// leave the recent lines.
     pub(crate) fn accessed(&self, addr: GlobalAddr) {
         let node = &*self.node;
         if !node.settings.policy.lazy_release {
-            // At once, not with the next sweep: the worker's next access to the line must not find
-            // it here.
+            // Released at once and not on the next sweep: the worker's next access must not find
+            // the line here.
             self.evict(addr);
             return;
         }
@@ -115,28 +118,32 @@ impl Inner {
         }
     }
 
-    /// Several accesses waited for the line and it came for all of them. Where it is a copy to
-    /// read, the bet is won however soon a writer takes it: what is so popular inside the node is
-    /// not to be fetched once more than others ask for it.
+    /// Handles a line that served several waiters. For a shared copy the prediction was right,
+    /// however soon a writer takes the copy: a line so popular inside the node is not fetched more
+    /// often than other nodes request it.
     fn served_several(&self, addr: GlobalAddr, hold: Ownership) {
         if hold == Ownership::Shared {
             self.node.history.taken(addr, hold, true);
         }
     }
 
-    /// Whether the line is better given back, and how sure that is.
+    /// The certainty that an early release of the line is better. `None`: the line stays.
     fn contested(&self, addr: GlobalAddr) -> Option<u8> {
         let cache = &self.node.cache;
         let id = cache.find(addr)?;
         self.contested_as(addr, cache.frame(id).state().ownership())
     }
 
-    /// As above, of a line that is held so. What is saved is waiting, and costs hits: not for a
-    /// worker that has other accesses under way while it waits. Under takeover copies to read stay:
-    /// one operation clears them all, and to give them back takes one for each.
+    /// Like [`contested`](Inner::contested), for a line with the ownership `hold`. Two kinds of
+    /// lines stay:
+    ///
+    /// - lines of a worker with other waiting accesses, because an early release saves waiting and
+    ///   costs hits;
+    /// - shared copies under takeover, because one operation clears all copies, and early releases
+    ///   take one operation for each.
     fn contested_as(&self, addr: GlobalAddr, hold: Ownership) -> Option<u8> {
         let stays = match hold {
-            // Another worker has given it up in between.
+            // Another worker has released the line in the meantime.
             Ownership::Invalid => true,
             _ if self.waiting.get() > 0 => true,
             Ownership::Shared => self.node.settings.takeover,
@@ -147,14 +154,14 @@ impl Inner {
 
     fn has_lingered(&self, addr: GlobalAddr, keep: bool) {
         let node = &*self.node;
-        // Should the frame have changed hands meanwhile, it is not watched, or another line is a
-        // little early.
+        // If the frame serves another line by now, it is not watched, or the other line leaves the
+        // recent lines a little early.
         let Some(id) = node.cache.find(addr) else { return };
         let Some((_, used)) = node.cache.frame(id).end_watch() else { return };
         if used {
             node.history.lingered(addr, true);
         }
-        // One that should go but is in use right now is no bet: it is mostly others who want it.
+        // A contested line that is in use opens no prediction: mostly other nodes want it.
         if keep || self.contested(addr).is_none() {
             node.cache.frame(id).watch(Watch::Long);
             if node.cache.frame(id).state().ownership() == Ownership::Shared {
@@ -165,9 +172,11 @@ impl Inner {
         }
     }
 
-    /// A bet on a copy is over after some misses at the latest, won if the copy was used: else a
-    /// lost one would be known as soon as a writer comes, and a won one only when the copy goes,
-    /// and there would seem to be few of these.
+    /// Opens a prediction for a shared copy. The prediction ends at the latest after [`BET_MISSES`]
+    /// later predictions of this worker for shared copies. Then it was right if the copy was used.
+    ///
+    /// Without this end, a wrong prediction would be known as soon as a writer comes, and a right
+    /// one only when the copy goes. Right predictions would seem rare.
     fn bet_on_copy(&self, addr: GlobalAddr) {
         let Node { cache, history, .. } = &*self.node;
         let mut bets = self.bets.borrow_mut();
@@ -183,26 +192,28 @@ impl Inner {
         }
     }
 
-    /// A line that was handed over goes when its giver is done (R4). Whether it is one.
+    /// Marks a line with an open record to be released when it is at rest: a line that was handed
+    /// over is released when it is settled (R4). Returns whether the line was marked.
     fn release_soon(&self, addr: GlobalAddr) -> bool {
         let mut records = self.node.records.shard(addr).lock();
         let under_way = records.get_mut(&addr).filter(|record| !record.line.is_at_rest());
         under_way.map(|record| record.unwanted = true).is_some()
     }
 
-    /// Gives the line back, unless it is in use or under way.
+    /// Releases the line early, unless it is in use or has an operation outstanding.
     fn release_early(&self, addr: GlobalAddr) -> bool {
         let given = self.evict(addr);
         self.counters.early_releases.add(u64::from(given));
         given
     }
 
-    /// Another node has taken the line from this one, which held it so, or its sole right to it.
+    /// Handles the loss of a line, or of its exclusive ownership, to another node. `held`: the hold
+    /// before.
     pub(crate) fn taken(&self, addr: GlobalAddr, record: &mut Record, held: Hold) {
         if !self.adapts() {
             return;
         }
-        // What is left of it goes as a copy would that was read.
+        // The remaining shared copy goes early if a shared copy of this line would.
         let left = record.line.hold() == Hold::Shared;
         record.unwanted |= left && self.contested_as(addr, Ownership::Shared).is_some();
         match record.frame.and_then(|id| self.node.cache.frame(id).end_watch()) {

@@ -1,29 +1,37 @@
-//! Messages that arrive twice: each carries a number, and the receiver takes each number once.
+//! Deduplication: each message carries a message number, and the receiver takes each number once.
 //!
 //! ```text
 //!   sender: worker w of node n                       receiver: all workers of a node
-//!   Numbers: w, next[target] ──► stamp (w, number) ──► Seen[n][w]: highest, gaps ──► taken, or a repeat
+//!   Numbers: w, next[target] ──► stamp (w, number) ──► Seen[n][w]: highest, gaps ──► new or not
 //! ```
 //!
-//! A second copy is not harmless: a question that is granted twice is a WRITE into a frame that its
-//! owner uses for something else by then.
+//! A second copy does harm: an invalidation request that is granted twice is a WRITE into a frame
+//! that serves another line by then.
 //!
-//! # What has to be remembered
+//! # State of the receiver
 //!
-//! The receiver knows the highest number of a sender's worker that it has seen, and the *gaps*:
-//! lower numbers that it has not seen. A number that is neither above the highest nor a gap is a
-//! repeat. So a number is never taken twice, however late its second copy is.
+//! For each worker of a sender, the receiver keeps the highest number that has arrived, and the
+//! *gaps*: lower numbers that have not arrived. A number that is neither above the highest nor a
+//! gap is a duplicate. So a number is never taken twice, however late its second copy is.
 //!
-//! How far a message is overtaken has no bound: one message can be late while thousands pass it.
-//! How many are late at one time has one. Numbers are given in the order of posting, batches of one
-//! endpoint to one target are submitted in that order, and at most `requests_max` requests of them
-//! are under way. A gap is then one of these: a message under way; one that a worker of the
-//! receiver has taken out of the inbox and not looked at yet, at most one for each worker; and one
-//! that will never come, because the network lost it or its endpoint was dropped. The first two
-//! kinds are fewer than [`Settings::gaps_max`](crate::Settings::gaps_max), so that many gaps are
-//! kept, and when there are more, the lowest is forgotten: the one that has been overtaken most
-//! often, and so most likely lost. Should it come after all, it is dropped as a repeat is, and
-//! whoever waits for it fails at its deadline. Nothing is ever taken twice for it.
+//! # Why a bounded number of gaps is enough
+//!
+//! No bound exists on how often one message is overtaken: one message can be late while thousands
+//! pass it. But the number of messages that are late at one time is bounded:
+//!
+//! 1. A worker numbers its messages in the order of posting.
+//! 2. The endpoint submits its batches to one target in that order.
+//! 3. At most `requests_max` requests of these batches are in flight.
+//! 4. So a gap belongs to one of three kinds of messages: (a) a message in flight; (b) a message
+//!    that a worker of the receiver has taken out of the inbox and not yet checked, at most one for
+//!    each worker; (c) a message that never arrives, because the network lost it or its endpoint
+//!    was dropped.
+//! 5. Kinds (a) and (b) together are fewer than [`Settings::gaps_max`](crate::Settings::gaps_max),
+//!    and the receiver keeps that many gaps.
+//! 6. With more gaps, the receiver forgets the lowest. That message has been overtaken most often,
+//!    so it is most likely lost.
+//! 7. A forgotten message that arrives after all is dropped like a duplicate, and its waiters fail
+//!    at their deadlines. Forgetting a gap never makes the receiver take a message twice.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -33,8 +41,8 @@ use latchwork_verbs::ComputeNodeId;
 
 const NUMBER_BITS: u32 = 48;
 
-/// Who sent a message, and which one it is: worker 16 bits | number 48 bits. The numbers of a
-/// worker count from 1 for every target, and 48 bits last for years.
+/// A message number with its sender: worker 16 bits | number 48 bits. The numbers of a worker count
+/// from 1 for every target. 48 bits are enough for years.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stamp(u64);
 
@@ -43,7 +51,7 @@ impl Stamp {
         Stamp(u64::from(worker) << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1))
     }
 
-    /// The stamp whose word is `bits`; `None` for a number that is never given.
+    /// Reads a stamp from its word. `None` for a number that is never given.
     pub(crate) fn from_bits(bits: u64) -> Option<Self> {
         let stamp = Stamp(bits);
         (stamp.number() != 0).then_some(stamp)
@@ -62,11 +70,11 @@ impl Stamp {
     }
 }
 
-/// The numbers of one worker's messages.
+/// The message numbers of one worker.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     worker: u16,
-    /// The last one, for each target.
+    /// The last number for each target.
     last: Box<[Cell<u64>]>,
 }
 
@@ -78,10 +86,10 @@ impl Numbers {
     }
 }
 
-/// The numbers that no worker of the node uses at the moment.
+/// The message numbers that no worker of the node uses at the moment.
 ///
-/// A worker that starts goes on with the numbers of one that has left, so a stamp never stands for
-/// two messages, and receivers keep as many windows as there were workers at one time.
+/// A worker that starts continues the numbers of a worker that has left. So a stamp never stands
+/// for two messages. A receiver keeps only as many windows as the sender had workers at one time.
 #[derive(Default)]
 pub(crate) struct NumberPool {
     free: Mutex<(Vec<Numbers>, u16)>,
@@ -92,7 +100,7 @@ impl NumberPool {
         let (free, made) = &mut *self.free.lock();
         free.pop().unwrap_or_else(|| {
             let worker = *made;
-            // 65536 workers of one node at one time are more than any machine has threads.
+            // No machine has threads for 65536 workers of one node at one time.
             *made = made.wrapping_add(1);
             Numbers { worker, last: vec![Cell::new(0); usize::from(ComputeNodeId::MAX)].into() }
         })
@@ -103,23 +111,24 @@ impl NumberPool {
     }
 }
 
-/// Which numbers of one worker have been seen.
+/// The numbers of one worker that have arrived.
 #[derive(Default)]
 struct Window {
     highest: u64,
-    /// Lower numbers that have not, in order.
+    /// Lower numbers that have not arrived, in order.
     gaps: VecDeque<u64>,
 }
 
 impl Window {
-    /// Whether `number` is seen for the first time.
+    /// Takes `number`. Returns whether it has arrived for the first time.
     fn take(&mut self, number: u64, gaps_max: usize) -> bool {
         if number == self.highest + 1 {
             self.highest = number;
             return true;
         }
         if number > self.highest {
-            // Not more than are kept: what a peer says must not decide how long this takes.
+            // Not more gaps than are kept: the number in a peer's message must not decide how long
+            // this takes.
             let first = number.saturating_sub(gaps_max as u64).max(self.highest + 1);
             self.gaps.extend(first..number);
             let surplus = self.gaps.len().saturating_sub(gaps_max);
@@ -134,10 +143,10 @@ impl Window {
     }
 }
 
-/// What the node has seen of the messages of all others.
+/// The message numbers that have arrived from all other nodes.
 ///
-/// One lock for each sending node, held for a few instructions, so that only workers that receive
-/// from the same node at the same moment meet.
+/// Each sending node has one lock, which a worker holds for a few instructions. So only workers
+/// that receive from the same node at the same moment contend.
 pub(crate) struct Seen {
     nodes: Box<[Windows]>,
     gaps_max: usize,
@@ -153,12 +162,13 @@ impl Seen {
         Seen { nodes, gaps_max }
     }
 
-    /// Forgets what came from `from`: the next node of that id numbers its messages anew.
+    /// Forgets the numbers of `from`: the next node of that id starts its numbers anew.
     pub(crate) fn forget(&self, from: ComputeNodeId) {
         self.nodes[from.index()].0.lock().clear();
     }
 
-    /// Whether this is the first look at the message of `from` that is stamped so.
+    /// Takes the message of `from` with this stamp. Returns whether it has arrived for the first
+    /// time.
     pub(crate) fn take(&self, from: ComputeNodeId, stamp: Stamp) -> bool {
         let mut windows = self.nodes[from.index()].0.lock();
         let worker = usize::from(stamp.worker());
@@ -182,8 +192,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, in whatever order: as long as no gap had to be forgotten, a number is
-        /// taken if and only if a set of all numbers did not have it; and never twice in any case.
+        /// For any numbers in any order: while no gap was forgotten, a number is taken if and only
+        /// if a set of all numbers does not contain it. With forgotten gaps, no number is taken
+        /// twice either.
         #[test]
         fn a_window_knows_what_a_set_knows(
             steps in prop::collection::vec((0u64..40, any::<bool>()), 1..300),
@@ -207,7 +218,7 @@ mod tests {
         }
     }
 
-    /// The bound is on how many are late, not on how late they are.
+    /// The bound is on the number of late messages, not on their lateness.
     #[test]
     fn one_late_message_may_be_overtaken_by_any_number_of_others() {
         let mut window = Window::default();
@@ -231,7 +242,7 @@ mod tests {
         assert_eq!(stamps[0].bits() & 0xffff, stamps[1].bits() & 0xffff);
         assert!(seen.take(node(1), stamps[0]) && seen.take(node(1), stamps[1]));
         assert!(seen.take(node(4), stamps[0]) && !seen.take(node(1), stamps[0]));
-        // Who comes after a worker that left goes on where that one ended.
+        // A worker that starts continues the numbers of one that left.
         pool.give_back(first);
         let third = pool.take();
         assert!(seen.take(node(1), third.next(node(2))));

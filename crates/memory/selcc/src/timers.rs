@@ -1,4 +1,4 @@
-//! What the node has to do for a line at a later time.
+//! Alarms: the actions of a node for a line at a later time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,23 +7,23 @@ use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
 use latchwork_verbs::GlobalAddr;
 
-/// Why a line is looked at again.
+/// The reason of an alarm.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Alarm {
-    /// The pause after a refusal is over.
+    /// A back-off after a refusal is over, or a hold-off after a release.
     Retry,
-    /// Readers have held off long enough.
+    /// The hold-off of readers is over.
     HoldOffOver,
-    /// A local writer that held the line is done with it, in virtual time.
+    /// A local writer that held the line has released it, in virtual time.
     LetGo,
 }
 
-/// The node's alarms. They belong to the node, not to the worker that set them, so that any worker
-/// that polls serves them.
+/// The alarms of a node. Alarms belong to the node and not to the worker that set them, so that any
+/// worker that polls serves them.
 #[derive(Debug)]
 pub(crate) struct Timers {
     heap: Mutex<BinaryHeap<Reverse<(Time, GlobalAddr, Alarm)>>>,
-    /// The first alarm, in nanoseconds; a hint that spares the lock.
+    /// The time of the first alarm, in nanoseconds: a hint that saves the lock.
     next: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ impl Timers {
         self.publish(&heap);
     }
 
-    /// Takes an alarm that is due.
+    /// Removes and returns an alarm that is due.
     pub(crate) fn pop_due(&self, now: Time) -> Option<(GlobalAddr, Alarm)> {
         if now.as_nanos() < self.next.load(Ordering::Relaxed) {
             return None;
@@ -50,7 +50,7 @@ impl Timers {
         taken.map(|Reverse((_, addr, alarm))| (addr, alarm))
     }
 
-    /// When the first alarm is.
+    /// The time of the first alarm.
     pub(crate) fn next(&self) -> Option<Time> {
         match self.next.load(Ordering::Relaxed) {
             u64::MAX => None,
@@ -58,7 +58,7 @@ impl Timers {
         }
     }
 
-    // Only under the heap's lock, so the hint is never older than the heap.
+    // Called only under the heap's lock, so the hint is never older than the heap.
     fn publish(&self, heap: &BinaryHeap<Reverse<(Time, GlobalAddr, Alarm)>>) {
         let next = heap.peek().map_or(u64::MAX, |Reverse((at, ..))| at.as_nanos());
         self.next.store(next, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! How messages about a line travel: 14 words each.
+//! The wire format of messages about a line: 14 words each.
 //!
 //! ```text
 //!  word 0:  kind 8 | asked 8 | seq 16 | mode or answer 8 | travelling 8
@@ -6,19 +6,19 @@
 //!  word 2:  worker of the sender 16 | number 48
 //!  request: word 3  the request
 //!  grant:   word 3  dirty bounds           words 4 + i  travelling request i
-//!  pledged, taken, gave up: nothing more; who says it is who sends it
-//!  mail: words 1 to 13 are of code above
-//!  doubt, verdict: word 3  stamp of the grant that is in doubt
+//!  pledged, taken, gave up: nothing more; the sender of the message is the subject
+//!  user message: words 1 to 13 belong to the layers above
+//!  probe, probe reply: word 3  stamp of the grant in question
 //!
 //!  a request:  from 6 | asked 6 | kind 1 | priority 5 | seq 14 | buffer / 64 in 32 bits
 //! ```
 //!
-//! A request is one word, so that ten travel with a grant. What bounds it: 58 nodes, priorities to
-//! 31, questions numbered modulo 2^14, and frames within the first 256 GiB of an arena, each at a
-//! multiple of 64 bytes.
+//! A request is one word, so that ten requests travel with a grant. The word has room for 58 nodes,
+//! priorities to 31, and request numbers modulo 2^14. Frames lie within the first 256 GiB of an
+//! arena, each at a multiple of 64 bytes.
 //!
-//! What is not used is zero: a fabric may spare itself zeros at the end.
-//! A grant's line was written into the asker's frame before, in the same batch.
+//! Unused words are zero: a fabric need not transfer zeros at the end. The line of a grant is
+//! written into the requester's frame before the grant, in the same batch.
 
 use latchwork_cache::DirtyBounds;
 use latchwork_latch::{
@@ -37,45 +37,45 @@ const VERDICT: u64 = 6;
 const PLEDGED: u64 = 7;
 const TAKEN: u64 = 8;
 const GAVE_UP: u64 = 9;
-/// Nothing of the protocol's: words of code above, behind this one.
+/// Not a message of the protocol: the words after this one belong to the layers above.
 pub(crate) const MAIL: u64 = 10;
 
-/// Where the stamp stands.
+/// The word of the stamp.
 const STAMP: usize = 2;
 
-/// Where that begins which not all kinds have.
+/// The first word that not all kinds have.
 const REST: usize = 3;
 
-/// Where the requests begin that travel with a grant.
+/// The first word of the travelling requests of a grant.
 const TRAVELLING: usize = 4;
 
 const _: () = assert!(TRAVELLING + TRAVELLING_MAX == Wire::WORDS, "as many travel as have room");
 
-// The fields of a request, by the bit that each begins at.
+// The fields of a request, by the first bit of each.
 const ASKED: u32 = 6;
 const KIND: u32 = 12;
 const PRIORITY: u32 = 13;
 const SEQ: u32 = 18;
 const BUFFER: u32 = 32;
 
-/// Priorities are below this.
+/// The bound of priorities, exclusive.
 const PRIORITIES: u64 = 1 << (SEQ - PRIORITY);
 
-/// Numbers of questions are below this.
+/// The bound of request numbers, exclusive.
 const SEQS: u64 = 1 << (BUFFER - SEQ);
 
 /// Frames begin at multiples of this.
 const BUFFER_UNIT: u64 = 64;
 
-/// So many bytes of an arena can be named in a message.
+/// The most bytes of an arena that a message can address.
 pub const ARENA_MAX: u64 = BUFFER_UNIT << 32;
 
 const _: () = assert!(Rules::DISCIPLINE.seq_modulus as u64 <= SEQS);
 const _: () = assert!((Rules::DISCIPLINE.priority_max as u64) < PRIORITIES);
 const _: () = assert!((ComputeNodeId::MAX as u64) < 1 << ASKED);
 
-/// What a message between nodes says, and about which line; `None` when it is none of this
-/// protocol. For tests and tools that watch a fabric.
+/// Reads a message between nodes, and the line that the message is about. `None` when the message
+/// does not belong to this protocol. For tests and tools that watch a fabric.
 pub fn read_message(wire: &Wire) -> Option<(GlobalAddr, Message)> {
     match Letter::decode(wire)? {
         (Letter { addr, body: Body::Line(message), .. }, _) => Some((addr, message)),
@@ -83,18 +83,19 @@ pub fn read_message(wire: &Wire) -> Option<(GlobalAddr, Message)> {
     }
 }
 
-/// What a letter says.
+/// The content of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Body {
-    /// What the line's machine has to say, or shall hear.
+    /// A message from one line machine to another.
     Line(Message),
-    /// Whether the grant with this stamp has arrived. If not, it shall never count.
+    /// A probe: whether the grant with this stamp has arrived. If it has not, it never counts from
+    /// now on.
     Doubt(Stamp),
-    /// The answer.
+    /// The probe reply.
     Verdict {
         /// The stamp of the grant.
         of: Stamp,
-        /// It has arrived.
+        /// Whether the grant has arrived.
         arrived: bool,
     },
 }
@@ -103,7 +104,7 @@ pub(crate) enum Body {
 #[derive(Clone, Debug)]
 pub(crate) struct Letter {
     pub(crate) addr: GlobalAddr,
-    /// The dirty bounds that exclusive ownership brings along.
+    /// The dirty bounds that come with exclusive ownership.
     pub(crate) dirty: DirtyBounds,
     pub(crate) body: Body,
 }
@@ -147,8 +148,8 @@ impl Letter {
         Wire { from, body }
     }
 
-    /// The letter in `wire`, and its stamp; `None` when it is none, which a peer of another version
-    /// may send.
+    /// Reads the message in `wire`, and its stamp. `None` when `wire` is no such message, which a
+    /// peer of another version may send.
     pub(crate) fn decode(wire: &Wire) -> Option<(Letter, Stamp)> {
         let head = wire.body[0];
         if head == MAIL {

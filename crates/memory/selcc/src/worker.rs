@@ -1,4 +1,4 @@
-//! [`Worker`]: one worker's view of coherent memory, and the poller behind it.
+//! [`Worker`]: one worker's view of coherent memory, and its poller.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -28,9 +28,10 @@ use crate::write_back::WriteBackRing;
 
 /// One worker's view of its node's coherent memory.
 ///
-/// Clones are cheap and the same worker. While one exists, or anything that the worker posted is in
-/// flight, its executor polls for the node: completions, messages, alarms, eviction. All of a
-/// node's workers do, and whoever polls serves.
+/// Clones are cheap and stand for the same worker. The worker's executor polls for the node:
+/// completions, messages, alarms and eviction. All workers of a node poll, and each worker that
+/// polls serves the whole node. The polling ends when no clone exists and nothing that the worker
+/// posted is in flight.
 #[derive(Clone)]
 pub struct Worker {
     pub(crate) inner: Rc<Inner>,
@@ -42,20 +43,20 @@ enum Role {
     Handler,
 }
 
-/// A worker that nobody has any more, until its completions have come; see [`Inner::outlive`].
+/// A worker without a handle, kept until its completions have arrived; see [`Inner::outlive`].
 type Kept = RefCell<Option<Rc<Inner>>>;
 
-/// How often a handler looks at requests that the workers should have seen to.
+/// How often a handler checks for requests that the workers should have served.
 const COVER_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How often a sweep rings its doorbell again for what follows from completions. An access that is
-/// refused takes two; beyond a few, the messages of others have waited long enough.
+/// The bound of doorbells for the batches that follow from completions in one sweep. A refused
+/// access takes two. Beyond a few, the messages of other nodes have waited long enough.
 const RINGS_MAX: usize = 4;
 
-// Between two looks at whether all is over; most of the time it is at the first.
+// The time between two checks whether all is complete. Mostly the first check succeeds.
 pub(crate) const LEAVE_STEP: Duration = Duration::from_micros(5);
-/// The same when leaving has taken longer than a hundred of these. Then it waits for something that
-/// failed, as for a memory node that does not answer.
+/// The same time when leaving takes longer than a hundred times this value. Then the worker waits
+/// for something that failed, such as a memory node that does not answer.
 const LEAVE_STEP_MAX: Duration = Duration::from_millis(1);
 
 pub(crate) struct Inner {
@@ -66,54 +67,57 @@ pub(crate) struct Inner {
     pub(crate) epochs: Rc<EpochWorker>,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) costs: Option<CpuCosts>,
-    /// The numbers of what it sends; there until it ends.
+    /// The numbers of the worker's messages; `Some` until the worker ends.
     numbers: Option<Numbers>,
     inbox: Inbox,
     subscription: Subscription,
-    /// Operations on words that are in flight, with their forwards.
+    /// The word operations in flight, with their forwards.
     pub(crate) groups: RefCell<Slab<Group>>,
-    /// Where evicted lines wait for their write-back.
+    /// The write-back slots of evicted lines.
     pub(crate) write_backs: WriteBackRing,
-    /// Messages that are in flight.
+    /// The messages in flight.
     pub(crate) letters: RefCell<Slab<Sent>>,
-    /// Whether a ticket was dropped since the last sweep: somebody may have waited for it.
+    /// Whether a ticket, a wait for a latch or a granted access was dropped since the last sweep: a
+    /// request may have waited for it.
     pub(crate) let_go: Cell<bool>,
-    /// Lines to give back.
+    /// The lines to release.
     pub(crate) releases: RefCell<Vec<GlobalAddr>>,
-    /// Lines that came lately.
+    /// The lines that this worker obtained last.
     pub(crate) lingering: RefCell<Lingering>,
-    /// Accesses that wait for their lines.
+    /// The number of accesses that wait for their lines.
     pub(crate) waiting: Cell<usize>,
-    /// Copies to read that this worker bets on.
+    /// The shared copies with an open prediction of this worker.
     pub(crate) bets: RefCell<VecDeque<GlobalAddr>>,
-    /// For the lines that its transactions lock.
+    /// The permits for the lines that the worker's transactions lock.
     pub(crate) permits: Permits,
-    /// Whether anything becomes of a line when an access is over.
+    /// Whether the end of an access decides about its line; see [`minds_ends`].
     pub(crate) minds_ends: bool,
-    // Kept for their capacity.
+    // Empty between calls; kept for their capacity.
     pub(crate) actions: RefCell<Vec<Action>>,
     pub(crate) victims: RefCell<Vec<GlobalAddr>>,
     completions: RefCell<Vec<(u64, Result<Outcome, VerbError>)>>,
-    /// The worker is parked: not among the node's awake ones.
+    /// Whether the worker is parked, so that the node does not count it as awake.
     parked: Cell<bool>,
-    /// Completions were polled at the end of a sweep, since the last one began.
+    /// Whether completions were polled at the end of a sweep, since the last sweep began.
     polled_late: Cell<bool>,
-    /// The alarm that the executor was last told of.
+    /// The alarm in the deadline that the executor got last.
     reported: Cell<Option<Time>>,
-    /// The deadline that the executor was last given has the node's [cover](crate::cover) in it.
+    /// Whether the deadline that the executor got last includes the node's [cover](crate::cover).
     covers: Cell<bool>,
-    /// The place at its poller, while that lives.
+    /// The slot of the poller that can keep this worker, while the poller lives.
     kept: Weak<Kept>,
 }
 
 impl Worker {
-    /// Starts a worker of `node` on the executor of `handle`, with its way into the fabric.
+    /// Starts a worker of `node` on the executor of `handle`. `port` and `inbox` connect the worker
+    /// to the fabric.
     pub fn start(node: &Arc<Node>, port: Rc<Port>, inbox: Inbox, handle: &Handle) -> Worker {
         Self::start_as(Role::Worker, node, port, inbox, handle)
     }
 
-    /// Starts the worker that covers for the others: it runs no tasks, parks whenever it can, and
-    /// is woken for messages that arrive while no other worker polls. Every node needs one.
+    /// Starts the handler, which covers for the other workers. The handler runs no tasks, parks
+    /// whenever it can, and is woken for messages that arrive while no other worker polls. Every
+    /// node needs a handler.
     pub fn start_handler(
         node: &Arc<Node>,
         port: Rc<Port>,
@@ -177,36 +181,41 @@ impl Worker {
         &self.inner.node
     }
 
-    /// The worker's way into the fabric.
+    /// The port that connects the worker to the fabric.
     pub fn port(&self) -> &Rc<Port> {
         &self.inner.port
     }
 
-    /// Gives a line back to the pool now, as eviction would, unless it is in use or under way.
-    /// Returns whether its release was posted. For whoever knows that the node is done with it.
+    /// Evicts a line now, unless the line is in use or has an operation outstanding. Returns
+    /// whether its release was posted. For callers that know that the node is finished with the
+    /// line.
     pub fn evict(&self, addr: GlobalAddr) -> bool {
         self.inner.node.geometry.is_line(addr) && self.inner.evict(addr)
     }
 
-    /// Evicted lines whose bytes this worker has copied and not written back yet.
+    /// The number of evicted lines that this worker has copied and not yet written back.
     pub fn write_backs(&self) -> usize {
         self.inner.write_backs.taken()
     }
 
-    /// Waits for the worker's [finishers](Handle::spawn_finisher), and until nothing that this
-    /// worker posted is in flight, each within the deadline. Then gives up its part in the node's
-    /// epochs. To be awaited before the worker's thread ends: no other thread can take its
-    /// completions. What clones post after it has returned is taken as long as the executor runs,
-    /// whether they live or not.
+    /// Ends the worker's part in the node.
+    ///
+    /// 1. The worker waits for its [finishers](Handle::spawn_finisher), at most until the deadline.
+    /// 2. The worker waits until no batch of it is in flight, again at most until the deadline.
+    /// 3. The worker gives up its part in the node's epochs.
+    ///
+    /// Callers await this before the worker's thread ends: no other thread can take the worker's
+    /// completions. After the return, the completions of clones are taken as long as the executor
+    /// runs, even those of dropped clones.
     ///
     /// # Errors
     /// [`MemoryError::Stuck`] when that takes longer than the deadline; [`MemoryError::Fabric`]
-    /// when the node may not touch memory any more, so that it cannot give up anything.
+    /// when the node may no longer touch memory, so that the worker cannot give up anything.
     pub async fn leave(self) -> Result<(), MemoryError> {
         let inner = &self.inner;
         let waited = inner.node.settings.deadline;
         let deadline = inner.handle.now() + waited;
-        // The code that started them reports what they leave undone.
+        // The code that started the finishers reports what they leave undone.
         while inner.handle.finishers() > 0
             && !inner.port.is_barred()
             && inner.handle.now() < deadline
@@ -257,7 +266,7 @@ impl Drop for Inner {
         if self.role == Role::Worker {
             self.node.workers.fetch_sub(1, Ordering::Relaxed);
         }
-        // Whatever this worker would have looked at again is the handler's now.
+        // The handler takes over the alarms and requests that this worker would have served.
         if let Some(handler) = &*self.node.handler.lock() {
             handler.notify();
         }
@@ -265,17 +274,20 @@ impl Drop for Inner {
 }
 
 impl Inner {
-    /// What it posted and is in flight, or is about to post.
+    /// The number of batches in flight and of releases not yet posted.
     fn unfinished(&self) -> usize {
         self.port.in_flight() + self.releases.borrow().len()
     }
 
-    /// The last handle is about to go. An operation that is in flight has changed the line's word,
-    /// or will; if nobody learned of it, the node's other workers would wait for its end and other
-    /// nodes for an answer, all until their deadlines. So the poller keeps the worker until that
-    /// has come.
+    /// Keeps the worker alive after its last handle is dropped.
+    ///
+    /// 1. An operation in flight has changed the latch word of its line, or will change it.
+    /// 2. If no worker took the completion, the node's other workers would wait for the end of the
+    ///    operation, and other nodes would wait for an answer. All would wait until their
+    ///    deadlines.
+    /// 3. So the poller keeps the worker until the completion has arrived.
     fn outlive(self: &Rc<Self>) {
-        // Otherwise the executor has ended.
+        // The upgrade fails only if the executor has ended.
         if self.unfinished() > 0
             && let Some(kept) = self.kept.upgrade()
         {
@@ -293,14 +305,15 @@ impl Inner {
         }
     }
 
-    /// When the first alarm of the node has to be looked at by this worker.
+    /// The time at which this worker must serve the first alarm of the node.
     ///
-    /// While workers are awake, alarms are theirs: they look on every sweep, and whoever parks
-    /// takes the first alarm along as its deadline; whoever leaves wakes the handler. A handler
-    /// that woke for each would take the core from just those workers, and with more alarms in
-    /// sight it would never rest. So it only covers for workers that are away for long, or that
-    /// parked in the moment in which it set an alarm itself. When all are parked, the alarm is its
-    /// own.
+    /// While workers are awake, they serve the alarms: each worker checks on every sweep. A worker
+    /// that parks takes the first alarm as its deadline, and a worker that ends wakes the handler.
+    ///
+    /// A handler that woke for each alarm would take the core from these workers, and with many
+    /// alarms it would never rest. So while a worker is awake, the handler only covers for two
+    /// kinds of workers: those that are away for long, and those that parked in the moment in which
+    /// the handler set an alarm. When all workers are parked, the handler serves the alarm on time.
     fn next_alarm(&self) -> Option<Time> {
         let alarm = self.node.timers.next()?;
         let covers = self.role == Role::Handler && self.node.awake.load(Ordering::Relaxed) > 0;
@@ -313,8 +326,8 @@ impl Inner {
             return false;
         }
         let mut completions = self.completions.take();
-        // Also when only a future's batch completed: whoever drives that future without a waker has
-        // to have another sweep before the worker parks.
+        // True also when only the batch of a future completed. A caller that drives that future
+        // without a waker needs another sweep before the worker parks.
         let any = self.port.poll(&mut |tag, result| completions.push((tag, result)));
         for (tag, result) in completions.drain(..) {
             self.completed(tag, result.map(|outcome| outcome.old[0]));
@@ -323,9 +336,12 @@ impl Inner {
         any
     }
 
-    /// Submits what was posted. Where batches complete as they are submitted, what follows from
-    /// them is submitted in the same stroke: the question after a refused operation, the notice
-    /// after a hand-over. It waits for no sweep; on other fabrics there is nothing to poll yet.
+    /// Submits the posted batches.
+    ///
+    /// Some fabrics complete batches as they are submitted. Then the following batches are
+    /// submitted in the same step: the invalidation request after a refused operation, or the
+    /// message after a hand-over. No batch waits for the next sweep. On other fabrics there is
+    /// nothing to poll yet.
     fn ring(&self) {
         self.port.ring();
         for _ in 0..RINGS_MAX {
@@ -338,7 +354,7 @@ impl Inner {
     }
 }
 
-/// Looks for work on every sweep, as long as its worker lives.
+/// The poller of a worker: it serves the node on every sweep, as long as the worker lives.
 struct Pump {
     inner: Weak<Inner>,
     kept: Rc<Kept>,
@@ -360,15 +376,16 @@ impl Poller for Pump {
 
     fn flush(&self) {
         if let Some(inner) = self.inner.upgrade() {
-            // Now rather than on the next sweep: the tasks of this one have had their turn.
+            // Served now rather than on the next sweep: the tasks of this sweep have run.
             if inner.let_go.take() {
                 inner.serve_blocked();
             }
-            // So that what makes room leaves with what took it.
+            // The evictions leave with the same doorbell as the operations that took the frames.
             inner.evict_if_short();
             inner.ring();
             if inner.unfinished() == 0 {
-                // Mostly nobody. It goes when `inner` does: the place is free again by then.
+                // Mostly empty. A kept worker is dropped together with `inner`, so the slot is free
+                // again by then.
                 self.kept.take();
             }
         }
@@ -386,7 +403,7 @@ impl Poller for Pump {
         let inner = self.inner.upgrade()?;
         let alarm = inner.next_alarm();
         inner.reported.set(alarm);
-        // A handler only covers for the workers, which look again when they let go of a line.
+        // A handler only covers for the workers, which serve blocked lines when they drop a ticket.
         let interval = match inner.role {
             Role::Worker => inner.node.settings.serve_interval,
             Role::Handler => COVER_INTERVAL,
@@ -403,19 +420,19 @@ impl Poller for Pump {
 
     fn may_park(&self) -> bool {
         let Some(inner) = self.inner.upgrade() else { return true };
-        // Whoever drives a future of the port without a waker has to have one more sweep.
+        // A caller that drives a future of the port without a waker needs one more sweep.
         let seen = !inner.polled_late.get();
         let idle = seen && inner.port.may_park() && inner.releases.borrow().is_empty();
-        // A worker that has just ended may have left an alarm behind since the handler looked. Its
-        // word to the handler comes before that has announced that it parks, and this look, or
-        // after.
+        // A worker that has just ended may have left an alarm since the handler last checked. That
+        // worker notifies the handler either before or after the handler announces that it parks.
+        // If before, this check sees the alarm. If after, the notification wakes the handler.
         let missed = inner.role == Role::Handler
             && inner
                 .next_alarm()
                 .is_some_and(|alarm| inner.reported.get().is_none_or(|at| alarm < at));
-        // A worker may have asked for cover since the deadline was computed. It stores the time
-        // before it notifies, and this look comes after the announcement: so the handler meets one
-        // of them.
+        // A worker may have requested cover since the deadline was computed. The worker stores the
+        // time before it notifies, and this check comes after the announcement. So the handler sees
+        // the time or gets the notification.
         let uncovered = inner.role == Role::Handler
             && !inner.covers.get()
             && inner.node.cover.next(inner.handle.sweep_time()).is_some();
@@ -424,8 +441,8 @@ impl Poller for Pump {
         }
         inner.parked.set(true);
         inner.count_awake(-1);
-        // Every worker comes here soon after it learns that its core is contended: it parks instead
-        // of yielding.
+        // A worker that learns that its core is contended comes here soon: it parks instead of
+        // yielding.
         let (now, until) = (inner.handle.sweep_time(), inner.handle.contended_until());
         if inner.role == Role::Worker && now < until {
             inner.node.cover(now, until);

@@ -1,13 +1,13 @@
-//! The write-back ring (SELCC 5.2.1): registered memory to which the changes of evicted lines are
-//! copied, so that their frames are free before the changes have arrived.
+//! The write-back slots (SELCC 5.2.1): registered memory for copies of the changes of evicted
+//! lines. The frame of a copied line is free before its changes have arrived in memory.
 //!
-//! Each worker has so many slots for each memory node, which is each of its queue pairs. A slot
-//! belongs to the operation that writes back from it until that is complete, however often it is
-//! posted. When there is none left nobody waits: the line is written back from its frame, which is
-//! free when that is complete.
+//! Each worker has a fixed number of slots for each memory node, that is, for each of its queue
+//! pairs. A slot belongs to one write-back operation until that operation is complete, however
+//! often it is posted. Eviction never waits for a slot: without a free slot, the line is written
+//! back from its frame, and the frame is free when that is complete.
 //!
-//! Slots are handed out from a list of free ones, not in a ring's order: an operation that has to
-//! be posted again would hold up the slots of all behind it.
+//! Free slots are in a list and not in the order of a ring. In a ring, an operation that has to be
+//! posted again would hold up the slots of all later operations.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,21 +21,22 @@ use crate::worker::Inner;
 
 /// The slots of one worker.
 pub(crate) struct WriteBackRing {
-    /// For each memory node.
+    /// The number of slots for each memory node.
     slots: usize,
     line_size: usize,
-    /// Those that were written back to. In the order of their ids, so that worlds stay the same.
+    /// The memory nodes that this worker has written back to. Ordered by id, so that replays of a
+    /// world are equal.
     queues: RefCell<BTreeMap<MemoryNodeId, Queue>>,
 }
 
 /// The slots for one memory node.
 struct Queue {
-    /// `None` when there was no memory for it, or no key.
+    /// `None` when no memory or no key was available.
     memory: Option<(Arc<Region>, RegionKey)>,
     free: Vec<usize>,
 }
 
-/// A place for one line; the changes are where they are in the line.
+/// A write-back slot: room for one line. The changes are at the same offsets as in the line.
 #[derive(Debug)]
 pub(crate) struct Slot {
     node: MemoryNodeId,
@@ -50,13 +51,13 @@ impl Slot {
 }
 
 impl WriteBackRing {
-    /// Room for `slots` lines for each memory node. Takes memory when there is something to write
-    /// back.
+    /// Makes `slots` slots for each memory node. The first write-back to a memory node allocates
+    /// them.
     pub(crate) fn new(slots: usize, line_size: usize) -> Self {
         WriteBackRing { slots, line_size, queues: RefCell::default() }
     }
 
-    /// Slots that are in use.
+    /// The number of slots in use.
     pub(crate) fn taken(&self) -> usize {
         let queues = self.queues.borrow();
         let used =
@@ -64,7 +65,7 @@ impl WriteBackRing {
         queues.values().map(used).sum()
     }
 
-    /// A free slot for a line of `node`, with the memory that it is a part of.
+    /// Takes a free slot for a line of `node`, with the memory that contains the slot.
     fn take(&self, node: MemoryNodeId, port: &Port) -> Option<(Slot, Arc<Region>)> {
         if self.slots == 0 {
             return None;
@@ -96,8 +97,8 @@ impl WriteBackRing {
 }
 
 impl Inner {
-    /// Copies what changed of a line that nobody can write any more. `None` when nothing did, and
-    /// when there is no room.
+    /// Copies the dirty bytes of a line whose writers are shut out. `None` when the line is clean
+    /// or no slot is free.
     pub(crate) fn copy_out(
         &self,
         addr: GlobalAddr,
@@ -122,7 +123,7 @@ impl Inner {
         Some(slot)
     }
 
-    /// The operation that wrote back from it is over.
+    /// Returns the slot, if any, of an operation that is over.
     pub(crate) fn give_slot_back(&self, slot: Option<Slot>) {
         if let Some(slot) = slot {
             self.write_backs.give_back(&slot);

@@ -1,4 +1,4 @@
-//! The book's page on settings has the table of the code.
+//! The settings page of the book has the same table as the code.
 
 use latchwork_selcc::Settings;
 

@@ -5,9 +5,9 @@ use loom::thread;
 
 use super::*;
 
-/// One thread takes two frames and puts the first one back, so that an old head returns over
-/// another frame, while the other takes one: with no count in the head this one would bring back a
-/// frame that is in use.
+/// One thread takes two frames and puts the first one back. So an old head returns over another
+/// frame, while the other thread takes a frame. Without the count in the head, the other thread
+/// would bring back a frame that is in use.
 #[test]
 fn no_frame_is_in_two_hands_while_an_old_top_returns() {
     loom::model(|| {
@@ -30,7 +30,7 @@ fn no_frame_is_in_two_hands_while_an_old_top_returns() {
     });
 }
 
-/// Whoever takes a frame sees what was done to it, however deep it lay.
+/// A thread that takes a frame sees everything that was done to the frame, however deep it was.
 #[test]
 fn what_was_done_to_a_frame_is_visible_to_who_takes_it() {
     loom::model(|| {

@@ -19,7 +19,7 @@ fn has(index: &Index, addr: GlobalAddr, frame: FrameId) -> bool {
 
 const FRAMES: [FrameId; 3] = [FrameId(0), FrameId(1), FrameId(2)];
 
-/// `first` entries of one home, in the order in which they were inserted.
+/// `first` entries with one home bucket, in the order of insertion.
 fn index(first: usize) -> (Arc<Index>, [GlobalAddr; 3]) {
     let index = Index::new(4);
     let addrs = [0, 1, 2].map(|n| at_home(&index, 0, n));

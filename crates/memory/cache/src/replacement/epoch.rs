@@ -1,5 +1,5 @@
-//! The epoch approximation of LRU (ScaleStore 4.1): a frame knows the epoch in which it was used
-//! last, and victims are the oldest of a sample.
+//! The epoch approximation of LRU (ScaleStore 4.1): each frame has the replacement epoch of its
+//! last use, and the victims are the oldest frames of a sample.
 
 use std::cmp::Reverse;
 
@@ -10,10 +10,10 @@ use super::{Replacement, evictable};
 use crate::FrameId;
 use crate::frame::Frame;
 
-/// The smallest sample: among fewer, chance decides.
+/// The smallest sample: in a smaller one, chance decides.
 const SAMPLE_MIN: usize = 16;
 
-/// What evictions share.
+/// The state that all evictions share.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Epoch {
@@ -23,7 +23,8 @@ pub(super) struct Epoch {
     hand: AtomicUsize,
 }
 
-/// The policy with its clock, which hits read: not beside what every eviction writes.
+/// The policy with its clock. Hits read the clock, so it is not beside data that every eviction
+/// writes.
 pub(super) struct At<'a> {
     epoch: &'a Epoch,
     clock: &'a AtomicU32,

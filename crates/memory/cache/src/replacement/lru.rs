@@ -1,7 +1,7 @@
-//! Least recently used, exactly: a list of all frames with lines in the order of their last use.
+//! Exact LRU: a list of all frames with lines, in the order of their last use.
 //!
-//! The list runs through the frames' headers, so it takes no memory of its own. All of it is under
-//! one lock, which every hit takes: that is what the epochs are there to spare.
+//! The list runs through the frames' headers, so it needs no memory of its own. One lock protects
+//! the whole list, and every hit takes that lock. The epochs exist to avoid that.
 
 use latchwork_runtime::sync::{Mutex, Ordering};
 use latchwork_verbs::GlobalAddr;
@@ -13,11 +13,12 @@ use crate::frame::{Frame, Links};
 /// No frame.
 const NONE: u32 = u32::MAX;
 
-/// Every frame's last use, where the list says more: for whoever watches whether it is used.
+/// The last use of every frame. The list has the order; this value is for code that watches whether
+/// a line is used.
 const USED: u32 = 1;
 
-/// Frames that are looked at besides those that are wanted, so that lines in use at the end of the
-/// list do not hide all others, and a look has an end.
+/// The number of frames that are examined in addition to the wanted ones. So lines in use at the
+/// end of the list do not hide all others, and the search is bounded.
 const BESIDES: usize = 64;
 
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(super) struct Lru {
     ends: Mutex<Ends>,
 }
 
-/// The ends of the list. The links in the frames belong to the lock, too, so their accesses are
+/// The ends of the list. The lock also protects the links in the frames, so their accesses are
 /// relaxed.
 #[derive(Debug)]
 struct Ends {
@@ -94,7 +95,7 @@ impl Replacement for Lru {
         }
     }
 
-    /// Not of a frame that is free by now.
+    /// Does nothing for a frame that is free by now.
     fn touch(&self, frames: &[Frame], id: FrameId) {
         frames[id.0 as usize].set_last_use(USED);
         self.ends.lock().renew(frames, id.0);
@@ -107,9 +108,9 @@ impl Replacement for Lru {
         }
     }
 
-    /// Whatever is looked at counts as used now. What is evicted leaves the list anyway; what is in
-    /// use, or turns out to be when it is to be given up, is used indeed, and would otherwise be
-    /// looked at again and again.
+    /// Every examined frame counts as used now. An evicted frame leaves the list anyway. A frame in
+    /// use, now or at its eviction, really is used; without this it would be examined again and
+    /// again.
     fn victims(&self, frames: &[Frame], wanted: usize, out: &mut Vec<GlobalAddr>) {
         let mut ends = self.ends.lock();
         let mut found = 0;

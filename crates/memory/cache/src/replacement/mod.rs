@@ -1,4 +1,4 @@
-//! Replacement: which lines leave when frames run short.
+//! Replacement: the choice of the lines that leave when frames run short.
 
 mod epoch;
 mod lru;
@@ -11,18 +11,18 @@ use crate::frame::Frame;
 use epoch::Epoch;
 use lru::Lru;
 
-/// How lines are chosen that leave when frames run short.
+/// The rule that chooses the lines to evict when frames run short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplacementPolicy {
-    /// Of a sample, those that were used longest ago, told by the epoch of their last use
-    /// (ScaleStore 4.1). A hit writes shared memory once in an epoch.
+    /// Of a sample, the lines with the oldest replacement epoch of last use (ScaleStore 4.1). A hit
+    /// writes shared memory once in an epoch.
     Epoch {
-        /// Frames that are looked at for each that is wanted.
+        /// Frames that are examined for each wanted frame.
         sample: usize,
-        /// A new epoch begins when one frame in this many was replaced.
+        /// A new epoch begins after the replacement of one frame in this many.
         share: usize,
     },
-    /// Those that were used longest ago (SELCC 5.2). Every hit locks and writes a list that all
+    /// The lines with the oldest last use (SELCC 5.2). Every hit locks and writes a list that all
     /// workers share.
     Lru,
 }
@@ -33,28 +33,28 @@ impl Default for ReplacementPolicy {
     }
 }
 
-/// A policy at work. All may be called by any thread at any time, with frames that have changed
-/// hands since: whatever is said about them is a guess.
+/// A replacement policy in operation. Any thread may call these functions at any time. The frame
+/// may have changed to another line meanwhile, so all information about a frame is a guess.
 pub(crate) trait Replacement {
     /// The frame got a line.
     fn enter(&self, frames: &[Frame], id: FrameId);
 
-    /// The frame's line was used, in a way that [`Policy::is_noted`] does not know of yet.
+    /// The frame's line was used, and [`Policy::is_noted`] does not cover that use yet.
     fn touch(&self, frames: &[Frame], id: FrameId);
 
     /// The frame is free.
     fn leave(&self, frames: &[Frame], id: FrameId);
 
-    /// Adds up to `wanted` lines that are not in use to `out`, those that were used longest ago as
+    /// Adds up to `wanted` lines that are not in use to `out`: those with the oldest last use, as
     /// far as the policy knows.
     fn victims(&self, frames: &[Frame], wanted: usize, out: &mut Vec<GlobalAddr>);
 }
 
 /// The policy of a cache.
 ///
-/// No hit asks which one it is. It compares the frame's last use with the clock; with epochs they
-/// differ once in an epoch, and with LRU always, since the clock shows a time that no frame has.
-/// What follows is a call, and only then the policies part.
+/// A hit does not branch on the kind of policy. It compares the frame's last use with the clock.
+/// With epochs the two differ once in an epoch. With LRU they always differ, because the clock has
+/// a value that no frame has. Only after a difference the hit calls the policy.
 #[derive(Debug)]
 pub(crate) struct Policy {
     clock: AtomicU32,
@@ -67,7 +67,7 @@ enum Chosen {
     Lru(Lru),
 }
 
-/// No frame's last use, nor what a frame says that is watched.
+/// A value that is neither the last use of a frame nor the mark of a watched frame.
 const NEVER: u32 = u32::MAX - 1;
 
 impl Policy {
@@ -83,7 +83,7 @@ impl Policy {
         }
     }
 
-    /// Whether there is nothing to note about a use of this frame now.
+    /// Whether a use of this frame now needs no note.
     #[inline(always)]
     pub(crate) fn is_noted(&self, frame: &Frame) -> bool {
         frame.noted_use() == self.clock.load(Ordering::Relaxed)
@@ -120,7 +120,7 @@ impl Policy {
     }
 }
 
-/// The line in the frame, if it may be a victim: not one that is being fetched, written or awaited.
+/// The line in the frame, if the line may be a victim: not while it is fetched, written or awaited.
 fn evictable(frame: &Frame) -> Option<GlobalAddr> {
     let free = frame.state().is_readable() && !frame.is_reserved() && !frame.is_kept();
     Some(frame.addr()).filter(|addr| free && !addr.is_null())

@@ -1,18 +1,18 @@
-//! Locks of transactions, and transactions that only look whether others have locked what they have
-//! read.
+//! Locks of transactions, and transactions that only check whether others have locked what they
+//! have read.
 
 use latchwork_cache::{Frame, Hint, TryLock};
 
 use super::*;
 
-/// Transactions of three workers, one of which upgrades. What is done under a lock is seen by the
-/// next that excludes it.
+/// Transactions of three workers, one of which upgrades. The next transaction with an incompatible
+/// lock sees everything that was done under a lock.
 #[test]
 fn locks_of_transactions_exclude_each_other() {
     loom::model(|| {
         let cache = full(1, Ownership::Exclusive);
         let frame_of = |cache: &Arc<Cache>| cache.find(line(0)).expect("attached");
-        // Written under exclusive locks only, and relaxed: the lock has to order it.
+        // Written under exclusive locks only, and relaxed: the lock has to order the writes.
         let value = Arc::new(AtomicU64::new(0));
         let writers: Vec<_> = [false, true]
             .into_iter()
@@ -51,8 +51,8 @@ fn locks_of_transactions_exclude_each_other() {
     });
 }
 
-/// What a transaction does that has read the line `theirs` as 0 and writes the line `mine`: it
-/// locks, and reads again. Whether it commits.
+/// The commit of a transaction that has read the line `theirs` as 0 and writes the line `mine`: it
+/// locks, and reads again. Returns whether it commits.
 fn commit(cache: &Cache, mine: GlobalAddr, theirs: GlobalAddr) -> bool {
     let frame = cache.frame(cache.find(mine).expect("attached"));
     if frame.try_lock(Ownership::Exclusive).is_none() {
@@ -71,7 +71,7 @@ fn commit(cache: &Cache, mine: GlobalAddr, theirs: GlobalAddr) -> bool {
     unchanged
 }
 
-/// Write skew: each writes what the other has read.
+/// Write skew: each transaction writes what the other has read.
 #[test]
 fn of_two_that_write_what_the_other_has_read_one_sees_the_lock_or_the_write() {
     loom::model(|| {
@@ -88,9 +88,9 @@ fn of_two_that_write_what_the_other_has_read_one_sees_the_lock_or_the_write() {
     });
 }
 
-/// A reader with the timestamp 2 leaves it in the line, unless that is locked; a writer with the
-/// timestamp 1 locks the line, looks for such a stamp, and writes. Whether the latch alone orders
-/// the two, or they need fences, is up to how the writer looks.
+/// A reader with the timestamp 2 leaves it in the line, unless the line is locked. A writer with
+/// the timestamp 1 locks the line, checks for such a timestamp, and writes. The way in which the
+/// writer checks decides whether the latch alone orders the two, or memory fences are needed.
 fn stamp_beside(look: impl Fn(&Cache) -> Option<u64> + Copy + Send + Sync + 'static, fences: bool) {
     let write = move |cache: &Cache| {
         let frame = cache.frame(cache.find(line(0)).expect("attached"));
@@ -98,7 +98,7 @@ fn stamp_beside(look: impl Fn(&Cache) -> Option<u64> + Copy + Send + Sync + 'sta
         if fences {
             fence(Ordering::SeqCst);
         }
-        // Not to be had: the reader is at it.
+        // Not available: the reader has the latch.
         look(cache) == Some(0)
     };
     let read = move |cache: &Cache| {
@@ -112,8 +112,7 @@ fn stamp_beside(look: impl Fn(&Cache) -> Option<u64> + Copy + Send + Sync + 'sta
         }
         stamps
     };
-    // Loom starts from what the first thread does first, and does not come to all the rest: so
-    // both.
+    // Loom starts from the first thread's first step and does not reach all other orders: so both.
     for writer_first in [true, false] {
         loom::model(move || {
             let cache = full(1, Ownership::Exclusive);
@@ -141,7 +140,8 @@ fn a_stamp_under_the_latch_is_seen_by_whoever_locks_and_then_latches() {
     stamp_beside(|cache| cache.try_write(line(0)).map(|guard| guard.words().word(0)), false);
 }
 
-/// Locks line 0 without a lock of the protocol, and uses it under the lock; whether it was locked.
+/// Locks line 0 without a lock of the protocol, and uses it under the lock. Returns whether it was
+/// locked.
 fn lock_and_write(cache: &Cache) -> bool {
     let TryLock::Locked((id, first)) = cache.try_lock(line(0), Ownership::Exclusive) else {
         return false;
@@ -191,7 +191,7 @@ fn a_line_that_is_locked_stays_and_one_that_goes_is_not_locked() {
     }
 }
 
-/// A transaction writes the line, and detains it until what it has written lasts.
+/// A transaction writes the line, and keeps a node lock until its writes are durable.
 fn write_and_detain(cache: &Cache, lasting: &AtomicU64) -> bool {
     let TryLock::Locked((id, _)) = cache.try_lock(line(0), Ownership::Exclusive) else {
         return false;
@@ -265,12 +265,12 @@ fn a_line_that_is_detained_stays() {
     }
 }
 
-/// Beside one that locks the line to write, or upgrades its lock.
+/// Demotes the line beside a transaction that locks the line to write, or upgrades its lock.
 fn demote_beside(lock: impl Fn(&Cache, &Frame) -> bool + Copy + Send + Sync + 'static) {
     let demote = |cache: &Arc<Cache>| {
         let frame = cache.frame(FrameId(0));
         if frame.try_demote() {
-            // As a request to read finds it that comes later.
+            // The state that a later request to read finds.
             frame.promote();
             _ = frame.try_demote();
         }
@@ -325,7 +325,7 @@ fn a_line_is_not_demoted_under_a_lock_that_was_upgraded() {
     });
 }
 
-/// Who asks for the line finds the lock, or nobody locks it any more without asking.
+/// A task that requests the line finds the lock, or every later lock goes through the protocol.
 #[test]
 fn a_lock_is_seen_by_who_wants_to_be_asked_or_asks() {
     let lock = |cache: &Cache, value: &AtomicU64| {

@@ -31,14 +31,14 @@ fn fill(words: Words<'_>, value: u64) {
     words.set_word(1, value);
 }
 
-/// What a verb does that fills the frame: see `Barriers` in the fabric.
+/// The fill of a frame by a verb: see `Barriers` in the fabric.
 fn fill_by_verb(cache: &Cache, id: FrameId, value: u64) {
     fence(Ordering::Release);
     let line = cache.line(id);
     fill(line.slice(LINE_HEADER..line.len()), value);
 }
 
-/// Writes `value` everywhere; false when the node may not write, or another is at it.
+/// Writes `value` everywhere; `false` when the node may not write, or another writer has the latch.
 fn write(cache: &Cache, addr: GlobalAddr, value: u64) -> bool {
     let Some(mut guard) = cache.try_write(addr) else { return false };
     fill(guard.words(), value);
@@ -46,7 +46,7 @@ fn write(cache: &Cache, addr: GlobalAddr, value: u64) -> bool {
     true
 }
 
-/// The two words, once the read is known to be good.
+/// The two words, if the read validates.
 fn validated(read: OptimisticRead<'_>) -> Option<(u64, u64)> {
     let words = read.words();
     let seen = (words.word(0), words.word(1));
@@ -102,7 +102,7 @@ fn a_copy_that_becomes_exclusive_and_is_written_harms_no_reader() {
     });
 }
 
-/// The frame of line 0 is given to line 1, which `fill` brings.
+/// The frame of line 0 is given to line 1, whose bytes `fill` writes.
 fn hand_the_frame_on(fill: impl Fn(Arc<Cache>, FrameId) + Copy + Send + Sync + 'static) {
     hand_the_frame_on_beside(fill, |cache, addr| cache.try_read(addr));
 }
@@ -127,8 +127,7 @@ fn hand_the_frame_on_beside(
             }
         }
     };
-    // Loom starts from what the first thread does first, and does not come to all the rest: so
-    // both.
+    // Loom starts from the first thread's first step and does not reach all other orders: so both.
     for reader_first in [true, false] {
         loom::model(move || {
             let cache = full(1, Ownership::Exclusive);
@@ -157,7 +156,7 @@ fn a_validated_read_is_of_the_right_line_though_its_frame_is_filled_anew() {
 
 #[test]
 fn a_frame_may_be_filled_by_another_thread() {
-    // The verb is executed by whoever forwards the line, who was asked to by a message.
+    // The node that forwards the line executes the verb; a message requested the forward.
     hand_the_frame_on(|cache, id| {
         thread::spawn(move || fill_by_verb(&cache, id, 2)).join().unwrap();
     });
@@ -351,7 +350,7 @@ fn what_is_written_after_a_demotion_and_a_promotion_is_dirty_again() {
         while !frame.try_demote() {
             yield_now();
         }
-        // Nobody can write now: what is written back is whole, and the bounds start anew.
+        // No task can write now: the write-back is consistent, and the dirty bounds start again.
         let words = cache.line(id).slice(LINE_HEADER..LINE);
         let dirty = frame.dirty();
         let memory = if dirty.is_empty() { 0 } else { words.word(0) };

@@ -1,4 +1,4 @@
-//! Getting a line: operations that complete, questions to those who own it, and their answers.
+//! Getting a line: completed operations, invalidation requests to the owners, and their answers.
 
 use latchwork_verbs::ComputeNodeId;
 
@@ -51,7 +51,8 @@ impl Line {
                 } else if rules.invalidate || !copy.try_invalidate() {
                     self.ask_owners(rules, old, copy, out);
                 } else {
-                    // Nobody could be asked to let go, and others may be waiting in the same way.
+                    // No message asks the other sharers to release the line, and other sharers may
+                    // try the same upgrade. So this node releases its own copy.
                     self.hold = Hold::Nothing;
                     self.start(WordOp::ReleaseShared, out);
                 }
@@ -115,17 +116,19 @@ impl Line {
         self.seq = self.seq.next(rules);
         self.settled_early = false;
         if !rules.invalidate {
-            // Nobody says whether the line is locked or only in use, so it counts as locked.
+            // Without messages, a refusal does not show whether the line is locked or only in use.
+            // So the line counts as locked.
             return self.locked_out(rules, copy, out);
         }
         if whom.is_empty() {
-            // Only a word that no discipline can produce names no owner: try again later.
+            // Only a word that no discipline can produce names no owner. Try again later.
             return self.pause(rules, out);
         }
         self.question(rules, whom, NodeSet::EMPTY, kind, out);
     }
 
-    /// Asks under the present number, besides those who have pledged under it.
+    /// Sends requests under the present number. The nodes of `pledged` have already pledged under
+    /// this number.
     pub(super) fn question(
         &mut self,
         rules: &Rules,
@@ -148,18 +151,19 @@ impl Line {
         }
     }
 
-    /// Whether the wish can be given up, for which questions are open. The bit of a reader that
-    /// waits is in the word, and has to be minded as long as it is (R2).
+    /// Whether this node can give up the access for which requests are open. A registered reader
+    /// cannot: its bit is in the word, and the node must handle the bit as long as it is set (R2).
     pub fn can_unask(&self) -> bool {
         matches!(self.phase, Phase::Asking { .. }) && !self.registered
     }
 
-    /// Gives up the wish: the nodes of `unasked`, whom the word names, are gone, and no question
-    /// got there, so none of them will answer. The others still do, and until then their questions
-    /// stay open (R5).
+    /// Gives the access up, because the nodes of `unasked` are dead or have left, and no request
+    /// reached them. So these nodes do not answer. The other nodes still answer, and their requests
+    /// stay open until then (R5).
     ///
-    /// Until then the node keeps its place in the order of those who upgrade: whoever it asks may
-    /// be about to ask it, and if both remembered the other's question, neither would answer.
+    /// Until then this node keeps its place in the order of upgrading nodes. A node that it asked
+    /// may send it a request as well. If each of the two queued the other's request, neither would
+    /// answer.
     pub(super) fn unask(&mut self, unasked: NodeSet, out: &mut Vec<Action>) {
         let Phase::Asking { open, pledged, refused } = self.phase else { return };
         debug_assert!(!self.registered, "a registered wait is minded until it is ownership");
@@ -173,9 +177,9 @@ impl Line {
         self.forget_refusals();
     }
 
-    /// A try has ended at another node's lock. Who does not wait for that is told so; if nobody
-    /// else wants the line, the wish is given up, but for that of a reader whose wait is
-    /// registered: its bit will be ownership, and it has to notice (R2).
+    /// Ends an attempt that met another node's lock. Accesses that do not wait for locks end. If no
+    /// other access wants the line, the node stops trying. A registered reader is the exception:
+    /// its bit becomes ownership, and its node has to notice that (R2).
     fn locked_out(&mut self, rules: &Rules, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {
         let still = self.want.and_then(|want| copy.locked_out(want));
         let registered = self.registered.then_some(Want::Shared);
@@ -188,14 +192,15 @@ impl Line {
         self.priority = 0;
     }
 
-    /// The priority is raised when the pause ends: of two nodes that upgrade and ask each other,
-    /// both must compare the same two priorities, or each would refuse the other, time after time.
+    /// Begins a back-off. The priority rises only when the back-off ends: two upgrading nodes that
+    /// send each other requests must compare the same two priorities. Otherwise each could refuse
+    /// the other again and again.
     pub(super) fn pause(&mut self, rules: &Rules, out: &mut Vec<Action>) {
         self.phase = Phase::Pausing;
         out.push(Action::Pause { priority: self.raised_priority(rules) });
     }
 
-    /// What the node's questions say, and what others' questions are compared with.
+    /// The priority in this node's requests. The requests of other nodes are compared with it.
     pub(super) fn priority_of_questions(&self, rules: &Rules) -> u8 {
         if rules.aging { self.priority } else { 0 }
     }
@@ -258,7 +263,7 @@ impl Line {
         }
     }
 
-    /// One of the nodes that were asked has given its final answer.
+    /// Handles the final answer of one of the asked nodes.
     pub(super) fn answered(
         &mut self,
         rules: &Rules,
@@ -277,8 +282,8 @@ impl Line {
         if !open.is_empty() {
             self.phase = Phase::Asking { open, pledged, refused };
         } else if self.want.is_none_or(|want| want.is_met_by(self.hold)) {
-            // There are none unless the wish was given up: a pledged bit keeps everybody else from
-            // the line.
+            // `pledged` is empty here unless the access was given up: a pledged bit keeps all other
+            // nodes from exclusive ownership.
             self.give_up(pledged, out);
             self.phase = Phase::Rest;
             if self.want.is_none() {
@@ -313,12 +318,13 @@ impl Line {
                 None => true,
                 Some(how) => return answer(&request, how, out),
             },
-            // Giving the line up: the answer comes when that is complete.
+            // The node gives the line up at this moment. The answer follows when that operation is
+            // complete.
             (Hold::Nothing, Phase::Operating(op)) => {
                 matches!(op, WordOp::ReleaseShared | WordOp::ReleaseExclusive | WordOp::HandOver(_))
             }
-            // The second time something else stands in the way: a word may name a node that is gone
-            // and back.
+            // Only for a first request. A repeated request shows another obstacle: the word may
+            // name a node that left and returned.
             (Hold::Nothing, Phase::Rest) if rules.gives_back && request.priority == 0 => {
                 return answer(&request, Answer::Released, out);
             }

@@ -1,4 +1,4 @@
-//! Giving a line up: to those who asked for it, or because its frame is needed.
+//! Giving a line up: for a request of another node, or because the cache needs the frame.
 
 use latchwork_verbs::ComputeNodeId;
 
@@ -12,14 +12,15 @@ impl Line {
     pub(super) fn can_serve(&self) -> bool {
         let free = match self.phase {
             Phase::Rest => true,
-            // Paused in an upgrade: another writer that comes before this one need not wait.
+            // In a back-off of an upgrade: another writer that comes before this node need not
+            // wait.
             Phase::Pausing => self.hold == Hold::Shared,
             _ => false,
         };
         free && !self.unsettled && self.hold != Hold::Nothing
     }
 
-    /// Serves remembered requests, as far as local code permits.
+    /// Serves queued requests, as far as local code permits.
     pub(super) fn serve(
         &mut self,
         rules: &Rules,
@@ -38,8 +39,8 @@ impl Line {
         }
     }
 
-    /// Who waits for a line that a transaction has locked meanwhile does not go on waiting: not
-    /// even where the request could not be served for other reasons.
+    /// Refuses the queued requests that a lock of a transaction excludes. This holds even while the
+    /// node could not serve these requests for other reasons.
     fn refuse_locked_out(&mut self, copy: &impl LocalCopy, out: &mut Vec<Action>) {
         if self.remembered.is_empty() || self.hold == Hold::Nothing {
             return;
@@ -54,9 +55,9 @@ impl Line {
         });
     }
 
-    /// Readers come to a line that a starved writer has won only with a priority as high as its
-    /// was: those below are refused, and each refusal raises them. Priorities end at the same
-    /// height for all, so every reader gets there.
+    /// Refuses readers whose priority is below that of the starved writer that won the line. Each
+    /// refusal raises the priority of a reader. The maximum priority is the same for all nodes, so
+    /// every reader gets through.
     fn refuse_lower(&mut self, copy: &impl LocalCopy, out: &mut Vec<Action>) {
         if self.remembered.is_empty() || self.hold != Hold::Exclusive {
             return;
@@ -77,7 +78,8 @@ impl Line {
         copy: &mut impl LocalCopy,
         out: &mut Vec<Action>,
     ) {
-        // A reader that asks a reader saw the time before a downgrade: its wait is ownership now.
+        // A reader that sends a request to a sharer read the word before a downgrade. Its
+        // registered wait is ownership by now.
         self.remembered.retain(|request| {
             let stale = request.kind == RequestKind::Read;
             if stale {
@@ -109,8 +111,8 @@ impl Line {
         out: &mut Vec<Action>,
     ) {
         if !rules.forwarding {
-            // A lock to read permits readers, but the copy has to stay. They look at the word again
-            // behind this, and find that they own the line.
+            // A lock to read permits readers, but the copy has to stay. The readers look at the
+            // word again after the downgrade, and find that they own the line.
             if copy.locked().is_some() {
                 if copy.try_demote() {
                     copy.set_starved(0);
@@ -119,14 +121,14 @@ impl Line {
                 }
                 return;
             }
-            // All who wait look at the word again when this is complete.
+            // All requesters look at the word again when this operation is complete.
             if copy.try_invalidate() {
                 self.hold = Hold::Nothing;
                 self.start(WordOp::ReleaseExclusive, out);
             }
             return;
         }
-        // The highest priority, and the first that came among equals.
+        // The highest priority; among equals, the request that came first.
         let best = (0..self.remembered.len())
             .rev()
             .max_by_key(|&at| self.remembered[at].priority)
@@ -137,8 +139,9 @@ impl Line {
                     self.hold = Hold::Nothing;
                     let request = self.remembered.remove(best);
                     let mut travelling = std::mem::take(&mut self.remembered);
-                    // A writer that saw several owners has asked each. What it asked the others
-                    // must not come to itself: it waits for those answers before it serves anybody.
+                    // A writer that saw several owners sent a request to each. Such a request must
+                    // not travel to the writer itself: the writer waits for its answer before it
+                    // serves any request.
                     travelling.retain(|other| {
                         let own = other.from == request.from;
                         if own {
@@ -176,14 +179,15 @@ impl Line {
         }
     }
 
-    /// The line was given back and handed to nobody, and those who asked for it learn of that by
-    /// message. Who gave it back knows first, and would be at the word before them, time after
-    /// time; so it leaves them a while. Who has not been refused yet is left none: it will most
-    /// likely be refused seldom.
+    /// Begins a hold-off after a release for other nodes.
+    ///
+    /// The requesters learn of the release by message, but this node knows of it first. Without a
+    /// hold-off, this node would reach the word before the requesters every time. A requester with
+    /// no earlier refusal causes no hold-off, because it is most likely refused seldom.
     pub(super) fn stand_back(&mut self, rules: &Rules, out: &mut Vec<Action>) {
         let highest = self.remembered.iter().map(|request| request.priority).max();
         let Some(asked) = highest.filter(|_| !rules.forwarding) else { return };
-        // Where priorities are not told, nobody knows for whom it is time.
+        // Without aging, requests carry no priority. So the hold-off is the longest one.
         let priority = if rules.aging { asked } else { rules.priority_max };
         if priority > 0 {
             self.phase = Phase::StandingBack;
@@ -203,16 +207,18 @@ impl Line {
         out.push(Action::Forward { request, message });
     }
 
-    /// Sends the requests on to the new owner that found no room in the grant, or came since.
+    /// Sends requests on to the new owner: those without room in the grant, and those that came
+    /// later.
     ///
-    /// Each is forgotten here as it is sent, so there is still one of it, which gets one final
-    /// answer (R5): the new owner remembers it, or, when it owns the line no more or the request
-    /// has overtaken the grant after all, answers `Dropped`, as to any question that it can do
-    /// nothing about. In particular a node that asks remembers nobody, so that nobody waits for a
-    /// node that waits.
+    /// 1. A request leaves this node's queue as it is sent, so the request still exists once.
+    /// 2. The new owner queues the request. If the new owner no longer owns the line, or if the
+    ///    request overtook the grant, it answers `Dropped`, as to any request that it cannot serve.
+    ///    Either way the requester gets one final answer (R5).
+    /// 3. A node with open requests and without ownership queues no request. So no node waits for a
+    ///    node that waits.
     ///
-    /// What the new owner itself has asked others must not come to itself: it waits for those
-    /// answers before it serves anybody.
+    /// Requests of the new owner itself are answered here instead: the new owner waits for these
+    /// answers before it serves any request.
     pub(super) fn pass_on(&mut self, to: ComputeNodeId, out: &mut Vec<Action>) {
         for request in std::mem::take(&mut self.remembered) {
             if request.from == to {
@@ -236,13 +242,13 @@ impl Line {
     }
 }
 
-/// Leaves as many requests as can travel, those of the highest priority, and returns the others.
+/// Keeps the requests that can travel, those of the highest priority, and returns the others.
 fn split_off(rules: &Rules, travelling: &mut Remembered) -> Remembered {
     let most = usize::from(rules.travelling_max).min(TRAVELLING_MAX);
     if travelling.len() <= most {
         return Remembered::new();
     }
-    // Stable: among equals the first that came goes first.
+    // The sort is stable: among equals, the request that came first goes first.
     travelling.sort_by_key(|request| std::cmp::Reverse(request.priority));
     travelling.drain(most..).collect()
 }

@@ -1,8 +1,8 @@
 //! [`Line`]: one node's part in the ownership of one line, as a state machine.
 //!
-//! Here is its state and what it does next; `give` is about giving the line up, `ask` about
-//! operations that complete, questions and answers, `pledge` about taking shared lines over;
-//! `rename` is for models.
+//! This file has the state and the choice of the next operation. `give` gives the line up. `ask`
+//! handles completed operations, invalidation requests and answers. `pledge` takes shared lines
+//! over. `rename` serves models.
 
 mod ask;
 mod give;
@@ -15,34 +15,35 @@ use smallvec::SmallVec;
 use crate::message::{Answer, Message, Remembered, Request, RequestKind};
 use crate::{Action, Event, Hold, LocalCopy, NodeSet, Rules, Seq, Want, WordOp};
 
-/// Where the machine stands between events.
+/// The state of the machine between events.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
-    /// Nothing is under way.
+    /// No operation, own request, back-off, hold-off or pledge is outstanding.
     Rest,
     /// An operation on the word is in flight.
     Operating(WordOp),
-    /// Questions are out; the nodes of `open` have not answered, those of `pledged` wait for a
-    /// report. What the answers so far say of the try: it is in vain if one refused.
+    /// Invalidation requests are open. The nodes of `open` have not answered. The nodes of
+    /// `pledged` wait for a report. `refused` is the strongest refusal so far: any refusal makes
+    /// the attempt fail.
     Asking { open: NodeSet, pledged: NodeSet, refused: Refused },
-    /// Refused: waiting before the next try.
+    /// The line was refused: a back-off runs before the next attempt.
     Pausing,
-    /// The line was given back for others, who have to look for it at the word: leaving them the
-    /// time to get there.
+    /// The line was released for nodes that must look at the word again. This node holds off, so
+    /// that they get to the word first.
     StandingBack,
-    /// The copy is pledged to a writer, and its report has not come. The bit is in the word.
-    /// `pausing`: it was pledged in a pause that is not over.
+    /// The copy is pledged to a writer that has not reported. The shared bit stays set. `pausing`:
+    /// the pledge was given during a back-off that is not over.
     Pledged { to: ComputeNodeId, seq: Seq, priority: u8, pausing: bool },
 }
 
-/// Why a try to get the line is in vain: the strongest reason that an answer gave.
+/// Why an attempt to get the line fails: the strongest reason that an answer gave.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Refused {
-    /// It is not, so far.
+    /// No answer has refused so far.
     No,
-    /// Somebody has nothing to give.
+    /// A node has nothing to give.
     Dropped,
-    /// Somebody has locked it.
+    /// A node has locked the line.
     Busy,
 }
 
@@ -53,25 +54,27 @@ pub struct Line {
     hold: Hold,
     phase: Phase,
     want: Option<Want>,
-    /// The own bit is in the word as a registered wait.
+    /// The own shared bit is set as a registered wait.
     registered: bool,
-    /// A grant whose giver has not reported its operation complete.
+    /// A grant arrived, and its giver has not reported its operation complete.
     unsettled: bool,
-    /// The report came before the grant.
+    /// The giver's report arrived before the grant.
     settled_early: bool,
     seq: Seq,
     priority: u8,
-    /// It has met a lock since it began to want the line. Whoever has locked the line to read, and
-    /// is to write it, gives way to nobody, so this node does, whatever its priority.
+    /// This node has met a lock since it began to want the line. The node that locked the line to
+    /// read may upgrade that lock, and gives way to no other node. So this node gives way to every
+    /// writer, whatever its own priority.
     met_lock: bool,
     remembered: Remembered,
-    /// Readers served by the downgrade in flight, or the writer served by the hand-over in flight.
+    /// The readers that the downgrade in flight serves, or the writer that the hand-over in flight
+    /// serves.
     served: SmallVec<[(ComputeNodeId, Seq); 4]>,
 }
 
 impl Line {
-    /// A line at rest. `seq` is the number of the last question that this node asked about it, or
-    /// any number when all its questions about the line have been answered.
+    /// A line at rest. `seq` is the number of this node's last invalidation request for the line.
+    /// `seq` may be any number when all of this node's requests for the line have been answered.
     pub fn at_rest(me: ComputeNodeId, hold: Hold, seq: Seq) -> Self {
         Line {
             me,
@@ -89,18 +92,18 @@ impl Line {
         }
     }
 
-    /// What the node holds.
+    /// The node's ownership of the line.
     pub fn hold(&self) -> Hold {
         self.hold
     }
 
-    /// The number of the last question.
+    /// The number of the last invalidation request.
     pub fn seq(&self) -> Seq {
         self.seq
     }
 
-    /// Whether nothing is under way or remembered: [`Line::at_rest`] with the same hold and number
-    /// stands for this machine.
+    /// Whether nothing is in flight, queued or wanted. Then [`Line::at_rest`] with the same hold
+    /// and number is equivalent to this machine.
     pub fn is_at_rest(&self) -> bool {
         self.phase == Phase::Rest
             && self.want.is_none()
@@ -108,23 +111,24 @@ impl Line {
             && self.remembered.is_empty()
     }
 
-    /// Whether the node has no copy and nothing is under way that could write into its frame.
+    /// Whether the node has no copy, and nothing in flight can write into its frame.
     pub fn is_idle(&self) -> bool {
         let nothing_comes = matches!(self.phase, Phase::Rest | Phase::StandingBack);
         self.hold == Hold::Nothing && nothing_comes && self.want.is_none()
     }
 
-    /// Whether requests wait for local code to let go of the line: report [`Event::Serve`] then.
+    /// Whether queued requests wait until local code stops using the line. Then report
+    /// [`Event::Serve`].
     pub fn is_blocked(&self) -> bool {
         !self.remembered.is_empty() && self.can_serve()
     }
 
-    /// Whether requests of other nodes are remembered.
+    /// Whether requests of other nodes are queued.
     pub fn is_asked_for(&self) -> bool {
         !self.remembered.is_empty()
     }
 
-    /// The requests of other nodes that this one is to answer, in the order in which they came.
+    /// The queued requests of other nodes, in order of arrival.
     pub fn remembered(&self) -> &[Request] {
         &self.remembered
     }
@@ -134,28 +138,27 @@ impl Line {
         self.want.is_some()
     }
 
-    /// Whether a question of this node to `peer` is open.
+    /// Whether a request of this node to `peer` is open.
     pub fn is_asking(&self, peer: ComputeNodeId) -> bool {
         matches!(self.phase, Phase::Asking { open, .. } if open.contains(peer))
     }
 
-    /// Whether questions of this node are open, all of them to nodes of this set.
+    /// Whether requests of this node are open, all of them to nodes of this set.
     pub fn asks_only(&self, peers: NodeSet) -> bool {
         matches!(self.phase, Phase::Asking { open, .. } if !open.is_empty() && open.less(peers).is_empty())
     }
 
-    /// Whether it pauses before it asks for the line again: [`Event::Retry`] ends that.
+    /// Whether a back-off runs before the next attempt. [`Event::Retry`] ends the back-off.
     pub fn is_pausing(&self) -> bool {
         self.phase == Phase::Pausing
     }
 
-    /// Whether it leaves the line, which it gave back, to others for a while: [`Event::Retry`] ends
-    /// that.
+    /// Whether this node holds off after it released the line. [`Event::Retry`] ends the hold-off.
     pub fn stands_back(&self) -> bool {
         self.phase == Phase::StandingBack
     }
 
-    /// Takes in one event. What is to be done is appended to `out`.
+    /// Takes one event, and appends the resulting actions to `out`.
     pub fn step(
         &mut self,
         rules: &Rules,
@@ -188,7 +191,8 @@ impl Line {
             Event::Serve => {}
         }
         self.advance(rules, copy, out);
-        // Told only when it could not be served at once, so that the common case is one message.
+        // `Queued` is sent only when the request could not be served at once. So the common case
+        // needs one message.
         if let Some(request) = asked.filter(|request| self.remembered.contains(request)) {
             answer(&request, Answer::Queued, out);
         }
@@ -232,8 +236,9 @@ impl Line {
         out.push(Action::Post(op));
     }
 
-    /// Whether the node may claim a shared line exclusively: only when no remembered writer comes
-    /// before it. Those behind it are sent away, so that nobody waits for them while they wait.
+    /// Whether the node may upgrade its shared line: only when no queued writer comes before it. If
+    /// the node may, it refuses all queued requests: their senders must not wait for this node
+    /// while this node may wait for them.
     fn may_upgrade(&mut self, rules: &Rules, out: &mut Vec<Action>) -> bool {
         if self.remembered.iter().any(|r| self.must_give_way_to(rules, r)) {
             return false;
@@ -244,10 +249,11 @@ impl Line {
         true
     }
 
-    /// The order among nodes that hold the line shared and all want to write it.
+    /// Whether this node must let the requester write first. This is the order among nodes that
+    /// share a line and all want to write it.
     fn must_give_way_to(&self, rules: &Rules, request: &Request) -> bool {
-        // While it asks itself, it could not serve whom it remembers: two would wait for each
-        // other.
+        // A met lock does not count while this node's own requests are open: the node could not
+        // serve a queued request then, so two nodes would wait for each other.
         let by_lock = self.met_lock && matches!(self.phase, Phase::Rest | Phase::Pausing);
         let mine = (self.priority_of_questions(rules), self.me);
         request.kind == RequestKind::Write && (by_lock || (request.priority, request.from) > mine)
@@ -259,16 +265,17 @@ impl Line {
                 Phase::Operating(op) => {
                     matches!(op, WordOp::Upgrade | WordOp::UpgradeOver(_))
                 }
-                // Whether or not it wishes so still: it waits for the answers, and those whom it
-                // asked go by the order, too.
+                // Also after the access was given up: this node still waits for the answers, and
+                // the nodes that it asked use the same order.
                 Phase::Asking { .. } => true,
                 Phase::Pausing => self.want == Some(Want::Exclusive),
                 Phase::Rest | Phase::StandingBack | Phase::Pledged { .. } => false,
             }
     }
 
-    /// A wish has ended. Where questions are open for it, others compare what they say with their
-    /// own until they are answered.
+    /// Resets the refusals after an access has ended. While requests are open for a line that is
+    /// not held exclusively, the priority stays: other nodes compare that priority with their own
+    /// until they answer.
     fn forget_refusals(&mut self) {
         self.met_lock = false;
         if self.hold == Hold::Exclusive || !matches!(self.phase, Phase::Asking { .. }) {

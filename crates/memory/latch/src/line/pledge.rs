@@ -1,5 +1,5 @@
-//! Taking shared lines over: a writer that meets sharers asks each for a pledge instead of a
-//! release, and then takes the whole word with one compare-and-swap.
+//! Taking shared lines over. A writer that meets sharers requests a pledge from each, not a
+//! release. Then the writer takes the whole word with one compare-and-swap.
 //!
 //! ```text
 //!   writer W                       word          sharer P
@@ -12,28 +12,38 @@
 //!
 //! # Why the word stays true
 //!
-//! A pledge binds until its report. The pledger's bit stays set; it starts no operation on the
-//! word, keeps its frame and its bytes, and pledges to nobody else. So while a pledge to W stands,
-//! nobody but W can clear that bit: its owner does nothing, and every other writer's
-//! compare-and-swap expects words without it (a writer expects the bits of those who pledged to
-//! itself, and its own). A word with a bit that no compare-and-swap expects keeps its exclusive
-//! field at zero. Hence
+//! A pledge binds until its report. Until then the pledger keeps its bit set, its frame and its
+//! bytes. It starts no operation on the word, does not use its copy, and pledges to no other
+//! writer. So, while a pledge of P to W stands:
 //!
-//! - when W's compare-and-swap works, all bits that it clears were pledged to W, and at that
-//!   instant their owners hold nothing;
-//! - when it fails, or W gives up before, nobody has written since the pledge: the copy is as good
-//!   as it was.
+//! 1. P does not clear its own bit.
+//! 2. The exclusive field was zero when P shared the line. It leaves zero only by a
+//!    compare-and-swap (R3).
+//! 3. A writer's compare-and-swap expects exactly its own bit and the bits that were pledged to
+//!    that writer. P's bit is pledged to W only.
+//! 4. So the compare-and-swap of every writer other than W fails. Only W can clear P's bit, and
+//!    until then the exclusive field stays zero and no node writes.
 //!
-//! A plain acknowledgement would not do. Its sender could let go of its bit and set it again before
-//! W's compare-and-swap comes, which finds the word that it expects and works beside a reader.
+//! Hence:
 //!
-//! # Why nobody waits in a circle
+//! - When W's compare-and-swap succeeds, all bits that it clears were W's own or pledged to W. At
+//!   that instant the pledgers hold nothing.
+//! - When it fails, or W gives up before, no node has written since the pledge. P's copy is still
+//!   valid.
 //!
-//! Writers that want one line are ordered by priority, then id; a writer's priority stays the same
-//! from its question to the end of the attempt. A pledger remembers the questions of writers that
-//! come before the one that it has pledged to, and sends away the others. So a writer waits for
-//! writers behind it only; one that meets a writer before it is sent away, gives its pledges up and
-//! pauses. Of two that hold half of the pledges each, the first in the order gets the other half.
+//! A plain acknowledgement would not be enough. Its sender could clear its bit and set it again
+//! before W's compare-and-swap. That operation would find the word that it expects, and W would
+//! write beside a reader.
+//!
+//! # Why no waits form a circle
+//!
+//! 1. Writers that want one line are ordered by priority, then by id. A writer's priority stays the
+//!    same from its request to the end of the attempt.
+//! 2. A pledger queues the requests of writers that come before the writer with its pledge. It
+//!    refuses the requests of writers that come behind.
+//! 3. So a writer waits only for writers behind it. A writer that meets a writer before it is
+//!    refused: it gives its pledges up and backs off.
+//! 4. Of two writers with half of the pledges each, the first in the order gets the other half.
 
 use latchwork_verbs::ComputeNodeId;
 
@@ -42,20 +52,20 @@ use crate::message::{Answer, Message, Request, RequestKind};
 use crate::{Action, Hold, LatchWord, LocalCopy, NodeSet, Rules, Seq, WordOp};
 
 impl Line {
-    /// Whether the copy is pledged to a writer that has not reported yet: it may not be used, but
-    /// its bytes stay as they are.
+    /// Whether the copy is pledged to a writer that has not reported. The copy must not be used,
+    /// but its bytes stay.
     pub fn is_pledged(&self) -> bool {
         matches!(self.phase, Phase::Pledged { .. })
     }
 
-    /// To whom the copy is pledged.
+    /// The writer to which the copy is pledged.
     pub fn pledged_to(&self) -> Option<ComputeNodeId> {
         if let Phase::Pledged { to, .. } = self.phase { Some(to) } else { None }
     }
 
     // ---- a sharer --------------------------------------------------------------------------------
 
-    /// The copy was forbidden: pledges it to the first of those who asked.
+    /// Pledges the copy, whose use is already forbidden, to the requester `to`.
     pub(super) fn pledge(&mut self, to: Request, out: &mut Vec<Action>) {
         let Request { from, asked, seq, priority, .. } = to;
         let pausing = self.phase == Phase::Pausing;
@@ -66,34 +76,35 @@ impl Line {
             if other == to {
                 continue;
             }
-            // A writer that had asked two nodes, one of which has handed its question on.
+            // The writer sent requests to two nodes, and one of them sent its request on to this
+            // node.
             let same = other.from == from;
             answer(&other, if same { Answer::Released } else { Answer::Dropped }, out);
         }
     }
 
-    /// What a pledger does with a question; `None`: remembers it until the report.
+    /// A pledger's answer to a request. `None`: the request is queued until the report.
     pub(super) fn answer_of_pledger(&self, request: &Request) -> Option<Answer> {
         let Phase::Pledged { to, seq, priority, .. } = self.phase else {
             return Some(Answer::Dropped);
         };
         match request.kind {
-            // It saw the time before a downgrade: its wait is ownership now.
+            // The reader read the word before a downgrade. Its registered wait is ownership by now.
             RequestKind::Read => Some(Answer::Released),
-            // The writer itself, by another question of the same attempt, which a node that it had
-            // asked has sent on. It waits for all its answers before it reports, so this one may
-            // not wait for the report.
+            // Another request of the same attempt of the same writer, which a node that it asked
+            // has sent on. The writer waits for all its answers before it reports. So this request
+            // must not wait for the report.
             RequestKind::Write if (request.from, request.seq) == (to, seq) => {
                 Some(Answer::Released)
             }
-            // The writer itself, who asks again: its report is on the way.
+            // A later attempt of the same writer: its report on this pledge is on the way.
             RequestKind::Write if request.from == to => None,
             RequestKind::Write if (request.priority, request.from) > (priority, to) => None,
             RequestKind::Write => Some(Answer::Dropped),
         }
     }
 
-    /// The writer has reported.
+    /// Handles the report of a writer on its pledge.
     pub(super) fn reported(
         &mut self,
         rules: &Rules,
@@ -117,9 +128,9 @@ impl Line {
             copy.lose();
             self.send_away(Answer::Released, out);
         } else {
-            // A writer that stood back for one that was refused as well was refused itself: its
-            // pause goes on. Else each refusal would start all writers behind, at once, which
-            // pledge to each other, and so on.
+            // The pledge was given during a back-off, and the writer was refused too. So the
+            // back-off continues. Otherwise each refusal would restart all later writers at once.
+            // They would pledge to each other and be refused again.
             if pausing {
                 self.phase = Phase::Pausing;
             }
@@ -128,7 +139,7 @@ impl Line {
         }
     }
 
-    /// What no pledger may do, and the model refutes.
+    /// Breaks a pledge. No pledger may do this: the switch exists for the model, which refutes it.
     pub(super) fn break_pledge(&mut self, copy: &mut impl LocalCopy) {
         if self.is_pledged() {
             self.phase = Phase::Rest;
@@ -139,7 +150,7 @@ impl Line {
 
     // ---- the writer ------------------------------------------------------------------------------
 
-    /// A sharer has pledged its copy: its final answer.
+    /// Handles a sharer's pledge, which is that sharer's final answer.
     pub(super) fn received_pledge(
         &mut self,
         rules: &Rules,
@@ -158,7 +169,7 @@ impl Line {
         self.answered(rules, asked, seq, Refused::No, copy, out);
     }
 
-    /// Everybody has pledged, or let go.
+    /// Starts the takeover: every sharer has pledged or released its copy.
     pub(super) fn take_over(&mut self, pledged: NodeSet, out: &mut Vec<Action>) {
         let op = match self.hold {
             Hold::Shared => WordOp::UpgradeOver(pledged),
@@ -167,7 +178,7 @@ impl Line {
         self.start(op, out);
     }
 
-    /// The compare-and-swap of a takeover has found `old`.
+    /// Handles the end of a takeover: the compare-and-swap has found `old`.
     pub(super) fn took_over(
         &mut self,
         rules: &Rules,
@@ -188,8 +199,8 @@ impl Line {
         }
         debug_assert!(old.exclusive().is_none(), "a pledged bit keeps the exclusive field at zero");
         let newcomers = old.shared().without(self.me).less(pledged);
-        // Readers that joined are asked as well, and each makes the rest smaller; but a writer that
-        // comes before this one has waited long enough.
+        // Readers that joined get a request as well, and each round leaves fewer nodes that can
+        // join. But a queued writer comes before this one: this node then gives up.
         if newcomers.is_empty() || !self.remembered.is_empty() {
             self.give_up(pledged, out);
             return self.pause(rules, out);
@@ -197,7 +208,7 @@ impl Line {
         self.question(rules, newcomers, pledged, RequestKind::Write, out);
     }
 
-    /// The pledges come to nothing: the copies are their owners' again.
+    /// Reports the pledges as unused: the pledgers may use their copies again.
     pub(super) fn give_up(&mut self, pledged: NodeSet, out: &mut Vec<Action>) {
         self.report(pledged, false, out);
     }
@@ -211,8 +222,8 @@ impl Line {
         }
     }
 
-    /// Gives up the pledges that this node has, because it will not go on: one of its questions
-    /// cannot be delivered. Not while the takeover itself is in flight: then nobody knows.
+    /// Gives up this node's pledges, because one of its requests cannot be delivered. Does nothing
+    /// while the takeover is in flight, because the outcome is unknown then.
     pub fn abandon_pledges(&mut self, out: &mut Vec<Action>) {
         if let Phase::Asking { pledged, .. } = &mut self.phase {
             let pledged = std::mem::take(pledged);
@@ -226,7 +237,7 @@ mod tests {
     use super::*;
     use crate::Event;
 
-    /// A frame that nobody uses.
+    /// A frame that no local code uses.
     struct Unused;
 
     impl LocalCopy for Unused {
@@ -245,9 +256,9 @@ mod tests {
         }
     }
 
-    /// Of two sharers one is gone, and the question never got there. The other one answers all the
-    /// same, and gets its copy back: else it would keep it for a writer that has given up. The
-    /// writer is at rest then, with the copy that it had.
+    /// Of two sharers, one is dead or has left, and the request to it was not sent. The other
+    /// sharer pledges and gets its copy back. Otherwise it would keep the pledge for a writer that
+    /// has given up. At the end the writer is at rest, with its old copy.
     #[test]
     fn who_could_not_ask_everybody_gives_back_what_the_others_pledge() {
         let node = |id| ComputeNodeId::new(id).expect("a valid id");
@@ -272,9 +283,10 @@ mod tests {
         assert_eq!((line.is_at_rest(), line.hold()), (true, Hold::Shared));
     }
 
-    /// A writer asked two sharers. One became the owner, handed the line on, and sent the writer's
-    /// question after it: the new owner has both. It must not keep the second until the report, for
-    /// which the writer waits for the answer to it.
+    /// A writer sent requests to two sharers. One became the owner, handed the line on, and sent
+    /// the writer's request on. So the new owner has both requests. The new owner must not queue
+    /// the second request until the report: the writer does not report before that request is
+    /// answered.
     #[test]
     fn a_pledger_keeps_no_other_question_of_the_attempt_that_it_has_pledged_to() {
         let node = |id| ComputeNodeId::new(id).expect("a valid id");
@@ -294,7 +306,7 @@ mod tests {
         assert!(ask(me, 7).contains(&pledged));
         let answered = |answer, asked, seq| says(Message::Answer { asked, seq: Seq(seq), answer });
         assert_eq!(ask(other, 7), [answered(Answer::Released, other, 7)]);
-        // One of a later attempt has overtaken the report of this one.
+        // A request of a later attempt has overtaken the report on this pledge.
         assert_eq!(ask(me, 8), [answered(Answer::Queued, me, 8)]);
     }
 }

@@ -1,4 +1,4 @@
-//! The machine under other names.
+//! The machine with other node ids.
 
 use latchwork_verbs::ComputeNodeId;
 
@@ -7,11 +7,11 @@ use crate::message::{Message, Request};
 use crate::{LatchWord, NodeSet, WordOp};
 
 impl Line {
-    /// The same machine in a world in which node `id` is called `name(id)`. For models, to which
-    /// worlds that differ by names alone are one.
+    /// The same machine in a world in which node `id` is called `name(id)`. Models treat worlds
+    /// that differ only by node ids as one world.
     #[must_use]
     pub fn renamed(&self, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> Line {
-        // All fields by name: a new one that holds ids must not be forgotten.
+        // The pattern names all fields, so that a new field with node ids is not missed.
         let Line {
             me,
             hold,
@@ -79,7 +79,7 @@ impl NodeSet {
 
 impl LatchWord {
     /// The same word where node `id` is called `name(id)`; see [`Line::renamed`]. A reserved id
-    /// reads as nobody.
+    /// reads as no node.
     #[must_use]
     pub fn renamed(self, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> LatchWord {
         let shared =

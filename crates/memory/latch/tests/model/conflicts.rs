@@ -148,7 +148,7 @@ fn an_upgrade_that_was_refused_before_comes_first() {
     script.receive_answer(1, 2, Answer::Dropped);
     script.retry(1);
     script.complete(1, WordOp::Upgrade);
-    // Node 1 asks with a higher priority now; node 2 remembers it and will let go.
+    // Node 1 sends a request with a higher priority now; node 2 queues it and will release.
     script.receive_request(2, 1);
     script.receive_request(1, 2);
     script.receive_answer(2, 1, Answer::Dropped);
@@ -188,7 +188,7 @@ fn without_questions_a_refused_upgrade_lets_go() {
     script.run_down();
 }
 
-/// It is asked between its release and the answer to the question.
+/// The node gets a request between its release and the answer to its own request.
 #[test]
 fn who_gives_lines_back_unasked_says_that_the_line_is_gone() {
     for gives_back in [false, true] {
@@ -205,7 +205,8 @@ fn who_gives_lines_back_unasked_says_that_the_line_is_gone() {
     }
 }
 
-/// Else a word that goes on naming a node that does not know of it would be asked for without end.
+/// Otherwise a word that still names a node without knowledge of the line would cause requests
+/// without end.
 #[test]
 fn who_asks_again_for_what_was_given_back_pauses() {
     let mut script = Script::new(3).giving_back(true);

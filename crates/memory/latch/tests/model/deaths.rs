@@ -1,13 +1,13 @@
-//! Nodes that die, and questions to them that are never sent.
+//! Nodes that die, and requests to them that are never sent.
 //!
-//! A node's death is known to the fabric at once: what has not been sent to it never will be, and
-//! who sent a question is told so at any time behind ([`World::refuse`]). What it had sent itself
-//! may arrive and take effect, or not.
+//! The fabric knows of a node's death at once. A message that was not sent to it before never will
+//! be. The sender of such a request is notified at any later time ([`World::refuse`]). Messages and
+//! operations of the dead node may arrive and take effect, or not.
 //!
-//! Some of what it leaves no living node can mend: an answer, a report or a settled notice that
-//! will not come, a registered wait for what it holds. Such a world is [spoilt](World::spoilt): its
-//! engine gives the line up where that is so, and accesses end at their deadlines. Everything must
-//! be as right there as elsewhere, but nobody need get the line.
+//! Living nodes cannot repair everything that the dead node leaves: an answer, a report or a
+//! settled notice that will not come, a registered wait for a line that it holds. Such a world is
+//! [spoilt](World::spoilt): there the engine gives the line up, and accesses end at their
+//! deadlines. All safety properties must hold there too, but a node need not get the line.
 
 use latchwork_latch::{Event, Hold, Line, Message, NodeSet, Rules, Seq, WordOp};
 use latchwork_verbs::ComputeNodeId;
@@ -17,7 +17,7 @@ use crate::setting::questions_are_one;
 use crate::world::{Breach, Node, Packet, World};
 
 impl World {
-    /// A node dies. `lost`: its questions and operations that are on their way go nowhere.
+    /// A node dies. `lost`: its requests and operations in flight have no effect.
     pub(crate) fn die(&mut self, at: usize, lost: bool) {
         self.deaths = self.deaths.saturating_sub(1);
         let node = &mut self.nodes[at];
@@ -47,7 +47,7 @@ impl World {
         self.spoilt |= unsettled || pledged || !questions_are_one(self);
     }
 
-    /// A question to a dead node was not sent, and the one who asked learns of it.
+    /// A request to a dead node was not sent, and the requester is notified.
     pub(crate) fn refuse(&mut self, rules: &Rules, packet: usize) {
         let Packet { to, message, .. } = self.wire.remove(packet);
         let Message::Request(request) = message else { unreachable!("only questions") };
@@ -79,10 +79,10 @@ impl World {
         self.nodes.iter().any(|node| node.id == id && node.dead)
     }
 
-    /// What is sent to a dead node goes nowhere.
+    /// A message to a dead node is dropped.
     pub(crate) fn miss(&mut self, packet: &Packet) {
         self.spoilt |= match &packet.message {
-            // It was sent on, so nobody is told.
+            // The request was sent on, so no node is notified.
             Message::Request(_) => true,
             Message::Grant { travelling, .. } => !travelling.is_empty(),
             // Its sender stays pledged.
@@ -93,9 +93,8 @@ impl World {
     }
 }
 
-/// Whether this is a question from the one who asks to the one that it asks. One that was sent on,
-/// and comes back to the node that was asked first, counts as well, though its asker would not be
-/// told of it.
+/// Whether this is a request from the requester to the node that it asked. A request that was sent
+/// on and returns to that node counts as well, though its requester would not be notified.
 pub(crate) fn is_own_question(packet: &Packet) -> bool {
     matches!(&packet.message, Message::Request(request) if request.asked == packet.to)
 }

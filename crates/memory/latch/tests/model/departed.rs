@@ -1,9 +1,9 @@
-//! Nodes that die at any time, and questions to them that were not sent: whoever asked gives its
-//! wish up, and its line is what it was before. Single runs, what holds, and what does not hold
-//! when a node does less than that.
+//! Nodes that die at any time, and requests to them that were not sent. The requester gives its
+//! access up, and its line is as before. The file has single runs, what holds, and what does not
+//! hold when a node does less than that.
 //!
-//! What holds is as much for those who live as without deaths; `deaths.rs` says where nobody need
-//! get the line.
+//! For living nodes the same holds as without deaths. `deaths.rs` states where a node need not get
+//! the line.
 
 use latchwork_latch::{Answer, Hold, Want, WordOp};
 
@@ -18,8 +18,8 @@ fn both(takeover: bool) -> Script {
     if takeover { script.with_takeover() } else { script }
 }
 
-/// Nodes 1 to 3 share the line, node 3 dies, and node 1, which wants to write, has asked both of
-/// the others.
+/// Nodes 1 to 3 share the line, and node 3 dies. Node 1 wants to write and has sent requests to
+/// both.
 fn upgrading(takeover: bool) -> Script {
     let mut script = both(takeover);
     (1..=3).for_each(|id| script.obtain(id, Want::Shared));
@@ -53,9 +53,9 @@ fn a_pledge_that_comes_after_the_wish_was_given_up_goes_back() {
     script.run_down();
 }
 
-/// Bug: both remembered the other's question until their own were answered, for ever. Mechanism:
-/// who gave up its wish counted as one that does not upgrade, though its question was open. Fix: it
-/// keeps its place in the order until it has its answers.
+/// Bug: both nodes queued the other's request until their own requests were answered, without end.
+/// Mechanism: a node that gave up its access counted as one that does not upgrade, though its
+/// request was open. Fix: the node keeps its place in the order until it has its answers.
 #[test]
 fn of_two_who_give_up_their_upgrades_one_gives_way() {
     for takeover in [false, true] {
@@ -72,8 +72,8 @@ fn of_two_who_give_up_their_upgrades_one_gives_way() {
     }
 }
 
-/// One with a high priority asks, gives up, and wants the line again before it is answered: it goes
-/// on as what its question says.
+/// A node with a high priority sends a request, gives up, and wants the line again before the
+/// answer. It continues with the priority of its request.
 #[test]
 fn who_wants_the_line_again_before_it_was_answered_keeps_its_place_in_the_order() {
     let mut script = both(false);
@@ -94,8 +94,8 @@ fn who_wants_the_line_again_before_it_was_answered_keeps_its_place_in_the_order(
     script.run_down();
 }
 
-/// It asked two sharers from nothing. One has died; the other owns the line by now, and hands it
-/// over.
+/// The node sent requests to two sharers, without a copy. One sharer has died. The other owns the
+/// line by now, and hands it over.
 #[test]
 fn a_line_that_comes_after_the_wish_was_given_up_is_kept_and_handed_on() {
     let mut script = both(false);
@@ -138,7 +138,7 @@ fn one_of_two_dies() {
     is_live_with("one of two dies, priorities", &clients, 1);
 }
 
-/// Both may have asked the other when they give up.
+/// Both may have sent the other a request when they give up.
 #[test]
 fn a_reader_dies_beside_two_who_upgrade() {
     let [_, (how, setting)] = one_dies(&upgraders(), 0);
@@ -221,7 +221,7 @@ fn never_rests(breach: Breach) {
     assert_eq!(property, "all wishes can be met");
 }
 
-/// Its frame is taken for another line while the living write into it, or wait for its report.
+/// Its frame gets another line while living nodes write into it, or wait for its report.
 #[test]
 fn who_forgets_its_questions_to_the_living_is_not_at_rest() {
     is_refuted(&breaching(Breach::UnasksAll), "rest is rest");

@@ -1,10 +1,9 @@
-//! The discipline holds: every state that can be reached has all properties, and everybody gets the
-//! line.
+//! The discipline holds: every reachable state has all properties, and every node gets the line.
 //!
-//! A client that reads and writes does all that one does which only reads or only writes, so a
-//! setting includes all those with lesser clients. What the settings leave out to stay small
-//! (voluntary evictions, a wish to write that comes while a wish to read waits, a second priority),
-//! others have.
+//! A client that reads and writes does everything that a client does which only reads or only
+//! writes. So a setting includes all settings with lesser clients. To stay small, a setting leaves
+//! something out: voluntary evictions, a want to write during a wait to read, or a second priority.
+//! Other settings contain it.
 
 use std::thread::available_parallelism;
 
@@ -35,7 +34,7 @@ fn is_safe(name: &str, setting: &Setting) {
     }
 }
 
-/// From every state, all wishes can be met; and all properties, by another search than the
+/// From every state, all wants can be met; and all properties, by another search than the
 /// checker's.
 pub(crate) fn is_live(name: &str, setting: &Setting) {
     let graph = graph::search(setting);
@@ -84,7 +83,7 @@ fn one_reader_and_two_who_also_write() {
     is_live("one reader and two of both", &Setting::discipline(&clients, 0));
 }
 
-/// Requests that found no room in a grant are sent on behind it, and may overtake it.
+/// Requests without room in a grant are sent on after the hand-over, and may overtake the grant.
 #[test]
 fn requests_that_are_sent_on() {
     let writers = [1, 2, 3].map(Client::writer);
@@ -93,7 +92,7 @@ fn requests_that_are_sent_on() {
     is_live("one reader and two writers, sent on", &Setting::discipline(&clients, 1).passing_on());
 }
 
-/// Without ageing, all questions are equal. Smaller settings of it are among the switches.
+/// Without aging, all requests are equal. Smaller settings of it are among the switches.
 #[test]
 #[ignore = "more than half a million states: seconds"]
 fn questions_without_priorities() {
@@ -103,7 +102,7 @@ fn questions_without_priorities() {
     is_live("one of both, a writer and a reader, no priorities", &setting);
 }
 
-/// Without forwarding, an owner that is asked writes back and releases.
+/// Without forwarding, an owner that gets a request writes back and releases.
 #[test]
 fn owners_that_only_release() {
     let clients = [Client::both(1), Client::writer(2), Client::reader(3)].map(Client::keeping);
@@ -112,7 +111,7 @@ fn owners_that_only_release() {
     is_live("one of both, a writer and a reader, nothing forwarded", &setting);
 }
 
-/// Whatever a failing connection cuts off, the node looks at the word, and does again what was not
+/// Whatever a failing connection cuts off, the node probes the word, and repeats what was not
 /// applied.
 #[test]
 fn connections_that_fail_under_operations() {

@@ -1,33 +1,33 @@
-//! A node's frame, and the machine's hand on it.
+//! A node's frame, and the machine's access to it.
 
 use latchwork_latch::{Hold, LocalCopy, Want};
 
-/// What a copy of the line holds.
+/// The content of a copy of the line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Bytes {
     /// The last write is missing.
     Stale,
-    /// All writes are in them.
+    /// All writes are in the copy.
     Latest,
 }
 
 /// The frame of one node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Frame {
-    /// What local code may do with it.
+    /// What local code may do with the frame.
     pub(crate) hold: Hold,
-    /// Stale when nothing may be done with it.
+    /// Stale when local code may do nothing with it.
     pub(crate) bytes: Bytes,
-    /// Local code is about to use it.
+    /// Local code is about to use the frame.
     pub(crate) reserved: bool,
-    /// What a starved writer won it with.
+    /// The priority with which a starved writer won the line.
     pub(crate) starved: u8,
-    /// How a transaction has locked it.
+    /// The mode in which a transaction has locked the line.
     pub(crate) locked: Option<Want>,
 }
 
 impl Frame {
-    /// Of no line.
+    /// The frame of no line.
     pub(crate) const EMPTY: Frame = Frame {
         hold: Hold::Nothing,
         bytes: Bytes::Stale,
@@ -42,14 +42,14 @@ pub(crate) struct Copy<'a> {
     pub(crate) frame: &'a mut Frame,
     pub(crate) wanted: &'a mut Option<Want>,
     pub(crate) no_wait: bool,
-    /// Locks count.
+    /// Locks have an effect.
     pub(crate) locks: bool,
     pub(crate) incoming: Bytes,
     pub(crate) stale: bool,
 }
 
 impl Copy<'_> {
-    /// Reserved in the same step, so that whoever has waited gets to use the copy once.
+    /// Reserved in the same step, so that waiting local code uses the copy once.
     fn give_to_local_code(&mut self) {
         let met = match *self.wanted {
             None => false,

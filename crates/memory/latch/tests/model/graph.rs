@@ -1,14 +1,15 @@
-//! Whether everybody gets the line: the explicit graph of all states, searched backwards.
+//! Whether every node gets the line: the explicit graph of all states, searched backwards.
 //!
-//! The model checker looks at states one by one; that somebody waits for ever cannot be seen in one
-//! state. Here every reachable state must have a path to a state in which all wishes are met and
-//! nothing is on its way, along steps that are *due*: verbs take effect, messages arrive, pauses
-//! end, local code uses what was reserved for it. Neither an eviction nor another wish helps. A
-//! state without such a path is a deadlock, or belongs to a livelock that no schedule leaves. Since
-//! due steps lead from good states to good states only, a schedule that does not avoid a step for
-//! ever meets all wishes.
+//! The model checker looks at states one by one. An endless wait cannot be seen in one state. So
+//! this search requires that every reachable state has a path to a state in which all wants are met
+//! and nothing is in flight. The path uses only *due* steps: verbs take effect, messages arrive,
+//! back-offs end, and local code uses its reservations. Evictions and new wants are not due.
 //!
-//! The properties of the setting are checked on the way, so that large settings are searched once.
+//! 1. A state without such a path is a deadlock, or belongs to a livelock that no schedule leaves.
+//! 2. Due steps lead from good states only to good states.
+//! 3. So a schedule that does not avoid a step without bound meets all wants.
+//!
+//! The search also checks the properties of the setting, so that large settings are searched once.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -19,24 +20,26 @@ use stateright::Model;
 use crate::setting::{Setting, Step};
 use crate::world::World;
 
-/// What the search found.
+/// The result of the search.
 pub(crate) struct Graph {
-    /// How many states can be reached.
+    /// The number of reachable states.
     pub(crate) states: usize,
-    /// Bytes that the process took at most, as far as seen; zero where nobody says.
+    /// The highest memory use of the process that was seen, in bytes; zero where the system does
+    /// not report it.
     pub(crate) memory_peak: u64,
-    /// What is wrong with a state, and the steps to it.
+    /// The violated property of a state, and the steps to the state.
     pub(crate) wrong: Option<(&'static str, Vec<Step>)>,
 }
 
 type Numbers = HashMap<u64, u32, BuildHasherDefault<Digest>>;
 
-/// How a search goes about it.
+/// The plan of a search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// Also whether all wishes can be met; without it a search takes half of the memory.
+    /// Whether to check also that all wants can be met; without it a search takes half of the
+    /// memory.
     pub(crate) live: bool,
-    /// Bytes that the process may take; a search that needs more gives up.
+    /// The number of bytes that the process may use; a search that needs more gives up.
     pub(crate) memory_max: u64,
 }
 
@@ -46,7 +49,8 @@ pub(crate) fn search(setting: &Setting) -> Graph {
     whole.expect("no bound")
 }
 
-/// Searches all states of the setting, if they fit; otherwise says how many were found.
+/// Searches all states of the setting if they fit. The error is the number of states that were
+/// found.
 pub(crate) fn search_within(setting: &Setting, plan: Plan) -> Result<Graph, usize> {
     let properties = setting.properties();
     let first = setting.first();
@@ -115,7 +119,7 @@ pub(crate) fn search_within(setting: &Setting, plan: Plan) -> Result<Graph, usiz
     Ok(Graph { states, memory_peak, wrong })
 }
 
-/// Bytes of this process that are in memory; zero where the operating system does not say.
+/// Bytes of this process that are in memory; zero where the operating system does not report them.
 fn memory() -> u64 {
     const PAGE: u64 = 4096;
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -126,7 +130,7 @@ fn memory() -> u64 {
         .map_or(0, |pages: u64| pages * PAGE)
 }
 
-/// Everybody who lives has got what they asked for, or given it up, and nothing is on its way.
+/// Every living node has got what it wanted, or has given it up, and nothing is in flight.
 fn is_content(world: &World) -> bool {
     let at_rest = |node: &crate::world::Node| {
         let idle = node.line.is_at_rest() && node.flights.is_empty() && !node.frame.reserved;
@@ -135,7 +139,7 @@ fn is_content(world: &World) -> bool {
     world.wire.is_empty() && world.nodes.iter().all(at_rest)
 }
 
-/// Which states reach one of `goals` over the edges, given as (to, from).
+/// The states that reach one of `goals` over the edges, given as (to, from).
 fn backwards(states: usize, mut edges: Vec<(u32, u32)>, goals: Vec<u32>) -> Vec<bool> {
     edges.sort_unstable();
     let mut reaches = vec![false; states];
@@ -164,14 +168,14 @@ fn path_to(came_by: &[Option<(u32, Step)>], mut at: u32) -> Vec<Step> {
     path
 }
 
-/// Two states with one fingerprint are taken for one; among 10^7 states, a chance of 10^-5.
+/// Two states with one fingerprint count as one state; among 10^7 states, with a chance of 10^-5.
 fn fingerprint(world: &World) -> u64 {
     let mut digest = Digest::default();
     world.hash(&mut digest);
     digest.finish()
 }
 
-/// Folds every value in by a long multiplication. The library's hasher would take half of the
+/// Mixes in every value by a long multiplication. The library's hasher would take half of the
 /// search.
 #[derive(Default)]
 pub(crate) struct Digest(u64);

@@ -6,8 +6,8 @@
 //! LATCHWORK_MODEL_GIB=12 just model-larger three_who_read_and_write_with_priorities
 //! ```
 //!
-//! Worlds that differ by names alone are one here (`symmetry.rs`). A search that needs more memory
-//! than it was given fails and says how far it came: then nothing was shown.
+//! Worlds that differ by node ids alone count as one here (`symmetry.rs`). A search that needs more
+//! memory than its limit fails and reports how far it came: then nothing is proved.
 
 use std::env;
 use std::time::Instant;

@@ -9,7 +9,7 @@ use crate::script::Script;
 use crate::setting::{Client, Setting};
 use crate::world::Breach;
 
-/// Node 1 has locked the line, and node 2 asks for it.
+/// Node 1 has locked the line, and node 2 requests it.
 fn met(mut script: Script, lock: Want, want: Want) -> Script {
     script.obtain(1, lock);
     script.lock(1, lock);
@@ -29,8 +29,8 @@ fn whoever_meets_an_exclusive_lock_is_refused_at_once() {
         script.receive_request(1, 2);
         assert_eq!(script.hold(1), Hold::Exclusive);
         script.receive_answer(2, 1, Answer::Busy);
-        // A reader's bit is in the word, and it has to see that through; a writer has left no
-        // trace.
+        // A reader's bit is in the word, and the reader has to handle that bit. A writer has left
+        // no trace.
         let reads = want == Want::Shared;
         assert_eq!((script.is_wanted(2), script.is_pausing(2)), (reads, reads));
         script.expect_word(1, if reads { &[2] } else { &[] });
@@ -51,7 +51,7 @@ fn readers_go_together_and_a_writer_is_refused() {
     script.receive_answer(2, 1, Answer::Busy);
     assert_eq!((script.hold(2), script.is_wanted(2)), (Hold::Shared, false));
     script.expect_word(0, &[1, 2]);
-    // Once the other has ended, the same upgrade goes through.
+    // After the end of the other lock, the same upgrade succeeds.
     script.unlock(1);
     script.want(2, Want::Exclusive);
     script.complete(2, WordOp::Upgrade);
@@ -98,7 +98,7 @@ fn who_waits_already_is_refused_when_the_line_is_locked() {
     script.run_down();
 }
 
-/// Ownership is the new owner's before the giver's operation is complete, and so is the lock.
+/// The new owner owns the line before the giver's operation is complete, and may lock it then.
 #[test]
 fn a_line_that_is_not_settled_can_be_locked() {
     let mut script = Script::new(3).no_wait();
@@ -109,7 +109,7 @@ fn a_line_that_is_not_settled_can_be_locked() {
     script.receive_grant(2);
     script.access(2);
     script.lock(2, Want::Exclusive);
-    // The word still names node 1, which sends the question on.
+    // The word still names node 1, which sends the request on.
     script.want(3, Want::Exclusive);
     script.complete(3, WordOp::AcquireExclusive);
     script.receive_request(1, 3);
@@ -120,7 +120,7 @@ fn a_line_that_is_not_settled_can_be_locked() {
     script.run_down();
 }
 
-/// A writer with the pledge of one sharer meets the lock of another, and gives the pledge back.
+/// A writer with the pledge of one sharer meets the lock of another, and gives the pledge up.
 #[test]
 fn a_pledge_is_given_back_when_another_sharer_has_locked() {
     let mut script = Script::new(3).with_takeover().no_wait();
@@ -140,7 +140,7 @@ fn a_pledge_is_given_back_when_another_sharer_has_locked() {
     script.run_down();
 }
 
-/// An evicted line would be anybody's.
+/// An evicted line would be free for any node.
 #[test]
 fn a_locked_line_is_not_evicted() {
     let mut script = Script::new(1);
@@ -154,8 +154,8 @@ fn a_locked_line_is_not_evicted() {
     script.run_down();
 }
 
-/// Without questions nobody says whether a line is locked or only in use: who does not wait stands
-/// back.
+/// Without requests, a refusal does not show whether a line is locked or only in use. An access
+/// that does not wait ends.
 #[test]
 fn without_questions_a_refused_word_ends_the_try() {
     let mut script = met(Script::new(2).latch_only().no_wait(), Want::Shared, Want::Exclusive);

@@ -2,23 +2,23 @@
 //! same code that the engine drives.
 //!
 //! ```text
-//!   setting.rs   who reads, writes and evicts, under which rules; steps and properties
+//!   setting.rs   clients and rules; steps and properties
 //!   world.rs     word, memory, operations and messages in flight; frame.rs: a node's frame
-//!   graph.rs     whether everybody gets the line
-//!   symmetry.rs  which worlds differ by names alone
+//!   graph.rs     whether every node gets the line
+//!   symmetry.rs  which worlds differ by node ids alone
 //!   discipline.rs, refuted.rs    what holds, and what does not hold without a rule
 //!   switches.rs  the switches of the rules, alone and with each other
 //!   takeover.rs  the same of shared lines that are taken over by pledge
-//!   departed.rs  nodes that die, and questions that are not sent; deaths.rs: what a death takes along
+//!   departed.rs  nodes that die, and requests that are not sent; deaths.rs: what a death removes
 //!   locks.rs     locks of transactions, which keep a line: single runs, and what holds
 //!   larger.rs    settings that take long
-//!   story.rs     a path, told
+//!   story.rs     a path as text
 //!   script.rs    single runs: conflicts.rs, races.rs; and requests.rs, of one machine alone
 //! ```
 //!
 //! `cargo test -p latchwork-latch --test model -- --nocapture` prints the numbers of states and the
-//! counterexamples; with `--ignored`, the settings that take minutes (and with `larger`, those that
-//! take longer).
+//! counterexamples. With `--ignored` it also runs the settings that take minutes (and with
+//! `larger`, those that take longer).
 
 mod conflicts;
 mod deaths;

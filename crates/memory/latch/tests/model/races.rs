@@ -1,10 +1,10 @@
-//! Scenarios: what overtakes what.
+//! Scenarios: messages and operations that overtake others.
 
 use latchwork_latch::{Answer, Hold, Want, WordOp};
 
 use crate::script::{Script, node};
 
-/// Node 1 has the line exclusively, and node 2 has asked for it.
+/// Node 1 has the line exclusively, and node 2 has requested it.
 fn asked(want: Want) -> Script {
     let mut script = Script::new(3);
     script.obtain(1, Want::Exclusive);
@@ -132,7 +132,7 @@ fn a_writer_asks_a_waiting_reader_that_does_not_know_yet_that_it_owns() {
     assert_eq!(script.hold(3), Hold::Exclusive);
 }
 
-/// Node 3's question comes to node 1 while that hands the line over to node 2.
+/// Node 3's request reaches node 1 while node 1 hands the line over to node 2.
 fn asked_during_a_hand_over() -> Script {
     let mut script = asked(Want::Exclusive);
     script.want(3, Want::Exclusive);
@@ -167,7 +167,7 @@ fn a_question_that_is_sent_on_and_overtakes_the_grant_is_dropped() {
     assert_eq!(script.hold(3), Hold::Exclusive);
 }
 
-/// It is late: the receiver has used the line and given it back before.
+/// The request is late: the receiver has used the line and released it before.
 #[test]
 fn a_question_that_is_sent_on_and_comes_after_the_line_is_gone_is_dropped() {
     let mut script = asked_during_a_hand_over();
@@ -183,7 +183,7 @@ fn a_question_that_is_sent_on_and_comes_after_the_line_is_gone_is_dropped() {
     assert_eq!(script.hold(3), Hold::Exclusive);
 }
 
-/// It is late: the receiver is giving the line back at the moment.
+/// The request is late: the receiver is releasing the line at the moment.
 #[test]
 fn a_question_that_is_sent_on_and_meets_a_release_is_answered_after_it() {
     let mut script = asked_during_a_hand_over();
@@ -200,7 +200,7 @@ fn a_question_that_is_sent_on_and_meets_a_release_is_answered_after_it() {
     script.run_down();
 }
 
-/// It is late: the line is on its way back, and so the question is, too.
+/// The request is late: the line is on its way back, and so is the request.
 #[test]
 fn a_question_that_is_sent_on_twice_in_a_row_is_still_one() {
     let mut script = asked_during_a_hand_over();
@@ -250,17 +250,17 @@ fn remembered_questions_travel_with_the_line() {
     script.receive_grant(3);
     script.receive_settled(3);
     script.access(3);
-    // Node 2 gets it from node 3, though it asked node 1.
+    // Node 2 gets it from node 3, though its request went to node 1.
     script.complete(3, WordOp::HandOver(node(2)));
     script.receive_grant(2);
     assert_eq!(script.hold(2), Hold::Exclusive);
     script.run_down();
 }
 
-/// Bug: all three nodes waited for ever. Mechanism: a writer that had asked two sharers was given
-/// the line by one of them with its own other question travelling along; it waited for the answer
-/// to that question before it would serve anybody, itself included. Fix: whoever hands a line over
-/// answers the receiver's other questions.
+/// Bug: all three nodes waited without end. Mechanism: a writer had sent requests to two sharers.
+/// One sharer gave it the line, and the writer's other request travelled along. The writer waited
+/// for the answer to that request before it would serve any request, its own included. Fix: the
+/// giver of a line answers the receiver's other requests.
 #[test]
 fn what_a_receiver_has_asked_others_does_not_travel_to_it() {
     let mut script = Script::new(3);
@@ -268,7 +268,7 @@ fn what_a_receiver_has_asked_others_does_not_travel_to_it() {
     script.obtain(2, Want::Shared);
     script.want(3, Want::Exclusive);
     script.complete(3, WordOp::AcquireExclusive);
-    // Node 1 lets go and wants the line again, while node 2 upgrades.
+    // Node 1 releases and wants the line again, while node 2 upgrades.
     script.evict(1);
     script.complete(1, WordOp::ReleaseShared);
     script.want(2, Want::Exclusive);
@@ -279,16 +279,16 @@ fn what_a_receiver_has_asked_others_does_not_travel_to_it() {
     script.receive_request(2, 3);
     script.access(2);
     assert_eq!(script.flying(2), Some(WordOp::HandOver(node(1))));
-    // What node 3 asked node 1 comes to node 1 while what it asked node 2 is there as well.
+    // Node 3's request to node 1 reaches node 1 while node 3's request to node 2 is there as well.
     script.receive_grant(1);
     script.receive_request(1, 3);
     script.run_down();
     assert_eq!(script.hold(3), Hold::Exclusive);
 }
 
-/// Bug: a line came to rest with the priority of a refused question, and kept it for its next one.
-/// Mechanism: one owner that was asked refused while another gave the line; the last answer raised
-/// the priority of a wish that had been met. Fix: only an unmet wish is raised.
+/// Bug: a line came to rest with the priority of a refused request, and kept it for its next one.
+/// Mechanism: one owner refused while another gave the line; the last answer raised the priority of
+/// a want that had been met. Fix: only an unmet want is raised.
 #[test]
 fn a_wish_that_was_met_and_refused_leaves_no_priority() {
     let mut script = Script::new(3);
@@ -305,6 +305,6 @@ fn a_wish_that_was_met_and_refused_leaves_no_priority() {
     script.receive_request(1, 3);
     script.receive_grant(3);
     script.receive_answer(3, 1, Answer::Dropped);
-    // That it can be forgotten now is one of the properties.
+    // One of the properties is that the machine can be dropped now.
     script.run_down();
 }

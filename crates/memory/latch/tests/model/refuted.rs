@@ -1,5 +1,5 @@
 //! Weaker disciplines do not hold: without one of the rules, the model finds a counterexample. So
-//! the alarm works, and each rule is there for a reason.
+//! the alarm works, and each rule has a reason.
 
 use latchwork_latch::Rules;
 use stateright::{Checker, HasDiscoveries, Model};
@@ -21,12 +21,12 @@ fn setting(rules: Rules, clients: &[Client]) -> Setting {
     }
 }
 
-/// The shortest way to a state without some property, with the property's name.
+/// The shortest path to a state without some property, with the property's name.
 pub(crate) fn refute(setting: &Setting) -> Option<(&'static str, Vec<Step>)> {
     let mut found = None;
     let mut depth_max = usize::MAX;
     loop {
-        // One thread searches by distance, and finds the same way each time.
+        // One thread searches by distance, and finds the same path each time.
         let checker = setting.clone().checker().threads(1).target_max_depth(depth_max);
         let checker = checker.finish_when(HasDiscoveries::Any).spawn_bfs().join();
         let paths = checker.discoveries().into_iter();
@@ -35,8 +35,8 @@ pub(crate) fn refute(setting: &Setting) -> Option<(&'static str, Vec<Step>)> {
             println!("{} states", checker.unique_state_count());
             return found;
         };
-        // The checker looks on for a while and keeps the last that it finds. The state before the
-        // first step has depth 1, and the limit is exclusive.
+        // The checker continues for a while and keeps the last path that it finds. The state before
+        // the first step has depth 1, and the limit is exclusive.
         depth_max = path.1.len() + 1;
         found = Some(path);
     }
@@ -91,7 +91,7 @@ fn the_published_scheme_leads_to_a_stale_read() {
     assert!(page.contains(&story), "docs/stale-read.md tells another run");
 }
 
-/// An operation whose connection failed is done again, without a look at the word.
+/// An operation with a failed connection is repeated without a probe of the word.
 #[test]
 fn an_operation_that_is_repeated_blindly_makes_the_word_untrue() {
     let mut blind = Setting::discipline(&[Client::writer(1), Client::reader(2)], 0).failing(1);
@@ -102,8 +102,8 @@ fn an_operation_that_is_repeated_blindly_makes_the_word_untrue() {
     assert!(refute(&blind).is_some(), "a user would notice");
 }
 
-/// Questions are sent on behind a hand-over. To keep each one (R5), the node that sends it on is
-/// through with it.
+/// Requests are sent on after a hand-over. To keep each request one (R5), the node that sends a
+/// request on drops its own copy.
 #[test]
 fn a_question_that_is_sent_on_and_not_forgotten_is_two() {
     for breach in [Breach::SendsOnTwice, Breach::RefusesWhatItSendsOn] {

@@ -1,4 +1,4 @@
-//! Scenarios of one machine: what it does with a request, by what it is doing itself.
+//! Scenarios of one machine: its reaction to a request, by its own present state.
 
 use latchwork_latch::{
     Action, Answer, Event, GrantMode, Hold, LatchWord, Line, LocalCopy, Message, REMEMBERED_MAX,
@@ -81,7 +81,8 @@ fn answer(to: u8, answer: Answer) -> Action {
     Action::Send { to: node(to), message }
 }
 
-/// What the machine says to a request, final or not, and whether it posts something at once.
+/// The machine's answer to a request, final or not, and the operation that it posts at once, if
+/// any.
 fn reaction(mut machine: Machine, kind: RequestKind) -> (Option<Answer>, Option<WordOp>) {
     let actions = machine.takes_request(request(2, kind));
     let said = actions.iter().find_map(|action| match action {
@@ -170,7 +171,7 @@ fn the_highest_priority_is_served_first_and_then_the_first_that_came() {
 #[test]
 fn a_full_memory_refuses_and_keeps_what_it_has() {
     let mut machine = Machine::holding(Hold::Exclusive).reserved();
-    // A node that asked several may be remembered more than once.
+    // A node that sent requests to several nodes may be queued more than once.
     let ask = |n: usize| Request {
         seq: Seq(n as u16),
         ..request(if n % 57 < 9 { n % 57 + 1 } else { n % 57 + 2 } as u8, RequestKind::Read)
@@ -187,8 +188,8 @@ fn a_full_memory_refuses_and_keeps_what_it_has() {
     assert_eq!(forwards.count(), REMEMBERED_MAX);
 }
 
-/// Twelve writers wait. Bug: those that a grant has no room for were refused, however long they had
-/// waited. Fix: they are sent on behind it, each once.
+/// Twelve writers wait. Bug: those without room in a grant were refused, however long they had
+/// waited. Fix: their requests are sent on after it, each once.
 #[test]
 fn requests_that_a_grant_has_no_room_for_are_sent_on_behind_it() {
     let mut machine = Machine::holding(Hold::Exclusive).reserved();

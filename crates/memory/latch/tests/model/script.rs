@@ -1,4 +1,4 @@
-//! Single runs of the model, step by step: the scenarios are written with this.
+//! Single runs of the model, step by step: the language of the scenarios.
 
 use latchwork_latch::{Answer, Hold, LatchWord, Message, Want, WordOp};
 use latchwork_verbs::ComputeNodeId;
@@ -33,25 +33,25 @@ impl Script {
         self
     }
 
-    /// The same nodes, which do not wait for locks of others.
+    /// The same nodes, which do not wait for locks of other nodes.
     pub(crate) fn no_wait(mut self) -> Self {
         self.world.nodes.iter_mut().for_each(|node| node.no_wait = true);
         self
     }
 
-    /// The same nodes, which write back and release instead of forwarding.
+    /// The same nodes, which write back and release and do not forward.
     pub(crate) fn not_forwarding(mut self) -> Self {
         self.setting.rules.forwarding = false;
         self
     }
 
-    /// The same nodes, which give lines back unasked.
+    /// The same nodes, which release lines without a request.
     pub(crate) fn giving_back(mut self, gives_back: bool) -> Self {
         self.setting.rules.gives_back = gives_back;
         self
     }
 
-    /// The same nodes, which never ask each other.
+    /// The same nodes, which never send each other requests.
     pub(crate) fn latch_only(mut self) -> Self {
         self.setting.rules.invalidate = false;
         self
@@ -106,12 +106,12 @@ impl Script {
         self.take(Step::Retry { at: Self::at(id) });
     }
 
-    /// Node `id` dies, and nothing of it is on its way.
+    /// Node `id` dies, and nothing of it is in flight.
     pub(crate) fn die(&mut self, id: u8) {
         self.take(Step::Die { at: Self::at(id), lost: true });
     }
 
-    /// Node `from` learns that its question to node `to`, which is dead, was not sent.
+    /// Node `from` is notified that its request to node `to`, which is dead, was not sent.
     pub(crate) fn refuse(&mut self, to: u8, from: u8) {
         let is_it = |packet: &Packet| {
             let Message::Request(request) = packet.message else { return false };
@@ -135,7 +135,7 @@ impl Script {
         self.take(Step::Progress { at: Self::at(id), flight: 0 });
     }
 
-    /// Node `to` receives the one message of which `is_it` is true.
+    /// Node `to` receives the one message that `is_it` accepts.
     fn receive(&mut self, to: u8, is_it: impl Fn(&Message) -> bool) {
         let wire = &self.world.wire;
         let found = |at: &usize| wire[*at].to == node(to) && is_it(&wire[*at].message);
@@ -175,7 +175,7 @@ impl Script {
         self.receive(to, |m| matches!(m, Message::GaveUp { by, .. } if *by == node(from)));
     }
 
-    /// Node `id`, which wants the line when nobody is in its way, gets it and uses it.
+    /// Node `id` wants the line while no other node is in its way, gets it and uses it.
     pub(crate) fn obtain(&mut self, id: u8, want: Want) {
         self.want(id, want);
         self.complete(
@@ -188,7 +188,7 @@ impl Script {
         self.access(id);
     }
 
-    /// Takes whatever steps are due, in turn, until none is.
+    /// Takes all due steps, in turn, until no step is due.
     pub(crate) fn run_down(&mut self) {
         const STEPS_MAX: usize = 1000;
         for turn in 0..STEPS_MAX {
@@ -242,7 +242,7 @@ impl Script {
         self.world.memory
     }
 
-    /// Whether the word names `exclusive` (0: nobody) and has the bits of `shared`.
+    /// Whether the word names `exclusive` (0: no node) and has the bits of `shared`.
     #[track_caller]
     pub(crate) fn expect_word(&self, exclusive: u8, shared: &[u8]) {
         let mut word = match exclusive {
@@ -255,7 +255,7 @@ impl Script {
         assert_eq!(self.world.word, word);
     }
 
-    /// How many messages are on their way.
+    /// The number of messages in flight.
     pub(crate) fn messages(&self) -> usize {
         self.world.wire.len()
     }

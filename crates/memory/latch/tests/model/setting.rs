@@ -1,5 +1,5 @@
-//! A setting to explore: who does what to the line, under which rules. Its steps and its properties
-//! are a `stateright` model.
+//! A setting to explore: the clients and the rules. Its steps and its properties are a `stateright`
+//! model.
 
 use latchwork_latch::{
     Action, Event, Hold, Line, LocalCopy, Message, Request, RequestKind, Rules, Want, WordOp,
@@ -11,7 +11,7 @@ use crate::frame::{Bytes, Frame};
 use crate::symmetry;
 use crate::world::{Breach, Fault, Node, Packet, Stage, World};
 
-/// What the local code of one node does.
+/// The behaviour of the local code of one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Client {
     pub(crate) id: u8,
@@ -46,19 +46,19 @@ impl Client {
         Client::new(id, true, true)
     }
 
-    /// Does not give the line up unasked.
+    /// Does not release the line without a request.
     pub(crate) const fn keeping(mut self) -> Self {
         self.evicts = false;
         self
     }
 
-    /// Also locks what it has, for a time of its own choice.
+    /// Also locks a copy that it has, for any time.
     pub(crate) const fn locking(mut self) -> Self {
         self.locks = true;
         self
     }
 
-    /// Does not wait for locks of others.
+    /// Does not wait for locks of other nodes.
     pub(crate) const fn no_wait(mut self) -> Self {
         self.no_wait = true;
         self
@@ -78,44 +78,44 @@ impl Client {
         self.writes
     }
 
-    /// Whether only the id tells them apart.
+    /// Whether the clients differ only by their ids.
     pub(crate) fn does_as(&self, other: &Client) -> bool {
         Client { id: other.id, ..*self } == *other
     }
 
-    /// Does not ask to write while it waits to read.
+    /// Does not want to write while it waits to read.
     pub(crate) const fn patient(mut self) -> Self {
         self.escalates = false;
         self
     }
 }
 
-/// What is held against a discipline.
+/// The properties that a discipline must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Demand {
     /// All properties.
     Everything,
-    /// Only what a user would notice: stale copies, and a writer beside others.
+    /// Only what a user would notice: stale copies, and a writer beside other owners.
     Data,
 }
 
-/// Who does what, under which rules.
+/// The clients and their rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) rules: Rules,
     pub(crate) clients: Vec<Client>,
-    /// Where refused readers undo: the undo has landed before the question is sent.
+    /// Where refused readers undo: the undo has landed before the request is sent.
     pub(crate) undo_before_question: bool,
     pub(crate) demand: Demand,
-    /// Nodes within a group can change names, and one world stands for all that arise so.
+    /// Nodes within a group can exchange ids, and one world stands for all that result.
     pub(crate) groups: Vec<Vec<ComputeNodeId>>,
-    /// Under so many operations the connection fails, at any point.
+    /// The connection fails during this many operations, at any point.
     pub(crate) failures: u8,
-    /// And it is done again without a look at the word.
+    /// And the operation is repeated without a probe of the word.
     pub(crate) blind: bool,
-    /// What the nodes do wrong.
+    /// The wrong behaviour of the nodes.
     pub(crate) breach: Option<Breach>,
-    /// So many of those die that may.
+    /// This many of the nodes that may die do die.
     pub(crate) deaths: u8,
 }
 
@@ -141,9 +141,9 @@ pub(crate) enum Step {
 impl Setting {
     /// The discipline, with numbers that keep the states finite.
     ///
-    /// One question number is enough, because no comparison of numbers ever decides: the properties
-    /// ([`Fault::Unasked`], [`Fault::AskedTooEarly`]) say that whatever arrives belongs to the one
-    /// question that is out.
+    /// One request number is enough, because no comparison of numbers ever decides. The properties
+    /// ([`Fault::Unasked`], [`Fault::AskedTooEarly`]) state that every answer belongs to the one
+    /// open request.
     pub(crate) fn discipline(clients: &[Client], priority_max: u8) -> Self {
         let rules = Rules { seq_modulus: 1, priority_max, starved_at: 1, ..Rules::DISCIPLINE };
         Setting {
@@ -165,25 +165,25 @@ impl Setting {
         self
     }
 
-    /// Takes worlds for one that differ only by the names of clients that do the same.
+    /// Treats worlds as one that differ only by the ids of clients with the same behaviour.
     pub(crate) fn up_to_names(mut self) -> Self {
         self.groups = symmetry::groups(&self.clients);
         self
     }
 
-    /// No request travels with a grant: all are sent on behind it.
+    /// No request travels with a grant: all requests are sent on after the hand-over.
     pub(crate) fn passing_on(mut self) -> Self {
         self.rules.travelling_max = 0;
         self
     }
 
-    /// With so many operations whose connection fails.
+    /// With this many operations whose connection fails.
     pub(crate) fn failing(mut self, failures: u8) -> Self {
         self.failures = failures;
         self
     }
 
-    /// So many of the nodes that may die do, at any time.
+    /// This many of the nodes that may die do die, at any time.
     pub(crate) fn dying(mut self, deaths: u8) -> Self {
         self.deaths = deaths;
         self
@@ -199,19 +199,19 @@ impl Setting {
         World { failures, blind, breach, deaths, ..world }
     }
 
-    /// Whether a world can be spoilt later than by a death: the living ask a dead owner to read, or
-    /// get questions of a dead writer. Where only readers die, all wishes of the living can be met,
-    /// or given up, in every world that is not spoilt at once.
+    /// Whether a world can be spoilt later than by a death: a living node requests the line from a
+    /// dead owner to read, or gets a request of a dead writer. Where only readers die, all wants of
+    /// the living can be met or given up, in every world that is not spoilt at once.
     pub(crate) fn may_be_spoilt_by_the_living(&self) -> bool {
         self.clients.iter().any(|client| client.mortal && client.writes)
     }
 
-    /// Whether the step is nobody's free choice: it will be taken at some time.
+    /// Whether the step is no free choice: it will be taken at some time.
     pub(crate) fn is_due(&self, step: Step) -> bool {
         match step {
             Step::Progress { .. } | Step::Deliver { .. } | Step::Refuse { .. } => true,
             Step::Retry { .. } | Step::Access { .. } | Step::Unlock { .. } => true,
-            // Without invalidations, the engine gives back what nobody uses.
+            // Without invalidations, the engine releases lines that no local code uses.
             Step::Evict { .. } => !self.rules.invalidate,
             Step::Want { .. } | Step::Reserve { .. } | Step::Write { .. } => false,
             Step::Fail { .. } | Step::Renege { .. } | Step::Lock { .. } => false,
@@ -299,7 +299,7 @@ impl Setting {
         !(self.undo_before_question && undoes)
     }
 
-    /// The world after a step; nothing when it changes nothing.
+    /// The world after a step; `None` when the step changes nothing.
     pub(crate) fn take(&self, world: &World, step: Step) -> Option<World> {
         let mut next = world.clone();
         let rules = &self.rules;
@@ -372,7 +372,7 @@ impl Model for Setting {
     }
 }
 
-/// Whoever may read, reads the last write.
+/// Every node that may read has the last write.
 fn no_stale_copy(world: &World) -> bool {
     let mut frames = world.nodes.iter().map(|node| node.frame);
     frames.all(|frame| frame.hold == Hold::Nothing || frame.bytes == Bytes::Latest)
@@ -397,7 +397,7 @@ fn locked_lines_stay(world: &World) -> bool {
     })
 }
 
-/// A node that has locked the line remembers nobody who would have to wait until it is unlocked.
+/// A node that has locked the line queues no request that would have to wait for the unlock.
 fn nobody_waits_for_lock(world: &World) -> bool {
     world.nodes.iter().all(|node| {
         let stands_back = |request: &Request| match node.frame.locked {
@@ -409,7 +409,7 @@ fn nobody_waits_for_lock(world: &World) -> bool {
     })
 }
 
-/// The word names only nodes that exist, and says of every node at rest what that node holds.
+/// The word names only nodes that exist, and states the ownership of every node at rest.
 fn word_is_true(world: &World) -> bool {
     const SHARED_BITS: u32 = 58;
     let exclusive = world.word.bits() >> SHARED_BITS;
@@ -427,7 +427,7 @@ fn word_is_true(world: &World) -> bool {
         })
 }
 
-/// A machine at rest can be forgotten and made anew; an idle one can lose its frame as well.
+/// A machine at rest can be dropped and made again; an idle one can lose its frame as well.
 fn rest_is_rest(world: &World) -> bool {
     world.nodes.iter().all(|node| {
         let line = &node.line;
@@ -439,8 +439,8 @@ fn rest_is_rest(world: &World) -> bool {
     })
 }
 
-/// R5: of every question without a final answer there is one, be it on its way, remembered or
-/// travelling with a grant, or else its answer is on the way; of any other question there is none.
+/// R5: every request without a final answer exists once: in flight, queued, travelling with a
+/// grant, or its answer is in flight. No other request exists.
 pub(crate) fn questions_are_one(world: &World) -> bool {
     world.nodes.iter().filter(|node| !node.dead).all(|node| {
         let (mut found, mut once) = (0u64, true);
@@ -478,17 +478,17 @@ pub(crate) fn questions_are_one(world: &World) -> bool {
 
 fn frames_agree(world: &World) -> bool {
     world.nodes.iter().all(|node| {
-        // The registered wait of a reader that did not wait for a lock is seen to its end.
+        // The registered wait of a reader that did not wait for a lock continues to its end.
         let forgone = node.no_wait && node.wanted.is_none() && node.frame.hold == Hold::Nothing;
         let wanted = node.line.is_wanted();
         node.line.hold() == node.frame.hold && (wanted == node.wanted.is_some() || forgone)
     })
 }
 
-/// A machine has done all that it can do: to be looked at again changes nothing, unless local code
-/// has let go of the copy. So the engine need not wake it for anything else.
+/// A machine has done all that it can do: another call changes nothing, unless local code has
+/// stopped using the copy. So the engine need not call it for any other reason.
 fn nothing_is_put_off(setting: &Setting, world: &World) -> bool {
-    /// A copy that does what it is asked, or that local code is using.
+    /// A copy that does what the machine demands, or that local code is using.
     struct Any(bool, u8, Option<Want>);
     impl LocalCopy for Any {
         fn starved(&self) -> u8 {

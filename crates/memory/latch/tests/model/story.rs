@@ -1,4 +1,4 @@
-//! A path through the model, told so that a person can follow it.
+//! A path through the model as readable text.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::frame::Bytes;
 use crate::setting::{Setting, Step};
 use crate::world::{Flight, Node, Packet, Stage, World};
 
-/// The steps, one line each: what happens, and what it changes.
+/// The steps, one line each: the event, and what it changes.
 pub(crate) fn tell(setting: &Setting, steps: &[Step]) -> String {
     let mut story = String::new();
     let mut world = setting.first();

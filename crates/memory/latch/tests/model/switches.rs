@@ -1,4 +1,4 @@
-//! The discipline holds whatever its switches say: each alone, and each with each.
+//! The discipline holds in every position of its switches: each alone, and each with each.
 
 use latchwork_latch::Rules;
 
@@ -11,8 +11,8 @@ struct Switch {
     turn: fn(&mut Rules),
 }
 
-/// All switches of the rules that a user can turn. What else [`Rules`] has are the rules that must
-/// not be broken (`refuted.rs`, `takeover.rs`), and numbers.
+/// All switches of the rules that a user can turn. The rest of [`Rules`] are numbers, and the rules
+/// that must not be broken (`refuted.rs`, `takeover.rs`).
 const SWITCHES: [Switch; 7] = [
     Switch { name: "nobody is asked", turn: |rules| rules.invalidate = false },
     Switch { name: "no forwarding", turn: |rules| rules.forwarding = false },
@@ -36,7 +36,7 @@ fn turned() -> impl Iterator<Item = (String, Vec<&'static Switch>)> {
     })
 }
 
-/// The clients under each position of the switches that `takes` takes.
+/// The clients under each position of the switches that `takes` accepts.
 fn hold(clients: &[Client], priority_max: u8, takes: impl Fn(&[&Switch]) -> bool) {
     for (name, switches) in turned().filter(|(_, switches)| takes(switches)) {
         let mut setting = Setting::discipline(clients, priority_max);
@@ -53,7 +53,7 @@ fn two(switches: &[&Switch]) -> bool {
     switches.len() == 2
 }
 
-/// Where nobody is asked, lines come free only by evictions.
+/// Where no node sends requests, lines become free only by evictions.
 fn asks(switches: &[&Switch]) -> bool {
     switches.iter().all(|switch| switch.name != SWITCHES[0].name)
 }

@@ -1,19 +1,25 @@
-//! Worlds that differ only by the names of nodes that do the same: one of them stands for all.
+//! Worlds that differ only by the ids of nodes that do the same: one world stands for all of them.
 //!
 //! # Why that is sound
 //!
-//! The machines compare ids where writers meet at a shared line: a node that upgrades with one that
-//! asks it (`must_give_way_to`), a sharer's choice among those who ask it (`serve_from_shared`), a
-//! pledger that is asked by another writer (`answer_of_pledger`). Two clients that do the same can
-//! change names where neither can come to these places: among those that only read, since all
-//! comparisons are of writers; and among those that only write where nobody reads, since only a
-//! reader makes a holder share. Every step of a world is then a step of the renamed one, with the
-//! renamed result, and no property knows names, so a state is bad, or has no way to a good end,
-//! exactly if its representative is and has. That is checked below, step by step, in settings that
-//! are searched whole.
+//! The machines compare ids only where writers meet at a shared line:
 //!
-//! Names also decide which bit of the word is a node's, and a sum that carries treats neighbours
-//! differently. A carry is a fault, and worlds with a fault keep their names.
+//! - an upgrading node that gets a request (`must_give_way_to`),
+//! - a sharer's choice among the requests to it (`serve_from_shared`),
+//! - a pledger that gets a request of another writer (`answer_of_pledger`).
+//!
+//! Two clients that do the same can exchange their ids where neither reaches these places:
+//!
+//! 1. Among clients that only read: all comparisons concern writers.
+//! 2. Among clients that only write where no client reads: only a reader makes a holder share.
+//!
+//! Then every step of a world is a step of the renamed world, with the renamed result. No property
+//! depends on ids. So a state is bad, or has no path to a good end, exactly if the same is true of
+//! its representative. A test below checks that, step by step, in settings that are searched
+//! completely.
+//!
+//! Ids also decide which bit of the word belongs to a node, and a sum that carries treats
+//! neighbours differently. A carry is a fault, and worlds with a fault keep their ids.
 
 use std::hash::{Hash, Hasher};
 
@@ -24,7 +30,7 @@ use crate::graph::{self, Digest};
 use crate::setting::{Client, Setting};
 use crate::world::{Flight, Node, Packet, World};
 
-/// Groups of clients that can change names, each with at least two, ids in order.
+/// Groups of clients that can exchange ids. Each group has at least two clients, with ids in order.
 pub(crate) fn groups(clients: &[Client]) -> Vec<Vec<ComputeNodeId>> {
     let nobody_reads = clients.iter().all(|client| !client.reads());
     let mut groups: Vec<(Client, Vec<ComputeNodeId>)> = Vec::new();
@@ -38,11 +44,12 @@ pub(crate) fn groups(clients: &[Client]) -> Vec<Vec<ComputeNodeId>> {
     groups.into_iter().map(|(_, group)| group).filter(|group| group.len() > 1).collect()
 }
 
-/// The world that stands for `world` and all that differ from it by names within the groups.
+/// The world that stands for `world` and for all worlds that differ from it by ids within the
+/// groups.
 ///
-/// Members are ordered by how the world looks from each. Those from which it looks the same keep
-/// their order: what is found is then not always the same world for all of them, which costs states
-/// and nothing else.
+/// Members are ordered by how the world looks from each. Members with the same view keep their
+/// order. So the result is not always the same world for all of them, which costs states and
+/// nothing else.
 pub(crate) fn representative(world: World, groups: &[Vec<ComputeNodeId>]) -> World {
     if world.fault.is_some() {
         return world;
@@ -58,7 +65,7 @@ pub(crate) fn representative(world: World, groups: &[Vec<ComputeNodeId>]) -> Wor
     })
 }
 
-/// How the world looks to a member of a group who cannot tell the others from each other.
+/// The view of the world from a member of a group, which cannot distinguish the other members.
 fn view(world: &World, group: &[ComputeNodeId], me: ComputeNodeId) -> u64 {
     let (myself, others) = (group[0], group[1]);
     let name = |id| match id {
@@ -68,7 +75,7 @@ fn view(world: &World, group: &[ComputeNodeId], me: ComputeNodeId) -> u64 {
     };
     let nodes = world.nodes.iter().map(|node| digest(&rename_node(node, &name)));
     let wire = world.wire.iter().map(|packet| digest(&rename_packet(packet, &name)));
-    // A sum, since neither the nodes nor the packets have an order that all members see.
+    // A sum, because neither the nodes nor the packets have an order that all members see.
     let parts = nodes.chain(wire).fold(0, u64::wrapping_add);
     digest(&(parts, world.word.renamed(&name)))
 }
@@ -82,7 +89,7 @@ fn digest(value: &impl Hash) -> u64 {
 /// The same world where node `id` is called `name(id)`, one to one.
 pub(crate) fn renamed(world: &World, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> World {
     let mut nodes: Vec<Node> = world.nodes.iter().map(|node| rename_node(node, name)).collect();
-    // Clients are told apart by their place, which is in the order of ids.
+    // The position of a client identifies it, and positions follow the order of ids.
     nodes.sort_unstable_by_key(|node| node.id);
     let mut wire: Vec<_> = world.wire.iter().map(|packet| rename_packet(packet, name)).collect();
     wire.sort_unstable();
@@ -120,7 +127,7 @@ fn rename_packet(packet: &Packet, name: &impl Fn(ComputeNodeId) -> ComputeNodeId
     }
 }
 
-/// The first state in which to swap two names does not commute with some step, if there is one.
+/// The first state in which the exchange of two ids does not commute with some step, if one exists.
 fn broken(setting: &Setting, one: u8, two: u8) -> Option<World> {
     let [one, two] = [one, two].map(|id| ComputeNodeId::new(id).expect("a valid id"));
     let swap = |id| match id {
@@ -160,7 +167,7 @@ fn readers_can_change_names() {
     let setting = Setting::discipline(&clients, 1);
     assert_eq!(broken(&setting, 2, 3), None);
     assert_eq!(broken(&setting.with_takeover(), 2, 3), None);
-    // Nor does it matter whose connection fails.
+    // It also does not matter which node's connection fails.
     assert_eq!(broken(&Setting::discipline(&clients, 0).failing(1), 2, 3), None);
 }
 

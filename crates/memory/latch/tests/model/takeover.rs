@@ -14,7 +14,8 @@ fn nodes(ids: &[u8]) -> NodeSet {
     ids.iter().fold(NodeSet::EMPTY, |set, &id| set.with(node(id)))
 }
 
-/// Nodes 1 to `sharers` share the line, and one more wants to write it and has asked them.
+/// Nodes 1 to `sharers` share the line. One more node wants to write it and has sent requests to
+/// them.
 fn met(sharers: u8) -> (Script, u8) {
     let writer = sharers + 1;
     let mut script = Script::new(writer).with_takeover();
@@ -81,7 +82,8 @@ fn a_reader_that_joined_is_asked_too_and_the_pledges_stand() {
     script.run_down();
 }
 
-/// A pledger that wants the line back waits for the report, then asks as anybody does.
+/// A pledger that wants the line back waits for the report, then sends requests like any other
+/// node.
 #[test]
 fn a_pledger_wants_its_line_back_only_after_the_report() {
     let (mut script, writer) = met(1);
@@ -100,7 +102,7 @@ fn a_pledger_wants_its_line_back_only_after_the_report() {
     script.run_down();
 }
 
-/// Node 3 is sent away by node 1, which obtains the line, and gives node 2's pledge back.
+/// Node 1 refuses node 3 and obtains the line. Node 3 gives node 2's pledge up.
 #[test]
 fn a_writer_that_is_sent_away_gives_its_pledges_up() {
     let mut script = Script::new(3).with_takeover();
@@ -121,8 +123,8 @@ fn a_writer_that_is_sent_away_gives_its_pledges_up() {
     script.run_down();
 }
 
-/// Nodes 2 and 3 upgrade. Node 1, which is about to read, refuses both: 2 pauses, pledges to 3, and
-/// gets its copy back.
+/// Nodes 2 and 3 upgrade. Node 1, which is about to read, refuses both. Node 2 backs off, pledges
+/// to node 3, and gets its copy back.
 fn refused_and_pledged() -> Script {
     let mut script = Script::new(3).with_takeover();
     [2, 3].into_iter().for_each(|id| script.obtain(id, Want::Shared));
@@ -165,8 +167,8 @@ fn a_pause_that_ends_under_a_pledge_is_over() {
     script.run_down();
 }
 
-/// Two writers, each with the pledge of one of two sharers: the one that comes first in the order
-/// gets the line, the other is sent away and gives its pledge back.
+/// Two writers have the pledge of one sharer each, of two. The first in the order gets the line.
+/// The other is refused and gives its pledge up.
 #[test]
 fn of_two_writers_with_half_of_the_pledges_each_one_gets_the_other_half() {
     let mut script = Script::new(4).with_takeover();
@@ -191,7 +193,7 @@ fn of_two_writers_with_half_of_the_pledges_each_one_gets_the_other_half() {
     script.run_down();
 }
 
-/// The same writer asks again before its report has arrived.
+/// The same writer sends a new request before its report has arrived.
 #[test]
 fn a_question_that_overtakes_the_report_waits_for_it() {
     let mut script = Script::new(3).with_takeover();
@@ -244,7 +246,7 @@ fn two_nodes_with_priorities_and_numbers() {
     holds("takeover, two nodes, three numbers, priorities", &numbered(1));
 }
 
-/// An exclusive holder that releases instead of handing over, beside sharers that pledge.
+/// An exclusive holder that releases and does not hand over, beside sharers that pledge.
 #[test]
 fn two_nodes_without_forwarding() {
     let mut setting = takeover(&both(&[1, 2]), 1);
@@ -332,9 +334,9 @@ fn broken(breach: Breach, clients: &[Client], demand: Demand) -> Setting {
     Setting { breach: Some(breach), demand, ..takeover(clients, 0) }
 }
 
-/// The sender of a plain acknowledgement lets go of its bit, reads the line anew, and has its bit
-/// again when the writer's compare-and-swap comes: the word is the same, and the writer writes
-/// beside a reader.
+/// The sender of a plain acknowledgement clears its bit, reads the line again, and has its bit set
+/// again before the writer's compare-and-swap. The word is the same, so the writer writes beside a
+/// reader.
 #[test]
 fn a_plain_acknowledgement_lets_a_writer_in_beside_a_reader() {
     let clients = [Client::writer(1).keeping(), Client::reader(2).keeping()];

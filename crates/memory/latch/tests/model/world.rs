@@ -1,9 +1,9 @@
 //! The world of one line: its latch word, the memory node's copy, a few compute nodes, and
-//! everything that is on its way between them. The nodes are the machines of `latchwork_latch`.
+//! everything in flight between them. The nodes are the machines of `latchwork_latch`.
 //!
-//! What a fabric leaves open is open here: the parts of an operation take effect in order, but each
-//! at a time of its own; messages arrive in any order; nothing is ordered between nodes. The bytes
-//! of the line are reduced to whether the last write is in them ([`Bytes`]).
+//! The world leaves open what a fabric leaves open. The parts of an operation take effect in order,
+//! but each part at a time of its own. Messages arrive in any order. Nothing is ordered between
+//! nodes. The bytes of the line are reduced to whether they contain the last write ([`Bytes`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,11 +17,11 @@ use latchwork_verbs::ComputeNodeId;
 use crate::deaths::is_own_question;
 use crate::frame::{Bytes, Copy, Frame};
 
-/// How many operations of one node can be in flight. The discipline needs one (R1); the published
-/// scheme leaves its undos in flight.
+/// The maximum number of operations of one node in flight. The discipline needs one (R1); SELCC
+/// leaves its undos in flight.
 const FLIGHTS_MAX: usize = 6;
 
-/// How far an operation has come.
+/// The progress of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Stage {
     /// The write-back has not landed.
@@ -30,8 +30,8 @@ pub(crate) enum Stage {
     Atomic,
     /// The completion has not been reported.
     Report,
-    /// The connection failed under the batch. What had not landed never will, and the node is about
-    /// to look at the word.
+    /// The connection failed during the batch. Parts that had not landed never will, and the node
+    /// will probe the word.
     Inspect,
 }
 
@@ -40,23 +40,24 @@ pub(crate) enum Stage {
 pub(crate) struct Flight {
     pub(crate) op: WordOp,
     pub(crate) stage: Stage,
-    /// What the atomic returned.
+    /// The value that the atomic verb returned.
     pub(crate) old: LatchWord,
-    /// The bytes that are written back; or the worst that the read behind the atomic, which takes
-    /// effect at any time before the report, may have found so far.
+    /// The bytes that are written back. For a read after the atomic verb: the worst bytes that the
+    /// read may have found so far, because it takes effect at any time before the report.
     pub(crate) bytes: Bytes,
-    /// What has to be written back, until it is known to be: stale where there is nothing.
+    /// The bytes to write back, until the write-back is known to be complete: stale when there are
+    /// none.
     pub(crate) source: Bytes,
 }
 
 impl Flight {
-    /// Whether some of it may still take effect.
+    /// Whether some part may still take effect.
     pub(crate) fn is_under_way(&self) -> bool {
         matches!(self.stage, Stage::WriteBack | Stage::Atomic)
     }
 }
 
-/// A message on its way, with the bytes that were forwarded ahead of it.
+/// A message in flight, with the bytes that were forwarded before it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Packet {
     pub(crate) to: ComputeNodeId,
@@ -71,24 +72,24 @@ pub(crate) struct Node {
     pub(crate) line: Line,
     pub(crate) frame: Frame,
     pub(crate) flights: ArrayVec<Flight, FLIGHTS_MAX>,
-    /// What local code waits for.
+    /// The access for which local code waits.
     pub(crate) wanted: Option<Want>,
-    /// The engine was told to report a retry.
+    /// The engine must report a retry.
     pub(crate) pausing: bool,
-    /// Who owes a final answer, as bits: counted apart from what the machine believes.
+    /// The nodes that owe a final answer, as bits: counted independently of the machine.
     pub(crate) awaited: u64,
-    /// Grants received less settled notices received.
+    /// Grants received minus settled notices received.
     pub(crate) unsettled: i8,
-    /// To whom the node has pledged its copy without having got the report: counted apart from what
-    /// the machine believes.
+    /// The writer to which the node has pledged its copy and that has not reported: counted
+    /// independently of the machine.
     pub(crate) pledged: Option<(ComputeNodeId, Seq)>,
     /// Local code does not wait for other nodes' locks.
     pub(crate) no_wait: bool,
-    /// It has died, and does nothing any more.
+    /// The node has died, and does nothing any more.
     pub(crate) dead: bool,
 }
 
-/// What must never happen, and shows in a single step.
+/// A fault that must never happen, and is visible in a single step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Fault {
     /// An addition to a word on which it carries, or which does not name its sender (R2, R3).
@@ -97,19 +98,19 @@ pub(crate) enum Fault {
     StalePublished(ComputeNodeId),
     /// A second operation of a node on the word (R1).
     TwoInFlight(ComputeNodeId),
-    /// An answer that answers no question.
+    /// An answer to no open request.
     Unasked(ComputeNodeId),
-    /// A question was asked while an older one had left a trace (R5).
+    /// A request was sent while an older one had left a trace (R5).
     AskedTooEarly(ComputeNodeId),
-    /// A question to a node that does not exist.
+    /// A request to a node that does not exist.
     AskedNobody(ComputeNodeId),
     /// A line was forwarded into a frame that is in use.
     ForwardedIntoUse(ComputeNodeId),
     /// A takeover cleared a bit that was not pledged to its sender (R2).
     TookUnpledged(ComputeNodeId),
-    /// A pledge beside another, or a report on none.
+    /// A second pledge beside another, or a report without a pledge.
     PledgesMixedUp(ComputeNodeId),
-    /// The word did not tell what became of an operation.
+    /// The word did not show the outcome of an operation.
     Untold(ComputeNodeId, WordOp),
     /// An assertion of the machine failed.
     Panicked(ComputeNodeId),
@@ -117,56 +118,57 @@ pub(crate) enum Fault {
     OutOfRoom(ComputeNodeId),
 }
 
-/// The line, and everybody who has to do with it.
+/// The line, and all nodes that work with it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct World {
     pub(crate) word: LatchWord,
-    /// What the memory node holds.
+    /// The bytes on the memory node.
     pub(crate) memory: Bytes,
     pub(crate) nodes: Vec<Node>,
     /// In no order: kept sorted, so that equal sets are equal.
     pub(crate) wire: Vec<Packet>,
-    /// The first one.
+    /// The first fault.
     pub(crate) fault: Option<Fault>,
-    /// How many more batches fail.
+    /// The number of batches that may still fail.
     pub(crate) failures: u8,
-    /// Nobody looks at the word then: the operation is simply done again.
+    /// The node does not probe the word after a failure: the operation is simply repeated.
     pub(crate) blind: bool,
-    /// What the nodes do wrong.
+    /// The wrong behaviour of the nodes.
     pub(crate) breach: Option<Breach>,
-    /// How many more nodes die.
+    /// The number of nodes that may still die.
     pub(crate) deaths: u8,
-    /// A node has died that owed others something: they may wait for ever.
+    /// A node has died that owed something to other nodes: they may wait without end.
     pub(crate) spoilt: bool,
 }
 
-/// What is wrong with weaker disciplines: pledges that do not bind, and questions that are not one.
+/// The faults of weaker disciplines: pledges that do not bind, and requests that do not stay one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Breach {
     /// A plain acknowledgement: its sender releases its bit before the report, and is free.
     Acknowledges,
-    /// The pledger releases its bit, and waits for the report all the same.
+    /// The pledger releases its bit, but still waits for the report.
     ReleasesItself,
-    /// The writer keeps to itself that it gave up.
+    /// The writer does not report that it gave up.
     ForgetsGaveUp,
-    /// Questions are sent on twice.
+    /// Requests are sent on twice.
     SendsOnTwice,
-    /// A node that sends a question on refuses it, too.
+    /// A node that sends a request on also refuses it.
     RefusesWhatItSendsOn,
-    /// Transaction locks keep nobody out.
+    /// Transaction locks exclude no node.
     IgnoresLocks,
-    /// Who learns that a question was not sent waits for its answer all the same.
+    /// A node that learns that a request was not sent still waits for its answer.
     UnasksNobody,
-    /// Who learns that a question was not sent waits for no answer to others, either.
+    /// A node that learns that a request was not sent does not wait for the answers to its other
+    /// requests either.
     UnasksAll,
-    /// Who learns that a question was not sent forgets what it had of the line.
+    /// A node that learns that a request was not sent drops its own copy of the line.
     ForgetsItsCopy,
-    /// A lock is not reported to the machine, which goes on remembering who waits.
+    /// A lock is not reported to the machine, which keeps requests queued.
     LocksSilently,
 }
 
 impl World {
-    /// A line that nobody holds.
+    /// A line without owners.
     pub(crate) fn new(ids: impl IntoIterator<Item = u8>) -> Self {
         let node = |id| {
             let id = ComputeNodeId::new(id).expect("a valid id");
@@ -204,14 +206,14 @@ impl World {
 
     // ---- local code ------------------------------------------------------------------------------
 
-    /// Local code starts to wait for the line.
+    /// Local code begins to wait for the line.
     pub(crate) fn want(&mut self, rules: &Rules, at: usize, want: Want) {
         let node = &mut self.nodes[at];
         node.wanted = node.wanted.max(Some(want));
         self.feed(rules, at, Event::Want(want), Bytes::Stale);
     }
 
-    /// Local code is about to use a copy that is there.
+    /// Local code reserves a copy that is there.
     pub(crate) fn reserve(&mut self, at: usize) {
         self.nodes[at].frame.reserved = true;
     }
@@ -230,7 +232,7 @@ impl World {
         }
     }
 
-    /// The transaction has ended. Nobody waits for that, so nobody is told.
+    /// The transaction ends. No request waits for that, so no message is sent.
     pub(crate) fn unlock(&mut self, at: usize) {
         self.nodes[at].frame.locked = None;
     }
@@ -250,12 +252,12 @@ impl World {
         self.wire.sort_unstable();
     }
 
-    /// The frame is wanted for another line.
+    /// The cache needs the frame for another line.
     pub(crate) fn evict(&mut self, rules: &Rules, at: usize) {
         self.feed(rules, at, Event::Evict, Bytes::Stale);
     }
 
-    /// The pause is over.
+    /// The back-off is over.
     pub(crate) fn retry(&mut self, rules: &Rules, at: usize) {
         self.nodes[at].pausing = false;
         self.feed(rules, at, Event::Retry, Bytes::Stale);
@@ -267,7 +269,7 @@ impl World {
         let (by, seq) = node.pledged.expect("a pledger");
         match self.breach {
             Some(Breach::Acknowledges) => {
-                // The release takes effect; the machine goes on as one that has nothing.
+                // The release takes effect. The machine continues as one that holds nothing.
                 self.word = self.word.plus(LatchWord::shared_by(me).bits().wrapping_neg());
                 self.feed(rules, at, Event::Received(Message::Taken { by, seq }), Bytes::Stale);
             }
@@ -308,7 +310,7 @@ impl World {
                     WordVerb::CompareSwap { .. } => self.word,
                 };
                 moving.source = Bytes::Stale;
-                // What a refused node reads is never used.
+                // The bytes that a refused node reads are never used.
                 if has_acquired(moving) {
                     moving.bytes = self.memory;
                 }
@@ -338,17 +340,17 @@ impl World {
             }
         }
         self.nodes[at].flights[flight] = moving;
-        // There is nobody to whom it could be reported.
+        // The dead node has no machine to which this could be reported.
         let Node { flights, dead, .. } = &mut self.nodes[at];
         flights.retain(|flight| !*dead || flight.is_under_way());
     }
 
-    /// A takeover that works clears only bits that are pledged to its sender, and its own.
+    /// A takeover that succeeds clears only bits that are pledged to its sender, and its own bit.
     fn check_takeover(&mut self, op: WordOp, by: ComputeNodeId) {
         if op.expected(by) != Some(self.word) {
             return;
         }
-        // A dead one's machine is gone, but not what it has said.
+        // A dead node has no machine, but its pledge stays.
         let pledged_to = |node: &Node| match node.dead {
             true => node.pledged.map(|(to, _)| to),
             false => node.line.pledged_to(),
@@ -364,7 +366,7 @@ impl World {
         if self.blind { Some(Inspection::Again) } else { op.inspect(by, self.word) }
     }
 
-    /// The connection fails under an operation: what has landed has, and the rest never will.
+    /// The connection fails during an operation: landed parts stay, and the rest never lands.
     pub(crate) fn fail(&mut self, at: usize, flight: usize) {
         self.failures -= 1;
         let failed = &mut self.nodes[at].flights[flight];
@@ -414,8 +416,8 @@ impl World {
 
     // ---- the machines ----------------------------------------------------------------------------
 
-    /// Gives an event to a machine and carries out its actions. `incoming` is what the frame holds
-    /// if the machine publishes it.
+    /// Gives an event to a machine and carries out its actions. `incoming` is the content of the
+    /// frame if the machine publishes it.
     pub(crate) fn feed(&mut self, rules: &Rules, at: usize, event: Event, incoming: Bytes) {
         let mut out = Vec::new();
         let locks = self.breach != Some(Breach::IgnoresLocks);
@@ -433,14 +435,14 @@ impl World {
 
     fn carry_out(&mut self, rules: &Rules, at: usize, actions: Vec<Action>) {
         let owed = self.nodes[at].awaited != 0 || (rules.settle && self.nodes[at].unsettled != 0);
-        // As they were when the machine decided: an invalid frame keeps its bytes until they are
+        // The bytes at the machine's decision: an invalid frame keeps its bytes until they are
         // sent.
         let bytes = self.nodes[at].frame.bytes;
         for action in actions {
             match action {
                 Action::Post(op) => self.post(rules, at, op, bytes),
-                // Nothing depends on it: the machine treats it as it treats `Serve`, and that one
-                // never finds anything left to do.
+                // No outcome depends on it: the machine treats it like `Serve`, and that event
+                // never finds work.
                 Action::Send {
                     message: Message::Answer { answer: Answer::Queued, .. }, ..
                 } => {}
@@ -472,13 +474,13 @@ impl World {
             }
         }
         let Node { frame, line, .. } = &mut self.nodes[at];
-        // What is pledged may be read again.
+        // A pledged copy may be read again.
         if frame.hold == Hold::Nothing && !line.is_pledged() {
             frame.bytes = Bytes::Stale;
         }
     }
 
-    /// What is done beside sending a question on.
+    /// What happens in addition when a request is sent on.
     fn breach_of_questions(&mut self, request: &Request, to: ComputeNodeId) {
         let Request { from, asked, seq, .. } = *request;
         let refusal = Message::Answer { asked, seq, answer: Answer::Dropped };
@@ -534,8 +536,8 @@ fn has_acquired(flight: Flight) -> bool {
     }
 }
 
-/// Whether the operation would not do to `word` what it says: its sum would carry, or the word does
-/// not say what its sender believes.
+/// Whether the operation would not do to `word` what it states: its sum would carry, or the word
+/// differs from what its sender believes.
 fn is_misapplied(word: LatchWord, op: WordOp, me: ComputeNodeId) -> bool {
     let own_bit = word.shared().contains(me);
     let owner = word.exclusive() == Some(me);

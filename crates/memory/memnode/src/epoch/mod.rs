@@ -1,9 +1,9 @@
-//! Epochs: when a freed line may be used again.
+//! Epochs: the rule for when a freed line may be used again.
 //!
-//! An operation learns the address of a line from another line, and goes there later. In between
-//! the line may be freed. So a freed line rests until every operation that might know its address
-//! is over, on all compute nodes, and without asking any of them: each publishes a lower bound on
-//! how long ago its oldest operation began.
+//! An operation reads the address of a line in another line, and accesses the line later. Between
+//! these two steps the line may be freed. So a freed line is not reused before every operation that
+//! may know its address has ended, on all compute nodes. The freeing node sends no requests for
+//! this: each node publishes a lower bound on the epoch in which its oldest operation began.
 //!
 //! ```text
 //!  memory node 0              compute node i
@@ -17,96 +17,120 @@
 //! # Rules
 //!
 //! - **Begin.** `E(t)` is the value of `E` at time `t`; it never decreases. An operation *begins*
-//!   when [`EpochWorker::enter`] returns, and is in progress until its [`EpochGuard`] is dropped.
-//!   It may use only addresses that it read since it began, or that are never freed (roots,
-//!   catalogue values).
-//! - **Free.** First the line is made unreachable, coherently, for every node; only then is it
-//!   retired. The node posts a fetch-and-add of 1 on `E` after that, and stamps the line with the
-//!   value `e` that it returns.
-//! - **Reuse.** After the stamp the node reads all slots. If each is empty, IDLE or above `e`, the
-//!   line is ready. The slots may be read at different times.
+//!   when [`EpochWorker::enter`] returns. The operation is in progress until its [`EpochGuard`] is
+//!   dropped. The operation may use only addresses that it read since it began, and addresses that
+//!   are never freed (roots, catalogue values).
+//! - **Free.** First the line is made unreachable, coherently, for every node. Only then the line
+//!   is retired. After that the node posts a fetch-and-add of 1 on `E`. It marks the line with the
+//!   returned value `e`.
+//! - **Reuse.** After the mark the node reads all slots. The line is ready if each slot is empty,
+//!   IDLE or above `e`. The slots may be read at different times.
 //! - **Invariant (I).** While operation `o` of node `i` is in progress, slot `i` is neither empty
 //!   nor IDLE, and at most `E(begin(o))`.
 //!
-//! # Why no operation meets a reused line
+//! # Why no operation accesses a reused line
 //!
-//! Let a line become unreachable at time `u`, and be stamped `e`. An operation that begins after
-//! `u` cannot find it. One that began before has `E(begin(o)) ≤ E(u) ≤ e`, since the fetch-and-add
-//! took effect after `u` and returned the value it met. By (I) its slot is at most `e`, and not
-//! IDLE, as long as it is in progress. The reuse rule read that slot after `u` and found something
-//! else, so the operation was over by then, and it does not come back. This holds for each
-//! operation by itself, so it does not matter when the other slots were read.
+//! Let a line become unreachable at time `u` and be marked with `e`. Let `o` be an operation of
+//! node `i`.
+//!
+//! 1. If `o` begins after `u`, it cannot find the line.
+//! 2. If `o` began before `u`, then `E(begin(o)) ≤ E(u) ≤ e`: the fetch-and-add took effect after
+//!    `u` and returned the value that it found.
+//! 3. By (I), slot `i` is at most `e` and neither empty nor IDLE while `o` is in progress.
+//! 4. The reuse rule read slot `i` after `u` and found another value. So `o` had ended by then, and
+//!    it does not begin again.
+//! 5. Steps 1 to 4 hold for each operation separately. So the other slots may be read at other
+//!    times.
 //!
 //! # Why (I) holds: the node
 //!
-//! All writers of slot `i` are tasks of node `i`, one at a time, by compare-and-swap from the exact
-//! word that was there, and no word repeats (it carries a sequence number). So when a future is
-//! dropped in the middle of a write, the write either lands before the next one succeeds, and is
-//! seen then, or never. Therefore a claim that is written must be true for as long as it may stand
-//! or still land:
+//! All writers of slot `i` are tasks of node `i`, one at a time. Each write is a compare-and-swap
+//! from the exact word that was in the slot. No word repeats, because each word has a sequence
+//! number. Let a future be dropped in the middle of a write. That write lands before the next write
+//! succeeds, and the node sees it then; or the write never lands. So each value that a node writes
+//! must be a true claim for as long as it is in the slot or may still land:
 //!
-//! - *A bound `p`* is computed as: read `E`, giving `v`; then look at all seats; `p = min(v,
-//!   seats)`. Operations in progress began with `E ≥` their seat `≥ p`, or began after the look,
-//!   with `E ≥ v ≥ p` (next section). So the claim stays true for ever, whenever it lands; and it
-//!   is written only when it is above the one that stands.
-//! - *IDLE* is claimed with `phase = idle` set before. Operations begin only in phase active, which
-//!   is set only after a later compare-and-swap of a bound has succeeded; from then on the IDLE
-//!   cannot land any more. That bound is an old `current`, hence at most `E` of any later
-//!   beginning.
+//! - *A bound `p`*:
+//!   1. The node reads `E`, giving `v`. Then it reads all seats. `p = min(v, seats)`.
+//!   2. An operation that is in progress at that time began with `E ≥` its seat `≥ p`.
+//!   3. An operation that begins later begins with `E ≥ v ≥ p` (next section).
+//!   4. So the claim stays true, whenever it lands. The node writes `p` only if `p` is above the
+//!      bound in the slot.
+//! - *IDLE*:
+//!   1. The node sets `phase = idle` before it claims IDLE.
+//!   2. Operations begin only in phase active. The node sets phase active only after a later
+//!      compare-and-swap of a bound has succeeded.
+//!   3. After that success the IDLE cannot land any more.
+//!   4. The bound is an old `current`, hence at most `E` at any later begin.
 //!
 //! # Why (I) holds: the worker
 //!
-//! A worker is *online* or resting; its seat is a bound, or RESTING. A resting worker comes online
-//! by storing `current` in its seat, a SeqCst fence, and loading `phase`; if that is not active it
-//! takes its seat back and activates the node first. Against it stand
+//! A worker is *online* or resting. Its seat is a bound, or RESTING. A resting worker comes online
+//! in three steps: it stores `current` in its seat, executes a SeqCst memory fence, and loads
+//! `phase`. If `phase` is not active, the worker resets its seat and activates the node first. Two
+//! other procedures run against these steps:
 //!
-//! - *going idle*: store `phase = idle`; SeqCst fence; look at the seats; back to active if one is
-//!   online. Of the two fences one comes first: either the worker sees `idle`, or its seat is seen.
-//! - *publishing*: `v` was read before; SeqCst fence; look at the seats. If the worker's seat is
-//!   not seen, its fence comes second, so its operation begins after `v` was read: `E(begin) ≥ v`.
+//! - *Going idle*: the node stores `phase = idle`, executes a SeqCst memory fence, and reads the
+//!   seats. If a worker is online, the node sets phase active again. One of the two memory fences
+//!   comes first: either the worker sees `idle`, or the node sees the worker's seat.
+//! - *Publishing*: the node has read `v`, executes a SeqCst memory fence, and reads the seats. If
+//!   the node does not see the worker's seat, the worker's memory fence comes second. So the
+//!   worker's operation begins after `v` was read: `E(begin) ≥ v`.
 //!
-//! An online worker keeps its operations in two groups, each with a bound that was `current` before
-//! any of the group began. New operations join the newer group. When the older is empty and
-//! `current` has advanced, the newer becomes the older and a new one starts. The seat is the bound
-//! of the older group, or of the newer if the older is empty. It only grows while online, by a
-//! release store made after the accesses of the operations that it stops counting; whoever reads it
-//! does so with acquire. So entering and leaving costs two loads and a private counter: no fence,
-//! no shared write.
+//! An online worker keeps its operations in two groups. The bound of a group was `current` before
+//! any operation of the group began.
+//!
+//! 1. New operations join the newer group. When the older group is empty and `current` has
+//!    advanced, the newer group becomes the older one and a new group starts.
+//! 2. The seat is the bound of the older group, or of the newer group if the older one is empty.
+//! 3. While the worker is online, the seat only grows. Each change is a release store after the
+//!    accesses of the operations that the seat no longer counts. Every reader of the seat loads it
+//!    with acquire.
+//!
+//! So an operation begins and ends with two loads and a private counter: without a memory fence and
+//! without a shared write.
 //!
 //! # Progress
 //!
-//! `E` moves only when somebody has lines to stamp. An active node reads it at a bounded rate, so
-//! the others' lines are ready about three ticks later, unless an operation lasts longer. A worker
-//! without operations rests when it parks, or after a while; when all rest the node goes idle, does
-//! nothing, and holds nobody back. Whoever may have left a bound behind, also by being dropped half
-//! way, has a deadline armed at which it tries that, until it is done.
+//! `E` advances only when a node has lines to mark. An active node reads `E` at a bounded rate. So
+//! the lines of the other nodes are ready about three ticks later, unless an operation takes
+//! longer. A worker without operations rests when it parks, or after a while. When all workers of a
+//! node rest, the node becomes idle: it posts nothing and delays no other node. A worker may leave
+//! a bound in the slot, for example when a future is dropped. Such a worker arms a deadline at
+//! which it tries to publish IDLE, again and again until that succeeds.
 //!
-//! An operation that waits for lines to become ready waits in vain for those freed since it began;
-//! so it waits for a bounded time.
+//! Lines that were freed since an operation began cannot become ready before that operation ends.
+//! So an operation waits only for a bounded time for lines to become ready.
 //!
-//! # A node that died
+//! # A dead node
 //!
-//! A node that ends without [`Epochs::unregister`] leaves a bound behind that never advances, and
-//! all lines that anybody frees later would rest for ever. [`Epochs::retire`] empties the slot in
-//! its place. The reuse rule takes an empty slot for "no operation in progress", which is true of
-//! the dead only once they cannot do anything with an address: not before
+//! A node that ends without [`Epochs::unregister`] leaves a bound in its slot. That bound never
+//! advances, so no line that is freed later would ever be ready. [`Epochs::retire`] reclaims the
+//! dead node: it empties the slot. By the reuse rule an empty slot means that no operation is in
+//! progress. For a dead node this is true only when the node can do nothing with an address any
+//! more. That requires two conditions:
 //!
-//! - every memory node of the pool keeps the node out: what it posts, or posted and is still on its
-//!   way, takes no effect there any more. So it reads no address, changes no word, and writes no
-//!   slot;
-//! - every compute node keeps it out, too: nothing that it sends reaches anybody's inbox or frames
-//!   any more. A request that lies in an inbox already may still be answered with a line, which
-//!   then names the dead, like those that it died with.
+//! 1. Every memory node of the pool fences the dead node. Requests of the dead node take no effect
+//!    there any more, including requests in flight. So the dead node reads no address, changes no
+//!    word and writes no slot.
+//! 2. Every compute node fences the dead node too. No message of the dead node reaches an inbox or
+//!    a frame any more. A request that is already in an inbox may still be answered with a line.
+//!    The word of that line then names the dead node, like the words of the lines that it owned
+//!    when it died.
 //!
-//! Whether it still runs does then not matter: its operations go on among its own copies, all of
-//! which are lines whose words name it, and no such line is ever freed by another. It follows that
-//! the order is: dead for membership, kept out by everybody, emptied; and that it does not matter
-//! who empties it, nor how often, since the id is not given again.
+//! Then it does not matter whether the node still runs. Its operations use only its own copies. The
+//! words of those lines name the dead node, and no other node ever frees such a line. So the order
+//! is: dead for membership, fenced by all nodes, slot emptied. Any node may empty the slot, any
+//! number of times, because the id is not used again.
 //!
-//! What stays lost of a dead node: lines whose words name it; lines that it had freed and that
-//! rested with it, or were ready there; and what it had not given out of the chunks that it took,
-//! one for each of its [`stripes`](crate::PoolSettings::stripes). The last two are no more than it
-//! had at hand when it died, and they do not grow afterwards.
+//! The following resources of a dead node are not reclaimed:
+//!
+//! - lines whose words name the dead node,
+//! - lines that it had freed and that were retired or ready there,
+//! - the unallocated rest of its chunks, one chunk for each of its
+//!   [`stripes`](crate::PoolSettings::stripes).
+//!
+//! The last two are bounded by the node's state at its death, and do not grow afterwards.
 
 mod node;
 mod slot;

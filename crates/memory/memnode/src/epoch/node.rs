@@ -16,24 +16,24 @@ use crate::limbo::Limbo;
 use crate::turn::{Turn, TurnGuard};
 use crate::{Pool, PoolError, PoolSettings};
 
-/// The node has no operation, and its slot says so or is about to.
+/// The node has no operation. Its slot states that, or soon will.
 const IDLE: u8 = 0;
-/// The slot has a bound: workers may begin operations.
+/// The slot has a bound, so workers may begin operations.
 const ACTIVE: u8 = 1;
-/// The node is not registered any more.
+/// The node is no longer registered.
 const LEFT: u8 = 2;
 
-/// A compute node's part in the cluster's epochs, shared by its workers; see [`crate::epoch`] for
-/// the protocol and its proof.
+/// A compute node's part in the cluster's epochs, shared by the node's workers. The protocol and
+/// its proof are in [`crate::epoch`].
 ///
-/// Workers take part through an [`EpochWorker`](super::EpochWorker) each, which calls what is here
-/// at the right times. All futures may be dropped at any await.
+/// Each worker takes part through an [`EpochWorker`](super::EpochWorker), which calls these
+/// functions at the right times. Every future may be dropped at any await.
 pub struct Epochs {
     pool: Pool,
     node: ComputeNodeId,
     settings: PoolSettings,
     registration: u64,
-    /// A copy of the cluster's epoch: at most the epoch, and growing.
+    /// A copy of the cluster's epoch. The copy never exceeds the epoch and only grows.
     current: AtomicU64,
     phase: AtomicU8,
     next_tick: AtomicU64,
@@ -42,11 +42,11 @@ pub struct Epochs {
     limbo: Limbo,
 }
 
-/// What the node knows of its slot.
+/// The node's knowledge of its own slot.
 struct Slot {
-    /// The word that was there last, as far as is known.
+    /// The last known word of the slot.
     word: SlotWord,
-    /// No write is in flight, or was abandoned there: `word` is what stands.
+    /// No write is in flight or was abandoned in flight: the slot contains `word`.
     settled: bool,
     sequence: u64,
 }
@@ -56,7 +56,7 @@ impl Epochs {
     ///
     /// # Errors
     /// [`PoolError::NodeIdTaken`] when a compute node with this id is registered, and failures of
-    /// the fabric. A future that is dropped half way may leave the id taken.
+    /// the fabric. A future that is dropped before its end may leave the id taken.
     pub async fn register(
         pool: &Pool,
         port: &Port,
@@ -68,7 +68,7 @@ impl Epochs {
         if old != SlotWord::EMPTY.bits() {
             return Err(PoolError::NodeIdTaken { node: node.get() });
         }
-        // Advancing the epoch makes what it was a number that no other registration gets.
+        // This call advances the epoch, so no other registration gets the returned number.
         let registration = port.advance(layout::EPOCH, 1).await?;
         Ok(Arc::new(Epochs {
             pool: pool.clone(),
@@ -84,8 +84,8 @@ impl Epochs {
         }))
     }
 
-    /// Ends the registration, so that the id can be registered again. Lines that rest here, and
-    /// what is left of the node's chunks, are not handed out any more.
+    /// Ends the registration, so that the id can be registered again. The node's retired lines and
+    /// the rest of its chunks are not allocated any more.
     ///
     /// # Errors
     /// [`PoolError::Busy`] while a worker is online, and failures of the fabric.
@@ -99,20 +99,20 @@ impl Epochs {
         self.replace(port, &mut slot, None).await
     }
 
-    /// Empties the slot of a node that died, so that it holds nobody's lines back any more. Nothing
-    /// happens when it is empty.
+    /// Reclaims a dead node: empties its slot, so that the slot delays no reuse of lines any more.
+    /// Does nothing when the slot is empty.
     ///
-    /// To be called only when every memory node and every compute node keeps that node out, in
-    /// flight requests included, and its id is not given again: [`crate::epoch`] says why.
+    /// Call this only when every memory node and every compute node fences that node, requests in
+    /// flight included, and its id is not used again: [`crate::epoch`] gives the reason.
     ///
     /// # Errors
-    /// [`PoolError::Busy`] when the slot changed meanwhile, so that somebody is not kept out after
-    /// all; failures of the fabric.
+    /// [`PoolError::Busy`] when the slot changed meanwhile, which shows that the dead node is not
+    /// fenced everywhere; failures of the fabric.
     pub async fn retire(port: &Port, dead: ComputeNodeId) -> Result<(), PoolError> {
         let (slot, empty) = (slot_addr(dead), SlotWord::EMPTY.bits());
         let standing = port.read_word(slot).await?;
-        // Of two that do this at a time, or of one that does not know how it ended, the second
-        // finds it done.
+        // Two calls may run at the same time, and one call may not know its outcome. The later
+        // compare-and-swap then finds the slot empty.
         let found = repeatedly(async || port.compare_swap(slot, standing, empty).await).await?;
         if found == standing || found == empty {
             Ok(())
@@ -126,22 +126,22 @@ impl Epochs {
         self.node
     }
 
-    /// The pool.
+    /// The memory pool.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// The settings that the node was registered with.
+    /// The settings of the registration.
     pub fn settings(&self) -> &PoolSettings {
         &self.settings
     }
 
-    /// A number that tells this registration from all others of the pool.
+    /// A number that no other registration of the pool has.
     pub fn registration(&self) -> u64 {
         self.registration
     }
 
-    /// The cluster's epoch as last seen here.
+    /// The cluster's epoch that this node saw last.
     pub fn current(&self) -> Epoch {
         Epoch(self.current.load(Ordering::Acquire))
     }
@@ -151,15 +151,15 @@ impl Epochs {
         self.phase.load(Ordering::Acquire) == ACTIVE
     }
 
-    /// Whether a [`Epochs::tick`] would do something at `now`. A few loads.
+    /// Whether [`Epochs::tick`] has work at `now`. Costs a few loads.
     pub fn tick_is_due(&self, now: Time) -> bool {
         self.is_active() && now.as_nanos() >= self.next_tick.load(Ordering::Relaxed)
     }
 
-    /// Publishes a bound, stamps and releases freed lines: about once in
-    /// [`PoolSettings::tick_interval`], and only while the node is active. One fetch-and-add, then
-    /// a compare-and-swap when the bound advances, and a read of the slots when lines rest here.
-    /// Returns whether it did anything.
+    /// Publishes a bound, marks freed lines and makes old ones ready. Runs about once in
+    /// [`PoolSettings::tick_interval`], and only while the node is active. A tick is one
+    /// fetch-and-add, then a compare-and-swap when the bound advances, and a read of the slots when
+    /// marked lines wait. Returns whether it did anything.
     ///
     /// # Errors
     /// Failures of the fabric; the next tick tries again.
@@ -170,8 +170,8 @@ impl Epochs {
         self.advance(port, now).await
     }
 
-    /// As [`Epochs::tick`], but at once and on an idle node too: for an allocation that depends on
-    /// lines that rest here. Does nothing while another task is at it.
+    /// Like [`Epochs::tick`], but at once and on an idle node too: for an allocation that depends
+    /// on retired lines of this node. Does nothing while another task writes the slot.
     pub(crate) async fn advance(&self, port: &Port, now: Time) -> Result<bool, PoolError> {
         let Some(mut slot) = self.slot.try_take() else { return Ok(false) };
         let next = now + self.settings.tick_interval;
@@ -182,7 +182,7 @@ impl Epochs {
         self.limbo.stamp(fresh, Epoch(old));
         let seen = Epoch(old + add);
         self.current.fetch_max(seen.0, Ordering::AcqRel);
-        // The phase changes only under the turn that is held here.
+        // The phase changes only in the turn that is held here.
         if self.is_active() {
             let bound = self.oldest(seen);
             if slot.word.epoch().is_some_and(|standing| bound > standing) {
@@ -196,10 +196,12 @@ impl Epochs {
         Ok(true)
     }
 
-    /// Waits until every operation is over that was in progress on any node when this was called:
-    /// advances the cluster's epoch, and looks at all slots about once in
-    /// [`PoolSettings::tick_interval`] until each is past it. On the caller's own node none may be
-    /// in progress. False when that is not so at `deadline`, as behind a node that died.
+    /// Waits until all operations have ended that were in progress on any node at the call.
+    ///
+    /// The call advances the cluster's epoch, and reads all slots about once in
+    /// [`PoolSettings::tick_interval`] until each slot is above that epoch. The caller's own node
+    /// must have no operation in progress. Returns `false` if an operation is still in progress at
+    /// `deadline`, for example because a node died.
     ///
     /// # Errors
     /// Failures of the fabric.
@@ -209,7 +211,7 @@ impl Epochs {
         handle: &Handle,
         deadline: Time,
     ) -> Result<bool, PoolError> {
-        // As a line that was made unreachable before: the reuse rule, with the same proof.
+        // The case of a line that was made unreachable before: the reuse rule, with the same proof.
         let now = Epoch(port.advance(layout::EPOCH, 1).await?);
         while scan(port).await? <= now {
             if handle.now() >= deadline {
@@ -220,8 +222,8 @@ impl Epochs {
         Ok(true)
     }
 
-    /// Publishes that no operation is in progress. Returns whether the node is idle now: not while
-    /// a worker is online, or while another task writes the slot.
+    /// Publishes that no operation is in progress. Returns whether the node is idle now. It is not
+    /// idle while a worker is online, and the call does nothing while another task writes the slot.
     ///
     /// # Errors
     /// Failures of the fabric. The slot may still have a bound then; call again.
@@ -234,7 +236,7 @@ impl Epochs {
                 return Ok(false);
             }
         }
-        // The phase was idle before when another call was abandoned, or failed, half way.
+        // The phase was idle before if another call was dropped or failed before its end.
         let published = slot.settled && slot.word.epoch() == Some(Epoch::NONE_OLDER);
         if !published && self.phase.load(Ordering::Acquire) == IDLE {
             self.replace(port, &mut slot, Some(Epoch::NONE_OLDER)).await?;
@@ -242,10 +244,10 @@ impl Epochs {
         Ok(true)
     }
 
-    /// Publishes a bound, so that workers may begin operations. One compare-and-swap; nothing when
-    /// the node is active. Whoever calls this sees to it that [`Epochs::set_idle`] follows some
-    /// time, also when the future was dropped: [`EpochWorker::enter`](super::EpochWorker::enter)
-    /// does.
+    /// Publishes a bound, so that workers may begin operations. Costs one compare-and-swap, or
+    /// nothing when the node is active. The caller must ensure that [`Epochs::set_idle`] follows
+    /// later, even if this future was dropped. [`EpochWorker::enter`](super::EpochWorker::enter)
+    /// ensures that.
     ///
     /// # Errors
     /// [`PoolError::NotRegistered`] after [`Epochs::unregister`], [`PoolError::Timeout`] after
@@ -259,7 +261,7 @@ impl Epochs {
                 _ => {}
             }
             self.replace(port, &mut slot, Some(self.current())).await?;
-            // The bound is old: the first tick is due at once.
+            // The bound is old, so the first tick is due at once.
             self.next_tick.store(0, Ordering::Relaxed);
             self.phase.store(ACTIVE, Ordering::SeqCst);
             Ok(())
@@ -281,29 +283,31 @@ impl Epochs {
         seats.push(Arc::downgrade(seat));
     }
 
-    /// Whether any worker is online. Also the fence that the proof wants after `phase` was stored.
+    /// Whether any worker is online. The call contains the memory fence that the proof requires
+    /// after the store of `phase`.
     pub(super) fn any_online(&self) -> bool {
         self.oldest(Epoch::NONE_OLDER) != Epoch::NONE_OLDER
     }
 
-    /// The smallest of `seen` and all seats, which are looked at after a SeqCst fence.
+    /// The smallest of `seen` and all seats. The seats are read after a SeqCst memory fence.
     fn oldest(&self, seen: Epoch) -> Epoch {
         fence(Ordering::SeqCst);
         let seats = self.seats.lock();
-        // A worker that is gone has no operation: its guards would keep the seat.
+        // A dropped worker has no operation: its guards would keep the seat alive.
         seats.iter().filter_map(Weak::upgrade).map(|seat| seat.bound()).fold(seen, Epoch::min)
     }
 
-    /// Writes the slot: a bound, or empty. Knows what stood there only after it has succeeded,
-    /// since an earlier write may have been abandoned in flight.
+    /// Writes the slot: a bound, or empty. The previous word is known only after a success, because
+    /// an earlier write may have been abandoned in flight.
     async fn replace(
         &self,
         port: &Port,
         slot: &mut TurnGuard<'_, Slot>,
         bound: Option<Epoch>,
     ) -> Result<(), PoolError> {
-        // Each failure is the landing of one write that was abandoned, or whose end was ambiguous
-        // (none is applied twice: the sequence differs); there are not many.
+        // Each failure is the landing of one write that was abandoned or whose outcome was
+        // ambiguous. There are few such writes. No write is applied twice, because the sequence
+        // numbers differ.
         const ABANDONED_MAX: u32 = 1000;
         for _ in 0..ABANDONED_MAX {
             slot.sequence += 1;
@@ -350,7 +354,7 @@ fn slot_addr(node: ComputeNodeId) -> GlobalAddr {
     layout::epoch_slot(node.index())
 }
 
-/// The smallest bound that any registered node has published: stamps below it are safe.
+/// The smallest bound that any registered node has published: lines with a mark below it are safe.
 async fn scan(port: &Port) -> Result<Epoch, PoolError> {
     let slots = port.read_words(layout::epoch_slot(0), ComputeNodeId::MAX as usize).await?;
     let bounds = slots.into_iter().filter_map(|bits| SlotWord::from_bits(bits).epoch());

@@ -1,4 +1,4 @@
-//! [`Epoch`] and the word by which a compute node publishes one.
+//! [`Epoch`], and the word in which a compute node publishes an epoch.
 
 use std::fmt;
 
@@ -7,8 +7,9 @@ use std::fmt;
 pub struct Epoch(pub(crate) u64);
 
 impl Epoch {
-    /// Beyond every epoch: what a node publishes that has no operation in progress. The counter
-    /// needs years at a million frees a second to come here, since it counts batches of them.
+    /// A value above every epoch, which a node without an operation in progress publishes. The
+    /// counter counts batches of frees: at a million frees a second it needs years to reach this
+    /// value.
     pub const NONE_OLDER: Epoch = Epoch((1 << SlotWord::EPOCH_BITS) - 1);
 
     /// The number.
@@ -26,22 +27,22 @@ impl fmt::Debug for Epoch {
     }
 }
 
-/// What a compute node's slot on memory node 0 holds; 0 while no node is registered there.
+/// The content of a compute node's slot on memory node 0; 0 while no node is registered there.
 ///
 /// ```text
 ///  63            44 43                                     0
 ///  | sequence (20)  | epoch (44); all ones: idle; 0: empty  |
 /// ```
 ///
-/// The sequence number makes every word of a node different from its earlier ones, so that a
-/// compare-and-swap that was abandoned in flight cannot succeed after a later one has: it would
-/// have to outlive a million writes.
+/// The sequence number makes every word of a node different from its earlier words. So an abandoned
+/// compare-and-swap that is in flight cannot succeed after a later one has succeeded. It would have
+/// to outlive a million writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SlotWord(u64);
 
 impl SlotWord {
     const EPOCH_BITS: u32 = 44;
-    /// Nobody is registered.
+    /// No node is registered.
     pub(crate) const EMPTY: SlotWord = SlotWord(0);
 
     pub(crate) fn new(epoch: Epoch, sequence: u64) -> SlotWord {

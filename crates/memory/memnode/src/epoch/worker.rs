@@ -1,4 +1,4 @@
-//! [`EpochWorker`]: a worker's seat, and the operations behind it.
+//! [`EpochWorker`]: a worker's seat, and the operations that the seat counts.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -15,9 +15,10 @@ use latchwork_runtime::{Handle, Poller, Time};
 use super::{Epoch, Epochs};
 use crate::PoolError;
 
-/// What a worker shows to whoever publishes for its node: a bound, or that it rests.
+/// The bound of one worker, or the value RESTING. A task that publishes for the node reads all
+/// seats.
 ///
-/// Alone in its cache lines, so that workers do not slow each other down.
+/// A seat has its cache lines to itself, so that workers do not slow each other down.
 #[repr(align(128))]
 pub(super) struct Seat(AtomicU64);
 
@@ -25,7 +26,7 @@ impl Seat {
     const RESTING: Epoch = Epoch::NONE_OLDER;
 
     fn set(&self, bound: Epoch) {
-        // Release: the accesses of operations that no longer count come before it.
+        // Release: the accesses of the operations that no longer count come before this store.
         self.0.store(bound.0, Ordering::Release);
     }
 
@@ -34,12 +35,12 @@ impl Seat {
     }
 }
 
-/// Operations in progress of one worker, in two groups; see "the worker" in [`crate::epoch`].
+/// The operations in progress of one worker, in two groups; see "the worker" in [`crate::epoch`].
 #[derive(Clone, Copy)]
 struct Groups {
-    /// Each group's bound. That of the older one means nothing while it is empty.
+    /// The bound of each group. The bound of an empty older group has no meaning.
     bound: [Epoch; 2],
-    /// How many of each group are in progress.
+    /// The number of operations in progress of each group.
     count: [u32; 2],
     /// The group that new operations join.
     newer: usize,
@@ -50,7 +51,7 @@ impl Groups {
         self.count == [0; 2]
     }
 
-    /// Starts a new group with bound `current` if there is a new one to start; returns whether.
+    /// Starts a new group with bound `current` if possible, and returns whether it did.
     fn renew(&mut self, current: Epoch) -> bool {
         let can = self.bound[self.newer] != current && self.count[1 - self.newer] == 0;
         if can {
@@ -62,19 +63,24 @@ impl Groups {
         can
     }
 
-    /// The bound of all that is in progress or may yet join.
+    /// The bound of all operations that are in progress or may still join.
     fn oldest(&self) -> Epoch {
         let older = 1 - self.newer;
         self.bound[if self.count[older] > 0 { older } else { self.newer }]
     }
 }
 
-/// A worker's part in its node's epochs. Stays on the worker's thread.
+/// A worker's part in its node's epochs. The value stays on the worker's thread.
 ///
-/// As a [`Poller`] of the worker's executor it does by itself what [`Epochs`] needs: it ticks while
-/// the worker runs, rests the worker before it parks or when it had no operation for
-/// [`idle_after`](crate::PoolSettings::idle_after), and makes the node idle when all have rested so
-/// long. A worker that does not sweep any more and was not stopped holds others' lines back.
+/// An `EpochWorker` is a [`Poller`] of the worker's executor, and does what [`Epochs`] needs:
+///
+/// - It ticks while the worker runs.
+/// - It rests the worker before the worker parks, or after
+///   [`idle_after`](crate::PoolSettings::idle_after) without an operation.
+/// - It makes the node idle when all workers have rested for that long.
+///
+/// A worker that stops sweeping without [`EpochWorker::stop`] delays the reuse of lines on all
+/// nodes.
 pub struct EpochWorker {
     epochs: Arc<Epochs>,
     port: Rc<Port>,
@@ -85,24 +91,26 @@ pub struct EpochWorker {
     now: Cell<Time>,
     /// An operation began since the last sweep.
     entered: Cell<bool>,
-    /// The last sweep that found an operation in progress or begun.
+    /// The time of the last sweep that found an operation in progress or begun.
     busy_at: Cell<Time>,
-    /// When a resting worker tries to make the node idle.
+    /// The time at which a resting worker tries to make the node idle.
     idle_at: Cell<Option<Time>>,
-    /// The last attempt failed: the next one waits, and [`EpochWorker::stop`] does not hurry it.
+    /// The last attempt failed. The next attempt waits, and [`EpochWorker::stop`] does not hurry
+    /// it.
     idle_failed: Cell<bool>,
     last_error: RefCell<Option<PoolError>>,
 }
 
-/// Verbs of a tick, or of going idle. Driven by the poller, so that it depends on no operation.
+/// The verbs of a tick, or of going idle. The poller drives the job, so that it depends on no
+/// operation.
 struct Job {
     future: Pin<Box<dyn Future<Output = Result<bool, PoolError>>>>,
     goes_idle: bool,
 }
 
 impl EpochWorker {
-    /// Gives the worker of `handle` a seat, and adds it to the pollers. [`EpochWorker::stop`]
-    /// before the worker ends.
+    /// Gives the worker of `handle` a seat, and adds the result to the pollers. Call
+    /// [`EpochWorker::stop`] before the worker ends.
     pub fn start(epochs: &Arc<Epochs>, port: &Rc<Port>, handle: &Handle) -> Rc<EpochWorker> {
         let worker = EpochWorker::new(epochs, port, handle.sweep_time());
         handle.add_poller(worker.clone());
@@ -134,9 +142,9 @@ impl EpochWorker {
         &self.epochs
     }
 
-    /// Begins an operation if the node is active: two loads and a private counter when the worker
-    /// is online, a fence more when it rested. `None` when the node is idle:
-    /// [`EpochWorker::enter`].
+    /// Begins an operation if the node is active. Costs two loads and a private counter when the
+    /// worker is online, and one more memory fence when it rested. Returns `None` when the node is
+    /// idle: then call [`EpochWorker::enter`].
     #[inline]
     pub fn try_enter(self: &Rc<Self>) -> Option<EpochGuard> {
         if !self.online.get() && !self.come_online() {
@@ -157,14 +165,14 @@ impl EpochWorker {
     /// # Errors
     /// As [`Epochs::set_active`].
     pub async fn enter(self: &Rc<Self>, handle: &Handle) -> Result<EpochGuard, PoolError> {
-        // The node can fall idle again between the two steps, but not for long: nobody makes it
-        // idle sooner than `idle_after` after a worker rested.
+        // The node can become idle again between the two steps, but seldom: no worker makes the
+        // node idle sooner than `idle_after` after a worker rested.
         const TRIES: u32 = 1000;
         for _ in 0..TRIES {
             match self.try_enter() {
                 Some(guard) => return Ok(guard),
                 None => {
-                    // If this future is dropped, the slot has a bound and nobody uses it.
+                    // If this future is dropped, the slot has a bound that no operation uses.
                     self.idle_at.set(Some(handle.now() + self.epochs.settings().idle_after));
                     self.epochs.set_active(&self.port, handle).await?;
                 }
@@ -174,12 +182,12 @@ impl EpochWorker {
         Err(PoolError::Timeout { what: "beginning an operation", waited })
     }
 
-    /// How many operations are in progress on this worker.
+    /// The number of operations in progress on this worker.
     pub fn operations(&self) -> usize {
         self.groups.get().count.iter().map(|&count| count as usize).sum()
     }
 
-    /// Takes the worker's bound up to the node's epoch, as far as operations in progress allow.
+    /// Raises the worker's bound to the node's epoch, as far as the operations in progress permit.
     pub fn refresh(&self) {
         if self.online.get() {
             let mut groups = self.groups.get();
@@ -190,8 +198,8 @@ impl EpochWorker {
         }
     }
 
-    /// Rests the worker if it has no operation in progress; returns whether it rests. From then on
-    /// it holds nobody back, once the node has published.
+    /// Rests the worker if it has no operation in progress, and returns whether the worker rests.
+    /// After the node has published next, a resting worker delays no other node.
     pub fn rest(&self) -> bool {
         if self.online.get() && self.groups.get().is_empty() {
             self.seat.set(Seat::RESTING);
@@ -201,10 +209,9 @@ impl EpochWorker {
         !self.online.get()
     }
 
-    /// Rests the worker and takes it out of the executor's pollers. Returns false, having done
-    /// neither or only the first, while the worker has operations in progress, or has yet to
-    /// publish that the node is idle because no other worker is online: call again some sweeps
-    /// later.
+    /// Rests the worker and removes it from the executor's pollers. Returns `false` while the
+    /// worker stays in the pollers; call again some sweeps later. The reasons are: operations in
+    /// progress, a tick in flight, or an idle node whose last worker has yet to publish that state.
     pub fn stop(self: &Rc<Self>, handle: &Handle) -> bool {
         if !self.rest() || self.job.borrow().is_some() {
             return false;
@@ -221,7 +228,7 @@ impl EpochWorker {
         true
     }
 
-    /// Why the last tick failed, if it did, once.
+    /// The error of the last tick, if it failed. The error is returned once.
     pub fn take_error(&self) -> Option<PoolError> {
         self.last_error.take()
     }
@@ -230,8 +237,8 @@ impl EpochWorker {
     fn come_online(&self) -> bool {
         let current = self.epochs.current();
         self.seat.set(current);
-        // Against the fence in `Epochs::oldest`: either the node that goes idle sees this seat, or
-        // its phase is seen here.
+        // This memory fence pairs with the one in `Epochs::oldest`. Either the node that goes idle
+        // sees this seat, or this worker sees the node's phase.
         fence(Ordering::SeqCst);
         if !self.epochs.is_active() {
             self.seat.set(Seat::RESTING);
@@ -252,15 +259,14 @@ impl EpochWorker {
         }
     }
 
-    /// When the worker will have had no operation for long enough.
+    /// The time at which the worker will have had no operation for long enough.
     fn idle_due(&self) -> Time {
         let busy_at = if self.entered.get() { self.now.get() } else { self.busy_at.get() };
         busy_at + self.epochs.settings().idle_after
     }
 
     fn next_job(&self, now: Time) -> Option<Job> {
-        // Cloned for a job only: a count of references that all workers share is no part of a
-        // sweep.
+        // Cloned only for a job: a sweep must not change a reference count that all workers share.
         let parts = || (self.epochs.clone(), self.port.clone());
         if self.online.get() && self.epochs.tick_is_due(now) {
             let (epochs, port) = parts();
@@ -268,7 +274,8 @@ impl EpochWorker {
             return Some(Job { future, goes_idle: false });
         }
         if self.idle_at.get().is_some_and(|at| now >= at) {
-            // The other worker sees to it when it rests; but it could be dropped before.
+            // The other worker makes the node idle when it rests. But that worker could be dropped
+            // before, so this one tries again later.
             if self.epochs.is_active() && self.epochs.any_online() {
                 self.idle_at.set(Some(now + self.epochs.settings().idle_after));
                 return None;
@@ -310,7 +317,7 @@ impl Poller for EpochWorker {
             *slot = self.next_job(now);
         }
         let Some(job) = &mut *slot else { return false };
-        // No waker: the completion wakes the worker, and every sweep comes here.
+        // No waker is needed: the completion wakes the worker, and every sweep polls the job.
         match job.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Pending => false,
             Poll::Ready(result) => {
@@ -325,7 +332,7 @@ impl Poller for EpochWorker {
     fn flush(&self) {}
 
     fn is_settled(&self) -> bool {
-        // A job has no waker of its own; and a worker that rests between all its operations ticks,
+        // A job has no waker of its own. A worker that rests between all its operations must tick
         // too.
         let tick = self.online.get() && self.epochs.tick_is_due(self.now.get());
         !tick && self.job.borrow().is_none()
@@ -335,7 +342,7 @@ impl Poller for EpochWorker {
         if self.job.borrow().is_some() {
             None
         } else if self.online.get() {
-            // The same whether the worker rests in `may_park` now or not.
+            // The same deadline, whether or not `may_park` rests the worker now.
             self.groups.get().is_empty().then(|| self.idle_due())
         } else {
             self.idle_at.get()
@@ -358,8 +365,8 @@ impl fmt::Debug for EpochWorker {
     }
 }
 
-/// An operation in progress. Lines that are freed after it began are not handed out anew before it
-/// is dropped. Keep no line's address longer than this.
+/// An operation in progress. A line that is freed after the operation began is not reused before
+/// this guard is dropped. Keep no address of a line longer than the guard.
 #[must_use = "the operation ends when this is dropped"]
 pub struct EpochGuard {
     worker: Rc<EpochWorker>,

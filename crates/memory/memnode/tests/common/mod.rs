@@ -26,7 +26,7 @@ pub fn node(id: u8) -> ComputeNodeId {
     ComputeNodeId::new(id).unwrap()
 }
 
-/// One worker of a compute node: what its tasks use.
+/// One worker of a compute node: the values that its tasks use.
 #[derive(Clone)]
 pub struct Worker {
     pub handle: Handle,
@@ -46,7 +46,7 @@ impl Worker {
     }
 }
 
-/// What the workers of one compute node share.
+/// The values that the workers of one compute node share.
 #[derive(Clone)]
 pub struct Node {
     pub epochs: Arc<Epochs>,
@@ -137,7 +137,7 @@ impl World {
         )
     }
 
-    /// Runs a future on a worker, to its end.
+    /// Runs a future on a worker until it ends.
     pub fn run<T: 'static>(&self, worker: &Worker, future: impl Future<Output = T> + 'static) -> T {
         self.run_all(vec![worker.handle.spawn(future)]).pop().unwrap()
     }
@@ -146,7 +146,7 @@ impl World {
         run_all(&self.kernel, LIMIT, tasks).unwrap()
     }
 
-    /// A word of memory node 0, as it is at this instant.
+    /// A word of memory node 0 at this instant.
     pub fn word(&self, offset: u64) -> u64 {
         self.fabric.memory(MemoryNodeId(0)).unwrap().words().u64(offset as usize)
     }

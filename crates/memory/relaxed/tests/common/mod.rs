@@ -1,4 +1,4 @@
-//! What the tests of write buffers share: small worlds, and a barrier.
+//! Shared code of the tests of write buffers: small worlds, and a barrier.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod programs;
@@ -15,9 +15,9 @@ use latchwork_verbs_sim::{NicProfile, SimConfig};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A world of its own kind for each seed: either protocol; a calm network, one in which everything
-/// overtakes everything, or one of NICs; four workers on four nodes or on two, with caches of a few
-/// lines.
+/// A different kind of world for each seed: either protocol; a calm network, a network in which
+/// every message overtakes others, or one of NICs; four workers on four nodes or on two, with
+/// caches of a few lines.
 pub(crate) fn world(seed: u64) -> Simulated {
     let network = match seed % 3 {
         0 => SimConfig::rough(),
@@ -54,7 +54,7 @@ pub(crate) fn config(nodes: usize, workers: usize, seed: u64, protocol: Protocol
     config
 }
 
-/// Settings that differ from world to world, with a deadline that is met in any of them.
+/// Settings that differ from world to world, with a deadline that every world meets.
 pub(crate) fn settings(consistency: Consistency, seed: u64) -> Settings {
     Settings {
         consistency,
@@ -67,7 +67,7 @@ pub(crate) fn settings(consistency: Consistency, seed: u64) -> Settings {
     }
 }
 
-/// A place where all workers of a world meet.
+/// A barrier of all workers of a world.
 #[derive(Default)]
 pub(crate) struct Meeting {
     pub(crate) came: Cell<usize>,
@@ -75,7 +75,7 @@ pub(crate) struct Meeting {
 }
 
 impl Meeting {
-    /// Waits until all `workers` have come, for the `times`th time.
+    /// Waits until all `workers` have reached the barrier for the `times`th time.
     pub(crate) async fn meet(&self, member: &Member, workers: usize, times: &mut usize) {
         *times += 1;
         self.came.set(self.came.get() + 1);
@@ -112,7 +112,7 @@ pub(crate) async fn clear(memory: &impl CoherentMemory, line: GlobalAddr) {
     memory.write(line, zero).await.expect("a line");
 }
 
-/// Some time passes: no, a little, or much.
+/// Lets no time, a little time or much time pass.
 pub(crate) async fn pause(member: &Member) {
     let longest = [1, 600, 4_000, 20_000][member.handle.random_below(4) as usize];
     member.handle.sleep(Duration::from_nanos(member.handle.random_below(longest))).await;

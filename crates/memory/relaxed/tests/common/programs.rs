@@ -1,4 +1,4 @@
-//! Litmus tests: small programs, each with an outcome that tells levels of consistency apart.
+//! Litmus tests: small programs, each with an outcome that distinguishes consistency levels.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use latchwork_workload::history::{Step, StoreOrder};
 
 pub(crate) type Program = Vec<Vec<Step<char>>>;
 
-/// A program, as the outcome in question.
+/// A program, with the outcome in question.
 pub(crate) struct Litmus {
     pub(crate) name: &'static str,
     pub(crate) program: Program,
@@ -38,7 +38,7 @@ pub(crate) fn place(lines: &[GlobalAddr], location: char) -> (GlobalAddr, usize)
     }
 }
 
-/// The usual ones, by their usual names (Alglave, Maranget and Tautschnig, "Herding Cats", 2014).
+/// The usual tests, by their usual names (Alglave, Maranget and Tautschnig, "Herding Cats", 2014).
 pub(crate) fn all() -> Vec<Litmus> {
     let (tso, pso) = (Some(Consistency::Tso), Some(Consistency::Pso));
     let twice = || vec![Write('x', 1), Write('x', 2)];
@@ -130,7 +130,7 @@ pub(crate) fn all() -> Vec<Litmus> {
             vec![vec![Read('x', 2), Write('x', 1)], vec![Write('x', 2)]],
             &[('x', 2)],
         ),
-        // Its own store early: Owens, Sarkar and Sewell's n6.
+        // Its own store early: n6 of Owens, Sarkar and Sewell.
         litmus(
             "n6",
             tso,
@@ -143,7 +143,7 @@ pub(crate) fn all() -> Vec<Litmus> {
     ]
 }
 
-/// The tests whose outcomes tell one level from the next stricter one, with either protocol.
+/// The tests whose outcomes distinguish one level from the next stricter one, with either protocol.
 pub(crate) const TELLING: [&str; 2] = ["SB", "MP"];
 
 pub(crate) fn order(level: Consistency) -> StoreOrder {

@@ -1,4 +1,4 @@
-//! What needs a look at waiters from within.
+//! Tests that read the waiters of a record.
 
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -15,10 +15,14 @@ use super::{Access, Attempt, End, Waiting, Worker};
 use crate::record::{Outcome, Record};
 use crate::{Node, NodeParts, Settings};
 
-/// Bug: an access that has ended takes another's waiter away. Mechanism: its record is over and
-/// gone, the next access makes a new one, which counts its waiters from zero again, and then the
-/// first one's future is dropped: on another thread, between two instructions, so that no world
-/// shows it. Fix: a waiter that was taken out has no number any more.
+/// Bug: an access that has ended removes the waiter of another access. Mechanism:
+///
+/// 1. The record of the access is over and removed.
+/// 2. The next access makes a new record, which counts its waiters from zero again.
+/// 3. The future of the first access is dropped: on another thread, between two instructions, so
+///    that no world shows it.
+///
+/// Fix: a waiter that has left its record has no number any more.
 #[test]
 fn an_access_that_has_ended_has_no_part_in_the_next_record() {
     let fabric = Fabric::from(latchwork_verbs_shm::Fabric::default());
@@ -81,7 +85,8 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
     });
 }
 
-/// A pause leaves whoever waits with a deadline many turns; without one it is as long as it was.
+/// A back-off leaves a waiter with a deadline many attempts. Without a deadline the back-off keeps
+/// its length.
 #[test]
 fn a_pause_minds_the_deadlines_of_those_who_wait() {
     let id = ComputeNodeId::new(1).expect("an id");

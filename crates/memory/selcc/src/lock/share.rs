@@ -1,7 +1,9 @@
-//! How many of a node's lines transactions may lock: each locked line takes a permit.
+//! Permits: the bound on the lines of a node that transactions lock. Each locked line takes a
+//! permit.
 //!
-//! Workers draw several at once and keep what they get back for the next locks, so that locking
-//! shares no memory. The bound is exact all the same: what a worker keeps counts as taken.
+//! A worker draws several permits at once and keeps returned permits for its next locks, so that
+//! locking shares no memory. The bound is exact all the same: the permits that a worker keeps count
+//! as taken.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -10,19 +12,19 @@ use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
 
 /// The permits of a node.
 pub(crate) struct Share {
-    /// How many there are.
+    /// The number of permits.
     most: usize,
     taken: Taken,
-    /// What workers keep. Looked at by those who count locked lines.
+    /// The permits that the workers keep. Read to count the locked lines.
     kept: Mutex<Vec<Arc<Kept>>>,
 }
 
-// Alone: workers read what stands beside it all the time.
+// Alone on its CPU cache lines: workers read the fields beside it all the time.
 #[derive(Default)]
 #[repr(align(128))]
 struct Taken(AtomicUsize);
 
-/// Permits that a worker keeps; written by it only.
+/// The permits that one worker keeps. Only that worker writes the number.
 #[derive(Default)]
 #[repr(align(128))]
 struct Kept(AtomicUsize);
@@ -37,9 +39,9 @@ impl Kept {
     }
 }
 
-/// At most so many are drawn at once.
+/// The most permits of one draw.
 const DRAW_MAX: usize = 32;
-/// Workers keep no more than one permit in so many, all together.
+/// All workers together keep at most one permit in so many.
 const KEPT_SHARE: usize = 8;
 
 impl Share {
@@ -47,20 +49,20 @@ impl Share {
         Share { most: most.max(1), taken: Taken::default(), kept: Mutex::default() }
     }
 
-    /// How many lines are locked. Exact when nobody locks or unlocks at this moment.
+    /// The number of locked lines. Exact while no task locks or unlocks a line.
     pub(crate) fn locked(&self) -> usize {
         let kept: usize = self.kept.lock().iter().map(|kept| kept.get()).sum();
         self.taken.0.load(Ordering::Relaxed).saturating_sub(kept)
     }
 
-    /// Takes up to `wanted`.
+    /// Takes up to `wanted` permits. Returns the number taken.
     fn take(&self, wanted: usize) -> usize {
         let mut got = 0;
         let next = |taken: usize| {
             got = wanted.min(self.most - taken);
             (got > 0).then_some(taken + got)
         };
-        // Relaxed: only about how many there are.
+        // Relaxed: the number orders nothing else.
         let end = self.taken.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         if end.is_ok() { got } else { 0 }
     }
@@ -70,10 +72,10 @@ impl Share {
     }
 }
 
-/// A worker's part in the permits of its node.
+/// One worker's permits.
 pub(crate) struct Permits {
     kept: Arc<Kept>,
-    /// How many it drew at last, and keeps at least; twice as many at most.
+    /// The size of the last draw. The worker keeps at most twice as many permits.
     draft: Cell<usize>,
 }
 
@@ -84,8 +86,8 @@ impl Permits {
         Permits { kept, draft: Cell::new(0) }
     }
 
-    /// Has a permit at hand, on a node with so many workers; false when there is none left. To be
-    /// followed by [`use_one`](Permits::use_one) or [`settle`](Permits::settle).
+    /// Provides a permit, on a node with so many workers. False when no permit is left. Callers
+    /// then call [`use_one`](Permits::use_one) or [`settle`](Permits::settle).
     #[inline]
     pub(crate) fn provide(&self, share: &Share, workers: impl FnOnce() -> u32) -> bool {
         self.kept.get() > 0 || self.draw(share, workers())
@@ -93,7 +95,8 @@ impl Permits {
 
     #[cold]
     fn draw(&self, share: &Share, workers: u32) -> bool {
-        // None where there are few: then only what is used at once.
+        // Zero when there are few permits: then a worker draws only the permit that it uses at
+        // once.
         let draft = share.most / KEPT_SHARE / 2 / workers.max(1) as usize;
         self.draft.set(draft.min(DRAW_MAX));
         let got = share.take(self.draft.get().max(1));
@@ -101,20 +104,20 @@ impl Permits {
         got > 0
     }
 
-    /// Uses one that was provided.
+    /// Uses a permit that was provided.
     #[inline]
     pub(crate) fn use_one(&self) {
         self.kept.set(self.kept.get() - 1);
     }
 
-    /// Puts one back.
+    /// Returns a permit.
     #[inline]
     pub(crate) fn put_back(&self, share: &Share) {
         self.kept.set(self.kept.get() + 1);
         self.settle(share);
     }
 
-    /// Gives back what is too many to keep.
+    /// Returns the surplus permits to the node.
     #[inline]
     pub(crate) fn settle(&self, share: &Share) {
         let (kept, draft) = (self.kept.get(), self.draft.get());
@@ -124,7 +127,7 @@ impl Permits {
         }
     }
 
-    /// Gives all back, when the worker ends.
+    /// Returns all permits when the worker ends.
     pub(crate) fn leave(&self, share: &Share) {
         share.give_back(self.kept.get());
         self.kept.set(0);
@@ -146,13 +149,13 @@ mod tests {
             for step in 0..20_000 {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let at = (random >> 40) as usize % all.len();
-                // More are wanted for a while, then fewer.
+                // More permits are wanted for a while, then fewer.
                 let wants = (random >> 33) % 8 < if step % 8_000 < 4_000 { 6 } else { 2 };
                 if wants && all[at].provide(&share, || workers) {
                     all[at].use_one();
                     used[at] += 1;
                 } else if !wants && used[at] > 0 {
-                    // Another worker ends what this one has begun.
+                    // Another worker ends the lock that this worker has begun.
                     used[at] -= 1;
                     all[(at + 1) % all.len()].put_back(&share);
                 }

@@ -1,5 +1,5 @@
-//! Accesses that wait for a frame, under every interleaving. A wake that is lost is a deadlock
-//! here, since nothing has a timer; `scripts/loom.sh`.
+//! Accesses that wait for a frame, under every interleaving. A lost wake is a deadlock here,
+//! because no timer exists; `scripts/loom.sh`.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -20,7 +20,7 @@ struct Place {
     waiters: FrameWaiters,
 }
 
-/// No frame is free; the first holds line 0.
+/// A cache without a free frame, and the frame of line 0.
 fn full(frames: u64) -> (Arc<Place>, FrameId) {
     let cache = Cache::with_frames(frames as usize, LINE_HEADER + 8).expect("memory");
     let ids: Vec<_> = (0..frames).map(|k| cache.attach(line(k)).expect("free")).collect();
@@ -28,13 +28,13 @@ fn full(frames: u64) -> (Arc<Place>, FrameId) {
 }
 
 impl Place {
-    /// As `Inner::finish` frees a frame.
+    /// Frees a frame as `Inner::finish` does.
     fn free(&self, id: FrameId) {
         self.cache.detach(id);
         self.waiters.wake();
     }
 
-    /// As `Inner::obtain` waits for one.
+    /// Waits for a frame as `Inner::obtain` does.
     fn obtain(&self, addr: GlobalAddr) -> FrameId {
         let config =
             ExecutorConfig { spin_sweeps: 0, yield_sweeps: 0, ..ExecutorConfig::default() };

@@ -1,4 +1,4 @@
-//! Reservations against those who take the line away, under every interleaving; `scripts/loom.sh`.
+//! Reservations against operations that take the line, under every interleaving; `scripts/loom.sh`.
 
 use latchwork_runtime::sync::{Arc, yield_now};
 use latchwork_verbs::{LINE_HEADER, MemoryNodeId};
@@ -10,7 +10,7 @@ fn line() -> GlobalAddr {
     GlobalAddr::new(MemoryNodeId(0), 1 << 20)
 }
 
-/// A node with one line, and what its record has under the shard's lock.
+/// A node with one line, and the part of its record that the shard's lock protects.
 struct Place {
     cache: Cache,
     id: FrameId,
@@ -28,7 +28,7 @@ impl Place {
         self.cache.frame(self.id)
     }
 
-    /// A step of the machine, under the lock.
+    /// Runs a step of the line machine under the lock.
     fn step<T>(&self, step: impl FnOnce(&mut FrameCopy<'_>) -> T) -> T {
         let mut waiters = self.waiters.lock();
         let frame = Some(self.frame());

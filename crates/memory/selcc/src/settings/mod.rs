@@ -1,4 +1,4 @@
-//! Settings of a compute node, and the policies that tell the protocols apart.
+//! Settings of a compute node, and the policies that distinguish the protocols.
 
 mod table;
 mod value;
@@ -14,155 +14,167 @@ use crate::CpuCosts;
 
 pub use table::{Setting, SettingError};
 
-/// What tells one protocol of this engine from another.
+/// The differences between the protocols on this engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
     /// The protocol's name.
     pub name: &'static str,
-    /// The rules of the latch.
+    /// The rules of the line machine.
     pub rules: Rules,
-    /// Whether a line stays with the node after the access, until another node asks for it or its
+    /// Whether the node keeps a line after the access, until another node requests the line or its
     /// frame is needed (SELCC 4.1).
     pub lazy_release: bool,
 }
 
 impl Policy {
-    /// SELCC: lazy release, invalidation messages.
+    /// SELCC: lazy release and invalidation requests.
     pub const SELCC: Policy =
         Policy { name: "selcc", rules: Rules::DISCIPLINE, lazy_release: true };
 }
 
-/// How lines are chosen that leave the cache.
+/// The choice of the lines that eviction removes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Replacement {
-    /// Those that were used longest ago, as far as epochs and a sample tell (ScaleStore 4.1).
+    /// Least recently used, estimated from epochs and a sample (ScaleStore 4.1).
     Epoch,
-    /// Those that were used longest ago (SELCC 5.2). Each hit writes memory that all workers share.
+    /// Least recently used, exactly (SELCC 5.2). Each hit writes memory that all workers share.
     Lru,
 }
 
-/// When a line that nobody has asked for is given back.
+/// When a node releases a line that no other node has requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Release {
     /// When its frame is needed (SELCC 4.1).
     #[default]
     Lazy,
-    /// Sooner where other nodes would take it away anyway before it is used here again.
+    /// Early, where another node would take the line anyway before its next local use.
     Adaptive,
 }
 
-/// How pauses go on when a node is refused again and again.
+/// How the back-off changes with repeated refusals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Resend {
     /// `pause`, doubled with every further refusal, up to `pause_max`.
     Growing,
-    /// C x RTT / N after N refusals, within the same bounds (SELCC 5.1.2). Means nothing to a
-    /// protocol that asks nobody: there it would only make the word of a popular line more popular.
-    /// Who has been refused for very long waits for a node that is stuck or gone, and pauses for a
-    /// part of the time that it has waited.
+    /// C x RTT / N after N refusals, within the same bounds (SELCC 5.1.2).
+    ///
+    /// A protocol without invalidation requests grows its back-offs instead: shrinking back-offs
+    /// would only raise the load on a contended latch word. A node that has been refused for very
+    /// long waits for a stuck or dead node. Such a node backs off for a part of the time that it
+    /// has waited.
     #[default]
     Shrinking,
 }
 
-/// Where pauses shrink, they are a part in this many of the time that a node has been refused for,
-/// once that is more than the first pause: after a millisecond, by default, which is far longer
-/// than waits among nodes that are well. Such a node asks in vain until somebody's deadline ends
-/// it, and every question costs the nodes that it goes to. It learns by about this part later that
-/// it can have the line.
+/// A late node backs off for 1/64 of the time for which it has been refused. Only shrinking
+/// back-offs have this rule.
+///
+/// 1. A node is late once this part is more than its first back-off. By default that is after a
+///    millisecond, far longer than waits among healthy nodes.
+/// 2. A late node requests in vain until a deadline ends its want, and every request costs its
+///    receivers.
+/// 3. The price is small: the node learns later by about this part that it can have the line.
 const LATE: u32 = 64;
 
-/// Settings of a compute node. All may be changed at run time, before the node starts;
-/// [`Settings::TABLE`] has them by name.
+/// Settings of a compute node. All settings may be changed at run time before the node starts.
+/// [`Settings::TABLE`] lists them by name.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The protocol.
     pub policy: Policy,
-    /// How long an access waits for a line before it fails.
+    /// Deadline: an access that waits longer for a line fails.
     pub deadline: Duration,
-    /// How long a reservation or a latch of local code may keep the line from a node that asked for
-    /// it. After this, reservations lapse.
+    /// How long reservations, and accesses that wait for the local latch, may keep a line from a
+    /// requesting node. After this time the reservations expire, and the requests come before the
+    /// waiting accesses.
     pub lapse: Duration,
-    /// So many synthetic accesses (reads by worker, plus writes) that had to wait for the local
-    /// latch come before a node that asked for the line; then it is given up: gamma of SELCC 5.3.1.
-    /// 0: whoever asks comes first; `None`: whoever is local does.
+    /// The line lease, gamma of SELCC 5.3.1: so many synthetic accesses (reads / workers + writes)
+    /// that had to wait for the local latch come before a requesting node. Then the node gives the
+    /// line up. With 0, requesting nodes come first. With `None`, local accesses always come first.
     pub lease: Option<u32>,
-    /// How pauses after refusals go on. Each is drawn from the range between half and one and a
-    /// half of what the rule says.
+    /// How back-offs change with refusals. Each back-off is drawn from 0.5 to 1.5 of what the rule
+    /// says.
     pub resend: Resend,
     /// C of [`Resend::Shrinking`].
     pub resend_factor: u32,
-    /// RTT of [`Resend::Shrinking`]: of an atomic.
+    /// RTT of [`Resend::Shrinking`]: the round-trip time of an atomic verb.
     pub round_trip: Duration,
-    /// The shortest pause after a refusal.
+    /// The shortest back-off after a refusal.
     pub pause: Duration,
-    /// The longest pause.
+    /// The longest back-off.
     pub pause_max: Duration,
-    /// Whether a node's questions are asked with the priority that its refusals have brought, and
-    /// the highest is served first. Off: who came first (SELCC 5.3.2).
+    /// Whether each refusal raises the priority of a node's requests, and a holder serves the
+    /// highest priority first. Off: first come, first served (SELCC 5.3.2).
     pub aging: bool,
-    /// Whether readers that gave a line up for a writer that had been refused hold off before they
-    /// come back (SELCC 5.3.2).
+    /// Whether readers that gave a line up for an earlier refused writer hold off before they
+    /// return (SELCC 5.3.2).
     pub spin_windows: bool,
-    /// Whether a starved writer keeps what it won from readers that were refused less often than it
-    /// (SELCC 5.3.2). Means nothing without `aging`.
+    /// Whether a starved writer keeps its line from readers with fewer refusals than the writer
+    /// (SELCC 5.3.2). Has no effect without `aging`.
     pub priority_matching: bool,
-    /// A writer that was refused so often is starved.
+    /// A writer with so many refusals is starved.
     pub starved_at: u8,
-    /// How long readers hold off for each step of the writer's priority; and how long a node that
-    /// gave a line back for others stands back at the first step of theirs, doubled with each.
+    /// The hold-off of readers for each step of the writer's priority. Also the hold-off of a node
+    /// that released a line for other nodes, at the first step of their priority, doubled with each
+    /// further step.
     pub hold_off: Duration,
-    /// The longest time of both.
+    /// The longest hold-off of both kinds.
     pub hold_off_max: Duration,
-    /// How often requests that local code keeps waiting are tried again while the worker has
+    /// How often requests that local code keeps waiting are served again while the worker has
     /// nothing else to do.
     pub serve_interval: Duration,
-    /// Eviction starts when fewer frames than one in this many are free.
+    /// Eviction keeps 1/N of the frames free (N = `evict_share`), but at most eight times
+    /// `evict_batch`. It starts when more than half of these frames, or more than `evict_batch`,
+    /// are missing.
     pub evict_share: usize,
-    /// Lines that one sweep evicts at most, ahead of need. With 1 there is no batch and no ahead:
-    /// an access that finds no free frame evicts one line, with a doorbell of its own, and waits
-    /// for the frame.
+    /// The most lines that one sweep evicts ahead of need. With 1 the node evicts neither in
+    /// batches nor ahead: an access that finds no free frame evicts one line, with a doorbell of
+    /// its own, and waits for the frame.
     pub evict_batch: usize,
-    /// How lines are chosen that leave.
+    /// The choice of the lines that eviction removes.
     pub replacement: Replacement,
-    /// Frames that [`Replacement::Epoch`] looks at for each that is wanted. It looks at 16 at
+    /// The frames that [`Replacement::Epoch`] samples for each wanted frame. It samples 16 at
     /// least.
     pub evict_sample: usize,
-    /// A new epoch of [`Replacement::Epoch`] begins when one frame in this many was replaced.
+    /// A new epoch of [`Replacement::Epoch`] begins after 1/N of the frames was replaced (N =
+    /// `epoch_share`).
     pub epoch_share: usize,
-    /// Evicted lines of one worker whose changes are on their way to one memory node at most while
-    /// their frames are used anew already (SELCC 5.2.1). Each takes memory of a line's size beside
-    /// the cache, so this many times the line size for each worker, the handler included, and
-    /// memory node that it has evicted dirty lines to. With 0 a frame stays with its line until the
-    /// release is complete.
+    /// The write-back slots of one worker for one memory node: the most evicted lines with a
+    /// write-back in flight whose frames are free already (SELCC 5.2.1).
+    ///
+    /// The handler counts as a worker here. Each worker takes this many times the line size in
+    /// memory for each memory node that it has evicted dirty lines to. With 0, a frame stays with
+    /// its line until the release is complete.
     pub write_back_ring: usize,
-    /// Transactions lock one frame in this many at most. The others serve what is not locked.
+    /// Transactions lock at most 1/N of the frames (N = `lock_share`). The other frames serve
+    /// unlocked lines.
     pub lock_share: usize,
-    /// Whether only what changed of a line is written back (SELCC 5.2.2), and not all of it.
+    /// Whether a write-back covers the dirty bounds only (SELCC 5.2.2), and not the whole line.
     pub dirty_bounds: bool,
-    /// Whether an exclusive holder that is asked forwards the line and hands it over, instead of
-    /// writing it back and releasing it (SELCC 4.4.1).
+    /// Whether an exclusive holder forwards a requested line and hands it over. Off: the holder
+    /// writes the line back and releases it (SELCC 4.4.1).
     pub forwarding: bool,
-    /// Whether lines stay that other nodes keep taking away. Means nothing to a protocol without
-    /// lazy release.
+    /// Whether lines that other nodes repeatedly take are released lazily or early. Has no effect
+    /// without lazy release.
     pub release: Release,
-    /// With adaptive release: so many lines that a worker obtained last are not given back yet.
+    /// With adaptive release: a worker does not release the last so many lines that it obtained.
     pub linger: usize,
-    /// Whether sharers pledge their copies to a writer, which takes the line over from all of them
-    /// at once. Off: each releases its own (SELCC 4.4.3).
+    /// Whether sharers pledge their copies to a writer, which takes the line over from all sharers
+    /// at once. Off: each sharer releases its own copy (SELCC 4.4.3).
     pub takeover: bool,
-    /// Messages of one worker of another node that may be overtaken by later ones and still count:
-    /// at least as many as a worker may have requests in flight to one node (the limits of the
-    /// fabric), and one more for each worker of this node. A message that arrives twice counts once
-    /// whatever this is.
+    /// The messages of one worker of another node that later messages may overtake and that still
+    /// count. The least safe value is the sum of two numbers: the requests that a worker may have
+    /// in flight to one node (a limit of the fabric), and the workers of this node. A duplicate
+    /// counts once with any value.
     pub gaps_max: usize,
-    /// What work on cached lines is charged, in a simulated world. `None`: nothing, as wherever
-    /// time is real.
+    /// The charges for work on cached lines in a world. `None`: no charges, as always in real time.
     pub costs: Option<CpuCosts>,
-    /// Whether messages that arrive twice are dropped the second time. Off only in tests, which
-    /// show that the harm would be noticed.
+    /// Whether the node deduplicates messages. Off only in tests, which show that checks detect the
+    /// harm.
     pub drops_repeats: bool,
-    /// Whether nobody is asked who is known to be gone, and lines for which nobody was asked give
-    /// their frames back. Off only in tests, as `drops_repeats`.
+    /// Whether the node sends no requests to nodes that it knows to be dead or to have left. Lines
+    /// whose requests were never sent then release their frames. Off only in tests, as
+    /// `drops_repeats`.
     pub heeds_the_gone: bool,
 }
 
@@ -206,7 +218,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The rules of the latch: those of the protocol, with what settings say of them.
+    /// The rules of the line machine: the policy's rules, changed by the settings.
     pub fn rules(&self) -> Rules {
         let Settings { forwarding, takeover, aging, policy, .. } = *self;
         let starved_at = if self.priority_matching { self.starved_at } else { 0 };
@@ -214,7 +226,8 @@ impl Settings {
         Rules { forwarding, takeover, aging, starved_at, gives_back, ..policy.rules }
     }
 
-    /// The pause after so many refusals, the first of them so long ago, before it is drawn around.
+    /// The back-off after so many refusals, the first of them `refused_for` ago, before the random
+    /// draw.
     pub(crate) fn pause_after(&self, refusals: u8, refused_for: Duration) -> Duration {
         match self.resend {
             Resend::Shrinking if self.policy.rules.invalidate => {
@@ -226,7 +239,7 @@ impl Settings {
         }
     }
 
-    /// How long readers hold off for a writer of this priority.
+    /// The hold-off of readers for a writer of this priority.
     pub(crate) fn window(&self, priority: u8) -> Duration {
         if !self.spin_windows {
             return Duration::ZERO;
@@ -234,15 +247,14 @@ impl Settings {
         self.hold_off.saturating_mul(u32::from(priority)).min(self.hold_off_max)
     }
 
-    /// How long a node that gave a line back, and handed it to nobody, leaves it to those who asked
-    /// for it with this priority. It doubles with each step: some refusals are enough to find out
-    /// how long a message and an operation on the word take, in any network.
+    /// The hold-off of a node that released a line without a hand-over: it leaves the line to
+    /// requesters of this priority. The hold-off doubles with each step. So a few refusals find out
+    /// how long a message and a word operation take, in any network.
     pub(crate) fn stand_back(&self, priority: u8) -> Duration {
         Self::doubled(self.hold_off, priority.saturating_sub(1), self.hold_off_max)
     }
 
-    /// How a node's cache is to choose what leaves: for [`Cache::with_replacement`], by whoever
-    /// makes it.
+    /// The replacement policy for the cache of a node, for [`Cache::with_replacement`].
     pub fn replacement_policy(&self) -> ReplacementPolicy {
         match self.replacement {
             Replacement::Epoch => {

@@ -1,5 +1,5 @@
-//! The settings by name, so that programs make their flags, scenarios their keys, and experiments
-//! their loops of one list.
+//! The settings by name: one list from which programs make flags, scenarios make keys, and
+//! experiments make loops.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use thiserror::Error;
 use super::value::Value;
 use super::{Release, Replacement, Resend, Settings};
 
-/// A setting by name.
+/// One setting with its name.
 pub struct Setting {
     /// Its name, as in `--pause 2us`.
     pub name: &'static str,
     /// One line on what it does, with its source.
     pub help: &'static str,
-    /// What would do as a value, to follow "use".
+    /// The possible values, as text that follows "use".
     pub expected: fn() -> String,
-    /// Values besides the default under which all that holds must hold, too: a switch's other
-    /// position, a number's extremes. Empty where only time would pass differently.
+    /// Values besides the default under which all guarantees must hold, too: the other position of
+    /// a switch, the extremes of a number. Empty where a value changes only times.
     pub tries: &'static [&'static str],
     get: fn(&Settings) -> String,
     set: fn(&mut Settings, &str) -> bool,
@@ -33,22 +33,22 @@ impl fmt::Debug for Setting {
 /// Why a setting cannot be set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SettingError {
-    /// There is none of this name.
+    /// No setting has this name.
     #[error("there is no setting {name}: {known} are possible")]
     Unknown {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The names of all settings.
         known: String,
     },
-    /// It cannot be that.
+    /// The setting cannot have this value.
     #[error("{name} cannot be {given:?}: use {expected}")]
     Value {
         /// The setting.
         name: &'static str,
-        /// The value asked for.
+        /// The given value.
         given: String,
-        /// What would do.
+        /// The possible values.
         expected: String,
     },
 }
@@ -139,10 +139,10 @@ impl Settings {
         Self::TABLE.iter().find(|setting| setting.name == name)
     }
 
-    /// Sets the setting of this name to what `text` says.
+    /// Sets the setting of this name to the value of `text`.
     ///
     /// # Errors
-    /// One line, when there is no such setting, or it cannot be that.
+    /// One line, when no such setting exists or the setting cannot have this value.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), SettingError> {
         let Some(setting) = Self::named(name) else {
             let known: Vec<_> = Self::TABLE.iter().map(|setting| setting.name).collect();
@@ -157,7 +157,7 @@ impl Settings {
 }
 
 impl Setting {
-    /// What it is in `settings`, as text that [`Settings::set`] takes.
+    /// The value of the setting in `settings`, as text that [`Settings::set`] takes.
     pub fn value(&self, settings: &Settings) -> String {
         (self.get)(settings)
     }
@@ -167,7 +167,7 @@ impl Setting {
 mod tests {
     use super::*;
 
-    /// What users have no business with, or what is set as a whole.
+    /// Fields that users do not set, or that are set as a whole.
     const NOT_BY_NAME: [&str; 4] = ["policy", "costs", "drops_repeats", "heeds_the_gone"];
 
     #[test]

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::{Release, Replacement, Resend};
 
-/// What a setting may be. `least` bounds what has an order: a number, or nanoseconds.
+/// A type of settings. `least` is the lower bound of types with an order: a number, or nanoseconds.
 pub(super) trait Value: Sized {
-    /// What `text` says.
+    /// Reads the value of `text`.
     fn parse(text: &str, least: u64) -> Option<Self>;
-    /// The shortest text that says this.
+    /// The shortest text of this value.
     fn show(&self) -> String;
-    /// What would do, to follow "use".
+    /// The possible values, as text that follows "use".
     fn expected(least: u64) -> String;
 }
 
@@ -93,7 +93,7 @@ macro_rules! whole_numbers {
 
 whole_numbers!(u8, u32, usize);
 
-/// One of a few words.
+/// Types with a few words as their values.
 macro_rules! words {
     ($($of:ty: $($value:ident $word:literal),+;)*) => {
         $(impl Value for $of {
@@ -123,7 +123,7 @@ words! {
     Resend: Growing "growing", Shrinking "shrinking";
 }
 
-/// A bound that there need not be.
+/// An optional bound.
 impl<T: Value> Value for Option<T> {
     fn parse(text: &str, least: u64) -> Option<Self> {
         if text == "inf" { Some(None) } else { T::parse(text, least).map(Some) }

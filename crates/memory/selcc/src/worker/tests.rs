@@ -1,5 +1,5 @@
-//! Alarms and cover: which worker looks at them, and how the handler learns of them. Also what
-//! `leave` waits for.
+//! Alarms and handler cover: which worker serves them, and how the handler is notified. Also the
+//! waits of `leave`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,12 +17,12 @@ use super::{COVER_INTERVAL, Pump, Worker};
 use crate::timers::Alarm;
 use crate::{Node, NodeParts, Settings, cover};
 
-/// Longer than anything takes here, on any machine.
+/// Longer than any step takes here, on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bug: a handler that once woke goes on waking for every alarm of its node, and takes the core
-/// from the workers that look at the alarms anyway. Fix: while one of them is awake, it only covers
-/// for them.
+/// Bug: a handler that woke once wakes again for every alarm of its node, and takes the core from
+/// the workers that serve the alarms anyway. Fix: while one worker is awake, the handler only
+/// covers for the workers.
 #[test]
 fn a_handler_leaves_alarms_to_workers_that_are_awake_and_no_longer() {
     on_a_node(quiet(), async |node, start, _| {
@@ -49,9 +49,9 @@ fn a_handler_leaves_alarms_to_workers_that_are_awake_and_no_longer() {
     });
 }
 
-/// Bug: a message wakes no thread while a worker of its node counts as awake, so beside busy
-/// programs it waits until the kernel gives that worker a core again. Fix: on contended cores the
-/// handler looks for itself.
+/// Bug: a message wakes no thread while a worker of its node counts as awake. Beside busy programs
+/// the message waits until the kernel gives that worker a core again. Fix: on contended cores the
+/// handler polls, too.
 #[test]
 fn a_handler_polls_beside_workers_whose_cores_others_want_and_no_longer() {
     on_a_node(quiet(), async |node, start, _| {
@@ -94,7 +94,7 @@ fn a_worker_that_parks_on_a_contended_core_asks_for_cover() {
         pump.unparked();
         assert_eq!(node.cover.next(handle.sweep_time()), None, "no other program wants the core");
     });
-    // Each yield takes too long.
+    // With a limit of zero, each yield takes too long.
     let contended =
         ExecutorConfig { spin_sweeps: 0, yield_limit: Duration::ZERO, ..Default::default() };
     on_a_node(contended, async |node, start, handle| {
@@ -114,8 +114,8 @@ fn a_worker_that_parks_on_a_contended_core_asks_for_cover() {
     });
 }
 
-/// Asks for cover when its executor is about to park for the first time, and stops it when that has
-/// woken.
+/// Requests cover when its executor is about to park for the first time, and stops the executor
+/// when the executor has woken.
 struct AsksForCover {
     node: Arc<Node>,
     asked: Cell<bool>,
@@ -144,7 +144,7 @@ impl Poller for AsksForCover {
 #[test]
 fn the_handler_is_notified_when_cover_begins() {
     on_a_node(quiet(), async |node, _, _| {
-        // An executor that parks until it is notified, in the handler's place.
+        // In place of the handler: an executor that parks until it is notified.
         let mut executor = Executor::new(RealDriver::new(), quiet());
         let handle = executor.handle();
         *node.handler.lock() = Some(handle.notifier());
@@ -152,7 +152,7 @@ fn the_handler_is_notified_when_cover_begins() {
         let poller = Rc::new(AsksForCover { node: node.clone(), asked, stop });
         handle.add_poller(poller.clone());
         let give_up = handle.now() + PATIENCE;
-        // Without a notification this timer ends the parking.
+        // Without a notification, this timer ends the park.
         handle.spawn(handle.sleep_until(give_up));
         executor.run_until_stopped(&poller.stop);
         assert!(poller.asked.get() && handle.now() < give_up, "no notification came");
@@ -173,7 +173,7 @@ fn a_worker_that_leaves_waits_for_its_finishers() {
     });
 }
 
-/// Takes its core for a contended one at no time.
+/// An executor that never takes its core for contended.
 fn quiet() -> ExecutorConfig {
     ExecutorConfig { yield_limit: Duration::MAX, ..ExecutorConfig::default() }
 }
@@ -182,8 +182,8 @@ fn pump_of(worker: &Worker) -> Pump {
     Pump { inner: Rc::downgrade(&worker.inner), kept: Rc::default() }
 }
 
-/// Runs `body` with a node of its own, with what starts a handler (`true`) or a worker of it, and
-/// with their executor.
+/// Runs `body` with a new node, a function that starts a handler (`true`) or a worker of the node,
+/// and their executor.
 fn on_a_node(
     config: ExecutorConfig,
     body: impl AsyncFnOnce(&Arc<Node>, &dyn Fn(bool) -> Worker, &Handle),
