@@ -6,9 +6,9 @@ use std::pin::pin;
 use std::task::Poll;
 use std::thread;
 
-/// What a future returns, or the panic with which it ended. The worker lives on: transactions that
-/// the future had begun are rolled back, and other workers need not wait for what it held until a
-/// deadline.
+/// Returns the result of a future, or the panic with which it ended. The worker goes on:
+/// transactions of the future are undone, and other workers need not wait until a deadline for the
+/// locks of the future.
 pub(crate) async fn caught<T>(body: impl Future<Output = T>) -> thread::Result<T> {
     let mut body = pin!(body);
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! [`OpenError`].
+//! [`OpenError`]: the errors of an opening.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use latchwork_txn::TxnError;
 use latchwork_wal::WalError;
 use thiserror::Error;
 
-/// Why a database could not be opened, or not be closed in order.
+/// The reason why a database could not be opened, or not closed.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// A log failed.
@@ -30,16 +30,16 @@ pub enum OpenError {
     /// Another worker has not done its part in time.
     #[error("{what} within {waited:?}")]
     Late {
-        /// What did not happen.
+        /// The part that is missing.
         what: String,
-        /// How long this worker has waited.
+        /// The time for which this worker has waited.
         waited: Duration,
     },
     /// The caller has stopped the opening.
     #[error("the opening was stopped")]
     Stopped,
-    /// Another worker has met an error, or an earlier opening of this instance has. The instance
-    /// stays unusable.
+    /// Another worker has met an error, or an earlier opening of this instance has failed. The
+    /// instance stays unusable.
     #[error(
         "the instance has failed, on another worker or earlier: {cause}; start a new cluster and open the database there"
     )]
@@ -60,13 +60,13 @@ pub enum OpenError {
     Directory {
         /// The directory.
         path: String,
-        /// The system's error.
+        /// The error of the operating system.
         cause: std::io::Error,
     },
-    /// The directory is an empty path.
+    /// The path of the directory is empty.
     #[error("the directory of a log is an empty path: name a directory, or . for the current one")]
     NoPath,
-    /// This process has the directory open.
+    /// This process already has the directory open.
     #[error(
         "{directory} is open in this process: close the other instance and drop all its clones, or use another directory \
          (a container that shares the directory may have the same process number)"
@@ -75,7 +75,8 @@ pub enum OpenError {
         /// The directory.
         directory: String,
     },
-    /// The memory of the cluster has a database of this name. What a log holds need not be in it.
+    /// The memory of the cluster has a database of this name, which need not have the content of
+    /// the log.
     #[error(
         "the cluster has a database {name} in its memory already, which need not be what the log in {directory} holds: \
          start a new cluster and open the log there, go on with the instance that opened it here, or use another name"
@@ -86,7 +87,7 @@ pub enum OpenError {
         /// The directory of the log.
         directory: String,
     },
-    /// The memory of the cluster has a database of this name that has a log.
+    /// The memory of the cluster has a database of this name with a log.
     #[error(
         "the database {name} in the memory of the cluster has a log, which would lack the commits of an instance \
          without one: go on with the instance that opened it, or use another name"
@@ -95,7 +96,7 @@ pub enum OpenError {
         /// The name.
         name: String,
     },
-    /// The instance has been run on another cluster.
+    /// The instance was opened on another cluster.
     #[error(
         "the instance of the database {name} belongs to the cluster on which it was run first: use a new instance for \
          another cluster"
@@ -104,22 +105,22 @@ pub enum OpenError {
         /// The name.
         name: String,
     },
-    /// The worker is none of the cluster that the instance was made for.
+    /// The worker does not belong to the cluster for which the instance was made.
     #[error(
         "worker {worker} of node {node} does not belong to this instance: it is for {nodes} nodes with {workers} workers \
          each, all in this process"
     )]
     NoMember {
-        /// The worker, from 0.
+        /// The number of the worker, from 0.
         worker: usize,
-        /// Its node, from 0.
+        /// The number of its node, from 0.
         node: usize,
-        /// Nodes of the instance.
+        /// The number of nodes of the instance.
         nodes: usize,
-        /// Workers of each node.
+        /// The number of workers of each node.
         workers: usize,
     },
-    /// There is no log for a checkpoint.
+    /// A checkpoint needs a log.
     #[error("a database without a log has no checkpoints: open it in a directory")]
     NoLog,
 }

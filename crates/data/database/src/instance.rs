@@ -24,62 +24,63 @@ use crate::{Nodes, OpenError, Opened, Options, Wait, draw_id, open_named, replay
 
 /// A database that this process has open, on all compute nodes of one cluster. Clones are the same.
 ///
-/// An instance belongs to the first cluster on which it is opened. With a log it makes the database
-/// there from its log, and never takes one over that it finds in the memory: only the log is known
-/// to hold every commit. When an opening fails, the instance stays unusable, and another one needs
-/// another cluster.
+/// An instance belongs to the first cluster on which it is opened. With a log, it makes the
+/// database there from the log. An instance with a log never takes over a database that it finds in
+/// the memory, because only the log is known to hold every commit. After an opening fails, the
+/// instance stays unusable. A new instance then needs a new cluster.
 ///
-/// Every worker of every compute node [opens](Instance::open) it, all at once;
-/// [`run`](Instance::run) does so.
+/// Every worker of every compute node must [open](Instance::open) it, all at the same time.
+/// [`run`](Instance::run) does this.
 #[derive(Clone)]
 pub struct Instance(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     options: Options,
     compute_nodes: usize,
-    /// Of each node.
+    /// The number of workers of each node.
     workers: usize,
     id: DatabaseId,
     directory: Option<Arc<LogDirectory>>,
-    /// What a simulated device takes.
+    /// The timing of a simulated device.
     device: Option<Device>,
     found: Found,
-    /// Until all workers are through with it: it has all rows once more.
+    /// Dropped when all workers have finished with it, because it holds a second copy of all rows.
     recovery: Mutex<Option<Arc<Recovery>>>,
     nodes: Nodes,
     steps: Steps,
-    /// The memory of the cluster to which the instance belongs. Another cluster never has this
-    /// pool, even after this one has ended: the instance keeps the value that is compared.
+    /// The memory of the cluster to which the instance belongs. No later cluster can equal this
+    /// pool, because the instance keeps the value with which clusters are compared.
     pool: Mutex<Option<Pool>>,
-    /// The address of the database, when the first worker has it.
+    /// The address of the database, once the first worker has it.
     root: Mutex<Option<GlobalAddr>>,
 }
 
-/// What a directory held when it was opened.
+/// The content of a directory when it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Found {
-    /// Rows, those of the definitions of tables included.
+    /// The number of rows, including the rows that define tables.
     pub rows: usize,
-    /// Commits in the logs that were read.
+    /// The number of commits in the logs that were read.
     pub commits: u64,
     /// The timestamp of the last commit; zero in an empty directory.
     pub last: Timestamp,
 }
 
 impl Found {
-    /// Whether the directory held nothing: the database is new.
+    /// Whether the directory held no commit and no row, so that the database is new.
     pub fn is_new(&self) -> bool {
         self.last == Timestamp::ZERO && self.rows == 0
     }
 }
 
 impl Instance {
-    /// A database whose logs and checkpoints are in this directory: the one that is there, as its
-    /// last run left it, however that ended, or a new one where the directory is empty or missing.
+    /// Opens the logs and checkpoints in a directory. If the directory is empty or missing, the
+    /// database is new. Otherwise the database is as its last run left it, whether that run closed
+    /// the database or crashed.
     ///
     /// # Errors
-    /// Another process has the directory, or this one; damage, which names the file; the system's
-    /// errors. No commit is lost by an opening that fails.
+    /// A directory that another process or this process has open; damage, with the name of the
+    /// file; errors of the operating system. An opening that fails loses no commit.
     pub fn at(
         directory: impl AsRef<Path>,
         cluster: &ClusterConfig,
@@ -93,8 +94,8 @@ impl Instance {
         Instance::on(Arc::new(disk), None, cluster, options)
     }
 
-    /// As [`at`](Instance::at), in any storage. In a simulated world the log takes the time of
-    /// `device`.
+    /// Like [`at`](Instance::at), in any storage. In a simulated world, `device` determines the
+    /// times of the log.
     ///
     /// # Errors
     /// As [`at`](Instance::at).
@@ -114,7 +115,7 @@ impl Instance {
         Ok(Instance::new(cluster, options, id, (Some(directory), device), found, recovery))
     }
 
-    /// A database without a log, which ends with its cluster.
+    /// Makes a database without a log, which ends with its cluster.
     pub fn in_memory(cluster: &ClusterConfig, options: Options) -> Instance {
         let id = draw_id(cluster.seed);
         Instance::new(cluster, options, id, (None, None), Found::default(), None)
@@ -144,32 +145,32 @@ impl Instance {
         }))
     }
 
-    /// What the directory held.
+    /// The content of the directory when it was opened.
     pub fn found(&self) -> Found {
         self.0.found
     }
 
-    /// What the logs had lost, where [`Options::accept_loss`] let them be opened. Empty when
-    /// nothing was lost.
+    /// The losses of the logs, if [`Options::accept_loss`] let them be opened. Empty if there was
+    /// no loss.
     pub fn losses(&self) -> &[Loss] {
         self.0.directory.as_ref().map_or(&[], |directory| directory.losses())
     }
 
-    /// What became of the transactions that no caller waits for, on each compute node that has come
-    /// up.
+    /// The state of the transactions that continue without a caller, for each compute node that has
+    /// started.
     pub fn health(&self) -> Vec<(NodeId, Health)> {
         let nodes = self.0.nodes.up().map(|(_, node)| node);
         nodes.map(|node| (node.clock().node(), node.health())).collect()
     }
 
-    /// Opens the database on every worker of the cluster, runs `body` there, and closes it; the
-    /// results in the order of the workers. To be called again for another phase, if need be.
+    /// Opens the database on every worker of the cluster, runs `body` there, and closes it. Returns
+    /// the results in the order of the workers. A program may call it again for another phase.
     ///
     /// # Errors
-    /// As [`open`](Instance::open) and [`Opened::close`]: the first of all workers. On another
-    /// cluster, and when an earlier opening has failed, no worker starts. A panic is
-    /// [`ClusterError::Panicked`]; afterwards the instance stays failed, and the cluster is to be
-    /// discarded.
+    /// The first error of all workers: those of [`open`](Instance::open) and [`Opened::close`]. No
+    /// worker starts on another cluster, or after a failed opening. A panic is
+    /// [`ClusterError::Panicked`]; then the instance stays failed, and the program must discard the
+    /// cluster.
     pub fn run<T, F, Fut>(&self, cluster: &Embedded, body: F) -> Result<Vec<T>, OpenError>
     where
         T: Send,
@@ -192,7 +193,7 @@ impl Instance {
         first_error(ends.map_err(|error| self.0.failed(error.into()))?)
     }
 
-    /// As [`run`](Instance::run), in a simulated world, for at most `limit` of virtual time.
+    /// Like [`run`](Instance::run), in a simulated world, for at most `limit` of virtual time.
     ///
     /// # Errors
     /// As [`run`](Instance::run).
@@ -207,7 +208,7 @@ impl Instance {
         F: Fn(Opened) -> Fut + 'static,
         Fut: Future<Output = T> + 'static,
     {
-        // A task of a worker that ends with the phase writes the log.
+        // The task that writes the log belongs to a worker, and so ends with the phase.
         self.0.begin(cluster.nodes(), self.0.device.is_some())?;
         let (instance, body) = (self.clone(), std::rc::Rc::new(body));
         let ends = cluster.run(limit, move |member| {
@@ -224,21 +225,21 @@ impl Instance {
     ) -> Result<T, OpenError> {
         let opened = self.open(&member).await?;
         let end = body(opened.clone()).await.map_err(|error| self.0.failed(error.into()));
-        // Also after a panic: others wait for this worker.
+        // The worker also closes after a panic, because other workers wait for it.
         let closed = opened.close().await;
         let result = end?;
         closed?;
         Ok(result)
     }
 
-    /// Opens the database on one worker; every worker of every compute node does so, at once. The
-    /// first worker makes the database, all of them recover it, and then the first one makes the
-    /// tables that are missing.
+    /// Opens the database on one worker. Every worker of every compute node must do this at the
+    /// same time. The first worker makes the database, all workers recover it, and then the first
+    /// worker makes the missing tables.
     ///
     /// # Errors
-    /// What failed here, on another worker, or earlier; [`OpenError::Late`] where a worker does not
-    /// come; [`OpenError::OtherCluster`]; [`OpenError::InMemory`], [`OpenError::HasLog`] where the
-    /// memory has a database that the instance may not take.
+    /// An error of this worker, of another worker, or of an earlier opening; [`OpenError::Late`]
+    /// when a worker does not come in time; [`OpenError::OtherCluster`]; [`OpenError::InMemory`]
+    /// and [`OpenError::HasLog`] when the memory has a database that the instance may not use.
     pub async fn open(&self, member: &Member) -> Result<Opened, OpenError> {
         let inner = &self.0;
         if member.node >= inner.compute_nodes || member.worker >= inner.workers {
@@ -246,34 +247,36 @@ impl Instance {
             let (worker, node) = (member.worker, member.node);
             return Err(OpenError::NoMember { worker, node, nodes, workers });
         }
-        // These two come before anything is made or written, and leave the instance as it is.
+        // These two checks come before anything is made or written, and leave the instance as it
+        // is.
         inner.belong(member.memory.node().allocator().pool())?;
         inner.steps.check()?;
-        // A step that this worker has begun and does not end must not be counted by a second try.
+        // If this worker begins a step and does not end it, a second attempt must not count that
+        // step.
         let dropped = || format!("{} did not go on with the opening", member.name());
         let guard = inner.steps.guard(dropped);
-        // Boxed: it is large, and most of it is needed once.
+        // Boxed, because the future is large and most of it is needed once.
         let opened = Box::pin(inner.open(member)).await;
         let opened = opened.map_err(|error| inner.failed(error));
         guard.lift();
         opened.map(|database| Opened::new(self.clone(), database, member.clone()))
     }
 
-    /// Closes the logs, when no worker is at work any more. All that was appended is written, and
-    /// another instance can open the directory.
+    /// Closes the logs, after all workers have ended. All appended records are written, and another
+    /// instance can open the directory.
     ///
     /// # Errors
-    /// The log's: what the last commits that no caller has waited for came to.
+    /// Those of the log, also for the last commits that no caller waited for.
     pub fn close(self) -> Result<(), OpenError> {
         let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
         let handle = executor.handle();
         let inner = &self.0;
         let logs = inner.nodes.up().filter_map(|(_, node)| node.log().cloned());
-        // A simulated log was closed with its worker.
+        // A simulated log was closed by its worker.
         let mut ends = Ok(());
         for log in logs.filter(|_| inner.device.is_none()) {
             let deadline = handle.now() + inner.options.patience;
-            // Each log is closed, and the first error is returned.
+            // Every log is closed. The first error is returned.
             ends = ends.and(executor.block_on(log.close(&handle, deadline)));
         }
         Ok(ends?)
@@ -291,7 +294,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Ends the opening on all workers; the error that this worker returns.
+    /// Ends the opening on all workers. Returns the error for this worker.
     fn failed(&self, error: OpenError) -> OpenError {
         self.steps.fail(&error);
         match error {
@@ -300,8 +303,8 @@ impl Inner {
         }
     }
 
-    /// Makes this the cluster of the instance, or checks that it is. The first worker of all
-    /// decides, under the lock.
+    /// Makes this the cluster of the instance, or checks that it is. The first worker that takes
+    /// the lock decides.
     fn belong(&self, pool: &Pool) -> Result<(), OpenError> {
         match self.pool.lock().get_or_insert_with(|| pool.clone()).is_clone_of(pool) {
             true => Ok(()),
@@ -315,7 +318,7 @@ impl Inner {
         let wait = self.wait(&stopped);
         let is_open = self.steps.is_over(Step::Tables, workers);
         if !is_open {
-            // No log is begun before it is certain that the database may be opened here.
+            // No log is opened before it is certain that the database may be opened here.
             if member.index == 0 {
                 self.check_free(member).await?;
                 self.steps.pass(Step::Free);
@@ -326,7 +329,8 @@ impl Inner {
         let node = self.nodes.of(member, &wait, || self.start_node(member)).await?;
         let database = match member.index {
             0 if !is_open => self.make(member, node, &wait).await?,
-            // Not by its name: the instance keeps to what its first worker has opened.
+            // The address is used and not the name: the instance keeps the database that its first
+            // worker has opened.
             _ => {
                 let what = || "the first worker did not make the database".to_owned();
                 let root = wait.until(handle, what, async || Ok(*self.root.lock())).await?;
@@ -339,7 +343,7 @@ impl Inner {
         Ok(database)
     }
 
-    /// Makes the database, or opens one without a log that is there.
+    /// Makes the database, or opens an existing one without a log.
     async fn make(
         &self,
         member: &Member,
@@ -358,14 +362,14 @@ impl Inner {
         };
         let database = open_named(member, node, &self.options.name, wait, make).await?;
         if !made.get() {
-            // Another instance has named one since the name was free.
+            // Another instance may have registered the name since the first check.
             self.check_free(member).await?;
         }
         *self.root.lock() = Some(database.root());
         Ok(database)
     }
 
-    /// Checks that the memory has no database of this name which the instance may not take.
+    /// Checks that the memory has no database of this name that the instance may not use.
     async fn check_free(&self, member: &Member) -> Result<(), OpenError> {
         let name = &self.options.name;
         let Some(entry) = member.catalogue.lookup(member.memory.port(), name).await? else {
@@ -380,8 +384,8 @@ impl Inner {
         }
     }
 
-    /// Restores what the log holds, and makes the tables that are missing. All workers do it at
-    /// once.
+    /// Restores the content of the log, and makes the missing tables. All workers do this at the
+    /// same time.
     async fn fill(
         &self,
         member: &Member,
@@ -404,7 +408,7 @@ impl Inner {
         self.steps.end(Step::Tables, workers, handle, wait).await
     }
 
-    /// Makes the tables that are not there.
+    /// Makes the tables that do not exist.
     async fn make_tables(&self, database: &Database<Worker>) -> Result<(), OpenError> {
         for schema in &self.options.tables {
             match database.table(schema.name()).await {
@@ -448,16 +452,16 @@ impl Inner {
         Ok(database.checkpoint(&nodes, directory, deadline(handle, &wait)).await?)
     }
 
-    /// Ends a worker's part.
+    /// Ends a worker's part of a phase.
     pub(crate) async fn end(&self, member: &Member) -> Result<(), OpenError> {
-        // The log of a simulated node is closed below, for which its workers must have ended. Other
-        // workers that have failed are not waited for.
+        // The log of a simulated node is closed below. For that, the workers of the node must have
+        // ended. With a real device, the wait stops when a worker has failed.
         let stopped = || self.device.is_none() && self.steps.has_failed();
         let wait = self.wait(&stopped);
         self.nodes.end(member, self.workers, &wait).await?;
         let node = self.nodes.up().find(|(index, _)| *index == member.node);
         let log = node.and_then(|(_, node)| node.log().cloned());
-        // Its writer ends with this worker.
+        // The task that writes this log ends with this worker.
         if let (Some(log), 0, Some(_)) = (log, member.worker, self.device) {
             log.close(&member.handle, deadline(&member.handle, &wait)).await?;
         }
@@ -473,7 +477,7 @@ impl Inner {
     }
 }
 
-/// The results, or the error that the others are about.
+/// The results, or the error that caused the others.
 fn first_error<T>(ends: Vec<Result<T, OpenError>>) -> Result<Vec<T>, OpenError> {
     let (mut results, mut first) = (Vec::new(), None);
     for end in ends {

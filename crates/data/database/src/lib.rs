@@ -1,5 +1,5 @@
-//! A database on a cluster behind one call: its logs are opened, it is recovered or made, and every
-//! worker has it.
+//! A database on a cluster behind one call, which opens the logs and recovers or makes the database
+//! on every worker.
 //!
 //! ```text
 //!   Instance::at(directory) ── opens the logs, replays them ──┐         Instance::in_memory: no log
@@ -13,21 +13,19 @@
 //!   transactions, checkpoints ──► close: the log of the node is written
 //! ```
 //!
-//! - [`Instance`], [`Opened`], [`Options`]: the front door.
-//! - [`Nodes`], [`open_named`], [`replay`]: its parts, for programs that open a database step by
-//!   step.
+//! - [`Instance`], [`Opened`], [`Options`]: the interface for programs.
+//! - [`Nodes`], [`open_named`], [`replay`]: the parts of an opening, for programs that open a
+//!   database step by step.
 //!
 //! # What holds
 //!
-//! - No worker sees the database before it is whole: a database of which only a part was recovered
-//!   is never used.
-//! - A database with a log is made from the log, once, on a cluster that does not have it. What is
-//!   in the memory of a cluster is never taken for a state of the log.
-//! - The first error of any worker ends the opening on all of them, and is the error that `run`
-//!   returns.
+//! - No worker sees the database before it is complete. A partly recovered database is never used.
+//! - A database with a log is made from the log, once, on a cluster that does not have it. The
+//!   content of a cluster's memory is never taken for the state of a log.
+//! - The first error of any worker ends the opening on all workers, and `run` returns that error.
 //! - Every wait for another worker, or for a log, ends after [`Options::patience`].
-//! - All compute nodes of the cluster are in this process. In a cluster of processes each has its
-//!   own directory, and what one process has there is not the whole database.
+//! - All compute nodes of the cluster are in this process. In a cluster of several processes, each
+//!   process has its own directory, and no directory holds the whole database.
 //!
 //! # Example
 //!
@@ -46,7 +44,7 @@
 //!     .build()?;
 //! let options = Options { tables: vec![counters], ..Options::default() };
 //!
-//! // Two compute nodes add one each, and so do those of the next start.
+//! // Each of the two compute nodes adds one, and does so again after the next start.
 //! async fn add_one(database: Opened) -> Result<u64, TxnError> {
 //!     let counters = database.table("counters").await?;
 //!     let mut key = Vec::new();

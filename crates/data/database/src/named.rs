@@ -1,4 +1,4 @@
-//! A database by its name in the catalogue of the pool.
+//! The opening of a database by its name in the catalogue of the memory pool.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::{OpenError, Wait};
 
-/// A database without a log, in the catalogue.
+/// The catalogue kind of a database without a log.
 const DATABASE: ObjectKind = ObjectKind(2);
-/// A database whose commits are in a log.
+/// The catalogue kind of a database with a log.
 pub(crate) const LOGGED: ObjectKind = ObjectKind(3);
 
-/// Opens the database with this name on a worker. Where there is none, the first worker of the
-/// cluster has it made, and then names it: a worker that finds the database finds what `make` has
-/// put into it.
+/// Opens the database with this name on a worker. If there is no such database, the first worker of
+/// the cluster makes it with `make`, and then registers its name. So a worker that finds the
+/// database also finds everything that `make` has written.
 ///
 /// # Errors
 /// Those of `make`, of the catalogue, and of [`Database::open`]; [`OpenError::Late`];

@@ -1,4 +1,4 @@
-//! [`Nodes`]: the compute nodes of this process that are at work on a database.
+//! [`Nodes`]: the compute nodes of this process that use a database.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,25 +11,26 @@ use latchwork_txn::Node;
 
 use crate::OpenError;
 
-/// How often a worker looks whether another has done its part.
+/// The interval at which a waiting worker checks whether another worker has done its part.
 pub(crate) const LOOK: Duration = Duration::from_micros(100);
 
-/// Of each compute node, what its workers share of a database. The first worker of a node makes it.
+/// For each compute node, the state that its workers share for a database. The first worker of a
+/// node makes it.
 #[derive(Default)]
 pub struct Nodes(Vec<Place>);
 
 #[derive(Default)]
 struct Place {
     node: Mutex<Option<Arc<Node>>>,
-    /// Workers that have ended.
+    /// The number of workers that have ended.
     ended: AtomicUsize,
 }
 
-/// How long a worker waits for others, and what else ends its wait.
+/// The limit of a wait for other workers, and the condition that stops the wait.
 pub struct Wait<'a> {
     /// The longest wait.
     pub limit: Duration,
-    /// Whether the caller has stopped it.
+    /// Whether the caller has stopped the wait.
     pub stopped: &'a dyn Fn() -> bool,
 }
 
@@ -40,7 +41,7 @@ impl fmt::Debug for Wait<'_> {
 }
 
 impl Wait<'_> {
-    /// Waits until `found` finds something. `what` says what is missing.
+    /// Waits until `found` returns a value. `what` gives the text of a timeout error.
     pub(crate) async fn until<T>(
         &self,
         handle: &Handle,
@@ -64,12 +65,12 @@ impl Wait<'_> {
 }
 
 impl Nodes {
-    /// Places for so many compute nodes, none of which has come up.
+    /// Makes slots for `nodes` compute nodes, none of which has started.
     pub fn new(nodes: usize) -> Nodes {
         Nodes((0..nodes).map(|_| Place::default()).collect())
     }
 
-    /// Begins a phase, in which all workers come again. `anew`: their nodes are made anew.
+    /// Begins a phase, to which all workers come again. `anew`: the nodes are made again.
     pub fn begin(&self, anew: bool) {
         for place in &self.0 {
             if anew {
@@ -79,7 +80,7 @@ impl Nodes {
         }
     }
 
-    /// The node of a worker, which its first worker makes.
+    /// Returns the node of a worker. The first worker of the node makes it.
     ///
     /// # Errors
     /// Those of `make`; [`OpenError::Late`]; [`OpenError::Stopped`].
@@ -99,13 +100,13 @@ impl Nodes {
         wait.until(&member.handle, what, async || Ok(place.node.lock().clone())).await
     }
 
-    /// The nodes that have come up, by their index.
+    /// The nodes that have started, with their indexes.
     pub fn up(&self) -> impl Iterator<Item = (usize, Arc<Node>)> {
         let node = |(index, place): (usize, &Place)| Some((index, place.node.lock().clone()?));
         self.0.iter().enumerate().filter_map(node)
     }
 
-    /// All compute nodes, when they have come up.
+    /// Waits for all compute nodes, and returns them.
     ///
     /// # Errors
     /// [`OpenError::Late`]; [`OpenError::Stopped`].
@@ -119,12 +120,12 @@ impl Nodes {
         wait.until(handle, what, all).await
     }
 
-    /// Ends a worker's part. The first of a node stays until all `workers` of it have ended, or
-    /// `wait` ends: it may be the one that writes their log. Then it waits until the log has
-    /// written everything.
+    /// Ends a worker's part. The first worker of a node may be the one that writes the log of the
+    /// node. So the first worker waits until all `workers` of the node have ended, or `wait` ends.
+    /// Then the first worker waits until the log has written everything.
     ///
     /// # Errors
-    /// The log's.
+    /// Those of the log.
     pub async fn end(
         &self,
         member: &Member,
@@ -132,12 +133,12 @@ impl Nodes {
         wait: &Wait<'_>,
     ) -> Result<(), OpenError> {
         let place = &self.0[member.node];
-        // Release and Acquire: what the others have appended comes before the flush.
+        // Release and Acquire: the records that other workers have appended come before the flush.
         place.ended.fetch_add(1, Ordering::Release);
         let log = place.node.lock().as_ref().and_then(|node| node.log().cloned());
         let Some(log) = log.filter(|_| member.worker == 0) else { return Ok(()) };
         let all = async || Ok((place.ended.load(Ordering::Acquire) >= workers).then_some(()));
-        // The log is flushed whatever became of the others.
+        // The log is flushed even if other workers have failed.
         let _ = wait.until(&member.handle, String::new, all).await;
         Ok(log.flush(&member.handle, deadline(&member.handle, wait)).await?)
     }

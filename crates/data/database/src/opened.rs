@@ -9,7 +9,7 @@ use latchwork_txn::{Checkpoint, Database};
 
 use crate::{Instance, OpenError};
 
-/// A database as one worker has it open; it can be used like a [`Database`]. Clones are the same.
+/// A database as one worker has it open, which dereferences to [`Database`]. Clones are the same.
 #[derive(Clone)]
 pub struct Opened {
     instance: Instance,
@@ -22,7 +22,7 @@ impl Opened {
         Opened { instance, database, member }
     }
 
-    /// The worker's place in the cluster.
+    /// The worker's membership in the cluster.
     pub fn member(&self) -> &Member {
         &self.member
     }
@@ -32,26 +32,26 @@ impl Opened {
         &self.database
     }
 
-    /// What is open.
+    /// The instance of the database.
     pub fn instance(&self) -> &Instance {
         &self.instance
     }
 
-    /// Writes a checkpoint of the whole database, and removes what it makes unnecessary of the
-    /// logs. Transactions go on meanwhile. One worker at a time: without checkpoints logs only
-    /// grow, and reading them takes ever longer.
+    /// Writes a checkpoint of the whole database, and removes the log segments that it makes
+    /// unnecessary. Transactions continue meanwhile. Only one worker may do this at a time. Without
+    /// checkpoints the logs only grow, and replay takes longer and longer.
     ///
     /// # Errors
-    /// [`OpenError::NoLog`]; as [`Database::checkpoint`].
+    /// [`OpenError::NoLog`]; those of [`Database::checkpoint`].
     pub async fn checkpoint(&self) -> Result<Checkpoint, OpenError> {
         self.instance.0.checkpoint(&self.database, &self.member.handle).await
     }
 
-    /// Ends this worker's part. The first worker of a node waits for the others of its node, and
-    /// then until their log has written everything.
+    /// Ends this worker's part. The first worker of a node waits for the other workers of its node,
+    /// and then until their log has written everything.
     ///
     /// # Errors
-    /// The log's.
+    /// Those of the log.
     pub async fn close(self) -> Result<(), OpenError> {
         let Opened { instance, database, member } = self;
         drop(database);

@@ -1,4 +1,4 @@
-//! [`Options`].
+//! [`Options`]: the options of a database.
 
 use std::num::NonZeroUsize;
 use std::thread;
@@ -6,26 +6,28 @@ use std::time::Duration;
 
 use latchwork_txn::Schema;
 
-/// How a database is opened.
+/// The options with which a database is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Its name in the memory pool. `database` by default; two databases of one cluster need two
+    /// The name in the memory pool. `database` by default. Two databases of one cluster need two
     /// names.
     pub name: String,
-    /// How transactions work, the concurrency control among it.
+    /// The settings of transactions, including the concurrency control.
     pub transactions: latchwork_txn::Settings,
-    /// How the log of each node works: whether a commit waits for it, among others.
+    /// The settings of the log of each node, for example whether a commit waits for the log.
     pub log: latchwork_wal::Settings,
-    /// Tables that are made if they are not there. None by default.
+    /// Tables that are made if they do not exist. None by default.
     pub tables: Vec<Schema>,
-    /// How long a worker waits for the others, and for the log, when it opens, closes or writes a
-    /// checkpoint. 60 s by default. Waits for a line of memory end by the cluster's own `deadline`.
+    /// The maximum wait of a worker for other workers and for the log, when it opens, closes or
+    /// writes a checkpoint. 60 s by default. Waits for a line of memory end by the `deadline` of
+    /// the cluster.
     pub patience: Duration,
-    /// Whether logs that have lost what was durable are opened all the same, cut to one state that
-    /// was: see [`LogDirectory::open_as`](latchwork_wal::LogDirectory::open_as). False by default:
-    /// a loss is an error. [`Instance::losses`](crate::Instance::losses) says what was lost.
+    /// Whether to open logs that have lost durable records. Such logs are cut to one consistent
+    /// state: see [`LogDirectory::open_as`](latchwork_wal::LogDirectory::open_as). False by
+    /// default: a loss is an error. [`Instance::losses`](crate::Instance::losses) returns the
+    /// losses.
     pub accept_loss: bool,
-    /// Threads that read the logs. As many as the machine has cores by default.
+    /// The number of threads that read the logs. By default the number of cores of the machine.
     pub replay_threads: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a directory of logs holds, and opening one.
+//! The opening and the replay of a directory of logs.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -11,7 +11,7 @@ use latchwork_wal::{LogDirectory, Opening, Replayed, WalError};
 
 use crate::OpenError;
 
-/// Opens the directory of a database. An empty directory becomes that of a new one.
+/// Opens the directory of a database. An empty directory becomes that of a new database.
 pub(crate) fn open(
     storage: Arc<dyn Storage>,
     accept_loss: bool,
@@ -27,16 +27,16 @@ pub(crate) fn open(
     })
 }
 
-/// Draws the number that tells a database from others, even from one with the same `seed`.
+/// Draws the id of a database. Two databases get different ids, even from one `seed`.
 pub fn draw_id(seed: u64) -> DatabaseId {
     DatabaseId(RandomState::new().hash_one(seed))
 }
 
-/// Reads the checkpoint and all logs of a directory with so many threads, and decides what
-/// two-phase commit has left open ([`resolve`]).
+/// Reads the checkpoint and all logs of a directory with `threads` threads, and resolves the open
+/// parts of two-phase commit ([`resolve`]).
 ///
 /// # Errors
-/// Damage, and the system's errors. No log of the directory may be open.
+/// Damage, and errors of the operating system. No log of the directory may be open.
 pub fn replay(directory: &LogDirectory, threads: usize) -> Result<(Replayed, Resolved), OpenError> {
     let mut replayed = directory.replay(threads)?;
     let resolved = resolve(&replayed.notes, directory.floor())?;

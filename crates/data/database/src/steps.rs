@@ -1,4 +1,5 @@
-//! [`Steps`]: workers that begin a step when all have ended the one before.
+//! [`Steps`]: the steps of an opening. Workers begin a step after all of them have ended the
+//! previous one.
 
 use latchwork_runtime::Handle;
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
@@ -8,19 +9,19 @@ use crate::{OpenError, Wait};
 /// The steps of an opening.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// The first worker has found the name free, or a database that may be shared.
+    /// The first worker has found the name free, or a database that the instance may share.
     Free,
-    /// The first worker has made the database, and all have opened it.
+    /// The first worker has made the database, and all workers have opened it.
     Made,
-    /// All workers have put rows into the tables.
+    /// All workers have restored rows.
     Rows,
     /// All workers have built indexes.
     Indexes,
-    /// The first worker has made the tables that were missing.
+    /// The first worker has made the missing tables.
     Tables,
 }
 
-/// How far the workers of an instance have come.
+/// The progress of the workers of an instance.
 #[derive(Default, Debug)]
 pub(crate) struct Steps {
     ended: [AtomicUsize; 5],
@@ -29,7 +30,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Says that this worker is through with a step, and waits until `workers` are.
+    /// Ends a step on this worker, and waits until `workers` have ended it.
     pub(crate) async fn end(
         &self,
         step: Step,
@@ -45,14 +46,14 @@ impl Steps {
         self.reached(step, workers, handle, wait, what).await
     }
 
-    /// Says that this worker is through with a step.
+    /// Ends a step on this worker, without a wait.
     pub(crate) fn pass(&self, step: Step) {
-        // Release, for the Acquire in `is_over`: what a worker did before is seen by all that go
-        // on. Rows and indexes are in coherent memory, which orders itself.
+        // Release pairs with the Acquire in `is_over`: workers that go on see what this worker did
+        // before. Rows and indexes are in coherent memory, which orders its own accesses.
         self.ended[step as usize].fetch_add(1, Ordering::Release);
     }
 
-    /// Waits until `workers` are through with a step. `what` says what is missing.
+    /// Waits until `workers` have ended a step. `what` gives the text of a timeout error.
     pub(crate) async fn reached(
         &self,
         step: Step,
@@ -68,20 +69,20 @@ impl Steps {
         wait.until(handle, what, all).await
     }
 
-    /// Whether a step has been ended by so many workers.
+    /// Whether `workers` have ended a step.
     pub(crate) fn is_over(&self, step: Step, workers: usize) -> bool {
         self.ended[step as usize].load(Ordering::Acquire) >= workers
     }
 
-    /// Tells the other workers of an error. The first one counts.
+    /// Notes an error for the other workers. Only the first error is kept.
     pub(crate) fn fail(&self, error: &OpenError) {
         if !matches!(error, OpenError::Elsewhere { .. } | OpenError::Stopped) {
             self.failed.lock().get_or_insert_with(|| error.to_string());
         }
     }
 
-    /// Fails with what `what` says when the guard is dropped before it is [lifted](Guard::lift):
-    /// the future that holds it was dropped, or its worker's thread panicked.
+    /// Notes the error text `what` if the guard is dropped before it is [lifted](Guard::lift). This
+    /// happens when the future that holds it is dropped, or the thread of its worker panics.
     pub(crate) fn guard<F: Fn() -> String>(&self, what: F) -> Guard<'_, F> {
         Guard { steps: self, what, is_lifted: false }
     }
@@ -91,7 +92,7 @@ impl Steps {
         self.failed.lock().is_some()
     }
 
-    /// The first error of any worker.
+    /// Returns the first error of any worker.
     pub(crate) fn check(&self) -> Result<(), OpenError> {
         match &*self.failed.lock() {
             Some(cause) => Err(OpenError::Elsewhere { cause: cause.clone() }),
@@ -100,7 +101,7 @@ impl Steps {
     }
 }
 
-/// See [`Steps::guard`].
+/// A guard of [`Steps::guard`].
 pub(crate) struct Guard<'a, F: Fn() -> String> {
     steps: &'a Steps,
     what: F,
@@ -108,7 +109,7 @@ pub(crate) struct Guard<'a, F: Fn() -> String> {
 }
 
 impl<F: Fn() -> String> Guard<'_, F> {
-    /// What was guarded has ended.
+    /// Ends the guard without an error.
     pub(crate) fn lift(mut self) {
         self.is_lifted = true;
     }

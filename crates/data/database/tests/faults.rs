@@ -1,4 +1,4 @@
-//! What an instance says and does about a lost log, a panic, a second instance in the process, and
+//! The reaction of an instance to a lost log, a panic, a second instance in the process, and
 //! damage.
 
 use std::fs;
@@ -37,7 +37,7 @@ fn open(directory: &Path, cluster: &Embedded) -> Instance {
     Instance::at(directory, cluster.config(), options()).expect("it opens")
 }
 
-/// Adds one to a row, which is made if it is not there.
+/// Adds one to a row, and makes the row if it does not exist.
 async fn increment(database: &Opened, id: u32) -> Result<(), TxnError> {
     let table = database.table("rows").await?;
     let key = id.to_be_bytes();
@@ -69,7 +69,7 @@ async fn sum(database: Opened) -> Result<u64, TxnError> {
         .await
 }
 
-/// Makes so many commits on each node, on rows of its own, and closes the instance.
+/// Makes `commits` commits on each node, on rows of its own, and closes the instance.
 fn live(directory: &Path, commits: u32) {
     let cluster = cluster();
     let instance = open(directory, &cluster);
@@ -110,7 +110,7 @@ fn a_loss_is_an_error_until_it_is_accepted_and_then_said() {
     }
     let left = durable(directory.path(), true);
     assert!((1..40).contains(&left), "{left} of 40");
-    // What is left is all there is from now on.
+    // From now on the remaining state is the whole database.
     assert_eq!(durable(directory.path(), false), left);
 }
 
@@ -190,7 +190,7 @@ fn an_empty_path_is_named() {
 #[test]
 fn an_opening_that_damage_refuses_loses_no_commit() {
     let directory = tempfile::tempdir().expect("a directory");
-    // The first segment is in the middle of the log, where only replay reads it whole.
+    // The first segment is in the middle of the log, where only replay reads it completely.
     live(directory.path(), 20);
     live(directory.path(), 20);
     let log = directory.path().join("00-0000000001.log");

@@ -1,9 +1,9 @@
-//! What is in the memory of a cluster is not what a log holds: a database with a log is made from
-//! the log, on a cluster that does not have it, or not at all.
+//! The memory of a cluster is not the state of a log. A database with a log is made from the log,
+//! on a cluster that does not have it, or not at all.
 //!
-//! An instance once took a database that it found under its name. After a failed opening that one
-//! was empty, after another process had gone on with the log it was old, and the next checkpoint
-//! wrote either over what was durable.
+//! Bug: an instance took over a database that it found under its name. After a failed opening that
+//! database was empty. After another process had continued with the log, that database was old. The
+//! next checkpoint wrote either one over the durable rows.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -14,7 +14,7 @@ use latchwork_database::{Instance, OpenError, Opened, Options};
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{Range, Schema, TxnError};
 
-/// Rows of the database that is not to be lost.
+/// Rows of the database that must not be lost.
 const ROWS: u32 = 10_000;
 
 fn config(memory_bytes: u64) -> ClusterConfig {
@@ -82,7 +82,7 @@ async fn count(database: Opened) -> Result<u32, TxnError> {
     database.run(scan).await
 }
 
-/// Makes a database with rows `0..rows`, and ends the cluster that has made it.
+/// Makes a database with rows `0..rows`, and ends its cluster.
 fn made(rows: u32) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let cluster = cluster();
@@ -92,7 +92,7 @@ fn made(rows: u32) -> tempfile::TempDir {
     directory
 }
 
-/// Tries a checkpoint, as the program would that took the database for open.
+/// Tries a checkpoint, as a program does that believes the database to be open.
 fn try_checkpoint(instance: &Instance, cluster: &Embedded) -> Result<(), OpenError> {
     let ends = instance.run(cluster, async |database| match database.member().index {
         0 => database.checkpoint().await.map(drop),
@@ -101,7 +101,7 @@ fn try_checkpoint(instance: &Instance, cluster: &Embedded) -> Result<(), OpenErr
     ends?.into_iter().collect()
 }
 
-/// Whether a fresh cluster has these rows.
+/// Asserts that a fresh cluster has these rows.
 #[track_caller]
 fn assert_durable(directory: &Path, rows: u32) {
     let cluster = cluster();
@@ -112,7 +112,7 @@ fn assert_durable(directory: &Path, rows: u32) {
     instance.close().expect("it closes");
 }
 
-/// Another instance on this cluster is refused, and says what to do.
+/// Asserts that another instance on this cluster is refused, with an error that says what to do.
 #[track_caller]
 fn assert_refused(directory: &Path, cluster: &Embedded) {
     for _ in 0..2 {
@@ -132,7 +132,7 @@ fn an_opening_that_ran_out_of_memory_is_not_taken_for_the_database_by_the_next_o
     let instance = open(directory.path(), &small, options());
     let error = instance.run(&small, count).expect_err("the rows do not fit").to_string();
     assert!(error.contains("memory pool is full"), "{error}");
-    // The same instance stays failed, and says why.
+    // The same instance stays failed, and reports why.
     let told = try_checkpoint(&instance, &small).expect_err("it has failed").to_string();
     assert!(told.contains("memory pool is full") && told.contains("new cluster"), "{told}");
     instance.close().expect("it closes");
@@ -146,7 +146,8 @@ fn an_opening_that_came_too_late_is_not_taken_for_the_database_by_the_next_one()
     let cluster = cluster();
     let patience = Duration::from_secs(3);
     let instance = open(directory.path(), &cluster, Options { patience, ..options() });
-    // One worker never comes, so that the others wait in vain when the name is in the catalogue.
+    // One worker never opens the database, so the other workers wait in vain after the name is in
+    // the catalogue.
     let ends = cluster.run(async |member| match member.index {
         3 => Ok(()),
         _ => instance.open(&member).await.map(drop),
@@ -202,7 +203,7 @@ fn an_instance_belongs_to_the_first_cluster_on_which_it_was_run() {
     let instance = open(directory.path(), &first, options());
     add(&instance, &first, 10, 20);
     let second = cluster();
-    // Once without a database of that name there, once with one.
+    // Once without and once with a database of that name in the memory.
     for shared in [false, true] {
         if shared {
             let other = Instance::in_memory(second.config(), options());
@@ -215,7 +216,7 @@ fn an_instance_belongs_to_the_first_cluster_on_which_it_was_run() {
             assert!(matches!(end, Err(OpenError::OtherCluster { .. })), "{end:?}");
         }
     }
-    // On its own cluster it goes on.
+    // On its own cluster the instance continues.
     add(&instance, &first, 20, 30);
     drop(first);
     let third = cluster();

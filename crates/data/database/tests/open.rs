@@ -1,5 +1,4 @@
-//! Opening a database: what comes back after a power cut, and what is said where it cannot be
-//! opened.
+//! Opening a database: its content after a power cut, and the errors when it cannot be opened.
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -18,7 +17,7 @@ use latchwork_wal::storage::Torn;
 const LIMIT: Duration = Duration::from_secs(60);
 const ACCOUNTS: u32 = 12;
 const START: u64 = 100;
-/// Where the workers count their transfers.
+/// The first key of the rows in which workers count their transfers.
 const COUNTS: u32 = 1_000;
 
 fn config(seed: u64) -> ClusterConfig {
@@ -43,7 +42,7 @@ fn table(name: &str) -> Schema {
 }
 
 fn options(scheme: Scheme) -> Options {
-    // Rows of a log that has failed stay locked, and are not waited for.
+    // Rows whose log has failed stay locked, so transactions must not wait long for them.
     let retry_for = Duration::from_millis(100);
     let transactions = Settings { scheme, retry_for, ..Settings::default() };
     let patience = Duration::from_secs(20);
@@ -73,17 +72,17 @@ async fn add(database: &Opened, id: u32, value: u64) -> Result<(), TxnError> {
     database.run(async |tx| tx.insert(&table, &key, &value).await).await
 }
 
-/// Of each worker, how many of its transfers were acknowledged.
+/// For each worker, the number of its acknowledged transfers.
 type Acknowledged = [u64; 4];
 
-/// The power goes off at some time: the device as it is then, and what was acknowledged.
+/// A power cut at some time: the device at that time, and the acknowledged transfers.
 #[derive(Default)]
 struct Cut {
     counts: Cell<Acknowledged>,
     device: RefCell<Option<(Torn, Acknowledged)>>,
 }
 
-/// Makes the accounts, if they are not there.
+/// Makes the accounts, if they do not exist.
 async fn fill(database: Opened) -> Result<(), TxnError> {
     let table = database.table("rows").await?;
     if database.member().index > 0 || !rows(&database).await?.is_empty() {
@@ -173,7 +172,7 @@ fn what_was_acknowledged_is_there_after_a_power_cut_again_and_again() {
             let (of, on) = (cut.clone(), device.clone());
             let body = move |database| transfers(database, of.clone(), on.clone(), seed);
             let ended = instance.run_simulated(&cluster, LIMIT, body);
-            // A log that has had nothing to write since is closed in order.
+            // A log that had nothing to write since the power cut closes without an error.
             if let Err(error) = ended {
                 assert!(matches!(error, OpenError::Log(_)), "seed {seed}: {error}");
             }

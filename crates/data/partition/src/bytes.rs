@@ -1,6 +1,6 @@
-//! Bytes of messages and records: little-endian numbers, and bytes behind their length.
+//! The bytes of messages and records: little-endian numbers, and byte strings behind their length.
 
-/// Writes.
+/// Writes numbers and byte strings.
 #[derive(Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 
@@ -23,7 +23,7 @@ impl Writer {
     }
 }
 
-/// Reads what may be anything: `None` where it ends too early.
+/// Reads bytes of any origin: `None` where they end too early.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
         self.take(len as usize)
     }
 
-    /// A number of things of which each takes a byte at least.
+    /// A count of items with at least one byte each.
     pub(crate) fn count(&mut self) -> Option<usize> {
         let count = self.u32()? as usize;
         (count <= self.0.len()).then_some(count)

@@ -1,17 +1,20 @@
-//! [`Committing`]: two-phase commit, as the coordinator sees it.
+//! [`Committing`]: two-phase commit on the side of the coordinator.
 //!
 //! # Why it is serializable
 //!
-//! Each participant's part is [prepared](latchwork_txn::Prepared): what it writes is locked, new
-//! rows are pending. What it has read may be free to change (rows, optimistically; leaves, where it
-//! has found something missing), and is validated after *all* participants have prepared. So at the
-//! moment between the last "held" and the first validation all that the transaction wrote is
-//! locked, and all that it read is as it was read. A participant whose reads are all under its own
-//! locks need not wait for the others, and spares a message. Nobody releases a lock before all have
-//! theirs.
+//! 1. Each participant [prepares](latchwork_txn::Prepared) its part: what the part writes is
+//!    locked, and its new rows are pending.
+//! 2. Some of what a part has read may still change: rows under the optimistic scheme, and leaves
+//!    of scans and of lookups that found no row. Such a part answers `Held`. It is validated after
+//!    *all* participants have prepared.
+//! 3. A participant with all its reads under its own locks need not wait for the others. It
+//!    validates at once, which saves a message.
+//! 4. No node releases a lock before all nodes have theirs.
+//! 5. Take the moment between the last `Held` and the first validation. At this moment all writes
+//!    of the transaction are locked, and all that it read is as it was read.
 //!
 //! Under timestamp ordering each row and each leaf is compared with the timestamp alone, when it is
-//! locked; the parts need nothing of each other.
+//! locked. So the parts need nothing of each other.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -31,30 +34,30 @@ use crate::site::Counts;
 use crate::transaction::abort_there;
 use crate::worker::Inner;
 
-/// How often participants are told to commit, each time until the deadline. Those that have not
-/// said so by then ask.
+/// How often a commit request is repeated to participants, each time until the deadline. After that
+/// the remaining participants request the decision.
 const ROUNDS: u32 = 100;
 
-/// A transaction over several nodes that commits.
+/// A transaction over several nodes during its commit.
 pub(crate) struct Committing<M: LineLocks + Mail> {
     inner: Rc<Inner<M>>,
     id: Timestamp,
-    /// The other nodes that take part, and how much each was asked.
+    /// The other nodes that take part, with the number of the last request to each.
     remotes: BTreeMap<u8, u32>,
-    /// Nothing is known of a decision: dropping it aborts.
+    /// There is no decision yet: dropping this value aborts the transaction.
     open: bool,
 }
 
-/// What participants have said.
+/// The votes of the participants.
 #[derive(Default)]
 struct Votes {
-    /// The highest timestamp of all.
+    /// The highest timestamp of all votes.
     highest: Timestamp,
-    /// Who has prepare records, and their timestamps.
+    /// The proposals of participants with a prepare record.
     proposals: Vec<Proposal>,
-    /// Who waits for the decision.
+    /// The participants that wait for the decision.
     waiting: Vec<u8>,
-    /// Who has to be validated.
+    /// The participants that have to be validated.
     held: Vec<u8>,
 }
 
@@ -89,7 +92,7 @@ impl<M: LineLocks + Mail> Drop for Committing<M> {
 
 impl<M: LineLocks + Mail> Committing<M> {
     pub(crate) fn new(inner: Rc<Inner<M>>, id: Timestamp, remotes: BTreeMap<u8, u32>) -> Self {
-        // Before anybody can vote and ask.
+        // Set before any participant can vote and request the decision.
         inner.site.set_fate(id, Fate::Open);
         Committing { inner, id, remotes, open: true }
     }
@@ -105,7 +108,7 @@ impl<M: LineLocks + Mail> Committing<M> {
         for (owner, reply) in replies {
             votes.count(owner, reply?)?;
         }
-        // All have locked and announced: from here on it can be validated.
+        // All parts have locked and staged, so validation can begin.
         let held = std::mem::take(&mut votes.held);
         let (validated, replies) = both(local.validate(), self.ask(&held, Request::Validate)).await;
         validated?;
@@ -118,7 +121,7 @@ impl<M: LineLocks + Mail> Committing<M> {
         self.decide(local, votes).await
     }
 
-    /// Sends the same to many, and waits for all answers.
+    /// Sends one request to several participants, and waits for all answers.
     fn ask(
         &mut self,
         owners: &[u8],
@@ -149,14 +152,15 @@ impl<M: LineLocks + Mail> Committing<M> {
         if let Some(log) = inner.database.node().log()
             && (writes || !votes.proposals.is_empty())
         {
-            // Without a prepare record it is nobody else's business.
+            // Without a prepare record no other node depends on the decision, so an ordinary commit
+            // record is enough.
             let mut group = match votes.proposals.is_empty() {
                 true => Group::new(Kind::Commit, cts),
                 false => record::decision(self.id, cts, &votes.proposals)
                     .map_err(TxnError::not_logged)?,
             };
             local.put_into(&mut group).map_err(TxnError::not_logged)?;
-            // From here on it may be that it has committed, whatever becomes of this task.
+            // From here on the transaction may have committed, even if this task is dropped.
             local.seal();
             self.open = false;
             let position = match inner.append(log, &group).await {
@@ -170,19 +174,20 @@ impl<M: LineLocks + Mail> Committing<M> {
         Deciding { committing: self, local, votes, cts, record }.commit().await
     }
 
-    /// The log has not taken the decision.
+    /// Aborts the transaction, because the log has not taken the decision record.
     async fn take_back(
         mut self,
         local: Prepared<M>,
         error: WalError,
     ) -> Result<Timestamp, TxnError> {
-        // Dropped, it tells the others.
+        // Dropping `self` now aborts the participants.
         self.open = true;
         local.abort().await;
         Err(TxnError::not_logged(error))
     }
 
-    /// Tells participants to commit, until all have.
+    /// Sends commit requests until all participants have committed; `false` if some have not
+    /// answered after all rounds.
     async fn tell(&mut self, waiting: &[u8], cts: Timestamp) -> bool {
         let mut left = waiting.to_vec();
         for _ in 0..ROUNDS {
@@ -213,7 +218,7 @@ fn finish<M: LineLocks + Mail>(
     recorder.finish(record, outcome, inner.now().as_nanos());
 }
 
-/// A transaction that commits if its decision lasts.
+/// A transaction that commits if its decision becomes durable.
 struct Deciding<M: LineLocks + Mail> {
     committing: Committing<M>,
     local: Prepared<M>,
@@ -223,8 +228,8 @@ struct Deciding<M: LineLocks + Mail> {
 }
 
 impl<M: LineLocks + Mail> Deciding<M> {
-    /// Waits until the log says whether the decision lasts. When that takes too long the caller is
-    /// told that it is in doubt, and a task goes on.
+    /// Waits until the log reports whether the decision is durable. After the deadline the caller
+    /// gets the error `InDoubt`, and a task goes on waiting, for up to [`ROUNDS`] more deadlines.
     async fn wait(self, log: Log, position: Position) -> Result<Timestamp, TxnError> {
         let inner = self.committing.inner.clone();
         let handle = inner.database.memory().handle();
@@ -262,7 +267,8 @@ impl<M: LineLocks + Mail> Deciding<M> {
                 self.committing.take_back(self.local, error).await
             }
             Err(error) => {
-                // Only a restart can tell. All that it wrote stays locked, on all nodes.
+                // Only a restart decides the outcome. Everything that the transaction wrote stays
+                // locked on all nodes.
                 let Committing { inner, id, .. } = &self.committing;
                 finish(inner, *id, self.record, Outcome::Unknown { cts: self.cts.0 });
                 Err(TxnError::in_doubt(error))
@@ -270,15 +276,15 @@ impl<M: LineLocks + Mail> Deciding<M> {
         }
     }
 
-    /// It has committed: makes it so everywhere.
+    /// Commits on all nodes: the decision has been taken.
     async fn commit(self) -> Result<Timestamp, TxnError> {
         let Deciding { mut committing, local, votes, cts, mut record } = self;
         let inner = committing.inner.clone();
         committing.open = false;
         inner.site.set_fate(committing.id, Fate::Committed(cts));
         let ended = inner.now();
-        // Nobody who reads what it wrote on other nodes passes its locks there, so whoever waits
-        // for it may be told before they are released.
+        // The caller may get the outcome before the participants release their locks. A reader on
+        // another node waits at these locks, so no reader sees the state before the commit.
         let id = committing.id;
         drop(inner.database.memory().handle().spawn_service({
             let inner = inner.clone();
@@ -305,7 +311,7 @@ impl<M: LineLocks + Mail> Deciding<M> {
     }
 }
 
-/// Waits for both.
+/// Waits for both futures.
 async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
     let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
     let (mut first, mut second) = (None, None);
@@ -331,7 +337,7 @@ async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (
     .await
 }
 
-/// Waits for all.
+/// Waits for all futures.
 async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut futures: Vec<_> = futures.into_iter().map(|one| (Some(Box::pin(one)), None)).collect();
     poll_fn(move |context| {

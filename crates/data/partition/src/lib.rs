@@ -1,35 +1,36 @@
-//! Two-phase commit over rows that are dealt out to compute nodes: what coherent memory spares, for
-//! comparison (SELCC 7.3.2).
+//! Two-phase commit over rows that are partitioned among compute nodes. It is the comparison to
+//! coherent memory, which needs no such protocol (SELCC 7.3.2).
 //!
 //! ```text
 //!   node 0: Partitioned ── begin ──► Transaction ── get, update .. ──► its own rows: a transaction of latchwork-txn
 //!                                        │
-//!                                        │ letters: operations, prepare, validate, commit
+//!                                        │ messages: operations, prepare, validate, commit
 //!                                        ▼
 //!   node 1: Partitioned ── Participant: a transaction of latchwork-txn on the rows of node 1
 //! ```
 //!
-//! Each row has one node that touches it, its owner; a transaction that begins elsewhere sends its
-//! operations there. So lines stay in the cache of one node, and a transaction over several nodes
-//! pays messages and syncs instead.
+//! Each row has one row owner, the only node that touches the row. A transaction that began on
+//! another node sends its operations to the row owner. So a line stays in the cache of one node,
+//! and a transaction over several nodes pays messages and syncs instead.
 //!
-//! - [`Partitioned`], [`Transaction`], [`Rows`]: how it is used.
-//! - [`Site`]: what the workers of a node share; [`Settings`]: how long who waits.
-//! - [`resolve`]: which transactions had committed, after a restart.
+//! - [`Partitioned`], [`Transaction`], [`Rows`]: the interface for programs.
+//! - [`Site`]: what the workers of a node share. [`Settings`]: the deadlines.
+//! - [`resolve`]: finds the committed transactions after a restart.
 //!
 //! # What is promised
 //!
-//! - Serializability over all nodes, as within one. Whoever was told that a transaction committed
-//!   finds it so everywhere.
-//! - All of a transaction or nothing, through any crash of the whole (presumed abort: no decision
-//!   record, no commit).
-//! - A participant that has voted keeps its locks until it knows the decision, and asks for it
-//!   again and again. Any other gives up when it hears nothing; so does a coordinator without all
-//!   votes. Nobody waits without a deadline.
+//! - Serializability over all nodes, as within one node. When a transaction is reported as
+//!   committed, every later transaction on any node sees it.
+//! - All of a transaction or nothing, through any crash of the whole cluster. The rule is presumed
+//!   abort: without a decision record there is no commit.
+//! - A participant that has voted keeps its locks until it knows the decision, and requests the
+//!   decision again and again. A participant without a vote aborts when it hears nothing. A
+//!   coordinator without all votes aborts, too. Every wait has a deadline.
 //!
 //! # Example
 //!
-//! Each worker of each node starts a [`Partitioned`] on its database, and says whose each row is.
+//! Each worker of each node starts a [`Partitioned`] on its database, with a function from a key to
+//! its row owner.
 //!
 //! ```
 //! use std::rc::Rc;

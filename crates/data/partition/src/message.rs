@@ -1,19 +1,21 @@
-//! [`Message`]: what coordinators and participants say to each other.
+//! [`Message`]: the messages between coordinators and participants.
 //!
 //! ```text
 //!   coordinator                                    participant
 //!     operations ───────────────────────────────►  runs them in a transaction of its own
 //!                ◄─────────────────────── answers
-//!     prepare ──────────────────────────────────►  locks, announces; validates; prepare record, lasting
+//!     prepare ──────────────────────────────────►  locks, stages; validates; logs prepare record
 //!                ◄─── yes, or held, or done, or no
-//!     validate (to those who hold) ─────────────►  validates; prepare record, lasting
+//!     validate (to held parts) ─────────────────►  validates; logs prepare record
 //!                ◄───────────── yes, or done, or no
-//!     decision record, lasting
+//!     decision record, durable
 //!     commit ───────────────────────────────────►  installs, unlocks
 //!                ◄────────────────────────── ended
-//!                ◄──────────────────── ask          who has voted, and hears nothing
+//!                ◄──────────────────── ask          from a voter that hears nothing
 //!     told  ────────────────────────────────────►
 //! ```
+//!
+//! With a synchronous log, each record is durable before the next message.
 
 use latchwork_txn::Timestamp;
 
@@ -23,9 +25,10 @@ use crate::operation::{Answer, Fault, Operation};
 /// One message about one transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Message {
-    /// Names the transaction. Its node is the coordinator's.
+    /// The transaction id. Its node is the coordinator.
     pub(crate) id: Timestamp,
-    /// The coordinator counts what it asks a participant; a reply has the number of what was asked.
+    /// The number of a request, counted by the coordinator for each participant. A reply has the
+    /// number of its request.
     pub(crate) number: u32,
     pub(crate) body: Body,
 }
@@ -34,25 +37,25 @@ pub(crate) struct Message {
 pub(crate) enum Body {
     Request(Request),
     Reply(Reply),
-    /// A participant asks what has become of it.
+    /// A participant requests the decision.
     Ask,
-    /// The answer.
+    /// The answer to [`Body::Ask`].
     Told(Fate),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Request {
-    /// `ts` is the transaction's, under timestamp ordering.
+    /// `ts` is the timestamp of the transaction under timestamp ordering.
     Operations {
         ts: Timestamp,
         operations: Vec<Operation>,
     },
-    /// Is all that was read as it was?
+    /// Validates what the participant has read so far.
     Check,
     Prepare,
     Validate,
     Commit(Timestamp),
-    /// The only participant: its ordinary commit.
+    /// The ordinary commit of the only participant.
     CommitAlone,
     Abort,
 }
@@ -61,21 +64,21 @@ pub(crate) enum Request {
 pub(crate) enum Reply {
     /// The answers up to the first failure.
     Answers(Vec<Answer>, Option<Fault>),
-    /// It will commit at whatever is not below this.
+    /// A yes vote: the participant can commit at any timestamp that is not below `proposed`.
     Yes {
         proposed: Timestamp,
-        /// There is a prepare record.
+        /// A prepare record is in the log.
         logged: bool,
     },
-    /// It has locked and announced, and has to be validated.
+    /// The participant has locked and staged, and still has to be validated.
     Held,
-    /// It has only read, and is through; up to this timestamp.
+    /// The participant has only read and has ended. The commit timestamp must not be below this.
     Done(Timestamp),
-    /// It has committed.
+    /// The participant has committed.
     Ended(Timestamp),
-    /// It holds.
+    /// What the participant has read is unchanged.
     Checked,
-    /// It has aborted, or will.
+    /// The participant has aborted, or will abort.
     No(Fault),
 }
 
@@ -85,7 +88,7 @@ pub(crate) enum Fate {
     /// There is no decision yet.
     Open,
     Committed(Timestamp),
-    /// Aborted, or never heard of.
+    /// Aborted, or unknown to the coordinator.
     Aborted,
 }
 
@@ -108,7 +111,7 @@ impl Message {
         to.0
     }
 
-    /// `None`: it is none of this version.
+    /// Decodes a message; `None` when it is not of this version.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Message> {
         let from = &mut Reader(bytes);
         let (id, number) = (Timestamp(from.u64()?), from.u32()?);

@@ -1,4 +1,4 @@
-//! What a node asks another one to do with its rows, and what comes back.
+//! [`Operation`]: what a node requests from the owner of a row, and [`Answer`]: the result.
 
 use std::ops::Bound;
 
@@ -11,23 +11,23 @@ use crate::bytes::{Reader, Writer};
 pub struct Operation {
     /// The table.
     pub table: TableId,
-    /// What to do.
+    /// The operation on the table.
     pub what: What,
 }
 
-/// What to do with rows of a table.
+/// An operation on the rows of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
     /// Reads a row.
     Get {
-        /// Its key.
+        /// The key of the row.
         key: Vec<u8>,
-        /// It is probably to be written.
+        /// The transaction will probably write the row.
         for_update: bool,
     },
     /// Reads the rows of a range.
     Scan {
-        /// In the order of this index; `None` is the primary key.
+        /// The index that orders the rows; `None` is the primary key.
         index: Option<u8>,
         /// The lower end.
         from: Bound<Vec<u8>>,
@@ -35,45 +35,45 @@ pub enum What {
         to: Bound<Vec<u8>>,
         /// From the upper end down.
         descending: bool,
-        /// The most rows.
+        /// The most rows to return.
         limit: u32,
     },
     /// Adds a row.
     Insert {
-        /// Its key.
+        /// The key of the row.
         key: Vec<u8>,
-        /// Its value.
+        /// The value of the row.
         value: Vec<u8>,
     },
-    /// Replaces a row's value.
+    /// Replaces the value of a row.
     Update {
-        /// Its key.
+        /// The key of the row.
         key: Vec<u8>,
-        /// Its new value.
+        /// The new value.
         value: Vec<u8>,
     },
-    /// Overwrites a part of a row's value.
+    /// Overwrites a part of the value of a row.
     UpdatePart {
-        /// Its key.
+        /// The key of the row.
         key: Vec<u8>,
-        /// Where the part begins.
+        /// The offset of the part.
         offset: u32,
-        /// What it becomes.
+        /// The new bytes of the part.
         bytes: Vec<u8>,
     },
     /// Deletes a row.
     Delete {
-        /// Its key.
+        /// The key of the row.
         key: Vec<u8>,
     },
 }
 
-/// What came of an operation.
+/// The result of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// It was written.
+    /// The write is done.
     Done,
-    /// The row, if it is there.
+    /// The row, if it exists.
     Row(Option<Vec<u8>>),
     /// Primary keys and values.
     Rows(Vec<(Vec<u8>, Vec<u8>)>),
@@ -202,7 +202,7 @@ impl Answer {
     }
 }
 
-/// An error that travels.
+/// An error in the form that messages carry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     Conflict(u8),
@@ -217,20 +217,20 @@ pub(crate) enum Fault {
         len: u64,
         value_len: u64,
     },
-    /// The log did not take it.
+    /// The log did not take the record.
     NotLogged(String),
-    /// Nobody knows whether it has committed there.
+    /// The outcome on that node is unknown.
     InDoubt,
     Other(String),
 }
 
 impl Fault {
-    /// The transaction is not known there, or not any more.
+    /// The transaction is not known on that node, or no longer.
     pub(crate) fn gone() -> Fault {
         Fault::from(&TxnError::Conflict(Conflict::Unreachable))
     }
 
-    /// The error that it was, of `node`.
+    /// The error for the caller, as an error of `node`.
     pub(crate) fn into_error(self, node: u8) -> TxnError {
         match self {
             Fault::Conflict(at) => {

@@ -3,7 +3,7 @@
 //! ```text
 //!   Active ──prepare──► Held ──validate──► Voted ──commit──► ended
 //!      │                  │ (nothing to        │
-//!      │                  │  validate: at once)└─abort, asked for─► ended
+//!      │                  │  validate: at once)└─abort, requested─► ended
 //!      └──── abort, or silence of the coordinator ──────────► ended
 //! ```
 
@@ -25,31 +25,31 @@ use crate::worker::Inner;
 /// The part of another node's transaction that runs here.
 pub(crate) struct Participant<M: LineLocks> {
     coordinator: Place,
-    /// The last question.
+    /// The number of the last request.
     number: u32,
-    /// Its answer, once there is one.
+    /// The answer to the last request, once there is one.
     answer: Option<Reply>,
     stage: Stage<M>,
-    /// It is to abort as soon as what it is at is through.
+    /// The participant must abort when its present task has ended.
     aborts: bool,
-    /// When it was last heard of.
+    /// When the coordinator was last heard of.
     heard: Time,
     record: Record,
-    /// Lines that it sees are not handed out anew.
+    /// While this value lives, a freed line that the participant may see is not reused.
     _operation: M::Operation,
 }
 
 enum Stage<M: LineLocks> {
     Active(Transaction<M>),
-    /// A task is at it.
+    /// A task works for this participant.
     Busy,
-    /// It has locked and announced.
+    /// The participant has locked and staged.
     Held(Prepared<M>),
-    /// It does what the coordinator decides.
+    /// The participant has voted and waits for the decision.
     Voted(Prepared<M>),
 }
 
-/// What a task leaves behind.
+/// The result of a task.
 enum Left<M: LineLocks> {
     Goes(Stage<M>, Reply),
     Ended(Option<Reply>),
@@ -84,7 +84,7 @@ impl<M: LineLocks + Mail> Inner<M> {
             };
         }
         if number <= participant.number {
-            // Said before: answered again, if there is an answer.
+            // A repeated request: the answer is sent again, if there is one.
             let answer = participant.answer.clone().filter(|_| number == participant.number);
             drop(participants);
             return answer.into_iter().for_each(|reply| self.reply(from, id, number, reply));
@@ -98,15 +98,17 @@ impl<M: LineLocks + Mail> Inner<M> {
         self.work(id, stage, request);
     }
 
-    /// A message about a transaction that is not here.
+    /// Handles a request for a transaction that is not here.
     fn unknown(self: &Rc<Self>, from: Place, id: Timestamp, number: u32, request: Request) {
         let ts = match &request {
             Request::Operations { ts, .. } => *ts,
             Request::Abort => return,
-            // It has ended here, and that was forgotten. Who is asked to commit has voted, and a
-            // voter goes by committing.
+            // The participant has ended here and is forgotten. Only a participant that has voted
+            // gets a commit request, and after a commit decision it can only have ended by
+            // committing.
             Request::Commit(cts) => return self.reply(from, id, number, Reply::Ended(*cts)),
-            // Or it was given up. Nobody knows any more.
+            // The transaction may have committed or may have been given up. This node no longer
+            // knows which.
             Request::CommitAlone => {
                 return self.reply(from, id, number, Reply::No(Fault::InDoubt));
             }
@@ -115,11 +117,11 @@ impl<M: LineLocks + Mail> Inner<M> {
             }
         };
         if number != 1 {
-            // It was given up here, and what it did before is lost.
+            // The participant was given up here, and its earlier work is lost.
             return self.reply(from, id, number, Reply::No(Fault::gone()));
         }
         let Some(operation) = self.database.memory().try_enter() else {
-            // Rare: the node has to announce first that it is at work again.
+            // Rare: the node must first publish that it is active again.
             let (inner, memory) = (self.clone(), self.database.memory().clone());
             let entered = async move {
                 if memory.enter().await.is_ok() {
@@ -149,7 +151,7 @@ impl<M: LineLocks + Mail> Inner<M> {
         self.work(id, stage, request);
     }
 
-    /// Does what was asked for in a task of its own.
+    /// Handles a request in a task of its own.
     fn work(self: &Rc<Self>, id: Timestamp, stage: Stage<M>, request: Request) {
         let inner = self.clone();
         let task = async move {
@@ -223,20 +225,22 @@ impl<M: LineLocks + Mail> Inner<M> {
             (Stage::Held(prepared), Request::Validate) => self.vote(id, prepared, true).await,
             (Stage::Voted(prepared), Request::Commit(cts)) => self.install(id, prepared, cts).await,
             (stage, _) => {
-                // A coordinator keeps the order. Whoever does not is told so, and is none.
+                // A coordinator keeps the order of requests, so this sender is not a proper
+                // coordinator.
                 let fault = Fault::Other("this is not the turn of that message".into());
                 Left::Goes(stage, Reply::No(fault))
             }
         }
     }
 
-    /// Validates, and promises to do what is decided.
+    /// Validates the part, and promises to follow the decision.
     async fn vote(&self, id: Timestamp, mut prepared: Prepared<M>, all_hold: bool) -> Left<M> {
-        // Also where nothing needs it: under timestamp ordering it checks what was left for last.
+        // Also called when no validation is needed: under timestamp ordering it does the checks
+        // that were left for last.
         if let Err(error) = prepared.validate().await {
             return no(&error);
         }
-        // The name of a transaction is below all that any log has of it.
+        // The transaction id must be below every timestamp that any log has of the transaction.
         self.database.node().clock().raise(id);
         let proposed = match prepared.propose() {
             Ok(proposed) => proposed,
@@ -249,8 +253,8 @@ impl<M: LineLocks + Mail> Inner<M> {
         if !prepared.has_writes() {
             let through = all_hold || self.database.scheme() == Scheme::TimestampOrdering;
             if through {
-                // All others hold what they have locked: nothing changes any more that this one has
-                // seen.
+                // All other parts hold their locks, so nothing that this part has read can change
+                // before the decision. Under timestamp ordering this part needs nothing of them.
                 self.bring(id, record);
                 prepared.abort().await;
                 return Left::Ended(Some(Reply::Done(proposed)));
@@ -260,7 +264,8 @@ impl<M: LineLocks + Mail> Inner<M> {
             return Left::Goes(Stage::Voted(prepared), reply);
         }
         if let Err(error) = self.log_prepare(id, proposed, &mut prepared).await {
-            // Whether the record lasts is the same: without a decision it counts for nothing.
+            // It does not matter whether the prepare record is durable: without a decision it
+            // counts for nothing.
             prepared.abort().await;
             return no(&TxnError::not_logged(error));
         }
@@ -287,7 +292,7 @@ impl<M: LineLocks + Mail> Inner<M> {
         Ok(())
     }
 
-    /// Appends a group. After an error it is not in the log, and will not be.
+    /// Appends a log record. After an error the record is not in the log and never will be.
     pub(crate) async fn append(&self, log: &Log, group: &Group) -> Result<Position, WalError> {
         let handle = self.database.memory().handle();
         let deadline = self.log_deadline();
@@ -299,14 +304,14 @@ impl<M: LineLocks + Mail> Inner<M> {
         }
     }
 
-    /// How long to wait for the log from now on.
+    /// The deadline for the log, counted from now.
     pub(crate) fn log_deadline(&self) -> Time {
         self.now() + self.database.node().settings().log_deadline
     }
 
     async fn install(&self, id: Timestamp, prepared: Prepared<M>, cts: Timestamp) -> Left<M> {
         if prepared.has_writes() {
-            // If memory fails, a task goes on with it.
+            // If memory fails, a task goes on with the commit.
             let _ = prepared.commit(cts).await;
         } else {
             prepared.abort().await;
@@ -329,7 +334,7 @@ impl<M: LineLocks + Mail> Inner<M> {
         }
     }
 
-    /// The coordinator says what has become of a transaction.
+    /// Handles the coordinator's report of the decision.
     pub(crate) fn told(self: &Rc<Self>, id: Timestamp, fate: Fate) {
         let mut participants = self.participants.borrow_mut();
         let Some(participant) = participants.get_mut(&id) else { return };
@@ -349,7 +354,7 @@ impl<M: LineLocks + Mail> Inner<M> {
         }
     }
 
-    /// Aborts a participant at which nobody is at work.
+    /// Aborts a participant for which no task works.
     fn abort(self: &Rc<Self>, id: Timestamp) {
         let participant = self.participants.borrow_mut().remove(&id);
         self.end(id, None);
@@ -365,7 +370,8 @@ impl<M: LineLocks + Mail> Inner<M> {
         drop(self.database.memory().handle().spawn_service(task));
     }
 
-    /// Gives up those that have heard nothing for long; asks for decisions.
+    /// Aborts participants that have not heard from their coordinator for too long, and requests
+    /// missing decisions.
     pub(crate) fn look_after(self: &Rc<Self>) {
         let now = self.now();
         let (mut silent, mut asking) = (Vec::new(), Vec::new());
@@ -386,7 +392,7 @@ impl<M: LineLocks + Mail> Inner<M> {
         self.site.count(|counts| &counts.asked, asking.len() as u64);
         silent.into_iter().for_each(|id| self.abort(id));
         for (id, coordinator) in asking {
-            // One that cannot be reached now is asked again.
+            // A coordinator that cannot be reached now gets the request again later.
             let _ = self.send(coordinator, &Message { id, number: 0, body: Body::Ask });
         }
     }

@@ -1,4 +1,5 @@
-//! Messages of any length, in letters: from a worker of one node to a worker of another.
+//! Messages of any length between the workers of two nodes. A message is cut into user messages
+//! (type [`Letter`]).
 //!
 //! ```text
 //!  word 0: to worker 8 | from worker 8 | piece 16 | bytes of the message 32
@@ -6,8 +7,9 @@
 //!  words 2 to 12: 88 bytes of the message
 //! ```
 //!
-//! Letters come in any order, twice or never. A message is delivered when all of its pieces have
-//! come; one that misses a piece never is, and is forgotten when more recent ones need the room.
+//! User messages may arrive in any order, twice or not at all. A message is delivered when all of
+//! its pieces have arrived. A message that lacks a piece is never delivered, and is dropped when
+//! newer messages need the room.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::{Context, Poll, Waker};
@@ -16,13 +18,14 @@ use latchwork_coherence::{LETTER_WORDS, Letter};
 use latchwork_runtime::sync::Mutex;
 use latchwork_verbs::ComputeNodeId;
 
-/// Words of a letter before the message's own.
+/// Words of a user message before the bytes of the message.
 const HEAD: usize = 2;
-/// Bytes of a message in one letter.
+/// Bytes of a message in one user message.
 pub(crate) const PIECE: usize = (LETTER_WORDS - HEAD) * 8;
-/// The longest message in bytes: more than any transaction that fits a log's group ships at once.
+/// The longest message in bytes: more than one transaction can send at once if its writes fit a log
+/// record.
 pub(crate) const MESSAGE_MAX: usize = PIECE * (u16::MAX as usize);
-/// Messages that may miss pieces.
+/// The most messages that may be incomplete.
 const PARTIAL_MAX: usize = 256;
 
 /// A worker of the cluster.
@@ -32,7 +35,7 @@ pub(crate) struct Place {
     pub(crate) worker: u8,
 }
 
-/// Cuts a message into letters.
+/// Cuts a message into user messages.
 pub(crate) fn letters(from: u8, to: u8, number: u64, message: &[u8]) -> Vec<Letter> {
     let head = u64::from(to) | u64::from(from) << 8 | (message.len() as u64) << 32;
     let letter = |(piece, bytes): (usize, &[u8])| {
@@ -48,27 +51,27 @@ pub(crate) fn letters(from: u8, to: u8, number: u64, message: &[u8]) -> Vec<Lett
     message.chunks(PIECE).enumerate().map(letter).collect()
 }
 
-/// For which worker a letter is.
+/// The worker that a user message is for.
 pub(crate) fn worker_of(letter: &Letter) -> u8 {
     letter[0] as u8
 }
 
-/// A message of which not all has come.
+/// An incomplete message.
 struct Partial {
     bytes: Vec<u8>,
     missing: Vec<bool>,
 }
 
-/// Puts messages together again.
+/// Assembles messages from their pieces.
 #[derive(Default)]
 pub(crate) struct Assembly {
     partial: BTreeMap<(Place, u64), Partial>,
-    /// In the order in which they began.
+    /// The incomplete messages, oldest first.
     begun: VecDeque<(Place, u64)>,
 }
 
 impl Assembly {
-    /// Takes a letter; gives the message that is whole with it, and its sender.
+    /// Takes a user message; returns the message that it completes, with the sender.
     pub(crate) fn take(
         &mut self,
         from: ComputeNodeId,
@@ -109,10 +112,10 @@ impl Assembly {
     }
 }
 
-/// Letters for one worker, from whichever worker of its node took them.
+/// User messages for one worker. Any worker of the node may have received them.
 ///
-/// No letter is missed: who waits looks and leaves its waker under one lock, under which letters
-/// are added.
+/// No user message is missed. The waiter checks the queue and leaves its waker under one lock, and
+/// a push takes the same lock.
 #[derive(Default)]
 pub(crate) struct Queue(Mutex<Queued>);
 
@@ -136,7 +139,7 @@ impl Queue {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Nobody takes letters any more.
+    /// Closes the queue: later user messages are dropped.
     pub(crate) fn close(&self) {
         let waker = {
             let mut queued = self.0.lock();
@@ -147,7 +150,7 @@ impl Queue {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// The next letter; `None` when it was closed.
+    /// The next user message; `None` when the queue is closed.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Option<(ComputeNodeId, Letter)>> {
         let mut queued = self.0.lock();
         if let Some(letter) = queued.letters.pop_front() {
@@ -181,7 +184,7 @@ mod tests {
             for letter in &letters {
                 assert_eq!(worker_of(letter), 4);
                 assert_eq!(assembly.take(node(), letter), None);
-                // Twice is as once.
+                // A duplicate changes nothing.
                 assert_eq!(assembly.take(node(), letter), None);
             }
             let from = Place { node: node(), worker: 3 };
@@ -198,7 +201,7 @@ mod tests {
             assert_eq!(assembly.take(node(), &letters[0]), None);
         }
         assert!(assembly.partial.len() <= PARTIAL_MAX && assembly.begun.len() <= PARTIAL_MAX);
-        // The latest can still be completed.
+        // The latest message can still be completed.
         let letters = letters(0, 0, 9_999, &[1; 200]);
         assert_eq!(assembly.take(node(), &letters[1]), None);
         assert!(assembly.take(node(), &letters[2]).is_some());
@@ -211,7 +214,7 @@ mod tests {
         assert_eq!(assembly.take(node(), &[0; LETTER_WORDS]), None);
         let mut letter = letters(0, 0, 1, &[1; 200])[0];
         assert_eq!(assembly.take(node(), &letter), None);
-        // Another length under the same number.
+        // Another length under the same message number.
         letter[0] ^= 1 << 40;
         assert_eq!(assembly.take(node(), &letter), None);
     }

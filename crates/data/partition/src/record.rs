@@ -1,28 +1,33 @@
-//! Prepare and decision records, and what a restart makes of them.
+//! Prepare and decision records, and what a restart concludes from them.
 //!
 //! ```text
-//!   Note(1)  prepare   at what the participant proposes   { id }                      and what it writes
-//!   Note(2)  decision  at the commit's timestamp          { id, who has proposed       and what the coordinator's
-//!                                                           which timestamp }            own node writes
+//!   record             timestamp                        first entry                    then
+//!   Note(1)  prepare   what the participant proposes    { id }                         its writes
+//!   Note(2)  decision  the commit timestamp             { id, node and timestamp of    its writes
+//!                                                         each proposal }
 //! ```
 //!
-//! The first entry of each is of table 2^32 - 1, which no table is.
+//! The first entry of each record has the table number 2^32 - 1, which no table has.
 //!
 //! # What a restart concludes
 //!
-//! All logs are replayed together, so nobody has to be asked: a transaction has committed if its
-//! decision is there, *and* the prepare record of each participant that the decision names. The
-//! latter always are where each record lasts before the next step. With an asynchronous log they
-//! may be lost although the decision is there; then nothing of the transaction counts, and it stays
-//! whole or not at all.
+//! All logs are replayed together, so no node needs a message. A transaction has committed if its
+//! decision record is there, *and* the prepare record of each participant that the decision names.
+//! Where each record is durable before the next step, these prepare records always are there. With
+//! an asynchronous log a prepare record may be lost although the decision is there. Then nothing of
+//! the transaction counts, so the transaction stays whole or not at all.
 //!
-//! A checkpoint forgets records up to its floor. It waits for all transactions that began before
-//! the floor was drawn, participants too, and flushes the logs: what a participant wrote that has
-//! proposed a timestamp up to the floor stands in the checkpoint, if its transaction was decided,
-//! and its record is not missed. A decision is later than all proposals, so it is never forgotten
-//! before one of its prepare records. A name is used once: it is drawn from the coordinator's
-//! clock, and a participant's clock is set above it before it proposes, so no clock of a later life
-//! starts under a name that some record has.
+//! A checkpoint makes records up to its floor unnecessary, and resolving stays right:
+//!
+//! 1. The checkpoint waits for all transactions that began before its floor was drawn, participants
+//!    included, and flushes the logs.
+//! 2. So a participant with a proposed timestamp up to the floor has its writes in the checkpoint,
+//!    if its transaction was decided. Its prepare record is not needed.
+//! 3. The timestamp of a decision is not below any of its proposals. So a floor that covers the
+//!    decision covers its prepare records as well.
+//! 4. A transaction id is used once. It is drawn from the coordinator's clock, and a participant
+//!    raises its clock above the id before it proposes. So no clock of a later life starts below an
+//!    id that some record has.
 
 use std::collections::BTreeMap;
 
@@ -34,20 +39,20 @@ use crate::bytes::{Reader, Writer};
 
 /// The number of a prepare record's [`Kind::Note`].
 pub const PREPARE: u8 = 1;
-/// The number of a decision record's.
+/// The number of a decision record's [`Kind::Note`].
 pub const DECISION: u8 = 2;
 const HEAD: TableId = TableId(u32::MAX);
 
-/// Whose prepare record it is, and its timestamp. Under timestamp ordering all parts of a
-/// transaction have the same one.
+/// The participant that proposed, and its proposed timestamp. Under timestamp ordering all parts of
+/// a transaction propose the same timestamp.
 pub(crate) type Proposal = (u8, Timestamp);
 
-/// A prepare record without what it writes.
+/// A prepare record without the writes of the participant.
 pub(crate) fn prepare(id: Timestamp, proposed: Timestamp) -> Result<Group, WalError> {
     head(PREPARE, proposed, id, &[])
 }
 
-/// A decision record without what the coordinator's node writes.
+/// A decision record without the writes of the coordinator's node.
 pub(crate) fn decision(
     id: Timestamp,
     cts: Timestamp,
@@ -72,50 +77,50 @@ fn head(
     Ok(group)
 }
 
-/// What prepare and decision records come to.
+/// What the prepare and decision records of all logs show.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Resolved {
-    /// Of each transaction that has committed, all that it wrote on all nodes.
+    /// The committed transactions, each with its writes on all nodes.
     pub commits: Vec<Commit>,
     /// Transactions that have records and have not committed.
     pub aborted: usize,
 }
 
-/// What replay has to merge in addition.
+/// A commit that replay has to merge in addition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Commit {
-    /// When it was committed.
+    /// The commit timestamp.
     pub timestamp: Timestamp,
-    /// Its rows, by the logs that they stand in.
+    /// The rows, in the order of the records that hold them.
     pub entries: Vec<NoteEntry>,
 }
 
-/// A record that cannot be what was written.
+/// A record that no program of this version can have written.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error(
     "the record of a transaction over several nodes in segment {segment} of node {node}, byte {offset}, makes no sense: \
      it is of another version, or the directory is damaged; restore it from a copy"
 )]
 pub struct BadRecord {
-    /// Whose log it is in.
+    /// The node of the log.
     pub node: u8,
-    /// In which segment.
+    /// The segment.
     pub segment: u64,
-    /// At which byte.
+    /// The position in the segment, in bytes.
     pub offset: u64,
 }
 
 #[derive(Default)]
 struct Known {
     entries: Vec<NoteEntry>,
-    /// What those have proposed whose records are there.
+    /// The proposals of the prepare records that are there.
     prepared: Vec<Proposal>,
-    /// Its timestamp, and what was proposed.
+    /// The commit timestamp, and the proposals that the decision names.
     decision: Option<(Timestamp, Vec<Proposal>)>,
 }
 
-/// Finds out which transactions over several nodes have committed, from all notes that replay hands
-/// over, of a directory whose checkpoint has this floor. Notes of other layers are passed over.
+/// Finds the committed transactions over several nodes from all notes of a replay. `floor` is the
+/// floor of the directory's checkpoint. Notes of other layers are ignored.
 ///
 /// # Errors
 /// [`BadRecord`].
@@ -159,8 +164,8 @@ fn read_head(entry: &NoteEntry) -> Option<(u64, Vec<Proposal>)> {
 }
 
 impl Resolved {
-    /// Merges the commits into what replay has found: of each key, what was committed last. What
-    /// the records were worth is known then, so they go; those of other layers stay.
+    /// Merges the commits into a replay, which keeps the latest version of each key. Prepare and
+    /// decision records are then removed from the notes; those of other layers stay.
     pub fn merge_into(&self, replayed: &mut Replayed) {
         replayed.notes.retain(|note| ![PREPARE, DECISION].contains(&note.which));
         replayed.merge(self.commits.iter().flat_map(|commit| {

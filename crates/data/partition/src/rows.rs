@@ -1,19 +1,18 @@
-//! [`Rows`]: what code needs of a transaction that runs on one node or on several.
+//! [`Rows`]: the operations of a transaction that runs on one node or on several.
 
 use std::ops::ControlFlow;
 
 use latchwork_coherence::LineLocks;
 use latchwork_txn::{Range, Table, Timestamp, TxnError, Values};
 
-/// Rows by key and in ranges: a [`latchwork_txn::Transaction`] over memory that all nodes share, or
-/// a [`Transaction`](crate::Transaction) over partitions.
+/// Rows by key and in ranges. The transaction is a [`latchwork_txn::Transaction`] over memory that
+/// all nodes share, or a [`Transaction`](crate::Transaction) over partitions.
 #[expect(async_fn_in_trait, reason = "its futures stay on their worker, as all here")]
 pub trait Rows<M: LineLocks> {
-    /// Says that a row will probably be read before long; see
-    /// [`latchwork_txn::Transaction::expect`].
+    /// Announces that a row will probably be read soon; see [`latchwork_txn::Transaction::expect`].
     fn expect(&self, _table: &Table<M>, _key: &[u8]) {}
 
-    /// Says that the places of rows will be asked for before long; see
+    /// Announces that the locations of rows will be needed soon; see
     /// [`latchwork_txn::Transaction::expect_places`].
     fn expect_places<K: AsRef<[u8]>>(&self, _table: &Table<M>, _keys: &[K]) {}
 
@@ -28,7 +27,7 @@ pub trait Rows<M: LineLocks> {
         value: &mut Vec<u8>,
     ) -> Result<bool, TxnError>;
 
-    /// Reads a row that is probably to be written.
+    /// Reads a row that the transaction will probably write.
     ///
     /// # Errors
     /// As [`latchwork_txn::Transaction::get_for_update`].
@@ -39,23 +38,23 @@ pub trait Rows<M: LineLocks> {
         value: &mut Vec<u8>,
     ) -> Result<bool, TxnError>;
 
-    /// Reads a row if that takes no waiting; see [`latchwork_txn::Transaction::try_get`].
+    /// Reads a row if that needs no waiting; see [`latchwork_txn::Transaction::try_get`].
     fn try_get(&mut self, _table: &Table<M>, _key: &[u8], _value: &mut Vec<u8>) -> bool {
         false
     }
 
-    /// The same, of a row that is probably to be written.
+    /// Like [`try_get`](Rows::try_get), for a row that the transaction will probably write.
     fn try_get_for_update(&mut self, _table: &Table<M>, _key: &[u8], _value: &mut Vec<u8>) -> bool {
         false
     }
 
-    /// Adds a row as [`insert_blind`](Rows::insert_blind), if that takes no waiting; otherwise
+    /// Adds a row like [`insert_blind`](Rows::insert_blind), if that needs no waiting. `false`:
     /// nothing has happened.
     fn try_insert_blind(&mut self, _table: &Table<M>, _key: &[u8], _value: &[u8]) -> bool {
         false
     }
 
-    /// Overwrites a part of a row's value if that takes no waiting; see
+    /// Overwrites a part of a row's value if that needs no waiting; see
     /// [`latchwork_txn::Transaction::try_update_part`].
     fn try_update_part(
         &mut self,
@@ -78,7 +77,7 @@ pub trait Rows<M: LineLocks> {
         values: &mut Values,
     ) -> Result<(), TxnError>;
 
-    /// Reads many rows together that are probably to be written.
+    /// Reads many rows together that the transaction will probably write.
     ///
     /// # Errors
     /// As [`latchwork_txn::Transaction::get_many`].
@@ -89,7 +88,7 @@ pub trait Rows<M: LineLocks> {
         values: &mut Values,
     ) -> Result<(), TxnError>;
 
-    /// Shows the rows of a range, all in one partition.
+    /// Passes the rows of a range to `visit`. All of them are in one partition.
     ///
     /// # Errors
     /// As [`latchwork_txn::Transaction::scan`].
@@ -100,7 +99,7 @@ pub trait Rows<M: LineLocks> {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<usize, TxnError>;
 
-    /// The same, in the order of an index.
+    /// Like [`scan`](Rows::scan), in the order of an index.
     ///
     /// # Errors
     /// As [`latchwork_txn::Transaction::scan_index`].
@@ -118,7 +117,7 @@ pub trait Rows<M: LineLocks> {
     /// As [`latchwork_txn::Transaction::insert`].
     async fn insert(&mut self, table: &Table<M>, key: &[u8], value: &[u8]) -> Result<(), TxnError>;
 
-    /// Adds a row that the caller knows not to be there.
+    /// Adds a row. The caller knows that the row does not exist.
     ///
     /// # Errors
     /// As [`latchwork_txn::Transaction::insert_blind`].
@@ -129,13 +128,13 @@ pub trait Rows<M: LineLocks> {
         value: &[u8],
     ) -> Result<(), TxnError>;
 
-    /// Replaces a row's value.
+    /// Replaces the value of a row.
     ///
     /// # Errors
     /// As [`latchwork_txn::Transaction::update`].
     async fn update(&mut self, table: &Table<M>, key: &[u8], value: &[u8]) -> Result<(), TxnError>;
 
-    /// Overwrites a part of a row's value.
+    /// Overwrites a part of the value of a row.
     ///
     /// # Errors
     /// As [`latchwork_txn::Transaction::update_part`].
@@ -153,19 +152,19 @@ pub trait Rows<M: LineLocks> {
     /// As [`latchwork_txn::Transaction::delete`].
     async fn delete(&mut self, table: &Table<M>, key: &[u8]) -> Result<(), TxnError>;
 
-    /// Finds out whether what it has read so far is as it was.
+    /// Checks that everything read so far is unchanged.
     ///
     /// # Errors
     /// As [`latchwork_txn::Transaction::validate`].
     async fn validate(&mut self) -> Result<(), TxnError>;
 
-    /// Makes what it wrote visible and, with logs, lasting. Returns its commit timestamp.
+    /// Makes the writes visible and, with logs, durable. Returns the commit timestamp.
     ///
     /// # Errors
     /// As [`latchwork_txn::Transaction::commit`].
     async fn commit(self) -> Result<Timestamp, TxnError>;
 
-    /// Ends the transaction without a trace. Dropping it does the same.
+    /// Aborts the transaction, which then has no effect. Dropping it does the same.
     fn abort(self);
 }
 

@@ -1,20 +1,21 @@
-//! [`Settings`]: how long who waits.
+//! [`Settings`]: the deadlines of coordinators and participants.
 
 use std::time::Duration;
 
-/// How long who waits for whom. What is right goes by a message's round trip and a sync of the log:
-/// the defaults are for some microseconds and up to some milliseconds.
+/// The deadlines of coordinators and participants. Good values depend on the round trip of a
+/// message and the sync of the log. The defaults suit microseconds up to a few milliseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// How long a coordinator waits for an answer before it asks again.
+    /// How long a coordinator waits for an answer before it sends the request again.
     pub again: Duration,
-    /// How long it asks. Then the transaction aborts.
+    /// How long a coordinator repeats a request without an answer. Before the decision the
+    /// transaction then aborts.
     pub deadline: Duration,
-    /// How long a participant that has not voted waits for its coordinator. Then it aborts.
+    /// How long a participant without a vote waits for its coordinator before it aborts.
     pub idle: Duration,
-    /// How long a participant that has voted waits before it asks for the decision, and again.
+    /// How long a participant with a vote waits before each request for the decision.
     pub ask: Duration,
-    /// How often participants are looked after.
+    /// The time between two checks of all participants for silence.
     pub tick: Duration,
 }
 

@@ -14,26 +14,27 @@ use crate::Settings;
 use crate::message::Fate;
 use crate::post::Queue;
 
-/// What the workers of a compute node share: their letters, and what was decided by coordinators
-/// there.
+/// What the workers of a compute node share: their queues of user messages, and the decisions of
+/// coordinators on this node.
 pub struct Site {
     pub(crate) settings: Settings,
     pub(crate) queues: Vec<Arc<Queue>>,
-    /// Transactions that are being decided, or of whose participants not all have said that they
-    /// have heard. Any other is aborted, or through (presumed abort).
+    /// Transactions without a decision, and committed ones that some participant has not confirmed.
+    /// Any other transaction has aborted or ended (presumed abort).
     fates: Mutex<BTreeMap<Timestamp, Fate>>,
     pub(crate) gathering: Option<Arc<Gathering>>,
     /// The compute nodes that are the nodes 0, 1, .. of the database.
     nodes: Vec<ComputeNodeId>,
-    /// Whether the node's letters come here.
+    /// Whether the user messages of the node come to this site.
     pub(crate) has_box: Mutex<bool>,
     counts: Counts,
 }
 
-/// Records of participants on their way to their coordinator: for tests and checks that run all
-/// nodes in one process.
+/// The history records of participants, on their way to the coordinator. This is for tests and
+/// checks that run all nodes in one process.
 ///
-/// A transaction over several nodes is one in the history, but each node knows its own part only.
+/// A transaction over several nodes is one transaction in the history, but each node knows only its
+/// own part.
 #[derive(Default)]
 pub struct Gathering(Mutex<BTreeMap<Timestamp, Vec<Record>>>);
 
@@ -58,7 +59,7 @@ macro_rules! counts {
         #[derive(Default)]
         pub(crate) struct Counts { $(pub(crate) $name: AtomicU64,)* }
 
-        /// What has happened on a node.
+        /// Counts of events on a node.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct Stats { $($(#[$doc])* pub $name: u64,)* }
@@ -72,7 +73,7 @@ macro_rules! counts {
         }
 
         impl Counts {
-            // Relaxed: counts, which order nothing.
+            // Relaxed: counts order nothing.
             fn stats(&self) -> Stats {
                 Stats { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
@@ -83,28 +84,28 @@ macro_rules! counts {
 counts! {
     /// Messages sent.
     messages,
-    /// Letters that these took.
+    /// User messages that these messages took.
     letters,
-    /// Messages that were sent again, since no answer had come.
+    /// Messages sent again, because no answer had arrived.
     repeated,
-    /// Transactions that committed at several nodes.
+    /// Transactions that committed on several nodes.
     distributed,
-    /// Transactions that committed at one other node.
+    /// Transactions that committed on one other node.
     shipped,
-    /// Transactions that committed here alone.
+    /// Transactions that committed on this node alone.
     local,
     /// Prepare records written.
     prepared,
     /// Decision records written.
     decided,
-    /// Participants that were given up, since they had heard nothing for long.
+    /// Participants given up, because they had heard nothing for too long.
     abandoned,
-    /// Questions after a decision.
+    /// Requests for a decision.
     asked,
 }
 
 impl Site {
-    /// A node of so many workers.
+    /// A site of a node with `workers` workers.
     pub fn new(workers: u8, settings: Settings) -> Site {
         let queues = (0..workers.max(1)).map(|_| Arc::default()).collect();
         let (fates, has_box, counts) = Default::default();
@@ -112,8 +113,8 @@ impl Site {
         Site { settings, queues, fates, gathering: None, nodes, has_box, counts }
     }
 
-    /// Node 0, 1, .. of the database is the compute node with this id, and not the one with id 1,
-    /// 2, ..
+    /// Sets the compute node ids of the nodes 0, 1, .. of the database. By default node n has the
+    /// id n + 1.
     #[must_use]
     pub fn among(self, nodes: Vec<ComputeNodeId>) -> Site {
         Site { nodes, ..self }
@@ -125,23 +126,25 @@ impl Site {
         id.ok_or(TxnError::NodeId { node })
     }
 
-    /// The node of the database that a compute node is.
+    /// The node of the database that is this compute node.
     pub(crate) fn node_of(&self, id: ComputeNodeId) -> Option<u8> {
         self.nodes.iter().position(|node| *node == id).map(|node| node as u8)
     }
 
-    /// Transactions over several nodes go to the recorder of their coordinator's database as one.
+    /// Makes a transaction over several nodes one transaction for the recorder of its coordinator's
+    /// database.
     #[must_use]
     pub fn gathering(self, gathering: Arc<Gathering>) -> Site {
         Site { gathering: Some(gathering), ..self }
     }
 
-    /// What has happened here.
+    /// The counts of this node so far.
     pub fn stats(&self) -> Stats {
         self.counts.stats()
     }
 
-    /// Transactions without a decision, or of which not all participants have heard it.
+    /// The count of transactions without a decision, and of committed ones that some participant
+    /// has not confirmed.
     pub fn open(&self) -> usize {
         self.fates.lock().len()
     }

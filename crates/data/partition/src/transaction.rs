@@ -1,4 +1,5 @@
-//! [`Transaction`]: one that begins here, and goes to the owners of its rows.
+//! [`Transaction`]: a transaction that began on this node and sends its operations to the row
+//! owners.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,30 +15,34 @@ use crate::message::{Body, Message, Reply, Request};
 use crate::operation::{Answer, Operation, What};
 use crate::worker::Inner;
 
-/// What an operation waits for that has no answer.
+/// The error for an answer that does not fit its operation.
 fn odd(node: u8) -> TxnError {
     TxnError::Remote { node, what: "an answer makes no sense: it is of another version".into() }
 }
 
-/// A transaction that begins here; what it does with rows of other nodes, they do. Dropped, it is
-/// aborted.
+/// A transaction that began on this node. Operations on rows of other nodes run on those nodes.
+/// Dropping the transaction aborts it.
 ///
-/// What it does is [`Rows`], as on one node, with these differences. Each operation may fail by
-/// [`Conflict::Unreachable`], when the row's node does not answer, with which nothing has happened,
-/// and by [`TxnError::Remote`]. All rows of a range are the node's that has its lower end, or the
-/// upper one if there is no lower one; keys of an index begin as those of the table do as far as it
-/// takes to know the node. A row that is added blindly is looked for by another node nevertheless.
-/// And a commit may fail by [`TxnError::Unheard`], when only one other node takes part, and has not
-/// said whether it has committed.
+/// The operations are those of [`Rows`], as on one node, with these differences:
+///
+/// - Each operation may fail with [`Conflict::Unreachable`], when the row owner does not answer,
+///   and with [`TxnError::Remote`]. The transaction then has no effect.
+/// - One node owns all rows of a range: the owner of the lower end, or of the upper end if there is
+///   no lower end. So the prefix of a key that decides the owner must be the same in each index as
+///   in the table.
+/// - A blind insert of a row of another node looks the key up there.
+/// - A commit may fail with [`TxnError::Unheard`]: the outcome is unknown. This happens when the
+///   only other node that takes part does not report the outcome, or when the committing worker has
+///   ended.
 pub struct Transaction<M: LineLocks + Mail> {
     inner: Rc<Inner<M>>,
-    /// `None` once it has ended.
+    /// `None` once the transaction has ended.
     local: Option<latchwork_txn::Transaction<M>>,
-    /// Whether it has done anything here.
+    /// Whether the transaction has done anything on this node.
     local_used: bool,
-    /// Its name, once another node has to know it.
+    /// The transaction id, drawn when the first other node needs it.
     id: Option<Timestamp>,
-    /// The other nodes that take part, and how much each was asked.
+    /// The other nodes that take part, with the number of the last request to each.
     remotes: BTreeMap<u8, u32>,
     doomed: bool,
 }
@@ -56,17 +61,17 @@ impl<M: LineLocks + Mail> Transaction<M> {
         Transaction { inner, local, local_used: false, id: None, remotes, doomed: false }
     }
 
-    /// Other nodes that take part so far.
+    /// The count of other nodes that take part so far.
     pub fn remotes(&self) -> usize {
         self.remotes.len()
     }
 
-    /// The node that has this row; `None` if it is this one.
+    /// The other node that owns this row; `None` if this node does.
     fn owner(&self, table: &Table<M>, key: &[u8]) -> Option<u8> {
         (self.inner.owner)(table, key).filter(|owner| *owner != self.inner.node())
     }
 
-    /// The node that has all of this range; `None` if it is this one.
+    /// The other node that owns all of this range; `None` if this node does.
     fn owner_of_range(&self, table: &Table<M>, range: &Range<'_>) -> Option<u8> {
         let ends = [range.from, range.to];
         let key = ends.into_iter().find_map(|end| match end {
@@ -84,7 +89,7 @@ impl<M: LineLocks + Mail> Transaction<M> {
         }
     }
 
-    /// The transaction's name.
+    /// The transaction id.
     fn name(&mut self) -> Result<Timestamp, TxnError> {
         if let Some(id) = self.id {
             return Ok(id);
@@ -107,22 +112,22 @@ impl<M: LineLocks + Mail> Transaction<M> {
         let number = self.remotes.entry(owner).or_default();
         *number += 1;
         let number = *number;
-        // Until an answer has come, nobody knows what the participant has done.
+        // Until the answer arrives, it is unknown what the participant has done.
         self.doomed = true;
         let reply = self.inner.call(owner, id, number, request).await?;
         if let Reply::No(fault) = reply {
-            // It has aborted there.
+            // The participant has aborted.
             return Err(fault.into_error(owner));
         }
         self.doomed = false;
         Ok(reply)
     }
 
-    /// Does several operations at once on rows of one node, in their order, by one message: up to
-    /// the first that fails. `owner` is the number of the node.
+    /// Runs several operations on rows of one node with one message. They run in order, up to the
+    /// first that fails. `owner` is the number of the node.
     ///
     /// # Errors
-    /// That of the operation that failed: as those below.
+    /// The error of the operation that failed, as documented for that operation.
     pub async fn batch(
         &mut self,
         owner: u8,
@@ -243,7 +248,7 @@ impl<M: LineLocks + Mail> Transaction<M> {
         Ok(shown)
     }
 
-    /// All of it is one other node's: its ordinary commit.
+    /// Commits a transaction whose rows all belong to one other node: that node commits as usual.
     async fn commit_there(
         inner: &Rc<Inner<M>>,
         owner: u8,
@@ -395,8 +400,8 @@ impl<M: LineLocks + Mail> Rows<M> for Transaction<M> {
     }
 
     async fn validate(&mut self) -> Result<(), TxnError> {
-        // Nothing is read in between, so that there is a moment at which all of it was true: before
-        // the first answer.
+        // Nothing is read during this check. So there is a moment at which everything read was true
+        // at once: before the first answer.
         let owners: Vec<u8> = self.remotes.keys().copied().collect();
         self.local()?.validate().await?;
         for owner in owners {
@@ -425,11 +430,12 @@ impl<M: LineLocks + Mail> Rows<M> for Transaction<M> {
             local.abort();
             return Self::commit_there(&inner, owner, id, number + 1).await;
         }
-        // A task of its own: whoever waits for it may go.
+        // A task of its own: the commit goes on even if the caller drops this future.
         let handle = inner.database.memory().handle().clone();
         let committing = Committing::new(inner, id, remotes);
         let decided = handle.spawn_service(committing.run(local)).await;
-        // The task ended without an answer when its worker did: it may have decided before.
+        // The task ends without an answer only when its worker ends. It may have decided before
+        // that.
         decided.unwrap_or(Err(TxnError::Unheard { node }))
     }
 
@@ -445,8 +451,8 @@ impl<M: LineLocks + Mail> Drop for Transaction<M> {
     }
 }
 
-/// Tells participants to abort. One that is not reached does so by itself, when it has heard
-/// nothing for long.
+/// Sends an abort to participants. A participant that does not get the message aborts when it has
+/// heard nothing for too long.
 pub(crate) fn abort_there<M: LineLocks + Mail>(
     inner: &Inner<M>,
     id: Timestamp,

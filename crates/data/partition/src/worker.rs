@@ -1,4 +1,4 @@
-//! [`Partitioned`]: a worker's handle on a database whose rows are dealt out to compute nodes.
+//! [`Partitioned`]: a worker's handle on a database with rows partitioned among compute nodes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -20,20 +20,22 @@ use crate::participant::Participant;
 use crate::post::{Assembly, MESSAGE_MAX, Place, letters, worker_of};
 use crate::{Site, Transaction};
 
-/// Whose a row is: the number of a node, from 0; `None` where each node has its own copy, or nobody
-/// writes.
+/// Names the row owner of a key: the number of a node, from 0. `None` where each node has its own
+/// copy, or no node writes.
 pub type Owner<M> = Rc<dyn Fn(&Table<M>, &[u8]) -> Option<u8>>;
 
-/// How many transactions that have ended are remembered, for messages that come late.
+/// The count of ended transactions that are kept, for late messages.
 const ENDED_MAX: usize = 1024;
 
-/// One worker's handle on a database of which each node runs its own part. Clones are the same.
+/// One worker's handle on a database. Each node runs its own part of the database. Clones share one
+/// handle.
 ///
-/// While one is there, the worker answers other nodes. A worker that has no more to do has to stay
-/// until the others are through as well.
+/// While a handle exists, the worker answers other nodes. So a worker without further work must
+/// keep its handle until the other workers have finished as well.
 pub struct Partitioned<M: LineLocks + Mail>(pub(crate) Rc<Inner<M>>);
 
-/// The last one closes the worker's queue, and so ends the task that has it.
+/// Closes the worker's queue when the last handle is dropped, and so ends the task that reads the
+/// queue.
 struct Open(Arc<crate::post::Queue>);
 
 impl Drop for Open {
@@ -45,30 +47,30 @@ impl Drop for Open {
 pub(crate) struct Inner<M: LineLocks + Mail> {
     pub(crate) database: Database<M>,
     pub(crate) site: Arc<Site>,
-    /// This worker's number on its node.
+    /// The number of this worker on its node.
     worker: u8,
     pub(crate) owner: Owner<M>,
     pub(crate) tables: BTreeMap<TableId, Table<M>>,
-    /// Who has begun elsewhere and works here.
+    /// The parts of other nodes' transactions that run here.
     pub(crate) participants: RefCell<BTreeMap<Timestamp, Participant<M>>>,
-    /// Transactions that have ended here, with the last answer.
+    /// Transactions that have ended here, with their last answers.
     ended: RefCell<Ended>,
     calls: RefCell<BTreeMap<(Timestamp, u8), Call>>,
     letters_sent: Cell<u64>,
     pub(crate) recorder: RefCell<Recorder>,
-    /// Whether somebody looks after participants.
+    /// Whether a task checks the participants for silence.
     pub(crate) tended: Cell<bool>,
     _open: Open,
 }
 
-/// Transactions that have ended, with the last answer, in the order in which they did.
+/// Transactions that have ended, with their last answers, in the order of their ends.
 #[derive(Default)]
 struct Ended {
     last: BTreeMap<Timestamp, Option<Reply>>,
     order: VecDeque<Timestamp>,
 }
 
-/// A question that has no answer yet.
+/// A request that has no answer yet.
 struct Call {
     number: u32,
     reply: Option<Reply>,
@@ -90,15 +92,15 @@ impl<M: LineLocks + Mail> fmt::Debug for Partitioned<M> {
 }
 
 impl<M: LineLocks + Mail> Partitioned<M> {
-    /// Starts worker number `worker` of a node, which shares `site` with the others. All nodes have
-    /// as many workers.
+    /// Starts worker number `worker` of a node. All workers of a node share `site`. All nodes have
+    /// the same count of workers.
     ///
-    /// Node n of the database is the compute node with id n + 1, unless the site says
+    /// Node n of the database is the compute node with id n + 1, unless the site states
     /// [otherwise](Site::among).
     ///
     /// # Errors
-    /// [`TxnError::NodeId`] when it is not; [`TxnError::Remote`] when the node has no worker of
-    /// this number, or another user of letters.
+    /// [`TxnError::NodeId`] when the node has another id; [`TxnError::Remote`] when the node has no
+    /// worker of this number, or when its user messages go to another site.
     pub fn start(
         database: Database<M>,
         site: Arc<Site>,
@@ -115,15 +117,16 @@ impl<M: LineLocks + Mail> Partitioned<M> {
             let what = format!("there is no worker {worker}: the site was made for {has}; {what}");
             return Err(TxnError::Remote { node, what });
         };
-        // Whichever worker of the node takes a letter, it comes to the one that it is for.
+        // Any worker of the node may receive a user message; this function passes it to the worker
+        // that it is for.
         let to = site.clone();
         let mail_box: MailBox = Arc::new(move |from, letter| {
             if let Some(queue) = to.queues.get(usize::from(worker_of(letter))) {
                 queue.push(from, letter);
             }
         });
-        // The workers of a node share it; the first one sets it up, for as long as the node is
-        // there.
+        // The workers of a node share the mailbox. The first worker sets it up, for the life of the
+        // node.
         {
             let mut has_box = site.has_box.lock();
             if !*has_box && !database.memory().set_mail_box(mail_box) {
@@ -170,20 +173,20 @@ impl<M: LineLocks + Mail> Partitioned<M> {
         &self.0.database
     }
 
-    /// What this worker shares with the others of its node.
+    /// What this worker shares with the other workers of its node.
     pub fn site(&self) -> &Arc<Site> {
         &self.0.site
     }
 
-    /// Records transactions, as those of `worker` of this node, with one recorder for this handle
-    /// and its database. Those over several nodes become one where the sites share a
-    /// [`Gathering`](crate::Gathering).
+    /// Records transactions as those of `worker` of this node, with one recorder for this handle
+    /// and its database. A transaction over several nodes is recorded as one where the sites share
+    /// a [`Gathering`](crate::Gathering).
     pub fn record(&self, recorder: Recorder, worker: u16) {
         self.0.database.record(recorder.clone(), worker);
         *self.0.recorder.borrow_mut() = recorder;
     }
 
-    /// Transactions of other nodes that are at work here.
+    /// The count of other nodes' transactions that run here.
     pub fn participants(&self) -> usize {
         self.0.participants.borrow().len()
     }
@@ -197,7 +200,8 @@ impl<M: LineLocks + Mail> Partitioned<M> {
         Ok(Transaction::begin(self.0.clone(), local))
     }
 
-    /// Runs a transaction and commits it; again, if it meets others. As [`Database::run`].
+    /// Runs a transaction and commits it; after a conflict the transaction runs again, as in
+    /// [`Database::run`].
     ///
     /// # Errors
     /// As [`Database::run`].
@@ -212,7 +216,8 @@ impl<M: LineLocks + Mail> Partitioned<M> {
             let result = match body(&mut transaction).await {
                 Ok(result) => transaction.commit().await.map(|_| result),
                 Err(error) => {
-                    // What an error is about may never have been so.
+                    // The error may rest on reads that never held together, so the reads are
+                    // validated first.
                     let validated = match error.conflict() {
                         Some(_) => Ok(()),
                         None => transaction.validate().await,
@@ -262,16 +267,16 @@ impl<M: LineLocks + Mail> Inner<M> {
     }
 
     pub(crate) fn reply(&self, to: Place, id: Timestamp, number: u32, reply: Reply) {
-        // A coordinator that cannot be reached asks again, or gives up.
+        // A coordinator that cannot be reached sends the request again, or gives up.
         let _ = self.send(to, &Message { id, number, body: Body::Reply(reply) });
     }
 
-    /// The worker of another node that runs what this worker's transactions do there.
+    /// The worker of another node that runs this worker's operations there.
     pub(crate) fn place(&self, owner: u8) -> Result<Place, TxnError> {
         Ok(Place { node: self.site.compute_node(owner)?, worker: self.worker })
     }
 
-    /// Asks a participant, again and again, until it answers or the deadline passes.
+    /// Sends a request to a participant again and again, until it answers or the deadline passes.
     pub(crate) async fn call(
         &self,
         owner: u8,
@@ -339,7 +344,7 @@ impl<M: LineLocks + Mail> Inner<M> {
         }
     }
 
-    /// Remembers that a transaction is through here.
+    /// Notes that a transaction has ended here, with its last answer.
     pub(crate) fn end(&self, id: Timestamp, last: Option<Reply>) {
         self.participants.borrow_mut().remove(&id);
         let mut ended = self.ended.borrow_mut();
@@ -353,12 +358,12 @@ impl<M: LineLocks + Mail> Inner<M> {
         }
     }
 
-    /// What the last answer was of a transaction that is through here, if it is known.
+    /// The last answer of a transaction that has ended here; `None` if it is not known.
     pub(crate) fn ended(&self, id: Timestamp) -> Option<Option<Reply>> {
         self.ended.borrow().last.get(&id).cloned()
     }
 
-    /// Looks after participants that hear nothing, as long as there are any.
+    /// Starts a task that checks participants for silence, for as long as there are any.
     pub(crate) fn tend(self: &Rc<Self>) {
         if self.tended.replace(true) {
             return;

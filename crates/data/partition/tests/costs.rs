@@ -1,4 +1,4 @@
-//! What a transaction over several nodes costs in messages and records.
+//! The cost of a transaction over several nodes in messages and records.
 
 mod cluster;
 
@@ -39,7 +39,7 @@ fn messages_and_records_are_as_the_book_says() {
                     let write = started.node.run(async |tx| started.write(tx, parts, 1).await);
                     write.await.expect("nobody is in the way");
                     println!("{parts:?}: {:?}", handle.now() - begin);
-                    // What comes behind the acknowledgement.
+                    // Time for the messages that follow the acknowledgement.
                     handle.sleep(Duration::from_millis(1)).await;
                     let after = now();
                     let spent = [0, 1, 2].map(|at| after[at] - before[at]);

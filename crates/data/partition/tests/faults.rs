@@ -1,5 +1,4 @@
-//! What goes wrong with logs and answers: what has committed is told as it is, and nothing stays
-//! behind.
+//! Faults of logs and answers: the outcome is reported as it is, and nothing stays locked.
 
 mod cluster;
 
@@ -36,7 +35,7 @@ fn a_log_that_takes_nothing_more_leaves_other_nodes_as_they_were() {
                 assert!(matches!(write, Err(TxnError::NotLogged(_))), "{write:?}");
                 handle.sleep(Duration::from_millis(5)).await;
                 assert_eq!(nodes.open(), 0);
-                // Nothing is locked, neither here nor there.
+                // Nothing is locked, on either node.
                 assert_eq!((started.read(0, 0).await, started.read(1, 0).await), (0, 0));
                 let write = started.node.run(async |tx| started.write(tx, &[1], 8).await);
                 write.await.expect("its log is another");
@@ -50,7 +49,7 @@ fn a_log_that_takes_nothing_more_leaves_other_nodes_as_they_were() {
 fn a_decision_that_is_late_is_in_doubt_and_then_it_is_not() {
     let nodes = Nodes::new(2, 1, &Settings::default());
     let shared = nodes.clone();
-    // Far beyond the deadline, at the coordinator only.
+    // Far beyond the deadline, on the coordinator only.
     let sync = [Duration::from_micros(50), Duration::from_millis(45)];
     let device = move |node: usize| Device { sync: sync[node], ..Device::default() };
     cluster::run(&nodes, device, move |member, started| {
@@ -60,7 +59,7 @@ fn a_decision_that_is_late_is_in_doubt_and_then_it_is_not() {
                 return;
             }
             let handle = &member.handle;
-            // The log is through with what came before.
+            // By then the log has finished what came before.
             let soon = handle.now() + Duration::from_secs(1);
             started.log.flush(handle, soon).await.expect("flushed");
             let write = started.node.run(async |tx| started.write(tx, &[0, 1], 7).await).await;
@@ -93,7 +92,7 @@ fn a_node_has_one_site() {
 const TASKS: u8 = 16;
 const TIMES: u64 = 500;
 
-/// Counts in a row of the other node; how often nothing was heard of the commit.
+/// Counts up a row of the other node; returns how often the outcome of a commit was unknown.
 async fn count(started: Rc<Started>, task: u8) -> u64 {
     let (table, key) = (&started.tables[0], [0, task]);
     let mut unheard = 0;
@@ -113,8 +112,9 @@ async fn count(started: Rc<Started>, task: u8) -> u64 {
     unheard
 }
 
-/// Answers are lost, and by the time that they are asked for again the participant has forgotten
-/// what it did: it does not do it twice, and does not say that it has not.
+/// Answers are lost, and the participant has forgotten the transaction when the request comes
+/// again. The participant does not run the transaction twice, and does not claim that it did not
+/// run.
 #[test]
 fn what_another_node_commits_alone_is_done_once_whatever_answers_are_lost() {
     let nodes = Nodes::new(2, TASKS, &Settings::default());

@@ -18,7 +18,7 @@ fn at(counter: u64, node: u8) -> Timestamp {
     Timestamp::new(counter, NodeId(node)).expect("in range")
 }
 
-/// A record as the crate writes it: `proposals` of a decision only, of nodes 1, 2 ..
+/// A record as the crate writes it. `proposals` belong to a decision only, and are of nodes 1, 2 ..
 fn record(which: u8, ts: Timestamp, id: u64, proposals: &[Timestamp], key: &[u8]) -> Group {
     let mut group = Group::new(Kind::Note(which), ts);
     let mut named = Vec::new();
@@ -31,7 +31,7 @@ fn record(which: u8, ts: Timestamp, id: u64, proposals: &[Timestamp], key: &[u8]
     group
 }
 
-/// The rows that are there after a restart, with who wrote them.
+/// The rows after a restart, with the transaction that wrote each.
 fn rows(replayed: &Replayed) -> BTreeMap<Vec<u8>, u64> {
     let live = replayed.keys().filter_map(|(_, latest)| {
         let value = latest.value.as_deref()?.try_into().expect("8 bytes");
@@ -48,8 +48,8 @@ fn restart(device: &Torn) -> (Replayed, usize) {
     (replayed, resolved.aborted)
 }
 
-/// Writes so many of the steps of transaction 7 over three nodes, each lasting, and one that may be
-/// torn; crashes.
+/// Writes the first `steps` steps of transaction 7 over three nodes, each durable, and one more
+/// that may be torn; then crashes.
 fn crash_after(steps: usize, seed: u64) -> (Replayed, usize) {
     let device = Torn::new(seed);
     let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
@@ -75,7 +75,8 @@ fn crash_after(steps: usize, seed: u64) -> (Replayed, usize) {
             logs[*node].durable(&handle, &position, deadline).await.expect("a good device");
         }
         if let Some((node, group)) = groups.get(steps) {
-            // Nobody waits for this one: the crash may come before it, behind it, or in the middle.
+            // No task waits for this record: the crash may come before it, behind it, or in the
+            // middle.
             logs[*node].append(group).expect("room");
         }
     });
@@ -106,8 +107,8 @@ fn a_transaction_is_whole_or_nothing_wherever_the_crash_comes() {
     assert!(committed + torn == 30, "{committed} {torn}");
 }
 
-/// Node 1 has its prepare record and node 0 the decision; that of node 2 was lost, as an
-/// asynchronous log loses it.
+/// Node 1 has its prepare record and node 0 the decision record. The prepare record of node 2 is
+/// lost, as an asynchronous log may lose it.
 fn lost(proposals: [Timestamp; 2], cts: Timestamp) -> Torn {
     let device = Torn::new(1);
     let directory = LogDirectory::open(Arc::new(device.clone()), DATABASE).expect("it is empty");
@@ -134,7 +135,7 @@ fn a_decision_counts_with_all_of_its_prepare_records_only() {
     let (replayed, aborted) = restart(&left);
     assert_eq!((rows(&replayed), aborted), (BTreeMap::new(), 1));
     assert_eq!(replayed.notes, [], "they are settled");
-    // Unless a checkpoint has what it wrote.
+    // Unless a checkpoint covers what node 2 wrote.
     let directory = LogDirectory::open(Arc::new(left), DATABASE).expect("it opens");
     let notes = directory.replay(1).expect("it reads").notes;
     let resolved = resolve(&notes, at(12, 5)).expect("records make sense");

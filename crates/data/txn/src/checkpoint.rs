@@ -1,5 +1,5 @@
-//! Checkpoints: what stands in the tables, written while transactions go on, so that old segments
-//! of logs can go.
+//! Checkpoints: copies of all rows, written while transactions continue, so that old log segments
+//! can be removed.
 //!
 //! ```text
 //!   floor F: what clocks show ──► clocks above F ──► new generation ──► the old one has ended
@@ -9,10 +9,10 @@
 //!                                                    each begins a segment
 //! ```
 //!
-//! A row that is read has its own timestamp, so it does not matter when it is read: replay takes
-//! the later of it and of what the logs have above the floor. What was committed up to the floor
-//! and deleted again above it is in the logs as deleted. Loaded rows, which no log has, are lasting
-//! with the first checkpoint.
+//! - A row has its own timestamp, so the time at which it is read does not matter. Replay takes the
+//!   later of the row and of its versions in the logs above the floor.
+//! - A row that was committed up to the floor and deleted above it is in the logs as deleted.
+//! - Loaded rows are in no log, and become durable with the first checkpoint.
 
 use std::sync::Arc;
 
@@ -23,26 +23,26 @@ use latchwork_wal::{CheckpointWriter, Entry, Log, LogDirectory, NodeId, PartWrit
 use crate::heap::Seen;
 use crate::{Database, Node, Table, Timestamp, TxnError};
 
-/// What a checkpoint came to.
+/// The result of a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Checkpoint {
-    /// Everything up to it is in the checkpoint.
+    /// The checkpoint covers all commits up to this timestamp.
     pub floor: Timestamp,
-    /// Rows that were written.
+    /// The number of rows that were written.
     pub rows: u64,
-    /// Bytes of them.
+    /// Their bytes.
     pub bytes: u64,
-    /// Segments of logs that were removed.
+    /// The number of log segments that were removed.
     pub segments_removed: usize,
 }
 
 impl<M: LineLocks> Database<M> {
-    /// Writes a checkpoint, and removes what it makes unnecessary. `nodes` are all nodes of the
-    /// database, whose logs are in `directory`. Transactions go on meanwhile.
+    /// Writes a checkpoint, and removes the log segments that it makes unnecessary. `nodes` are all
+    /// nodes of the database, whose logs are in `directory`. Transactions continue meanwhile.
     ///
     /// # Errors
-    /// [`TxnError::Busy`] when a transaction goes on beyond `deadline`; [`TxnError::Log`]; when
-    /// memory fails. The checkpoint before stays in place.
+    /// [`TxnError::Busy`] when a transaction does not end by `deadline`; [`TxnError::Log`]; memory
+    /// failures. The previous checkpoint stays in place.
     pub async fn checkpoint(
         &self,
         nodes: &[Arc<Node>],
@@ -69,8 +69,8 @@ impl<M: LineLocks> Database<M> {
         let bytes = part.bytes();
         part.finish()?;
         for log in &logs {
-            // Durable, and in segments that are whole: a log that loses its last segment has lost
-            // nothing that the checkpoint shows, and that loss can be accepted.
+            // The log is made durable, in whole segments. So a log that loses its last segment has
+            // lost nothing that the checkpoint contains, and the loss can be accepted.
             log.flush(handle, deadline).await?;
             log.rotate(handle, deadline).await?;
         }
@@ -83,13 +83,13 @@ impl<M: LineLocks> Database<M> {
         Ok(Checkpoint { floor, rows, bytes, segments_removed })
     }
 
-    /// Draws a timestamp above which all commits are whose transactions begin from now on.
+    /// Draws a floor: all transactions that begin from now on commit above it.
     async fn draw_floor(&self, nodes: &[Arc<Node>]) -> Result<Timestamp, TxnError> {
-        // Clocks are above all commits so far. Timestamps that were drawn and have not committed
-        // need not be up to it: what commits above the floor is in the logs.
+        // The clocks are above all commits so far. Timestamps that were drawn but have not
+        // committed need not be up to the floor, because the logs have all commits above it.
         let clocks = nodes.iter().map(|node| node.clock().now().counter());
         let counter = clocks.max().unwrap_or(0);
-        // Above those of all nodes with this counter.
+        // The highest timestamp of any node with this counter.
         let last = NodeId(Timestamp::NODES_MAX - 1);
         let floor = Timestamp::new(counter, last).ok_or(TxnError::ClockExhausted)?;
         for node in nodes {

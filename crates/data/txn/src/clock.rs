@@ -1,4 +1,4 @@
-//! [`NodeClock`]: where a node's commit timestamps come from.
+//! [`NodeClock`]: the source of a node's commit timestamps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,13 +8,18 @@ use crate::TxnError;
 
 /// The clock of a compute node, shared by its workers.
 ///
-/// Under two-phase locking and optimistically, a transaction commits at the highest of this clock
-/// and of all timestamps that it read or is to overwrite (those of rows, and those of leaves that
-/// its entries came into), plus one, and the clock moves there. So who reads or overwrites what
-/// another has written has the later timestamp, on any nodes (Lamport's clocks, with tuples in
-/// place of messages); who overwrites what another has only read may have the earlier one. Under
-/// timestamp ordering a transaction commits at the timestamp that it drew at its begin from the
-/// counter of all nodes, and this clock is only raised to it.
+/// Under two-phase locking and the optimistic scheme, a commit draws its timestamp here. The commit
+/// timestamp is one above the maximum of three things: this clock, all versions that the
+/// transaction read or overwrites, and the timestamps of the leaves that its entries entered. The
+/// clock moves to the new timestamp. This is Lamport's clock, with tuples in place of messages:
+///
+/// - A transaction that reads or overwrites a version has a later timestamp than the writer of that
+///   version, on any nodes.
+/// - A transaction that overwrites a row that another one has only read may have the earlier
+///   timestamp.
+///
+/// Under timestamp ordering a transaction commits at its own timestamp, which it has drawn from the
+/// counter of all nodes. This clock is only raised to that timestamp.
 #[derive(Debug)]
 pub struct NodeClock {
     counter: AtomicU64,
@@ -22,22 +27,24 @@ pub struct NodeClock {
 }
 
 impl NodeClock {
-    /// A clock at its start. After a restart, [`raise`](NodeClock::raise) it to what replay found.
+    /// A clock at zero. After a restart, [`raise`](NodeClock::raise) it to the highest replayed
+    /// timestamp.
     pub fn new(node: NodeId) -> NodeClock {
         NodeClock { counter: AtomicU64::new(0), node }
     }
 
-    /// Whose clock it is.
+    /// The node of this clock.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    // Relaxed, here and below: read-modify-writes of one atomic are in one order, so no two draw
-    // the same, and nothing else is published by them. That a later transaction of another worker
-    // gets more than a tuple that it read does not rest on this clock but on the tuple's own
-    // timestamp.
+    // Relaxed, here and below: all read-modify-writes of one atomic have one order, so no two draw
+    // the same value, and they publish nothing else. A later transaction of another worker gets a
+    // timestamp above each tuple that it read. This follows from the tuple's own timestamp, not
+    // from the clock.
 
-    /// Draws a timestamp above `after` and above all that this clock has given or was raised to.
+    /// Draws a timestamp above `after` and above all timestamps that this clock has given or was
+    /// raised to.
     ///
     /// # Errors
     /// [`TxnError::ClockExhausted`], [`TxnError::NodeId`].
@@ -51,12 +58,12 @@ impl NodeClock {
         Timestamp::new(drawn, self.node).ok_or(TxnError::ClockExhausted)
     }
 
-    /// Makes every timestamp to come higher than `floor`.
+    /// Makes every later timestamp higher than `floor`.
     pub fn raise(&self, floor: Timestamp) {
         self.counter.fetch_max(floor.counter(), Ordering::Relaxed);
     }
 
-    /// At least the highest timestamp that was drawn.
+    /// A timestamp that is at least the highest drawn one.
     pub fn now(&self) -> Timestamp {
         let counter = self.counter.load(Ordering::Relaxed);
         Timestamp::new(counter, self.node).unwrap_or(Timestamp(u64::MAX))

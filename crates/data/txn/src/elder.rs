@@ -1,23 +1,24 @@
-//! [`Place`]: the queue of elders, transactions that were aborted so often that others make way for them.
+//! [`Place`]: the queue of aged transactions, which were aborted so often that other transactions
+//! wait for them.
 //!
 //! ```text
-//!  root line   | .. | drawn | served |          drawn = served: there is no elder, and nobody has to look again
+//!   root line         | .. | drawn | served |       drawn = served: the queue is empty
 //!
-//!  elder        place = drawn++ ──► served = place? ──► tries, alone soon ──► served++
-//!  the others   look before some of their attempts ──► drawn ≠ served: wait
+//!   aged transaction  place = drawn++ ──► served = place? ──► attempts, soon alone ──► served++
+//!   the others        read before some of their attempts ──► drawn ≠ served: wait
 //! ```
 //!
-//! - Two words of a line like any other: writes have it alone, and whoever looks reads its own
-//!   node's copy until an elder comes or goes.
-//! - Places are served in their order, so no elder waits for more than those before it.
-//! - Nobody has to trust anybody: who waits and sees the same place served for longer than
-//!   [`Settings::elder_for`](crate::Settings::elder_for) passes it on. So an elder that is dead, or
-//!   slow, holds nobody up for longer. It has lost nothing but its place.
-//! - The line itself may not come, where a node that is gone has it. Nobody waits for it longer
-//!   than for an elder, and who has looks away for a while: its worker goes on as if there were no
-//!   elders, and has none.
-//! - No answer of this queue is needed for serializability: who does not know of an elder, or does
-//!   not wait, is in its way, and one of the two aborts.
+//! - The queue is two words of a line like any other. A writer owns the line exclusively. A reader
+//!   reads the copy of its own node, until an aged transaction joins or leaves the queue.
+//! - Places are served in order, so an aged transaction waits only for those before it.
+//! - A waiting transaction that sees one place served for longer than
+//!   [`Settings::elder_for`](crate::Settings::elder_for) serves the next place. So a dead or slow
+//!   aged transaction delays the others no longer than that, and loses only its place.
+//! - The line may be out of reach because a dead node holds it. No transaction waits for the line
+//!   longer than for an aged transaction. After such a wait the worker ignores the queue for a
+//!   while. The worker goes on as if there were no aged transactions, and has none.
+//! - Serializability does not depend on the queue. A transaction that does not know of an aged
+//!   transaction, or does not wait, meets it as a conflict, and one of the two aborts.
 
 use std::future::Future;
 use std::time::Duration;
@@ -32,12 +33,12 @@ use crate::Database;
 pub(crate) const DRAWN: usize = 8;
 pub(crate) const SERVED: usize = 9;
 
-/// How often whoever waits looks: at first up to so long apart, and each time twice as long, up to
-/// the second.
+/// The bounds of the random time between two reads of the queue by a waiting transaction. The first
+/// bound doubles with each read, up to the second bound.
 const LOOK: Duration = Duration::from_micros(2);
 const LOOK_MAX: Duration = Duration::from_micros(64);
 
-/// A place in the queue. Dropped, it is given back by a task of its own.
+/// A place in the queue. If this value is dropped, a task of its own leaves the queue.
 pub(crate) struct Place<M: LineLocks> {
     database: Database<M>,
     number: u64,
@@ -56,12 +57,12 @@ impl<M: LineLocks> Drop for Place<M> {
 }
 
 impl<M: LineLocks> Place<M> {
-    /// Whether its turn has come, by `until`.
+    /// Waits for the turn of this place. Returns whether it came by `until`.
     pub(crate) async fn turn(&self, until: Time) -> bool {
         self.database.wait_for(Some(self.number), until).await == Some(self.number)
     }
 
-    /// Lets the next one go on.
+    /// Leaves the queue, so that the next place is served.
     pub(crate) async fn leave(mut self) {
         let until = self.database.patience();
         self.database.leave(self.number, until).await;
@@ -70,7 +71,7 @@ impl<M: LineLocks> Place<M> {
 }
 
 impl<M: LineLocks> Database<M> {
-    /// Takes the last place, unless memory is in the way.
+    /// Takes the last place; `None` if memory fails or the worker ignores the queue.
     pub(crate) async fn become_elder(&self) -> Option<Place<M>> {
         if self.looks_away() {
             return None;
@@ -81,14 +82,13 @@ impl<M: LineLocks> Database<M> {
             line.mark_dirty(8 * DRAWN..8 * DRAWN + 8);
             number
         };
-        // Nothing is awaited between the write and its result: no place is lost when this is
-        // dropped.
+        // No await stands between the write and its result, so dropping this future loses no place.
         let number = self.in_time(self.memory().write(self.root(), draw)).await?;
         Some(Place { database: self.clone(), number, left: false })
     }
 
-    /// Waits for an access to the root line, but not for long: if it fails, whoever asks for a
-    /// transaction finds out by itself what is wrong with memory.
+    /// Waits a short time for an access to the root line. After a failure the worker ignores the
+    /// queue, and the next access of a transaction reports the error of memory.
     async fn in_time<T>(&self, access: impl Future<Output = Result<T, MemoryError>>) -> Option<T> {
         let handle = self.memory().handle();
         let settings = self.node().settings();
@@ -101,23 +101,24 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Waits until there is no elder.
+    /// Waits until the queue is empty.
     pub(crate) async fn make_way(&self, until: Time) {
         self.wait_for(None, until).await;
     }
 
-    /// Whether there is no elder, as far as this node's copy tells at once.
+    /// Whether the queue is empty, from this node's copy of the line, or the worker ignores the
+    /// queue.
     pub(crate) fn sees_no_elder(&self) -> bool {
         let Ok(line) = self.memory().try_read(self.root()) else { return self.looks_away() };
         let none = line.words().word(DRAWN) == line.words().word(SERVED);
         (line.validate() && none) || self.looks_away()
     }
 
-    /// Waits until `number` is served, or passed by; without a number, until there is none to be.
-    /// What is served then, if it is known.
+    /// Waits until `number` is served or passed; without a number, until the queue is empty.
+    /// Returns the place that is served then, if it is known.
     async fn wait_for(&self, number: Option<u64>, until: Time) -> Option<u64> {
         let handle = self.memory().handle();
-        // What was served since when, as far as this has seen.
+        // The place that is served, and the time since this task has seen it served.
         let mut seen: Option<(u64, Time)> = None;
         let mut apart = LOOK;
         loop {
@@ -144,15 +145,15 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Gives a place back, as soon as its turn has come.
+    /// Leaves the queue when the turn of the place has come.
     async fn leave(&self, number: u64, until: Time) {
         if self.wait_for(Some(number), until).await == Some(number) {
-            // If it fails, those who wait do it, later.
+            // If this fails, a waiting transaction serves the next place later.
             let _ = self.pass_on(number).await;
         }
     }
 
-    /// Has the next place served, if `number` is.
+    /// Serves the next place, if `number` is served.
     async fn pass_on(&self, number: u64) -> Option<()> {
         let next = |line: &mut WriteGuard<'_>| {
             if line.words().word(SERVED) == number {
@@ -163,7 +164,7 @@ impl<M: LineLocks> Database<M> {
         self.in_time(self.memory().write(self.root(), next)).await
     }
 
-    /// How long a place that nobody wants any more is looked after.
+    /// The time until which a task waits to leave the queue for a transaction that has ended.
     fn patience(&self) -> Time {
         self.memory().handle().now() + self.node().settings().retry_for
     }

@@ -11,17 +11,18 @@ use thiserror::Error;
 use crate::Scheme;
 use crate::schema::SchemaError;
 
-/// Why a transaction cannot go on beside others: it is to be aborted, and may be tried again as a
-/// whole.
+/// The reason why a transaction cannot go on beside other transactions. The transaction must be
+/// aborted, and may run again as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Error)]
 pub enum Conflict {
-    /// Another transaction has locked a line that it needs, or adds a row that it has met.
+    /// Another transaction has locked a line that this one needs, or adds a row that this one has
+    /// met.
     #[error("another transaction has locked a row")]
     Locked,
-    /// A row that it has read is another now.
+    /// A row that was read has another version now.
     #[error("a row that was read has changed")]
     Changed,
-    /// A row may have come or gone where it has looked.
+    /// A row may have appeared in, or disappeared from, a range that was read.
     #[error("rows have come or gone where this transaction has looked")]
     Phantom,
     /// A transaction with a later timestamp came first (timestamp ordering).
@@ -33,7 +34,7 @@ pub enum Conflict {
 }
 
 impl Conflict {
-    /// All of them.
+    /// All conflicts.
     pub const ALL: [Conflict; 5] = [
         Conflict::Locked,
         Conflict::Changed,
@@ -43,117 +44,117 @@ impl Conflict {
     ];
 }
 
-/// Why an operation on a table failed.
+/// The reason why an operation on a table failed.
 #[derive(Debug, Error)]
 pub enum TxnError {
-    /// Other transactions are in the way: abort this one, and try it again as a whole.
+    /// Other transactions are in the way: abort this transaction and run it again as a whole.
     #[error("{0}; abort the transaction and try it again")]
     Conflict(#[from] Conflict),
     /// The transaction has met an error before, and can only be aborted.
     #[error("the transaction has failed before and can only be aborted")]
     Doomed,
-    /// Another node, which runs a part of the transaction, has failed at it.
+    /// Another node failed to execute a part of the transaction.
     #[error("node {node}: {what}")]
     Remote {
-        /// Which node.
+        /// The node.
         node: u8,
-        /// What it says.
+        /// The error text of that node.
         what: String,
     },
-    /// Another node's log did not take its part of the transaction, which has been undone
-    /// everywhere.
+    /// The log of another node did not accept its part of the transaction, which has been undone on
+    /// all nodes.
     #[error("the transaction was not committed: node {node} could not log its part: {what}")]
     NotPrepared {
-        /// Which node.
+        /// The node.
         node: u8,
-        /// What its log says.
+        /// The error text of its log.
         what: String,
     },
-    /// Nobody here knows whether the transaction committed: the node where it does has not said.
+    /// It is unknown here whether the transaction committed: the deciding node has not answered.
     #[error(
         "it is not known whether the transaction committed: node {node} has not said; read its rows to find out"
     )]
     Unheard {
-        /// Which node.
+        /// The node.
         node: u8,
     },
-    /// Nobody knows whether the commit lasts: the log has failed. What it wrote stays locked until
-    /// a restart, which will tell.
+    /// It is unknown whether the commit is durable, because the log has failed. The written rows
+    /// stay locked until a restart decides.
     #[error("it is not known whether the transaction committed: {0}; restart to find out")]
     InDoubt(Box<WalError>),
-    /// Nobody knows whether what the transaction has read lasts: it was written by others of this
-    /// node, whose commits the log has not taken. The transaction itself has written nothing, or
-    /// was aborted.
+    /// It is unknown whether the rows that the transaction has read are durable. Other transactions
+    /// of this node wrote them, and the log has not accepted those commits. The transaction itself
+    /// has written nothing, or was aborted.
     #[error("what the transaction has read may not last: {0}")]
     NotLasting(Box<WalError>),
     /// The log refused the commit, which has been undone.
     #[error("the transaction was not committed: {0}")]
     NotLogged(Box<WalError>),
-    /// A transaction was tried over and over, and met others each time.
+    /// A transaction was repeated, and each attempt met a conflict.
     #[error("gave up after {attempts} attempts within {waited:?}: {last}")]
     Contended {
-        /// How often it was tried.
+        /// The number of attempts.
         attempts: u32,
-        /// How long.
+        /// The time since the first conflict.
         waited: Duration,
-        /// What was in the way the last time.
+        /// The last conflict.
         last: Conflict,
     },
-    /// A transaction is to delete a row again that it has added without looking.
+    /// A transaction deletes a row that it has inserted without a lookup.
     #[error(
         "a row that was inserted blindly cannot be deleted by the same transaction: insert it with a look-up"
     )]
     Blind,
-    /// The row is there already.
+    /// The row exists already.
     #[error("the row exists already")]
     Exists,
-    /// The row is not there.
+    /// The row does not exist.
     #[error("no such row")]
     NotFound,
-    /// The row does not fit a line.
+    /// The row does not fit into a line.
     #[error(
         "a row of {len} bytes, its key counted, is too long: a line of this size holds at most {max}; choose a larger line size"
     )]
     RowTooLong {
-        /// Bytes of key and value.
+        /// The length of key and value, in bytes.
         len: usize,
-        /// The most that would do.
+        /// The maximum length, in bytes.
         max: usize,
     },
     /// Lines of this size cannot hold tuples.
     #[error("lines with {payload} bytes of payload cannot hold tuples: 480 to 65504 would do")]
     LineSize {
-        /// Bytes of payload per line.
+        /// The payload of a line, in bytes.
         payload: usize,
     },
-    /// A change of a part of a value reaches beyond its end.
+    /// A change of a part of a value reaches beyond the end of the value.
     #[error("bytes {offset} to {} are not all inside a value of {value_len} bytes", .offset + .len)]
     OutsideValue {
-        /// First byte of the change.
+        /// The first byte of the change.
         offset: usize,
-        /// Length of the change in bytes.
+        /// The length of the change, in bytes.
         len: usize,
-        /// Length of the value in bytes.
+        /// The length of the value, in bytes.
         value_len: usize,
     },
-    /// A line is not what the table expects there.
+    /// A line does not hold the page that the table expects there.
     #[error("heap line {line} is corrupt: {what}")]
     Corrupt {
         /// The line.
         line: GlobalAddr,
-        /// What is wrong with it.
+        /// The defect.
         what: Box<str>,
     },
-    /// An operation met other writers of its row over and over, beyond all patience.
+    /// An operation kept meeting other writers of its row, beyond its bound.
     #[error("gave up on a row of table {}: it changed {rounds} times in between", .table.0)]
     Starved {
         /// The row's table.
         table: TableId,
-        /// How often it was read again.
+        /// The number of repeated reads.
         rounds: u32,
     },
-    /// The counter of commit timestamps has no more values: a timestamp that was read cannot be
-    /// right.
+    /// The counter of commit timestamps has no more values. A timestamp that was read must be
+    /// corrupt.
     #[error(
         "the clock of commit timestamps is at its end: some tuple or log has an impossible timestamp"
     )]
@@ -161,58 +162,58 @@ pub enum TxnError {
     /// The node cannot draw timestamps.
     #[error("node {node} cannot draw commit timestamps: 0 to 63 can")]
     NodeId {
-        /// Its id.
+        /// The id of the node.
         node: u8,
     },
-    /// The log failed, or a checkpoint.
+    /// The log or a checkpoint failed.
     #[error(transparent)]
     Log(#[from] Box<WalError>),
-    /// A log has records of a layer above, and nobody has said which of them count.
+    /// A log has records of a layer above that have not been resolved.
     #[error(
         "the logs have {notes} records of transactions over several nodes that were not resolved, the first in segment \
          {segment} of node {node}: recover with the program that wrote them"
     )]
     Unresolved {
-        /// How many.
+        /// The number of such records.
         notes: usize,
-        /// Whose log has the first.
+        /// The node whose log has the first one.
         node: u8,
-        /// In which segment.
+        /// The segment of the first one.
         segment: u64,
     },
-    /// Transactions are in the log, or may be, that could not be carried through: what a checkpoint
-    /// would find in the tables is not what they have written, and logs must not be shortened.
+    /// Transactions that are or may be in the log could not be finished. The tables lack what they
+    /// have written, so a checkpoint would be wrong and logs must not be shortened.
     #[error(
         "{transactions} transactions of one node could not be carried through ({cause}): a checkpoint would lose them; \
          restart to recover them from the log"
     )]
     LeftLocked {
-        /// How many.
+        /// The number of such transactions.
         transactions: usize,
-        /// Why the first of them could not.
+        /// The reason for the first of them.
         cause: Box<str>,
     },
-    /// Transactions went on for too long.
+    /// Transactions did not end in time.
     #[error("{transactions} transactions of one worker did not end in time")]
     Busy {
-        /// How many.
+        /// The number of such transactions in one generation of one worker. There may be more.
         transactions: usize,
     },
-    /// There is no such table.
+    /// The table does not exist.
     #[error("there is no table {name}")]
     NoTable {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// The table has fewer indexes.
     #[error("there is no index {index}: the table has {indexes}, counted from 0")]
     NoIndex {
-        /// What was asked for.
+        /// The requested number.
         index: usize,
-        /// How many there are, the primary one not counted.
+        /// The number of secondary indexes.
         indexes: usize,
     },
-    /// More tables than can be counted were made, or used by one transaction.
+    /// There are too many tables: in the database, or in one transaction.
     #[error("too many tables: a transaction can use 256")]
     TooManyTables,
     /// The definition of a table is damaged.
@@ -224,18 +225,18 @@ pub enum TxnError {
         /// The address.
         root: GlobalAddr,
     },
-    /// All nodes that are at work on a database at once use the same concurrency control.
+    /// The database runs under another scheme. All its nodes must use the same scheme at one time.
     #[error(
         "the database runs under {database}, and this node is to use {node}: use {database} on all nodes, or end \
          them all and start the database anew under {node}"
     )]
     OtherScheme {
-        /// The one of those who made it.
+        /// The scheme of the running database.
         database: Scheme,
-        /// This node's.
+        /// The scheme of this node.
         node: Scheme,
     },
-    /// What a schema does not allow.
+    /// A schema does not allow the operation.
     #[error(transparent)]
     Schema(#[from] Box<SchemaError>),
     /// An index failed.
@@ -246,7 +247,7 @@ pub enum TxnError {
     Memory(#[from] Box<MemoryError>),
 }
 
-// It is handed through every operation, and moved whether there is one or not.
+// Every operation returns it, and moves it whether or not there is an error.
 const _: () = assert!(size_of::<TxnError>() <= 32);
 
 macro_rules! boxed {
@@ -263,25 +264,25 @@ macro_rules! boxed {
 boxed!(WalError, SchemaError, TreeError, MemoryError);
 
 impl TxnError {
-    /// A commit that the log refused, and that has been undone.
+    /// The error of a commit that the log refused and that has been undone.
     #[cold]
     pub fn not_logged(error: WalError) -> TxnError {
         TxnError::NotLogged(Box::new(error))
     }
 
-    /// A commit of which nobody knows whether it lasts.
+    /// The error of a commit that may or may not be durable.
     #[cold]
     pub fn in_doubt(error: WalError) -> TxnError {
         TxnError::InDoubt(Box::new(error))
     }
 
-    /// Reads of which nobody knows whether they last.
+    /// The error of reads that may or may not be durable.
     #[cold]
     pub fn not_lasting(error: WalError) -> TxnError {
         TxnError::NotLasting(Box::new(error))
     }
 
-    /// What other transactions were in the way, if that is all: then trying it again may help.
+    /// The conflict, if the error is one: then a repetition may help.
     pub fn conflict(&self) -> Option<Conflict> {
         match self {
             TxnError::Conflict(conflict) => Some(*conflict),
@@ -289,7 +290,7 @@ impl TxnError {
         }
     }
 
-    /// What failed of the memory below, of an index too.
+    /// The error of the memory below, also inside an index error.
     pub fn memory(&self) -> Option<&MemoryError> {
         match self {
             TxnError::Memory(error) => Some(error),

@@ -1,7 +1,7 @@
-//! [`Key`]: columns as bytes that order like the columns do.
+//! [`Key`]: columns encoded as bytes in the order of the columns' values.
 
-/// Puts the columns of a key together, so that keys compare byte by byte as their columns compare
-/// one by one, and no key is a prefix of another with as many columns.
+/// Builds a key from columns. Keys compare byte by byte as their columns compare one by one. No key
+/// is a prefix of another key with as many columns.
 ///
 /// ```
 /// use latchwork_txn::Key;
@@ -12,32 +12,32 @@
 pub struct Key(Vec<u8>);
 
 impl Key {
-    /// No columns.
+    /// A key without columns.
     pub fn new() -> Key {
         Key::default()
     }
 
-    /// Adds a number: big-endian.
+    /// Adds a number, big-endian.
     pub fn u64(self, column: u64) -> Key {
         self.raw(&column.to_be_bytes())
     }
 
-    /// Adds a number: big-endian.
+    /// Adds a number, big-endian.
     pub fn u32(self, column: u32) -> Key {
         self.raw(&column.to_be_bytes())
     }
 
-    /// Adds a number: one byte.
+    /// Adds a number of one byte.
     pub fn u8(self, column: u8) -> Key {
         self.raw(&[column])
     }
 
-    /// Adds a signed number: big-endian, the sign's bit turned.
+    /// Adds a signed number, big-endian with the sign bit inverted.
     pub fn i64(self, column: i64) -> Key {
         self.u64(column as u64 ^ 1 << 63)
     }
 
-    /// Adds bytes of any length: a zero byte is followed by 255, and two zero bytes end them.
+    /// Adds bytes of any length: a zero byte is followed by 255, and two zero bytes end the column.
     pub fn bytes(mut self, column: &[u8]) -> Key {
         for &byte in column {
             self.0.push(byte);
@@ -48,19 +48,19 @@ impl Key {
         self.raw(&[0, 0])
     }
 
-    /// Adds a text, as [`bytes`](Key::bytes).
+    /// Adds a text, like [`bytes`](Key::bytes).
     pub fn text(self, column: &str) -> Key {
         self.bytes(column.as_bytes())
     }
 
-    /// Adds bytes as they are. They have to be of one length in all keys of an index, or the last
-    /// column and no prefix of another.
+    /// Adds bytes unchanged. Either they have one length in all keys of an index, or they are the
+    /// last column and never a prefix of another value.
     pub fn raw(mut self, column: &[u8]) -> Key {
         self.0.extend_from_slice(column);
         self
     }
 
-    /// The key's bytes.
+    /// The bytes of the key.
     pub fn done(self) -> Vec<u8> {
         self.0
     }

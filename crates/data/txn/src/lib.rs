@@ -1,5 +1,5 @@
-//! Transactions over tables in coherent memory: two-phase locking, timestamp ordering, optimistic
-//! concurrency control, on one path.
+//! Transactions over tables in coherent memory. Three schemes share one code path: two-phase
+//! locking, timestamp ordering and optimistic concurrency control.
 //!
 //! ```text
 //!   Database ── tables by name ──► Table: Schema, Heap, indexes
@@ -10,24 +10,25 @@
 //!   key ──► index (B-link tree) ──► TupleId ──► heap line: slot ──► tuple { cts, state, key, value }
 //! ```
 //!
-//! - [`schema`]: columns, keys and indexes of a table, made at run time.
-//! - [`Database`], [`Table`]: one worker's handles. [`Node`]: what the workers of a compute node
-//!   share.
-//! - [`Transaction`]: what it promises, and why it holds.
-//! - [`Database::checkpoint`], [`Recovery`]: what lasts, and what is made of it after a crash.
-//! - [`Retry`]: trying again what has met others, with a bound.
-//! - [`Prepared`]: one that stops before its commit, as a part of a larger one.
-//! - [`Scheme`]: which concurrency control; all transactions of a database use the same.
-//! - [`Heap`]: rows in lines of their table, by [`TupleId`]; updates in place, rows that grow,
-//!   tombstones.
-//! - [`Key`]: columns as bytes that order like they do.
-//! - [`NodeClock`]: commit timestamps ([`Timestamp`]), which every tuple has.
+//! - [`schema`]: the columns, keys and indexes of a table, defined at run time.
+//! - [`Database`], [`Table`]: the handles of one worker. [`Node`]: the state that the workers of a
+//!   compute node share.
+//! - [`Transaction`]: the promises of a transaction, and the argument why they hold.
+//! - [`Database::checkpoint`], [`Recovery`]: the durable state, and its reconstruction after a
+//!   crash.
+//! - [`Retry`]: the repetition of a transaction after conflicts, with a bound.
+//! - [`Prepared`]: a transaction that stops before its commit, as a part of a larger transaction.
+//! - [`Scheme`]: the concurrency control. All transactions of a database use the same scheme.
+//! - [`Heap`]: rows in the lines of their table, addressed by [`TupleId`]. The heap updates rows in
+//!   place, moves rows that grow, and keeps tombstones.
+//! - [`Key`]: columns encoded as bytes in the order of the columns' values.
+//! - [`NodeClock`]: the source of commit timestamps ([`Timestamp`]). Every tuple has a commit
+//!   timestamp.
 //!
-//! A program opens a database on a cluster by the crate `latchwork-database`, which calls all of
-//! this in order.
+//! The crate `latchwork-database` opens a database on a cluster and calls all of this in order.
 //!
-//! Reads are optimistic: they bear any bytes, and count only if the line was consistent. Writes
-//! hold one line's write guard, and never across an await.
+//! Reads are optimistic: a read tolerates any bytes, and counts only if the line was consistent. A
+//! write holds the write guard of one line, and never across an await.
 //!
 //! # Example
 //!
@@ -51,7 +52,7 @@
 //!             tx.insert(&accounts, &two, &0_u64.to_le_bytes()).await
 //!         })
 //!         .await?;
-//!     // Either both accounts change or none; in the way of others, it is tried again.
+//!     // Either both accounts change or none. After a conflict the transfer runs again.
 //!     database
 //!         .run(async |tx| {
 //!             let mut row = Vec::new();

@@ -1,4 +1,4 @@
-//! [`Node`]: what the workers of a compute node share of a database.
+//! [`Node`]: the state that the workers of a compute node share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,48 +11,50 @@ use latchwork_wal::{Log, NodeId};
 use crate::purge::Left;
 use crate::{NodeClock, Scheme, Timestamp, TxnError};
 
-/// How often it is looked whether transactions have ended.
+/// The time between two checks whether transactions have ended.
 const QUIESCE_PAUSE: Duration = Duration::from_micros(100);
 
-/// How transactions work.
+/// The settings of transactions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The concurrency control.
     pub scheme: Scheme,
-    /// Timestamp ordering: how many timestamps a worker draws at once. More than one spares the
-    /// global counter, and gives up that a transaction is later than all that committed before it
-    /// began: workers that are behind abort more, and reads may be of a past that others have left
-    /// already.
+    /// Timestamp ordering: the number of timestamps that a worker draws at once. More than one
+    /// means fewer accesses to the global counter. The price is that a transaction may be ordered
+    /// before one that committed before it began. Workers with old timestamps abort more often, and
+    /// their reads may be of the past.
     pub timestamp_block: u64,
-    /// Timestamp ordering: how far, in timestamps, the stamps that reads leave are ahead of the
-    /// reader at most, where what was read has not changed for long, so that not each reader has to
-    /// write its own; 0: not at all. Writers with a timestamp below a stamp are too late, perhaps
-    /// for readers who never come.
+    /// Timestamp ordering: the maximum distance, in timestamps, of a read timestamp ahead of its
+    /// reader; 0: no read leases. The lease applies to rows and pages that have not changed for
+    /// long, so that not every reader has to raise the read timestamp. A writer below the read
+    /// timestamp is too late, perhaps for readers that never come.
     pub read_lease: u64,
     /// Timestamp ordering: whether a transaction that comes too late takes a later timestamp, if
-    /// what it has read is as it was. Not one of several parts.
+    /// everything that it has read is unchanged. Parts of a larger transaction never take a later
+    /// timestamp.
     pub extend_timestamps: bool,
-    /// Whether a commit that waits for its log lets others of its node go on with what it has
-    /// written; other nodes, and all who are told of anything, wait for the log all the same. Of no
-    /// account without a log that syncs, and where lines are given back with every access (SEL).
+    /// Whether a commit that waits for its log lets other transactions of its node use its lines
+    /// (early lock release). Other nodes still wait for the log, and so does each result that a
+    /// caller gets. The setting has no effect without a log that syncs, or under SEL, which
+    /// releases lines after every access.
     pub early_release: bool,
-    /// How long a commit waits for its log.
+    /// The maximum wait of a commit for its log.
     pub log_deadline: Duration,
-    /// The first pause of a transaction that has met others is shorter than twice this; the bound
-    /// doubles with each attempt.
+    /// The first pause after a conflict is random, below twice this value. The bound doubles with
+    /// each attempt.
     pub pause: Duration,
     /// The longest pause.
     pub pause_max: Duration,
-    /// How long a transaction is tried again.
+    /// The time for which a transaction is repeated.
     pub retry_for: Duration,
-    /// After so many aborts a transaction is an elder, for which others make way; 0: none ever is.
-    /// The same on all nodes of a database.
+    /// The number of aborts after which a transaction is aged, so that other transactions wait for
+    /// it; 0: never. The value must be the same on all nodes of a database.
     pub elder_after: u32,
-    /// How long others make way for one elder before they go on all the same. It may be one again
-    /// after twice as many attempts.
+    /// The maximum wait of other transactions for one aged transaction. A transaction that took
+    /// longer may become aged again after twice as many attempts.
     pub elder_for: Duration,
-    /// Rows whose place a worker remembers, so that it need not ask the index for them again; 16
-    /// bytes each. Rounded up to a power of two; 0: none.
+    /// The number of rows in the location cache of a worker, which spares index lookups; 16 bytes
+    /// each. Rounded up to a power of two; 0: no cache.
     pub places: usize,
 }
 
@@ -75,49 +77,49 @@ impl Default for Settings {
     }
 }
 
-/// What the workers of a compute node share of a database: one clock, one log, one way to keep
-/// transactions apart.
+/// The state that the workers of a compute node share for one database: a clock, a log and the
+/// settings.
 pub struct Node {
     clock: NodeClock,
     log: Option<Log>,
     settings: Settings,
-    /// Of each worker, what its transactions hold while they are under way.
+    /// For each worker, the generation that its transactions hold.
     workers: Mutex<Vec<Arc<Worker>>>,
-    /// The floor of the last checkpoint that was begun.
+    /// The floor of the last checkpoint that has begun.
     floor: AtomicU64,
-    /// Generations before the present ones that may not have ended.
+    /// Earlier generations that may not have ended.
     earlier: Mutex<Vec<Arc<()>>>,
     health: Mutex<Health>,
-    /// What workers that have ended had not taken away yet, and how much that is.
+    /// The purge pieces of ended workers, and their number.
     left: Mutex<Vec<Left>>,
     left_count: AtomicUsize,
 }
 
-/// What became of the transactions of a node that no caller waits for any more.
+/// The transactions of a node that continue without a caller.
 ///
-/// A commit whose future was dropped is carried through, or taken back, by a task. The task meets
-/// other transactions like any other, and tries again: that is no fault.
+/// A task finishes or undoes a commit whose future was dropped. The task meets other transactions
+/// like any transaction, and tries again: that is not a fault.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Health {
-    /// Transactions that are in the log, or may be, and could not be carried through: their rows
-    /// stay locked, and there is no checkpoint, until a restart.
+    /// Transactions that are or may be in the log and could not be finished. Their rows stay locked
+    /// until a restart, and until then there is no checkpoint.
     pub left_locked: usize,
-    /// Transactions that could not be taken back: what they had added stays in the way of others
-    /// until a restart.
+    /// Transactions that could not be undone. Their added rows and entries stay in the way of other
+    /// transactions until a restart.
     pub given_up: usize,
-    /// Transactions whose end is held up at the moment: memory or the log fails, or other
-    /// transactions have been in the way for 10 seconds.
+    /// Transactions whose end is held up now: memory or the log fails, or other transactions have
+    /// been in the way for 10 seconds.
     pub held_up: usize,
-    /// Why the first of all these did not end.
+    /// The error of the first of all these transactions.
     pub cause: Option<String>,
-    /// Attempts to end a transaction that failed, and after which it was tried again.
+    /// The number of failed attempts to end a transaction after which the task tried again.
     pub retries: usize,
-    /// Why the last of them failed.
+    /// The error of the last failed attempt.
     pub last: Option<String>,
 }
 
 impl Health {
-    /// Whether there is nothing that an operator must look at.
+    /// Whether there is nothing that an operator must check.
     pub fn is_good(&self) -> bool {
         (self.left_locked, self.given_up, self.held_up) == (0, 0, 0)
     }
@@ -152,22 +154,21 @@ impl fmt::Display for Health {
     }
 }
 
-/// The end of a transaction that is held up, for as long as this value lives.
+/// Counts the end of a transaction as held up while this value lives.
 pub(crate) struct HeldUp(Arc<Node>);
 
 impl Drop for HeldUp {
     fn drop(&mut self) {
         let mut health = self.0.health.lock();
         health.held_up -= 1;
-        // What has passed by explains nothing that comes later.
+        // The cause of an obstacle that has passed does not explain a later one.
         if health.is_good() {
             health.cause = None;
         }
     }
 }
 
-/// What a worker's transactions hold from their begin to their end: each the generation that it
-/// began in.
+/// The generation of a worker, which each of its transactions holds from begin to end.
 #[derive(Default, Debug)]
 pub(crate) struct Worker {
     generation: Mutex<Arc<()>>,
@@ -180,36 +181,36 @@ impl Worker {
 }
 
 impl Node {
-    /// A node without a log, or with one.
+    /// A node, with or without a log.
     pub fn new(node: NodeId, log: Option<Log>, settings: Settings) -> Arc<Node> {
         let clock = NodeClock::new(node);
         let (workers, floor, earlier, health, left, left_count) = Default::default();
         Arc::new(Node { clock, log, settings, workers, floor, earlier, health, left, left_count })
     }
 
-    /// Where its commit timestamps come from.
+    /// The source of its commit timestamps.
     pub fn clock(&self) -> &NodeClock {
         &self.clock
     }
 
-    /// Its log.
+    /// The log of the node.
     pub fn log(&self) -> Option<&Log> {
         self.log.as_ref()
     }
 
-    /// How its transactions work.
+    /// The settings of its transactions.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// A checkpoint that begins now holds everything up to this timestamp. Before generations turn.
-    // Relaxed: turning a generation and beginning in one take the same lock, so whoever begins in
-    // the new one sees it.
+    /// Sets the floor of a checkpoint that begins now. This comes before the generations turn.
+    // Relaxed: turning a generation and beginning in one take the same lock, so a transaction of
+    // the new generation sees the floor.
     pub(crate) fn set_floor(&self, floor: Timestamp) {
         self.floor.fetch_max(floor.0, Ordering::Relaxed);
     }
 
-    /// The floor of the last checkpoint that was begun.
+    /// The floor of the last checkpoint that has begun.
     pub(crate) fn floor(&self) -> Timestamp {
         Timestamp(self.floor.load(Ordering::Relaxed))
     }
@@ -220,16 +221,16 @@ impl Node {
         worker
     }
 
-    /// What became of the transactions that no caller waits for.
+    /// The state of the transactions that continue without a caller.
     pub fn health(&self) -> Health {
         self.health.lock().clone()
     }
 
-    /// Notes an error of a task that nobody waits for, and that tries again.
+    /// Notes a failed attempt of a task that tries again.
     pub(crate) fn note_retry(&self, error: &TxnError) {
         let mut health = self.health.lock();
         health.retries += 1;
-        // One that goes on for long does not fill a log.
+        // The warnings become rare, so a long failure does not fill a log file.
         if health.retries.is_power_of_two() {
             let (node, count) = (self.clock.node().0, health.retries);
             tracing::warn!(node, count, "the end of a transaction is tried again: {error}");
@@ -237,7 +238,7 @@ impl Node {
         health.last = Some(error.to_string());
     }
 
-    /// Notes that the end of a transaction is held up, until the value is dropped.
+    /// Counts the end of a transaction as held up until the result is dropped.
     pub(crate) fn hold_up(self: &Arc<Self>, error: &TxnError) -> HeldUp {
         let mut health = self.health.lock();
         health.held_up += 1;
@@ -247,7 +248,7 @@ impl Node {
         HeldUp(self.clone())
     }
 
-    /// Notes a transaction that is not taken back.
+    /// Notes a transaction that could not be undone.
     pub(crate) fn note_given_up(&self, why: &str) {
         let mut health = self.health.lock();
         health.given_up += 1;
@@ -268,20 +269,20 @@ impl Node {
         tracing::error!(node, "a transaction stays locked until a restart decides it: {why}");
     }
 
-    /// A worker ends, and leaves what it has not taken away yet to the others.
+    /// Takes over the purge pieces of a worker that ends.
     pub(crate) fn leave(&self, purges: impl Iterator<Item = Left>) {
         let mut left = self.left.lock();
         left.extend(purges);
         self.left_count.store(left.len(), Ordering::Relaxed);
     }
 
-    /// Whether workers that have ended have left anything.
-    // Relaxed: whoever sees an old count looks again at its next commit.
+    /// Whether there are purge pieces of ended workers.
+    // Relaxed: a worker that reads an old count reads it again at its next commit.
     pub(crate) fn has_left(&self) -> bool {
         self.left_count.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes up to `most` of what was left, of that for which `may` is true.
+    /// Takes up to `most` purge pieces of ended workers for which `may` is true.
     pub(crate) fn take_left(&self, most: usize, may: impl Fn(&Left) -> bool) -> Vec<Left> {
         let mut left = self.left.lock();
         let taken = left.extract_if(.., |left| may(left)).take(most).collect();
@@ -296,22 +297,22 @@ impl Node {
         self.earlier.lock().extend(workers.iter().map(turn));
     }
 
-    /// How many transactions of a generation before the present ones are under way.
+    /// The number of transactions in progress of the first earlier generation that has any.
     fn under_way(&self) -> Option<usize> {
         let mut earlier = self.earlier.lock();
-        // Nobody else can get hold of a generation that was turned, so once only this has it they
-        // have ended.
+        // No task can get a reference to a turned generation. So when this list holds the only
+        // reference, all transactions of the generation have ended.
         earlier.retain(|one| Arc::strong_count(one) > 1);
         earlier.first().map(|one| Arc::strong_count(one) - 1)
     }
 
-    /// Waits until all transactions of this node that have begun before this call have ended.
+    /// Waits until all transactions of this node that began before this call have ended.
     ///
     /// # Errors
-    /// [`TxnError::Busy`] when some have not by `deadline`; [`TxnError::LeftLocked`] when some
-    /// never will.
+    /// [`TxnError::Busy`] when some have not ended by `deadline`; [`TxnError::LeftLocked`] when
+    /// some never will.
     pub async fn quiesce(&self, handle: &Handle, deadline: Time) -> Result<(), TxnError> {
-        // Also those of which an earlier call has given up to wait.
+        // This includes transactions for which an earlier call gave up.
         self.turn_generation();
         loop {
             let busy = self.under_way();

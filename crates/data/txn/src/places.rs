@@ -1,9 +1,8 @@
-//! [`Places`]: where a worker has found rows, so that it need not ask the index again.
+//! [`Places`]: the location cache of a worker, which spares the worker index lookups.
 //!
-//! A guess, which decides nothing: a place is looked at as if the index had led there, and holds
-//! the row only if it says so itself. A row is alive in one place at most, and that one knows its
-//! key; what was deleted, moved or has made room for another row is no match, and then the index is
-//! asked.
+//! An entry is a guess and decides nothing. A read checks the location as if the index had led
+//! there. A row is live in at most one location, and its tuple holds its key. A deleted or moved
+//! row, or another row in that slot, does not match, and then the worker uses the index.
 
 use latchwork_cache::Hint;
 use latchwork_verbs::prefetch;
@@ -11,16 +10,16 @@ use latchwork_wal::TableId;
 
 use crate::TupleId;
 
-/// Places of rows by table and a hash of the key: the last that came to each slot.
+/// Row ids by table and hash of the key. Each slot holds the last row that was noted there.
 pub(crate) struct Places {
     slots: Box<[Slot]>,
 }
 
-/// Four to a line of the processor's cache.
+/// Four slots fill one line of the processor's cache.
 struct Slot {
-    /// 0 where there is none.
+    /// 0 in an empty slot.
     id: u64,
-    /// Of table and key.
+    /// Of the table and the key.
     tag: u32,
     hint: Hint,
 }
@@ -28,14 +27,15 @@ struct Slot {
 const _: () = assert!(size_of::<Slot>() == 16);
 
 impl Places {
-    /// For up to `count` rows, or twice as many; none for 0.
+    /// A cache of at least `count` slots, rounded up to a power of two. For 0 the cache has no
+    /// slots.
     pub(crate) fn new(count: usize) -> Places {
         let slots = if count == 0 { 0 } else { count.next_power_of_two() };
         let empty = || Slot { id: 0, tag: 0, hint: Hint::default() };
         Places { slots: std::iter::repeat_with(empty).take(slots).collect() }
     }
 
-    /// Which slot, and what stands there.
+    /// The slot number and the tag of a row.
     #[inline]
     fn slot_of(&self, table: TableId, hash: u32) -> (usize, u32) {
         let tag = hash ^ table.0.rotate_left(16);
@@ -43,7 +43,7 @@ impl Places {
         ((mixed ^ mixed >> 15) as usize & self.slots.len().wrapping_sub(1), tag)
     }
 
-    /// Asks the processor for what [`find`](Places::find) reads.
+    /// Prefetches what [`find`](Places::find) reads.
     #[inline]
     pub(crate) fn prefetch(&self, table: TableId, hash: u32) {
         if let Some(slot) = self.slots.get(self.slot_of(table, hash).0) {
@@ -51,7 +51,7 @@ impl Places {
         }
     }
 
-    /// Where a row with a key of this hash was, and in which frame its line.
+    /// The last known row id of a key with this hash, with a guess of its frame.
     #[inline]
     pub(crate) fn find(&self, table: TableId, hash: u32) -> Option<(TupleId, Hint)> {
         let (at, tag) = self.slot_of(table, hash);
@@ -63,7 +63,7 @@ impl Places {
         })
     }
 
-    /// Remembers where a row was found.
+    /// Notes where a row was found.
     #[inline]
     pub(crate) fn note(&mut self, table: TableId, hash: u32, id: TupleId, hint: &Hint) {
         let (at, tag) = self.slot_of(table, hash);
@@ -73,7 +73,7 @@ impl Places {
         }
     }
 
-    /// The row is not there any more, or not to be had.
+    /// Removes a row that is no longer there, or that the fast path cannot read.
     pub(crate) fn forget(&mut self, table: TableId, hash: u32) {
         let (at, tag) = self.slot_of(table, hash);
         if let Some(slot) = self.slots.get_mut(at)

@@ -1,11 +1,10 @@
-//! Taking away what is left of rows: tombstones, and entries of indexes that lead to a row by an
-//! old key.
+//! Purge: the removal of tombstones, and of index entries that lead to a row by an old key.
 //!
-//! Each piece is taken away under an exclusive lock of the row's line, so nobody who locks what it
-//! reads depends on it. Who has read it without a lock may, and finds out: the tombstone is gone,
-//! and the leaf's structure is another. The leaf takes over when the row was deleted, and the read
-//! stamp of its page, for those who come later (see [`Stamp`](latchwork_blink::Stamp)). What is
-//! locked at the moment is tried again later.
+//! Each piece is removed under an exclusive lock of the row's line, so no transaction that locks
+//! what it reads depends on the piece. A transaction without locks may depend on it, and finds out:
+//! the tombstone is missing, and the leaf has another structure number. For later transactions the
+//! leaf takes over the time of the deletion and the read timestamp of the page (see
+//! [`Stamp`](latchwork_blink::Stamp)). A piece with a locked line is tried again later.
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
@@ -14,23 +13,22 @@ use latchwork_wal::TableId;
 use crate::heap::{Patience, Reading, Seen};
 use crate::{Database, Table, Timestamp, TupleId, TxnError};
 
-/// How many pieces a commit tries to take away, at most. It leaves one behind, or fewer, by itself
-/// as a rule.
+/// The maximum number of pieces that a commit tries to remove. Usually a commit adds at most one.
 const AT_ONCE: usize = 16;
-/// How many pieces may wait before a commit looks at more than [`AT_ONCE`].
+/// The number of waiting pieces above which a commit tries more than [`AT_ONCE`].
 const WAITING: usize = 1024;
 
-/// Something that is to be taken away.
+/// A piece that is to be removed.
 pub(crate) struct Purge<M: LineLocks> {
     pub(crate) table: Table<M>,
     pub(crate) id: TupleId,
     pub(crate) key: Vec<u8>,
     pub(crate) what: What,
-    /// Of indexes, by number: keys that lead there.
+    /// Keys that lead to the row, with the numbers of their indexes.
     pub(crate) entries: Vec<(u8, Vec<u8>)>,
 }
 
-/// A piece that a worker had when it ended, for others of its node.
+/// A piece that a worker had when it ended, for the other workers of its node.
 pub(crate) struct Left {
     table: TableId,
     id: TupleId,
@@ -46,7 +44,7 @@ impl<M: LineLocks> From<Purge<M>> for Left {
     }
 }
 
-/// What is left.
+/// The kind of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum What {
     /// A row that was deleted at this time, and its entries.
@@ -60,7 +58,8 @@ impl<M: LineLocks> Database<M> {
         self.purges().borrow_mut().push_back(purge);
     }
 
-    /// Takes away some of what waits for it. What is locked, or fails, goes back into the queue.
+    /// Tries some of the waiting pieces. A piece that is locked, or fails, goes back into the
+    /// queue.
     pub(crate) async fn purge_some(&self) {
         if self.node().has_left() {
             self.take_left();
@@ -69,7 +68,7 @@ impl<M: LineLocks> Database<M> {
         let most = if waiting > WAITING { waiting } else { waiting.min(AT_ONCE) };
         for _ in 0..most {
             let Some(purge) = self.purges().borrow_mut().pop_front() else { return };
-            // Dropped half way, the rest is tried again.
+            // If this future is dropped in the middle, the piece is tried again.
             let mut kept = Kept { database: self, purge: Some(purge) };
             let Some(purge) = &kept.purge else { return };
             if let Ok(true) = self.purge(purge).await {
@@ -78,8 +77,7 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Takes over what workers of this node had when they ended, of tables that this one knows,
-    /// too.
+    /// Takes over pieces of ended workers of this node, for tables that this worker has open.
     fn take_left(&self) {
         for left in self.node().take_left(AT_ONCE, |left| self.known_table(left.table).is_some()) {
             let Left { table, id, key, what, entries } = left;
@@ -89,7 +87,7 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Whether there was no lock in the way.
+    /// Removes a piece. Returns false if it must be tried again.
     async fn purge(&self, purge: &Purge<M>) -> Result<bool, TxnError> {
         let Purge { table, id, key, what, entries } = purge;
         let heap = table.heap();
@@ -102,8 +100,9 @@ impl<M: LineLocks> Database<M> {
             LockOutcome::Got(lock) => lock,
             LockOutcome::Locked => return Ok(false),
         };
-        // What goes is gone for all nodes, and what says so may be taken back by a crash. Nobody
-        // begins to detain the line while it is locked.
+        // A removal takes effect for all nodes, and a crash may take back the change that justifies
+        // it. So the purge waits while the line has a node lock. While this lock exists, no
+        // transaction gives the line a node lock.
         if self.releases_early() && self.memory().is_detained(need.addr, &Hint::default()) {
             return Ok(false);
         }
@@ -121,8 +120,8 @@ impl<M: LineLocks> Database<M> {
             heap.erase(*id, key, false, Patience::NoWait).await?;
             return Ok(true);
         }
-        // The row is there, or there again, or another one has come to its place: what leads here
-        // by other keys than those of whichever is here now goes. Nobody comes while the line is
+        // The slot may have the row, the row added again, or another row. Entries go that lead here
+        // by a key that the present row does not have. No row comes to the slot while the line is
         // locked.
         let (mut there, mut row, mut now) = (Vec::new(), Vec::new(), Vec::new());
         let step = || heap.key_step(*id, &Hint::default(), &mut there);
@@ -132,7 +131,7 @@ impl<M: LineLocks> Database<M> {
         let step = || heap.get_step(&mut at, *id, &hint, key, &mut row);
         let seen = heap.drive(Patience::NoWait, step).await?;
         if seen == Seen::Pending {
-            // Just added: what leads here may be the new row's by now.
+            // The row was just added: the entries may be its own by now.
             return Ok(false);
         }
         for (index, entry) in entries {
@@ -140,7 +139,8 @@ impl<M: LineLocks> Database<M> {
                 && table.index_key(usize::from(*index), key, &row, &mut now).is_ok()
                 && now == *entry;
             if !leads_here {
-                // Earlier readers have to notice. If the row is gone by now, that was later.
+                // Earlier readers must notice the removal. If the row is gone by now, its deletion
+                // was later.
                 let (What::Row(cts) | What::Entries(cts)) = *what;
                 let left = seen.at().unwrap_or_default().max(cts);
                 let tree = table.tree(usize::from(*index));
@@ -151,7 +151,7 @@ impl<M: LineLocks> Database<M> {
     }
 }
 
-/// A piece that goes back into the queue when it is dropped.
+/// A piece that goes back into the queue when this value is dropped.
 struct Kept<'a, M: LineLocks> {
     database: &'a Database<M>,
     purge: Option<Purge<M>>,

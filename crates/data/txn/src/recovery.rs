@@ -1,15 +1,15 @@
-//! [`Recovery`]: tables and indexes anew, from what logs and checkpoint come to.
+//! [`Recovery`]: the reconstruction of tables and indexes from checkpoint and logs.
 //!
 //! ```text
 //!   Replayed: partitions of keys ──► tables ──► rows into heaps, by all workers ──► indexes in bulk, by all workers
 //!                                    (one)      partition by partition              tree by tree
 //! ```
 //!
-//! The three steps follow one another, on all workers: nobody begins one before all have ended the
-//! one before.
+//! The three steps follow one another on all workers: no worker begins a step before all have ended
+//! the previous one.
 //!
-//! Where rows are dealt out to nodes, each node restores its own: no line then has rows of two of
-//! them, whose locks would be one ([`rows_of`](Recovery::rows_of)).
+//! In a partitioned database each node restores its own rows ([`rows_of`](Recovery::rows_of)). Then
+//! no line has rows of two nodes, which would be locked together.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -22,71 +22,71 @@ use crate::database::{definition, read_definition};
 use crate::page::{New, State};
 use crate::{Database, Table, Timestamp, TxnError};
 
-/// How full the pages of rebuilt indexes are.
+/// The fill factor of the pages of rebuilt indexes.
 const FILL: f64 = 0.8;
 
-/// Entries of an index: keys, and the bits of names.
+/// Entries of an index: keys, and the bits of row ids.
 type Entries = Vec<(Box<[u8]>, u64)>;
 
-/// A recovery under way, shared by all workers that take part in it.
+/// A recovery in progress, shared by all workers that take part.
 pub struct Recovery {
     replayed: Replayed,
-    /// Which partition is next: for each node, where each restores its own rows; else the first is
-    /// for all.
+    /// The number of the next partition, for each node if each restores its own rows. Otherwise the
+    /// first counter is for all.
     next_partition: [AtomicUsize; Timestamp::NODES_MAX as usize],
-    /// Of each table and index, what the workers have collected.
+    /// The entries that the workers have collected, for each table and index.
     entries: Mutex<BTreeMap<(TableId, usize), Entries>>,
     rows: AtomicUsize,
     skipped: AtomicUsize,
 }
 
 impl Recovery {
-    /// A recovery from what [`LogDirectory::replay`](latchwork_wal::LogDirectory::replay) has read.
+    /// A recovery from the result of [`LogDirectory::replay`](latchwork_wal::LogDirectory::replay).
     pub fn new(replayed: Replayed) -> Recovery {
         let (entries, rows, skipped) = Default::default();
         let next_partition = std::array::from_fn(|_| AtomicUsize::new(0));
         Recovery { replayed, next_partition, entries, rows, skipped }
     }
 
-    /// Does all of it by one worker.
+    /// Runs all steps on one worker.
     ///
     /// # Errors
-    /// As the steps.
+    /// Those of the steps.
     pub async fn run<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
         self.tables(database).await?;
         self.rows(database).await?;
         self.indexes(database).await
     }
 
-    /// Rows that were restored.
+    /// The number of restored rows.
     pub fn restored(&self) -> usize {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// Keys whose table is not there: its definition was younger than what an asynchronous log had
-    /// written.
+    /// The number of keys without a table. This happens when an asynchronous log lost the
+    /// definition of the table.
     pub fn skipped(&self) -> usize {
         self.skipped.load(Ordering::Relaxed)
     }
 
-    /// First, by one worker: makes the tables, in a database that is empty.
+    /// The first step, by one worker: makes the tables in an empty database.
     ///
     /// # Errors
-    /// [`TxnError::Unresolved`] when there are records that the layer above has not made commits
-    /// of; [`TxnError::Definition`]; when memory fails or is full.
+    /// [`TxnError::Unresolved`] when there are records that the layer above has not resolved;
+    /// [`TxnError::Definition`]; memory that fails or is full.
     pub async fn tables<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
         if let Some(note) = self.replayed.notes.first() {
             let (notes, node, segment) = (self.replayed.notes.len(), note.node.0, note.segment);
             return Err(TxnError::Unresolved { notes, node, segment });
         }
         let definitions = database.definitions();
-        // Also those that were lost: what the logs have of their rows must not become another
-        // table's.
+        // Lost tables count, too: the rows that the logs have for them must not become rows of
+        // another table.
         let mut reserved = self.replayed.keys().map(|(table, _)| table.0).max().unwrap_or(0);
         for (_, latest) in self.replayed.keys().filter(|(table, _)| *table == definitions.id()) {
             let Some(row) = &latest.value else { continue };
             let (id, _, schema) = read_definition(definitions.schema(), row)?;
-            // No row of it may be there yet.
+            // The table may have no rows yet.
             reserved = reserved.max(id.0);
             let memory = database.memory().clone();
             let table = Table::create(memory, id, Rc::new(schema)).await?;
@@ -99,18 +99,18 @@ impl Recovery {
         database.raise_clocks(self.replayed.highest).await
     }
 
-    /// Second, by all workers at once: puts rows into heaps. Keys of tables that are not there are
-    /// left out and [counted](Recovery::skipped).
+    /// The second step, by all workers at once: writes rows into heaps. Keys without a table are
+    /// skipped and [counted](Recovery::skipped).
     ///
     /// # Errors
-    /// [`TxnError::Schema`] for a row that is none of its table's; when memory fails or is full.
+    /// [`TxnError::Schema`] for a row that does not match its table; memory that fails or is full.
     pub async fn rows<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
         self.restore_rows(database, 0, |_, _| true).await
     }
 
-    /// In place of [`rows`](Recovery::rows), where rows are dealt out to nodes: each node restores
-    /// those whose owner it is, and reads all to find them. `owner` is the same on all nodes, and
-    /// names none that does not take part.
+    /// Replaces [`rows`](Recovery::rows) in a partitioned database. Each node reads all rows, and
+    /// restores those that it owns. `owner` must be the same on all nodes, and must name only nodes
+    /// that take part.
     ///
     /// # Errors
     /// As [`rows`](Recovery::rows).
@@ -140,13 +140,13 @@ impl Recovery {
         let mut lost = 0;
         let definitions = database.definitions().id();
         loop {
-            // Relaxed: it deals out numbers, and what they name was there before.
+            // Relaxed: the counter only gives out numbers, and the partitions were there before.
             let at = self.next_partition[usize::from(node)].fetch_add(1, Ordering::Relaxed);
             let Some(partition) = self.replayed.partitions.get(at) else { break };
             for (&id, keys) in partition.tables.iter().filter(|(id, _)| **id != definitions) {
                 let Some(table) = tables.get(&id) else {
-                    // With logs that are written later a commit may last without the one that made
-                    // its table.
+                    // With asynchronous logs, a commit may be durable although the commit that made
+                    // its table is lost.
                     let mine = keys.iter().filter(|latest| is_mine(id, &latest.key));
                     let count = mine.count();
                     self.skipped.fetch_add(count, Ordering::Relaxed);
@@ -190,10 +190,10 @@ impl Recovery {
         Ok(())
     }
 
-    /// Third, by all workers at once: builds the indexes.
+    /// The third step, by all workers at once: builds the indexes.
     ///
     /// # Errors
-    /// When memory fails or is full.
+    /// Memory that fails or is full.
     pub async fn indexes<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
         let mut tables = BTreeMap::new();
         for name in database.table_names().await? {

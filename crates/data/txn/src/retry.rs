@@ -1,4 +1,4 @@
-//! [`Retry`]: trying a transaction again that has met others.
+//! [`Retry`]: the repetition of a transaction after conflicts.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use latchwork_runtime::Time;
 use crate::elder::Place;
 use crate::{Conflict, Database, Timestamp, Transaction, TxnError};
 
-/// How often the pause doubles.
+/// The maximum number of doublings of the pause.
 const DOUBLINGS_MAX: u32 = 16;
-/// How often that of an elder does: those who are in its way now will be through soon.
+/// The same for an aged transaction: the transactions in its way end soon.
 const DOUBLINGS_OF_ELDERS: u32 = 3;
 
-/// Of so many transactions of a worker, one looks whether there is an elder before its first
+/// One in this many transactions of a worker reads the queue of aged transactions before its first
 /// attempt.
 const LOOKS: u32 = 8;
 
-/// The attempts of one transaction, and what goes on between them.
+/// The attempts of one transaction, and the waits between them.
 ///
-/// [`Database::run`] has one. For whoever begins transactions by itself:
+/// [`Database::run`] has one. A caller that begins transactions itself uses it so:
 ///
 /// ```
 /// # use latchwork_coherence::LineLocks;
@@ -40,11 +40,11 @@ const LOOKS: u32 = 8;
 pub struct Retry<M: LineLocks> {
     database: Database<M>,
     attempts: u32,
-    /// When it met others for the first time.
+    /// The time of the first conflict.
     since: Option<Time>,
-    /// Of an elder.
+    /// The place in the queue, for an aged transaction.
     place: Option<Place<M>>,
-    /// After so many attempts it is an elder, or again one.
+    /// The number of attempts after which the transaction becomes aged, or becomes aged again.
     elder_after: u32,
     was_too_late: bool,
 }
@@ -57,19 +57,19 @@ impl<M: LineLocks> std::fmt::Debug for Retry<M> {
 }
 
 impl<M: LineLocks> Retry<M> {
-    /// How often it has met others.
+    /// The number of conflicts so far.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// Whether others make way for it, or will.
+    /// Whether the transaction is aged, so that other transactions wait for it.
     pub fn is_elder(&self) -> bool {
         self.place.is_some()
     }
 
-    /// Waits until it is its turn to begin, which nearly always is at once: unless an elder is at
-    /// work, or it is one itself and others are before it. Not for ever: then it may begin all the
-    /// same.
+    /// Waits until the transaction may begin, which is nearly always at once. A transaction waits
+    /// while an aged transaction is at work. An aged transaction waits for those before it in the
+    /// queue. The wait has a bound, after which the transaction may begin all the same.
     pub async fn turn(&mut self) {
         let database = &self.database;
         if database.node().settings().elder_after == 0 {
@@ -78,8 +78,8 @@ impl<M: LineLocks> Retry<M> {
         if let Some(place) = &self.place {
             let until = self.deadline();
             if !place.turn(until).await {
-                // It was slow, or what is in its way will not go: then all others are not to wait
-                // for it all the time.
+                // The transaction was slow, or the obstacle in its way stays. The other
+                // transactions must not wait for it all the time.
                 self.place = None;
                 self.elder_after = self.attempts.saturating_mul(2);
             }
@@ -92,7 +92,7 @@ impl<M: LineLocks> Retry<M> {
         }
     }
 
-    /// The transaction has met others, and was aborted. Waits before the next attempt.
+    /// Notes a conflict that aborted the transaction, and waits before the next attempt.
     ///
     /// # Errors
     /// [`TxnError::Contended`] after [`Settings::retry_for`](crate::Settings::retry_for).
@@ -120,11 +120,11 @@ impl<M: LineLocks> Retry<M> {
 
     /// Begins the next attempt.
     ///
-    /// Under timestamp ordering it may have what [`Database::begin`] does not give, since a part of
-    /// a transaction must not: a [later timestamp](crate::Settings::extend_timestamps) than it has
-    /// begun with, and [leases](crate::Settings::read_lease). Who was too late all the same goes
-    /// without leases, which may have been its own.
-    ///
+    /// Under timestamp ordering the attempt may take a [later
+    /// timestamp](crate::Settings::extend_timestamps) than it began with, and [read
+    /// leases](crate::Settings::read_lease). [`Database::begin`] permits neither, because a part of
+    /// a larger transaction must not have them. After an attempt that came too late, the next
+    /// attempts take no read leases, because it may have met its own.
     /// # Errors
     /// As [`Database::begin`].
     pub async fn begin(&self) -> Result<Transaction<M>, TxnError> {
@@ -135,8 +135,8 @@ impl<M: LineLocks> Retry<M> {
         Ok(transaction)
     }
 
-    /// The transaction has ended, and others can go on at once; where this is dropped instead, they
-    /// can soon.
+    /// Ends the transaction, so that waiting transactions go on at once. Dropping this value
+    /// instead lets them go on soon after.
     pub async fn end(self) {
         if let Some(place) = self.place {
             place.leave().await;
@@ -151,22 +151,23 @@ impl<M: LineLocks> Retry<M> {
 }
 
 impl<M: LineLocks> Database<M> {
-    /// The attempts of a transaction to come.
+    /// The attempts of a new transaction.
     pub fn retry(&self) -> Retry<M> {
         let elder_after = self.node().settings().elder_after;
         let (database, place, was_too_late) = (self.clone(), None, false);
         Retry { database, attempts: 0, since: None, place, elder_after, was_too_late }
     }
 
-    /// Runs a transaction and commits it; again, if it meets others, with growing random pauses.
-    /// `body` may run often, so it must have no effect but by the transaction, and its result.
+    /// Runs a transaction and commits it. After a conflict it runs again, after a random pause that
+    /// grows. `body` may run often, so its only effects must be the transaction and its result.
     ///
-    /// What was aborted [often](crate::Settings::elder_after) becomes an elder: others wait before
-    /// they begin, so it gets through. A `body` that runs another transaction inside may so wait
-    /// for itself, and is slow then.
+    /// A transaction that was aborted [often](crate::Settings::elder_after) becomes aged: other
+    /// transactions wait before they begin, so it gets through. A `body` that runs another
+    /// transaction inside may wait for itself in this way, and is slow then.
     ///
-    /// An error of `body` that is no conflict aborts the transaction and is returned, if what was
-    /// read by then is [true](Transaction::validate); otherwise the transaction is tried again.
+    /// If `body` returns an error that is not a conflict, the transaction aborts. The error is
+    /// returned if everything that was read is [true](Transaction::validate). Otherwise the
+    /// transaction runs again.
     ///
     /// # Errors
     /// Those of `body` and of the commit; [`TxnError::Contended`] after
@@ -188,11 +189,11 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Runs a transaction and commits it, once. Returns what `body` does, and the commit's
+    /// Runs a transaction and commits it, once. Returns the result of `body` and the commit
     /// timestamp.
     ///
     /// # Errors
-    /// Conflicts: it may be tried again. Else as [`run`](Database::run).
+    /// Conflicts, after which the caller may run it again; otherwise as [`run`](Database::run).
     pub async fn attempt<R>(
         &self,
         body: impl AsyncFnMut(&mut Transaction<M>) -> Result<R, TxnError>,
@@ -209,14 +210,14 @@ impl<M: LineLocks> Database<M> {
             Ok(result) => return transaction.commit().await.map(|cts| (result, cts)),
             Err(error) => error,
         };
-        // What another error is about may never have been so.
+        // The cause of the error may be a read that was never true.
         match (error.conflict(), transaction.validate().await) {
             (None, Err(other @ (TxnError::Conflict(_) | TxnError::NotLasting(_)))) => Err(other),
             _ => Err(error),
         }
     }
 
-    /// How long to wait before a transaction is tried again that has been tried so often.
+    /// A random pause before the next attempt of a transaction with this many attempts.
     pub fn pause(&self, attempts: u32) -> Duration {
         let settings = self.node().settings();
         let doubled = settings.pause.saturating_mul(1 << attempts.min(DOUBLINGS_MAX));

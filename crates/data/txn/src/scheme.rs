@@ -1,29 +1,30 @@
-//! [`Scheme`]: how transactions are kept apart.
+//! [`Scheme`]: the concurrency control of a database.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A concurrency control. All transactions of a database use the same.
+/// A concurrency control. All transactions of a database use the same scheme.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Scheme {
-    /// Two-phase locking without waiting: what is read is locked to read, what is written to write,
-    /// until the transaction ends. Whoever meets a lock aborts.
+    /// Two-phase locking without waits. A read takes a read lock and a write takes a write lock,
+    /// both until the transaction ends. A transaction that meets a lock aborts.
     #[default]
     TwoPhaseLocking,
-    /// Timestamp ordering: transactions take effect in the order of the timestamps that they drew
-    /// at their begin. Whoever comes too late for its timestamp aborts.
+    /// Timestamp ordering: transactions take effect in the order of their timestamps, which they
+    /// draw at their begin. A transaction that comes too late takes a later timestamp if it can,
+    /// and otherwise aborts.
     TimestampOrdering,
-    /// Optimistic: nothing is locked until the commit, which finds out whether anything that was
-    /// read has changed.
+    /// Optimistic: nothing is locked until the commit. The commit validates that everything that
+    /// was read is unchanged.
     Optimistic,
 }
 
 impl Scheme {
-    /// All of them.
+    /// All schemes.
     pub const ALL: [Scheme; 3] =
         [Scheme::TwoPhaseLocking, Scheme::TimestampOrdering, Scheme::Optimistic];
 
-    /// As the root of a database has it.
+    /// The code of the scheme in the root of a database.
     pub(crate) fn code(self) -> u64 {
         match self {
             Scheme::TwoPhaseLocking => 1,
@@ -32,7 +33,7 @@ impl Scheme {
         }
     }
 
-    /// As flags have it.
+    /// The name of the scheme in flags.
     pub fn name(self) -> &'static str {
         match self {
             Scheme::TwoPhaseLocking => "2pl",

@@ -12,17 +12,17 @@ use latchwork_wal::{TableId, Timestamp};
 use crate::page::{New, State};
 use crate::{Heap, Schema, Seen, TupleId, TxnError};
 
-/// One worker's handle on a table: its schema, its rows, and its indexes, which are trees from keys
-/// to names of tuples. The first one is the primary index. Clones are the same.
+/// One worker's handle on a table: its schema, its rows, and its indexes. Each index is a tree from
+/// keys to row ids, and the first one is the primary index. Clones are the same.
 ///
 /// - A row is in the heap before an index leads to it.
-/// - A row that is deleted leaves a tombstone, which the indexes lead to until nobody has its line
-///   locked: then it is purged, first the entries, then the tuple. The leaves remember when the row
-///   was deleted.
-/// - An entry may lead to nothing, when an operation was dropped half way, or to a slot that has
-///   another row by now, since slots are used again. The key in the tuple tells, in a secondary
-///   index the one that the row has there. So nobody takes it for another row's, and whoever adds
-///   the row takes the entry over.
+/// - A deleted row leaves a tombstone, to which the indexes lead. The tombstone is purged when no
+///   transaction has locked its line: first the entries, then the tuple. The leaves keep the time
+///   of the deletion.
+/// - An entry may lead to nothing, if an operation was dropped in the middle. An entry may also
+///   lead to a slot with another row by now, because slots are reused. The key in the tuple shows
+///   this, and in a secondary index the key of the row in that index. So no reader takes one row
+///   for another, and a transaction that adds the row takes the entry over.
 pub struct Table<M: LineLocks>(Rc<Inner<M>>);
 
 struct Inner<M: LineLocks> {
@@ -49,7 +49,7 @@ fn config() -> TreeConfig {
 }
 
 impl<M: LineLocks> Table<M> {
-    /// Makes an empty table, which other nodes open by its [`roots`](Table::roots).
+    /// Makes an empty table. Other nodes open it by its [`roots`](Table::roots).
     pub(crate) async fn create(
         memory: M,
         id: TableId,
@@ -78,23 +78,23 @@ impl<M: LineLocks> Table<M> {
         Ok(Table(Rc::new(Inner { schema, heap, trees })))
     }
 
-    /// Whether it is the same.
+    /// Whether both handles are of the same table.
     #[inline]
     pub(crate) fn is(&self, other: &Table<M>) -> bool {
         Rc::ptr_eq(&self.0, &other.0) || self.id() == other.id()
     }
 
-    /// Its number, as the log has it.
+    /// The number of the table, as in the log.
     pub fn id(&self) -> TableId {
         self.0.heap.table()
     }
 
-    /// Its columns and indexes.
+    /// The columns and indexes of the table.
     pub fn schema(&self) -> &Schema {
         &self.0.schema
     }
 
-    /// The roots of its indexes, the primary one first.
+    /// The roots of the indexes, the primary index first.
     pub(crate) fn roots(&self) -> impl Iterator<Item = GlobalAddr> {
         self.0.trees.iter().map(Tree::root)
     }
@@ -103,22 +103,22 @@ impl<M: LineLocks> Table<M> {
         &self.0.heap
     }
 
-    /// An index: 0 is the primary one, and the schema's follow.
+    /// An index: 0 is the primary index, followed by the indexes of the schema.
     pub(crate) fn tree(&self, index: usize) -> &Tree<M> {
         &self.0.trees[index]
     }
 
-    /// How many indexes there are, the primary one not counted.
+    /// The number of secondary indexes.
     pub(crate) fn secondaries(&self) -> usize {
         self.0.trees.len() - 1
     }
 
-    /// Whether no two rows have the same key in index `index`, which is not 0.
+    /// Whether index `index`, which is not 0, is unique.
     pub(crate) fn is_unique(&self, index: usize) -> bool {
         self.0.schema.indexes().get(index - 1).is_some_and(|index| index.is_unique())
     }
 
-    /// What leads to a row in index `index`, which is not 0, in place of what is in `to`.
+    /// Writes the key of a row in index `index`, which is not 0, into `to`, which is cleared first.
     pub(crate) fn index_key(
         &self,
         index: usize,
@@ -130,7 +130,7 @@ impl<M: LineLocks> Table<M> {
         Ok(self.0.schema.index_key(index - 1, key, row, to)?)
     }
 
-    /// Shows each row as it is when it comes by, or what is left of it.
+    /// Calls `visit` for each row or tombstone, as it is at the time of the visit.
     pub(crate) async fn each<E: Into<TxnError>>(
         &self,
         mut visit: impl FnMut(&[u8], Seen, &[u8]) -> Result<(), E>,
@@ -157,10 +157,10 @@ impl<M: LineLocks> Table<M> {
         }
     }
 
-    /// Adds a row to a table that no transaction knows yet.
+    /// Adds a row to a table that no transaction uses yet.
     ///
     /// # Errors
-    /// [`TxnError::Exists`], [`TxnError::RowTooLong`]; when memory fails or is full.
+    /// [`TxnError::Exists`], [`TxnError::RowTooLong`]; memory that fails or is full.
     pub(crate) async fn load(
         &self,
         key: &[u8],
@@ -186,7 +186,7 @@ impl<M: LineLocks> Table<M> {
     }
 }
 
-/// The name in an entry of an index.
+/// The row id in an index entry.
 pub(crate) fn name_in(value: &[u8]) -> TupleId {
     TupleId::from_bits(value.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
 }

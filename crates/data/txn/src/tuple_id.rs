@@ -1,19 +1,19 @@
-//! [`TupleId`]: what an index leads to.
+//! [`TupleId`]: the row id in an index entry.
 
 use latchwork_verbs::GlobalAddr;
 
-/// Names a tuple for as long as it exists: the address of its line, and its slot in the low bits,
-/// which are zero in the address of a line.
+/// The name of a tuple while the tuple exists: the address of its line, with its slot in the low
+/// bits, which are zero in a line address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TupleId(u64);
 
 impl TupleId {
-    /// The tuple in slot `slot` of `line`; a page has fewer slots than a line has bytes.
+    /// The tuple in slot `slot` of `line`. A page has fewer slots than a line has bytes.
     pub(crate) fn new(line: GlobalAddr, slot: usize) -> TupleId {
         TupleId(line.bits() | slot as u64)
     }
 
-    /// The name whose 64-bit form is `bits`.
+    /// The row id with the 64-bit form `bits`.
     pub const fn from_bits(bits: u64) -> TupleId {
         TupleId(bits)
     }
@@ -23,7 +23,7 @@ impl TupleId {
         self.0
     }
 
-    /// The line, where lines have `line_size` bytes, a power of two. What locks rows locks it.
+    /// The line, where lines have `line_size` bytes, a power of two. Row locks lock this line.
     pub const fn line(self, line_size: usize) -> GlobalAddr {
         GlobalAddr::from_bits(self.0 & !(line_size as u64 - 1))
     }

@@ -1,5 +1,5 @@
-//! Steps that wait for nothing: what they do is what their futures would have done, and what they
-//! leave is as it was.
+//! Plain functions without an await: their effect equals that of the futures, and where they return
+//! false they change nothing.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -69,7 +69,7 @@ fn what_is_done_at_once_is_read_by_itself_and_committed_with_the_rest() {
         tx.delete(table, &[3]).await.expect("it is there");
         assert!(!tx.try_get(table, &[3], &mut row));
         assert!(!tx.get(table, &[3], &mut row).await.expect("nobody is in the way"));
-        // Again, by the future: it was written before.
+        // The future writes the row again, which was written before.
         assert!(!tx.try_update_part(table, &[2], 0, &[66]));
         tx.update_part(table, &[2], 0, &[66]).await.expect("nobody is in the way");
         assert_eq!(amount(database, table, 4).await, Some(vec![4, 0]));
@@ -84,7 +84,7 @@ fn what_is_not_done_at_once_has_changed_nothing() {
     each_scheme(async |database, table| {
         let mut tx = database.begin().await.expect("memory is in order");
         let mut row = Vec::new();
-        // No such row; one that was not read to be written; a part that ends outside.
+        // A missing row; a row that was not read to be written; a part that ends outside the value.
         assert!(!tx.try_get(table, &[100], &mut row));
         assert!(!tx.try_update_part(table, &[5], 0, &[55]));
         assert!(tx.try_get_for_update(table, &[6], &mut row));
@@ -107,7 +107,7 @@ fn who_is_in_the_way_of_a_step_at_once_is_told_by_its_future() {
         let mut tx = database.begin().await.expect("memory is in order");
         let mut row = Vec::new();
         let (at_once, found) = match database.scheme() {
-            // It finds out when it commits.
+            // The optimistic transaction finds the lock at its commit.
             Scheme::Optimistic => (true, Ok(true)),
             _ => (false, Err(Conflict::Locked)),
         };

@@ -1,6 +1,5 @@
-//! Commits that their callers drop while other transactions are in the way. What they have begun is
-//! ended all the same, and neither contention nor the end of a worker is a fault that an operator
-//! hears of.
+//! Commits whose callers drop them while other transactions are in the way. Each commit still ends.
+//! Neither contention nor the end of a worker is a fault in the health of a node.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -30,8 +29,8 @@ struct World {
     dropped: RefCell<usize>,
 }
 
-/// Rows that come, go and grow beside one another, so that commits place new ones in lines that
-/// others lock.
+/// Rows that are added, deleted and grow side by side, so that commits place new rows in lines that
+/// other transactions lock.
 fn schema() -> Schema {
     let schema = Schema::builder("rows")
         .column("id", ColumnType::U32)
@@ -77,7 +76,7 @@ async fn write(database: &Database<Worker>, table: &Table<Worker>) -> Result<(),
             (true, _) => tx.update(table, &key, &text).await?,
             (false, _) => tx.insert(table, &key, &text).await?,
         }
-        // Others meet its locks.
+        // Other transactions meet its locks.
         handle.sleep(Duration::from_nanos(handle.random_below(20_000))).await;
     }
     tx.commit().await.map(drop)
@@ -106,7 +105,7 @@ async fn work(world: Rc<World>, member: Member, scheme: Scheme) {
     for task in tasks.collect::<Vec<_>>() {
         task.await.expect("it is not aborted");
     }
-    // The worker ends, while what was dropped last is under way.
+    // The worker ends while the last dropped commit is in progress.
 }
 
 fn play(scheme: Scheme, seed: u64) -> (Vec<Health>, usize) {

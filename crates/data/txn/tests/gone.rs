@@ -1,5 +1,5 @@
-//! A node that stands still while others make way for it: they go on soon, on rows that it has
-//! nothing to do with.
+//! A node that stands still while other nodes wait for its aged transaction. The other nodes
+//! continue soon, on rows that do not concern that node.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,7 +25,7 @@ struct World {
     ended: Cell<usize>,
     gone: Cell<Option<Time>>,
     commits: Cell<usize>,
-    /// The longest that one of the others took since then.
+    /// The longest transaction of the other nodes since then.
     longest: Cell<Duration>,
 }
 
@@ -38,7 +38,7 @@ fn schema(node: usize) -> Schema {
 }
 
 impl World {
-    /// Two nodes at work, while the third is gone.
+    /// Runs two nodes while the third stands still.
     fn run(has_place: bool) -> Rc<World> {
         let config = ClusterConfig {
             compute_nodes: NODES,
@@ -75,7 +75,7 @@ impl World {
         let database = self.open(memory, node, member.node == 0).await;
         let table = database.table(&format!("rows of {}", member.node)).await.expect("it is there");
         database.load(&table, &KEY, &[0; 8]).await.expect("room");
-        // Everybody has looked for elders, and so has a copy.
+        // All nodes have read the queue of aged transactions, so each has a copy of its line.
         for _ in 0..20 {
             update(&database, &table).await;
         }
@@ -144,7 +144,7 @@ async fn update<M: LineLocks>(database: &Database<M>, table: &Table<M>) {
 fn a_node_that_stands_still_with_a_place_holds_nobody_up_for_long() {
     let (without, with) = (World::run(false), World::run(true));
     assert!(without.longest.get() < Duration::from_millis(1), "{:?}", without.longest);
-    // For an elder that does not come, and for the line that does not.
+    // One wait for an aged transaction that does not come, and one for the line that does not come.
     assert!(with.longest.get() < 3 * ELDER_FOR, "{:?}", with.longest);
     let (before, now) = (without.commits.get(), with.commits.get());
     assert!(now > before / 2, "{now} of {before}");

@@ -1,7 +1,7 @@
 //! Processes that are killed while they commit, on a real directory: two nodes on threads,
-//! checkpoints, and a recovery at each start. Killing does not lose what the system was given, so
-//! this is not about syncs (`crashes` is): it is about the whole path on real files, with a process
-//! that ends at any instruction.
+//! checkpoints, and a recovery at each start. A kill loses no data that the operating system has
+//! accepted. So this test is not about syncs (`crashes` is). This test checks the whole path on
+//! real files, with a process that ends at any instruction.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -26,7 +26,7 @@ use latchwork_wal::{Log, LogDirectory};
 
 const DIRECTORY: &str = "LATCHWORK_TXN_KILL_DIRECTORY";
 const SCHEME: &str = "LATCHWORK_TXN_KILL_SCHEME";
-/// Set: commits release early.
+/// If set, commits release their locks early.
 const EARLY: &str = "LATCHWORK_TXN_KILL_EARLY";
 const DATABASE: DatabaseId = DatabaseId(7);
 const NODES: usize = 2;
@@ -40,7 +40,7 @@ fn open(path: &Path) -> Arc<LogDirectory> {
         .expect("what a killed process leaves can be opened")
 }
 
-/// Accounts with balances, and an index that changes with them.
+/// Accounts with balances, and an index that changes with the balances.
 fn accounts() -> Schema {
     let schema = Schema::builder("accounts")
         .column("id", ColumnType::U32)
@@ -50,7 +50,7 @@ fn accounts() -> Schema {
     schema.build().expect("a good schema")
 }
 
-/// Of each task the number of its last transfer, as a row that comes while the one before goes.
+/// For each task, the number of its last transfer, as a row that replaces the previous one.
 fn markers() -> Schema {
     let schema = Schema::builder("markers")
         .column("task", ColumnType::U32)
@@ -80,7 +80,7 @@ impl<M: LineLocks> Tables<M> {
         Ok(i64::from_le_bytes(row[..8].try_into().expect("8 bytes")))
     }
 
-    /// Moves one unit, and leaves the marker `number` in place of the one before.
+    /// Moves one unit, and replaces the previous marker by the marker `number`.
     async fn transfer(&self, task: u32, number: u32) -> Result<(), TxnError> {
         let handle = self.database.memory().handle();
         let account = || handle.random_below(ACCOUNTS.into()) as u32;
@@ -101,7 +101,7 @@ impl<M: LineLocks> Tables<M> {
             .await
     }
 
-    /// Looks at everything, which has to fit together. The last number of each task.
+    /// Reads everything and checks that it is consistent. Returns the last number of each task.
     async fn audit(&self) -> BTreeMap<u32, u32> {
         let (mut by_id, mut by_balance, mut last) = (Vec::new(), Vec::new(), BTreeMap::new());
         let read = self.database.run(async |tx| {
@@ -140,7 +140,7 @@ impl<M: LineLocks> Tables<M> {
     }
 }
 
-/// What the workers of a life share.
+/// The state that the workers of a life share.
 struct Life {
     directory: Arc<LogDirectory>,
     recovery: Recovery,
@@ -148,12 +148,13 @@ struct Life {
     root: Mutex<Option<GlobalAddr>>,
     nodes: Mutex<Vec<Arc<Node>>>,
     arrived: AtomicUsize,
-    /// After the audit, nothing else.
+    /// Whether the life ends after the audit.
     looks_only: bool,
 }
 
 impl Life {
-    /// Workers go from step to step together; whoever waits serves the others meanwhile.
+    /// Ends a step together with all workers. A waiting worker serves the requests of the other
+    /// workers.
     async fn step(&self, number: usize, handle: &Handle) {
         self.arrived.fetch_add(1, SeqCst);
         while self.arrived.load(SeqCst) < number * NODES {
@@ -231,7 +232,7 @@ async fn live(life: Arc<Life>, member: Member) -> BTreeMap<u32, u32> {
                 Ok(last)
             });
             let last = last.await.expect("memory is in order");
-            // Somebody who forgot to kill it is not tormented for ever.
+            // The loop has a bound, for a process that is never killed.
             for number in last + 1..1_000_000 {
                 tables.transfer(task, number).await.expect("it commits");
                 say(&format!("{task} {number}\n"));
@@ -249,9 +250,9 @@ async fn live(life: Arc<Life>, member: Member) -> BTreeMap<u32, u32> {
     }
 }
 
-/// The first life of all.
+/// Makes the tables in the first life.
 async fn begin<M: LineLocks>(database: &Database<M>) {
-    // What the process was killed in the middle of is done again.
+    // An earlier process may have been killed between the two tables.
     for schema in [accounts(), markers()] {
         match database.create_table(schema).await {
             Ok(_) | Err(TxnError::Exists) => {}
@@ -271,7 +272,7 @@ async fn begin<M: LineLocks>(database: &Database<M>) {
     load.await.expect("room");
 }
 
-/// Recovers from `path`, and lives there: as long as nobody kills it, or only to look.
+/// Recovers from `path`, and runs transfers there until the process is killed, or only audits.
 fn run(path: &Path, scheme: Scheme, looks_only: bool) -> BTreeMap<u32, u32> {
     let directory = open(path);
     let recovery = Recovery::new(directory.replay(2).expect("whole"));
@@ -291,18 +292,18 @@ fn say(line: &str) {
     said.expect("somebody listens");
 }
 
-/// What is killed.
+/// The process that is killed.
 #[test]
 #[ignore = "started by the test that kills it"]
 fn child() {
     let Some(path) = std::env::var_os(DIRECTORY) else { return };
     let scheme = std::env::var(SCHEME).expect("a scheme").parse().expect("a scheme");
-    // Whatever goes wrong here has to be seen there.
+    // The parent must see each panic of this process.
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("{panic}");
         std::process::abort()
     }));
-    // Behind what the test harness has said of this test.
+    // On a line of its own, after the output of the test harness.
     say("\n");
     run(Path::new(&path), scheme, false);
 }
@@ -318,7 +319,7 @@ fn spawn(path: &Path, scheme: Scheme, early: bool) -> Child {
     command.spawn().expect("started")
 }
 
-/// Kills it after so many transfers, and gives the last number of each task that it said.
+/// Kills the process after `lines` transfers. Returns the last printed number of each task.
 fn kill_after(child: &mut Child, lines: u64, removed: &mut u64) -> BTreeMap<u32, u32> {
     let mut said = BTreeMap::new();
     let out = BufReader::new(child.stdout.take().expect("piped"));
@@ -333,7 +334,8 @@ fn kill_after(child: &mut Child, lines: u64, removed: &mut u64) -> BTreeMap<u32,
             said.insert(task, number);
             seen += 1;
             if seen == lines {
-                // What it has said until it is dead counts, too: go on reading.
+                // The lines that the process printed before its death count, so the loop goes on
+                // reading.
                 child.kill().expect("killed");
             }
         }
@@ -348,8 +350,7 @@ fn kills(count: u64, seed: u64) {
     let mut random = seed;
     let mut expected: BTreeMap<u32, u32> = BTreeMap::new();
     let mut removed = 0;
-    // As many more as it takes until there has been a checkpoint, to which a busy machine may come
-    // late.
+    // More kills follow until there has been a checkpoint, which may come late on a busy machine.
     for kill in 0..20 * count {
         if kill >= count && removed > 0 {
             break;

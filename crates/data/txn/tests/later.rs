@@ -1,5 +1,5 @@
-//! Timestamp ordering: transactions that come too late and take a later timestamp, and stamps that
-//! are ahead of their readers.
+//! Timestamp ordering: transactions that come too late and take a later timestamp, and read
+//! timestamps that are ahead of their readers.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,8 +19,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 const A: [u8; 4] = [0, 0, 0, 1];
 const B: [u8; 4] = [0, 0, 0, 2];
 
-/// Runs `body` on a database with two rows in lines of their own, of which time has passed since
-/// they were loaded.
+/// Runs `body` on a database with two rows in lines of their own, some time after the rows were
+/// loaded.
 fn with_database(
     read_lease: u64,
     extend_timestamps: bool,
@@ -134,7 +134,8 @@ fn a_stamp_that_is_ahead_is_for_those_who_come() {
             let mut reader = database.retry().begin().await.expect("memory is in order");
             assert!(reader.get(table, &A, &mut row).await.expect("it is there"));
             reader.commit().await.expect("it wrote nothing");
-            // One hundredth of the rows' age: under a stamp that is an eighth of it ahead.
+            // One hundredth of the age of the rows, so below a read timestamp that is an eighth of
+            // that age ahead.
             let mut retry = database.retry();
             let wrote = set(retry.begin().await.expect("a timestamp"), table, &[A]).await;
             if lease == 0 || extends {

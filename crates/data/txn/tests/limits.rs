@@ -1,5 +1,5 @@
-//! A node locks no more lines than a share of its cache: a transaction that is too large is told,
-//! and one that is in the way of others tries again.
+//! A node locks at most a share of the lines of its cache. A transaction that is too large gets an
+//! error, and one that is in the way of other transactions is repeated.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Rows that move in an index, and are deleted and added again, while entries by which they were
-//! there wait to be taken away: nobody misses a row because of them, or finds one that is not
-//! there.
+//! Rows that move in an index, and are deleted and added again, while their old entries wait for
+//! the purge. Because of such entries, no transaction misses a row or finds a row that does not
+//! exist.
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -17,14 +17,14 @@ use latchwork_txn::{
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 
-/// Where rows move to in the index, leaves away.
+/// The keys to which rows move in the index, leaves away.
 const FAR: u32 = 1_000_000;
 const ROUNDS: u32 = 160;
 
 #[derive(Default)]
 struct Shared {
     scheme: Scheme,
-    /// Rows that were deleted are added again, in the places that they had.
+    /// Whether deleted rows are added again in the same slots.
     again: bool,
     root: RefCell<Option<GlobalAddr>>,
     turn: Cell<u32>,
@@ -76,7 +76,7 @@ async fn play(shared: Rc<Shared>, member: Member) {
     }
 }
 
-/// Adds a row, and deletes it when it has moved.
+/// Adds a row, and deletes it after it has moved.
 async fn writer<M: LineLocks>(
     shared: &Shared,
     member: &Member,
@@ -85,7 +85,7 @@ async fn writer<M: LineLocks>(
 ) {
     for round in 0..ROUNDS {
         let (key, place) = ((5000 + round).to_be_bytes(), 1 + 1000 * (round % 200));
-        // So the leaf of the place is this node's.
+        // Now this node owns the leaf of that key.
         let put = database.run(async |tx| tx.insert(table, &key, &place.to_le_bytes()).await);
         put.await.expect("nobody is in the way");
         shared.turn.set(4 * round + 1);
@@ -117,8 +117,8 @@ async fn writer<M: LineLocks>(
     }
 }
 
-/// Begins, moves the row in another transaction, which is dropped somewhere in its end, and looks
-/// for it at last.
+/// Begins a transaction, moves the row in another one that is dropped at some point of its commit,
+/// and then looks for the row.
 async fn reader<M: LineLocks>(
     shared: &Shared,
     member: &Member,
@@ -133,7 +133,7 @@ async fn reader<M: LineLocks>(
         let mut moves = database.begin().await.expect("memory is in order");
         let to = FAR + 1 + 1000 * (200 + round % 200);
         moves.update(table, &key, &to.to_le_bytes()).await.expect("nobody is in the way");
-        // It is finished by a task of its own, but for what it would take away at last.
+        // A task finishes the commit, except for its purges.
         let soon = handle.now() + Duration::from_nanos(u64::from(round) * 100);
         let _ = handle.timeout(soon, moves.commit()).await;
         handle.sleep(Duration::from_micros(200)).await;
@@ -141,7 +141,8 @@ async fn reader<M: LineLocks>(
         shared.wait(member, 4 * round + 3).await;
         if shared.again {
             early.abort();
-            // Any commit takes away what waits for it, this one somewhere beside the other node's.
+            // Any commit tries the waiting purges. This commit does so at about the same time as
+            // the other node.
             handle.sleep(Duration::from_nanos(u64::from(round % 16) * 700)).await;
             let any = database.run(async |tx| {
                 tx.update(table, &7_u32.to_be_bytes(), &7000_u32.to_le_bytes()).await
@@ -165,7 +166,7 @@ async fn reader<M: LineLocks>(
         match ended {
             Err(TxnError::Conflict(_)) => shared.too_late.set(shared.too_late.get() + 1),
             Err(error) => panic!("{error}"),
-            // It was there when this transaction began.
+            // The row existed when this transaction began.
             Ok(_) => assert_eq!(found, 1, "round {round}: a row is missing"),
         }
         shared.turn.set(4 * round + 4);
@@ -195,8 +196,8 @@ fn run(shared: Shared) -> u32 {
     shared.too_late.get()
 }
 
-/// Under timestamp ordering, who comes with an earlier timestamp finds the row where it stood then,
-/// or gives up.
+/// Under timestamp ordering, a transaction with an earlier timestamp finds the row where it stood
+/// then, or aborts.
 #[test]
 fn an_entry_that_waits_to_be_taken_away_hides_no_row_that_was_there() {
     let scheme = Scheme::TimestampOrdering;

@@ -66,7 +66,7 @@ async fn is_there<M: LineLocks>(database: &Database<M>, table: &Table<M>, key: u
     found.expect("nobody is in the way").then(|| row[0])
 }
 
-/// Whether somebody else may read this row and write it.
+/// Whether another transaction may read and write this row.
 async fn is_free<M: LineLocks>(database: &Database<M>, table: &Table<M>, key: u8) -> bool {
     let mut tx = database.begin().await.expect("memory is in order");
     let written = match tx.update(table, &[key], &[77]).await {
@@ -172,7 +172,7 @@ fn what_was_read_and_is_not_locked_has_to_be_validated() {
         let _operation = member.memory.enter().await.expect("memory is in order");
         let (database, table) = stocked(&member.memory, scheme).await;
         let mut row = Vec::new();
-        // A row that it has read, and one that it has read and writes.
+        // One row that the transaction only reads, and one that it reads and writes.
         let mut tx = database.begin().await.expect("memory is in order");
         tx.get(&table, &[1], &mut row).await.expect("it is there");
         let mut reads = tx.prepare().await.expect("nobody is in the way");
@@ -183,7 +183,7 @@ fn what_was_read_and_is_not_locked_has_to_be_validated() {
         let writes = tx.prepare().await.expect("nobody is in the way");
         assert!(!writes.needs_validation(), "{scheme}");
         drop(writes);
-        // A row that is not there, by whatever scheme but timestamps.
+        // A missing row needs validation under each scheme except timestamp ordering.
         let mut tx = database.begin().await.expect("memory is in order");
         assert!(!tx.get(&table, &[30], &mut row).await.expect("memory is in order"));
         let mut missing = tx.prepare().await.expect("nobody is in the way");
@@ -199,8 +199,8 @@ fn what_was_read_and_is_not_locked_has_to_be_validated() {
     });
 }
 
-/// A checkpoint waits for what begins before its floor; what comes with an earlier timestamp from
-/// elsewhere, later, would be in neither it nor the logs.
+/// A checkpoint waits for transactions that begin before its floor. A part with an earlier
+/// timestamp that comes later would be neither in the checkpoint nor in the logs.
 #[test]
 fn a_part_that_comes_behind_a_checkpoint_with_an_earlier_timestamp_is_refused() {
     each_scheme(|member, scheme| async move {
@@ -208,7 +208,7 @@ fn a_part_that_comes_behind_a_checkpoint_with_an_earlier_timestamp_is_refused() 
         let (database, table) = stocked(&member.memory, scheme).await;
         let early = database.begin().await.expect("memory is in order").timestamp();
         database.begin_at(early).expect("there was no checkpoint").abort();
-        // A floor is as high as what has committed.
+        // The floor is at least the timestamp of this commit.
         database.run(async |tx| tx.update(&table, &[2], &[9]).await).await.expect("free");
         let directory = LogDirectory::open(Arc::new(Torn::new(1)), DatabaseId(1)).expect("empty");
         let deadline = member.handle.now() + Duration::from_secs(1);
@@ -217,7 +217,7 @@ fn a_part_that_comes_behind_a_checkpoint_with_an_earlier_timestamp_is_refused() 
         assert!(early <= written.floor, "{scheme}");
         match (database.begin_at(early), scheme) {
             (Err(TxnError::Conflict(Conflict::TooLate)), Scheme::TimestampOrdering) => {}
-            // Whatever it came with, it draws a later one.
+            // The given timestamp has no effect: the part draws a later one.
             (Ok(tx), Scheme::TwoPhaseLocking | Scheme::Optimistic) => tx.abort(),
             (other, _) => panic!("{scheme}: {:?}", other.err()),
         }

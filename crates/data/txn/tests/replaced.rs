@@ -1,6 +1,6 @@
 //! Rows that are replaced as a whole or in part, moved and deleted, several times in one
-//! transaction: whatever of it leaves an index alone, the index leads to what is there, and to
-//! nothing else.
+//! transaction. Whichever of these changes affect an index, the index leads to the existing rows
+//! and to nothing else.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

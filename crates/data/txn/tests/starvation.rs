@@ -1,4 +1,4 @@
-//! Transactions that others abort again and again, in virtual time: each gets through within a
+//! Transactions that others abort again and again, in virtual time: each one commits within a
 //! bound.
 
 use std::cell::{Cell, RefCell};
@@ -18,21 +18,23 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 
 const LIMIT: Duration = Duration::from_secs(20);
-/// All of them in lines of their own.
+/// All rows stand in lines of their own.
 const KEYS: u32 = 24;
 const NODES: usize = 4;
-/// Tasks of each node with short transactions. The first node has two with long ones besides.
+/// The number of tasks of each node with short transactions. The first node also has two with long
+/// ones.
 const SHORT: usize = 3;
 const LONG: usize = 2;
 
-/// What may happen to whoever is starving.
+/// The fate of a starving transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
-    /// It is tried until it commits.
+    /// The transaction is repeated until it commits.
     Lives,
-    /// It is dropped when others make way for it, in the middle of its attempt, again and again.
+    /// The transaction is dropped in the middle of an attempt, while other transactions wait for
+    /// it, again and again.
     Dropped,
-    /// It is forgotten then, and never gives its place back.
+    /// The transaction is forgotten then, and never leaves the queue.
     Forgotten,
 }
 
@@ -41,24 +43,25 @@ struct Shape {
     protocol: Protocol,
     settings: Settings,
     fate: Fate,
-    /// How long the world lasts.
+    /// The time of the world.
     time: Duration,
 }
 
-/// What a world came to.
+/// The result of a world.
 #[derive(Clone, Debug, Default)]
 struct Report {
-    /// How many long transactions have committed.
+    /// The number of long transactions that committed.
     long: usize,
-    /// The longest that one has taken, or has been at it in vain when the world ended.
+    /// The longest time of a long transaction, including one that had not committed at the end of
+    /// the world.
     worst: Duration,
-    /// Short ones that have committed.
+    /// The number of short transactions that committed.
     short: usize,
-    /// The longest time in which none of them did.
+    /// The longest time in which no short transaction committed.
     gap: Duration,
-    /// When the last of them did.
+    /// The time of the last commit of a short transaction.
     last: Option<Time>,
-    /// How many long ones were lost when they were elders.
+    /// The number of long transactions that were lost while they were aged.
     lost: usize,
 }
 
@@ -143,7 +146,7 @@ impl World {
         for task in tasks {
             task.await.expect("no panic");
         }
-        // Nobody goes before all are through: memory is in everybody's caches.
+        // No node leaves before all have ended, because lines may be in the cache of any node.
         self.ended.set(self.ended.get() + 1);
         while self.ended.get() < NODES {
             handle.sleep(Duration::from_micros(50)).await;
@@ -170,7 +173,7 @@ impl World {
         }
     }
 
-    /// Long transactions one after the other.
+    /// Runs long transactions one after the other.
     async fn long<M: LineLocks>(&self, database: &Database<M>, table: &Table<M>, end: Time) {
         let handle = database.memory().handle().clone();
         while handle.now() < end {
@@ -233,7 +236,7 @@ async fn add<M: LineLocks>(
     for key in keys {
         let key = key.to_be_bytes();
         tx.get_for_update(table, &key, &mut row).await?;
-        // As if it thought, so that time passes.
+        // Simulates a computation, so that time passes.
         handle.charge(Duration::from_nanos(500 + handle.random_below(1000)));
         handle.catch_up().await;
         let amount = u64::from_le_bytes(row[..8].try_into().expect("8 bytes"));
@@ -254,7 +257,7 @@ fn all() -> impl Iterator<Item = (Scheme, Protocol)> {
     Scheme::ALL.into_iter().flat_map(move |scheme| protocols.map(|protocol| (scheme, protocol)))
 }
 
-/// Sixteen attempts with pauses of up to a millisecond, and then its turn among two.
+/// Sixteen attempts with pauses of up to a millisecond, and then a turn among two.
 const BOUND: Duration = Duration::from_millis(12);
 
 #[test]
@@ -262,12 +265,12 @@ fn a_long_transaction_gets_through_many_short_ones() {
     for (scheme, protocol) in all() {
         let report = Shape::new(scheme, protocol, 16).run();
         assert!(report.worst < BOUND && report.long > 10, "{scheme} {protocol:?}: {report:?}");
-        // And does not do so by keeping the others from it.
+        // The long transactions do not commit by keeping all others away.
         assert!(report.short > 4000, "{scheme} {protocol:?}: {report:?}");
     }
 }
 
-/// What the test above is worth: it starves when nobody makes way.
+/// The counter-test: a long transaction starves if no other transaction waits for it.
 #[test]
 fn it_starves_without_elders() {
     for (scheme, protocol) in all() {
@@ -292,7 +295,8 @@ fn an_elder_that_is_gone_is_waited_for_no_longer_than_it_may_take() {
     for (scheme, protocol) in all() {
         let shape = Shape { fate: Fate::Forgotten, ..Shape::new(scheme, protocol, 16) };
         let report = shape.run();
-        // Two of them, one after the other, and the way back; what was under way still commits.
+        // Two lost transactions, one after the other, and the way back. Transactions in progress
+        // still commit.
         let (one, some) = (shape.settings.elder_for, Duration::from_millis(2));
         let waited = one - some..2 * one + some;
         let found = report.lost > 5 && waited.contains(&report.gap);

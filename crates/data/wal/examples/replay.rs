@@ -1,12 +1,12 @@
-//! How fast logs and checkpoints are read back.
+//! Measures how fast logs and checkpoints are read back.
 //!
 //! ```text
 //! cargo run --release -p latchwork-wal --example replay -- [DIRECTORY] [MILLION COMMITS] [KEYS, THOUSANDS]
 //! ```
 //!
-//! Four nodes commit values of 100 bytes to random keys, as fast as the log takes them; then all of
-//! it is read by one thread, two and four. What is read comes from the system's memory, where it
-//! was just written to.
+//! Four nodes commit values of 100 bytes to random keys, as fast as the log takes them. Then one,
+//! two and four threads read everything back. The bytes come from the memory of the system, because
+//! they were just written.
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! How often a disk can sync: fdatasyncs per second of one writer who appends 160 bytes each time.
+//! Measures how often a disk can sync: fdatasyncs per second of one writer that appends 160 bytes
+//! each time.
 //!
 //! ```text
 //! cargo run --release -p latchwork-wal --example syncs -- DIRECTORY [MILLISECONDS]

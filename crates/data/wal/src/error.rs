@@ -8,28 +8,28 @@ use thiserror::Error;
 
 use crate::{DatabaseId, NodeId, SettingsError};
 
-/// Why the log could not do something. Those of one batch all get the same error.
+/// Why a log operation failed. All commits of one flush batch get the same error.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum WalError {
-    /// The system refused something outside the log's own path: while opening, reading, or writing
-    /// a checkpoint.
+    /// The system refused an operation outside the append path: an opening, a read, a new segment,
+    /// or a write of a checkpoint.
     #[error("{file}: {doing} failed: {cause}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The file, or the directory.
         file: String,
         /// The system's error.
         cause: Arc<io::Error>,
     },
-    /// The device has no room for what the log cannot go on without.
+    /// The device is full: like [`Io`](WalError::Io), for an operation that needs room.
     #[error(
         "{file}: {doing} failed: {cause}; make room on the device and try again: nothing of the database is lost, and \
          it can be read meanwhile"
     )]
     Full {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The file, or the directory.
         file: String,
@@ -42,7 +42,7 @@ pub enum WalError {
         /// The directory.
         directory: String,
     },
-    /// Another process works in the directory.
+    /// Another process has opened the directory.
     #[error("{directory} is in use by process {by}: end that process, or use another directory")]
     InUse {
         /// The directory.
@@ -50,13 +50,13 @@ pub enum WalError {
         /// The process.
         by: String,
     },
-    /// The node's log is open.
+    /// The node's log is open, or it has failed.
     #[error("node {} has its log open already, or it failed: open the directory again", node.0)]
     NodeInUse {
         /// The node.
         node: NodeId,
     },
-    /// Nodes are numbered from 0.
+    /// A node with this number cannot have a log.
     #[error("node {} cannot have a log: nodes are 0 to {}", node.0, crate::Timestamp::NODES_MAX - 1)]
     Node {
         /// The node.
@@ -70,12 +70,12 @@ pub enum WalError {
     OtherDatabase {
         /// The file.
         file: String,
-        /// Whose it is.
+        /// The database of the file.
         found: DatabaseId,
-        /// Whose it should be.
+        /// The expected database.
         expected: DatabaseId,
     },
-    /// The file was written by another version of this program.
+    /// Another version of this program wrote the file.
     #[error(
         "{file} has log format {found}, this program understands {understood}: use the version that wrote it"
     )]
@@ -84,10 +84,10 @@ pub enum WalError {
         file: String,
         /// Its format.
         found: u32,
-        /// What this program understands.
+        /// The format that this program understands.
         understood: u32,
     },
-    /// What was lasting is not as it was written.
+    /// Durable data is not as it was written.
     #[error(
         "{file} is damaged at byte {offset}: {what}; restore the directory from a copy, or go on without what is lost \
          (--accept-loss; in code, accept_loss)"
@@ -95,12 +95,12 @@ pub enum WalError {
     Damaged {
         /// The file.
         file: String,
-        /// From which byte on.
+        /// The first damaged byte.
         offset: u64,
-        /// What is wrong there.
+        /// The damage.
         what: &'static str,
     },
-    /// A file that must be there is not.
+    /// A file that must be there is missing.
     #[error(
         "{file} is missing in {directory}, and what it held is in no checkpoint: restore it from a copy, or go on \
          without what is lost (--accept-loss; in code, \
@@ -112,7 +112,7 @@ pub enum WalError {
         /// The directory.
         directory: String,
     },
-    /// The checkpoint is gone. Its rows are in no log, so there is no state to go on with.
+    /// The checkpoint is missing. Its rows are in no log, so no consistent state is left.
     #[error(
         "{file} is missing in {directory}, and what the checkpoint held is nowhere else: put the file back, or restore \
          the directory from a copy"
@@ -123,7 +123,7 @@ pub enum WalError {
         /// The directory.
         directory: String,
     },
-    /// A log ends before a place up to which it is known to have been durable.
+    /// A log ends before a position up to which it is known to have been durable.
     #[error(
         "{file} in {directory} ends at byte {bytes}, and was durable up to byte {least} at least: {groups} commits or more are \
          lost; restore the directory from a copy, or go on without what is lost (--accept-loss; in code, \
@@ -134,14 +134,14 @@ pub enum WalError {
         file: String,
         /// The directory.
         directory: String,
-        /// Bytes of whole commits that the file has; 0 when it is not there.
+        /// Bytes of whole commits in the file; 0 when the file is missing.
         bytes: u64,
-        /// Bytes that it had at least.
+        /// Bytes that the file had at least.
         least: u64,
         /// Commits that are missing at least.
         groups: u64,
     },
-    /// The loss is more than can be accepted: the checkpoint shows commits that the log has lost.
+    /// The loss is too large to accept: the checkpoint shows commits that the log has lost.
     #[error(
         "{file} in {directory} ends at byte {bytes}, and the checkpoint shows what was committed behind that: no state is left \
          without the lost commits; restore the directory from a copy"
@@ -151,11 +151,11 @@ pub enum WalError {
         file: String,
         /// The directory.
         directory: String,
-        /// Bytes of it that count.
+        /// Bytes of the segment that count.
         bytes: u64,
     },
-    /// The batch could not be written. None of it is in the log, now and after a restart; the log
-    /// goes on.
+    /// The flush batch could not be written. No record of it is in the log, now or after a restart.
+    /// The log goes on.
     #[error("{file}: the commit could not be written and is not in the log: {cause}")]
     Refused {
         /// The segment.
@@ -163,11 +163,11 @@ pub enum WalError {
         /// The system's error.
         cause: Arc<io::Error>,
     },
-    /// The log takes nothing any more. What was not acknowledged before may be there after a
-    /// restart or not, each commit whole.
+    /// The log has failed and takes no more records. An unacknowledged commit may be there after a
+    /// restart or not, but never in part.
     #[error("{file}: {doing} failed: {cause}; the log takes nothing more, start again to recover")]
     Failed {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The file.
         file: String,
@@ -177,44 +177,45 @@ pub enum WalError {
     /// The log was closed.
     #[error("the log is closed")]
     Closed,
-    /// More waits to be written than may.
+    /// The backlog is full.
     #[error(
         "{waiting} bytes wait to be written, {most} may: wait for room, and look at the log's device"
     )]
     Backlog {
-        /// Bytes that wait.
+        /// The bytes that wait to be written.
         waiting: usize,
-        /// The setting.
+        /// The largest backlog, from the settings.
         most: usize,
     },
-    /// A commit that no replay would take.
+    /// The timestamp is not above the checkpoint's floor, so replay would ignore the commit.
     #[error("a commit at {timestamp} is impossible: the checkpoint in place has the floor {floor}")]
     Stale {
-        /// The group's timestamp.
+        /// The timestamp of the log record.
         timestamp: crate::Timestamp,
         /// The floor.
         floor: crate::Timestamp,
     },
-    /// A group of this size could not be read back.
+    /// The log record is too large for the log.
     #[error("a commit of {bytes} bytes is too large for the log: {most} are possible")]
     TooLarge {
-        /// The group's bytes.
+        /// The bytes of the record.
         bytes: usize,
-        /// The most there may be.
+        /// The most bytes possible.
         most: usize,
     },
-    /// One checkpoint at a time.
+    /// Another checkpoint is being written.
     #[error("a checkpoint is being written: wait until it is published or dropped")]
     CheckpointUnderWay,
-    /// Logs that a checkpoint with this floor needs may be gone.
+    /// The floor is below that of the checkpoint in place. Logs that such a checkpoint needs may
+    /// have been removed.
     #[error("a checkpoint with the floor {floor} is impossible: the one in place has {least}")]
     Floor {
-        /// What was given.
+        /// The floor that was given.
         floor: crate::Timestamp,
         /// The floor of the checkpoint in place.
         least: crate::Timestamp,
     },
-    /// A checkpoint without all its parts.
+    /// A part of the checkpoint was begun and not finished.
     #[error(
         "the checkpoint has {begun} parts, of which {finished} are finished: it cannot be published"
     )]
@@ -224,15 +225,15 @@ pub enum WalError {
         /// Parts finished.
         finished: usize,
     },
-    /// It took too long.
+    /// The deadline passed.
     #[error("{what} took longer than {waited:?}")]
     Timeout {
-        /// What was waited for.
+        /// The operation that took too long.
         what: &'static str,
-        /// How long.
+        /// The time waited.
         waited: Duration,
     },
-    /// Settings that cannot work.
+    /// The settings are invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
 }
@@ -249,7 +250,7 @@ impl WalError {
         }
     }
 
-    /// The same, of something after which the log cannot go on.
+    /// The same error as the reason of a failed log.
     pub(crate) fn into_failed(self) -> WalError {
         match self {
             WalError::Io { doing, file, cause } | WalError::Full { doing, file, cause } => {

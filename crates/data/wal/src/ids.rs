@@ -1,47 +1,45 @@
-//! The names of what a log speaks about.
+//! The identifiers that a log uses.
 
 use std::fmt;
 
-/// Which database a log belongs to. Drawn once, when the database is made.
+/// The database of a log. The number is drawn once, when the database is made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DatabaseId(pub u64);
 
-/// A compute node, as far as logs are concerned: whose log it is.
+/// A compute node, as the owner of a log.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(pub u8);
 
-/// A table, or whatever else has keys of its own.
+/// A table, or anything else with its own keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TableId(pub u32);
 
-/// A commit timestamp: a counter, and the node that drew it, so that no two are equal.
+/// A commit timestamp: a counter, and the node that drew it, so that no two timestamps are equal.
 ///
 /// ```text
 ///  63                            6 5       0
 ///  | counter                      | node id |
 /// ```
 ///
-/// Transactions that conflict have timestamps in the order in which they committed; others need
-/// not.
+/// Conflicting transactions have timestamps in their commit order; other transactions need not.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// Before all that was ever committed.
+    /// The timestamp below all commits.
     pub const ZERO: Timestamp = Timestamp(0);
     /// Bits of the node id.
     pub const NODE_BITS: u32 = 6;
     /// The most nodes that can draw timestamps.
     pub const NODES_MAX: u8 = 1 << Timestamp::NODE_BITS;
 
-    /// The timestamp that `node` draws when its counter stands at `counter`; `None` where either
-    /// does not fit.
+    /// The timestamp that `node` draws at this `counter`; `None` when either does not fit.
     pub fn new(counter: u64, node: NodeId) -> Option<Timestamp> {
         let fits = counter < 1 << (64 - Timestamp::NODE_BITS) && node.0 < Timestamp::NODES_MAX;
         fits.then_some(Timestamp(counter << Timestamp::NODE_BITS | u64::from(node.0)))
     }
 
-    /// The timestamp `by` counts later, of the same node; this one where there is none.
+    /// The timestamp of the same node that is `by` counts later; this timestamp if there is none.
     #[must_use]
     pub fn ahead_by(self, by: u64) -> Timestamp {
         let counter = self.counter().checked_add(by);
@@ -53,7 +51,7 @@ impl Timestamp {
         self.0 >> Timestamp::NODE_BITS
     }
 
-    /// The node that drew it.
+    /// The node that drew this timestamp.
     pub fn node(self) -> NodeId {
         NodeId((self.0 & u64::from(Timestamp::NODES_MAX - 1)) as u8)
     }
@@ -65,20 +63,20 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// How far a log goes.
+/// The end of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct End {
-    /// The number of its last segment; 0 when there is none.
+    /// The number of the last segment; 0 when there is none.
     pub segment: u64,
     /// The bytes of that segment.
     pub bytes: u64,
-    /// Groups since the log's beginning, in this segment and in all before it.
+    /// Log records since the start of the log, in this segment and all earlier ones.
     pub groups: u64,
 }
 
 impl End {
-    /// Whether the log lacks groups here that it has at `other`. Groups alone are compared: without
-    /// its end record, or without a last segment that is empty, a log lacks nothing.
+    /// Whether the log is shorter than `other` by log records. Only records are compared: a log
+    /// without its end record, or without an empty last segment, lacks nothing.
     pub(crate) fn is_short_of(&self, other: &End) -> bool {
         self.groups < other.groups
     }

@@ -1,9 +1,9 @@
-//! The write-ahead log: storage that can be torn, group commit, checkpoints, parallel replay.
+//! The write-ahead log: storage that can be torn, group commit, checkpoints and parallel replay.
 //!
-//! A log holds *values*: for each commit one checksummed group of what the transaction wrote, with
-//! its commit timestamp. Conflicting commits have timestamps in their order, so replay needs no
-//! other order: it takes the highest timestamp of each key, from all logs of all nodes, side by
-//! side.
+//! The log holds *values*. Each commit appends one checksummed log record with the values that it
+//! wrote and its commit timestamp. Conflicting commits have timestamps in their commit order, so
+//! replay needs no other order. Replay takes the highest timestamp of each key from all logs of all
+//! nodes, and reads the logs in parallel.
 //!
 //! ```text
 //!   node 0: worker, worker ..                        one directory, one process
@@ -16,30 +16,36 @@
 //!      tables are scanned ── CheckpointWriter ──────►│ checkpoint-..-0000.part  ..      │
 //!      segments up to F are removed                  │                                  │
 //!                                                    └────────────────┬─────────────────┘
-//!   after a crash: LogDirectory::open (tails cut, made lasting) ──────┘
-//!      └─► replay(threads): checkpoint and logs ──► for each (table, key) what it was last
+//!   after a crash: LogDirectory::open (tails cut, made durable) ──────┘
+//!      └─► replay(threads): checkpoint and logs ──► the latest value of each (table, key)
 //! ```
 //!
-//! - [`storage`]: files that only grow. [`Disk`](storage::Disk) is a directory,
-//!   [`Torn`](storage::Torn) forgets what was not synced.
-//! - [`Group`], [`GroupRef`]: a commit's bytes.
-//! - [`LogDirectory`]: what there is, made fit to go on with; [`Log`]: one node's end of it.
-//! - [`CheckpointWriter`]: what makes old segments unnecessary.
+//! - [`storage`]: files that only grow. [`Disk`](storage::Disk) is a directory.
+//!   [`Torn`](storage::Torn) loses unsynced data in a simulated crash.
+//! - [`Group`], [`GroupRef`]: the bytes of one log record.
+//! - [`LogDirectory`]: all logs and the checkpoint of a database, repaired at opening. [`Log`]: the
+//!   log of one node, open for appending.
+//! - [`CheckpointWriter`]: writes the checkpoint that makes old segments unnecessary.
 //!
 //! # What holds
 //!
-//! - A group that [`Log::durable`] reported is there after any crash, of process or power.
-//! - Any other is there whole or not at all. One that was [refused](WalError::Refused) is not
-//!   there, and one that a restart did not find does not come back with the next one.
-//! - Nothing is in a replay that was not appended.
-//! - What was durable and is not as it was is an error that names file and byte, not a shorter log,
-//!   as far as a second place knows that it was durable: the logs of the other nodes, which say so
-//!   with every batch, and the file `WITNESS`, which is written once a second and when a log is
-//!   closed.
+//! - A log record that [`Log::durable`] reported is there after any crash of the process or the
+//!   system.
+//! - Any other log record is there whole or not at all. A [refused](WalError::Refused) log record
+//!   is not there. A log record that one restart did not find does not come back at a later
+//!   restart.
+//! - Replay returns only what was appended.
+//! - Changed or lost durable data is an error that names file and byte, not a shorter log.
+//!   Detecting a lost log end needs a second place that knows how far the log was durable. Such
+//!   places are the cross-log marks, the checkpoint and the file `WITNESS`. A log writes a mark
+//!   before a flush batch when it knows something new about another log. The witness is written at
+//!   opening, after a checkpoint, when a log is closed, and about [`Settings::witness`] (1 s) after
+//!   a commit that it lacks.
 //! - Bytes from outside never panic, and every wait has a deadline.
 //!
-//! What it stands on: a sector of 512 bytes is written whole or not at all, `fdatasync` and `fsync`
-//! of the directory do what POSIX says, and a sync that failed is not trusted again: the log fails.
+//! These guarantees assume that a sector of 512 bytes is written whole or not at all. They also
+//! assume that `fdatasync`, and `fsync` of the directory, do what POSIX says. After a failed sync
+//! the log fails, because a later successful sync proves nothing.
 //!
 //! # Example
 //!

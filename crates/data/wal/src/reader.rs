@@ -1,4 +1,4 @@
-//! [`GroupReader`]: the groups of one file, in order, and what to make of its end.
+//! [`GroupReader`]: reads the log records of one file in order, and finds how the file ends.
 
 use crate::format::{
     ALIGN, Content, FILE_HEADER, FileHeader, Flaw, GROUP_HEADER, GroupRef, Head, read_body,
@@ -9,30 +9,30 @@ use crate::{DatabaseId, Timestamp, WalError};
 /// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
 
-/// Reads a file's groups one after the other.
+/// Reads the log records of a file one after another.
 pub(crate) struct GroupReader {
     file: Box<dyn File>,
     name: String,
     header: FileHeader,
     length: u64,
-    /// Where the next group begins.
+    /// The position of the next log record.
     offset: u64,
     /// Bytes of the file from `buffered` on.
     buffer: Vec<u8>,
     buffered: u64,
 }
 
-/// What stands next.
+/// What follows in the file.
 pub(crate) enum Step<'a> {
-    /// A whole group, and where.
+    /// A whole log record, and its position.
     Group(u64, GroupRef<'a>),
-    /// The file ends behind a group.
+    /// The file ends behind a log record.
     End,
-    /// Something else than a whole group.
+    /// Bytes that are not a whole log record.
     Flaw(Flaw),
 }
 
-/// What is at the head of a file.
+/// The result of opening a file.
 pub(crate) enum Opened {
     Whole(GroupReader),
     /// The header is not whole.
@@ -78,27 +78,27 @@ impl GroupReader {
         &self.name
     }
 
-    /// Where the next group begins: behind the last one that was whole.
+    /// The position of the next log record: behind the last whole one.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Takes the file to end at `length`: what follows is torn.
+    /// Limits the file to `length` bytes: the rest is torn.
     pub(crate) fn end_at(&mut self, length: u64) {
         self.length = self.length.min(length);
     }
 
-    /// The file's bytes.
+    /// The file's length in bytes.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }
 
-    /// An error about the file, here.
+    /// A damage error for the present position.
     pub(crate) fn damaged(&self, what: &'static str) -> WalError {
         WalError::damaged(&self.name, self.offset, what)
     }
 
-    /// The next group.
+    /// The next log record.
     pub(crate) fn next(&mut self) -> Result<Step<'_>, WalError> {
         let (at, left) = (self.offset, self.length - self.offset);
         if left == 0 {
@@ -110,7 +110,8 @@ impl GroupReader {
             Ok(head) => head,
             Err(flaw) => return Ok(Step::Flaw(flaw)),
         };
-        // What a right checksum covers was written so: if it makes no sense, it is no tear.
+        // A right checksum proves that these bytes were written. So an impossible header is damage,
+        // not a torn tail.
         head.sensible(at).map_err(|flaw| self.damaged(flaw.0))?;
         if head.length as u64 > left {
             return Ok(Step::Flaw(Flaw("a group is cut off")));
@@ -129,9 +130,9 @@ impl GroupReader {
         Ok(Step::Group(at, group))
     }
 
-    /// How many commits stand behind `cut` by their headers, whether the rest of them is whole or
-    /// not. `all`: each of them was durable; else only those are counted of which a later header
-    /// says so.
+    /// Counts the commits behind `cut` by their headers, whether their bodies are whole or not.
+    /// With `all`, every commit counts as durable. Otherwise only commits that a later header
+    /// states to be synced count.
     pub(crate) fn commits_behind(&mut self, cut: u64, all: bool) -> Result<u64, WalError> {
         let header = self.header;
         let (mut commits, mut synced) = (Vec::new(), if all { u64::MAX } else { 0 });
@@ -147,17 +148,17 @@ impl GroupReader {
                 }
                 _ => ALIGN,
             };
-            // A group's length is a multiple of it.
+            // The length of a log record is a multiple of `ALIGN`.
             at += length as u64;
         }
         Ok(commits.into_iter().filter(|at| *at < synced).count() as u64)
     }
 
-    /// Whether a group behind `cut` says that more than `cut` bytes were lasting when it was
-    /// written: then what stands at `cut` was, and is damaged. Else it is the end of what was never
-    /// acknowledged.
+    /// Whether a log record behind `cut` states that more than `cut` bytes were durable when it was
+    /// written. Then the bytes at `cut` were durable, and are damaged. Otherwise they are the start
+    /// of a tail that was never acknowledged.
     ///
-    /// The header of that group is proof enough: its checksum covers the place.
+    /// The header of that record is proof enough, because its checksum covers its position.
     pub(crate) fn was_synced_beyond(&mut self, cut: u64) -> Result<bool, WalError> {
         let header = self.header;
         let mut at = cut.max(FILE_HEADER as u64).next_multiple_of(ALIGN as u64);
@@ -173,13 +174,13 @@ impl GroupReader {
         Ok(false)
     }
 
-    /// Bytes of the file, which has them.
+    /// Returns `length` bytes from `at` on, which the file must have.
     pub(crate) fn bytes(&mut self, at: u64, length: usize) -> Result<&[u8], WalError> {
         let held = self.buffered..self.buffered + self.buffer.len() as u64;
         if at < held.start || at + length as u64 > held.end {
             let left = usize::try_from(self.length - at).unwrap_or(usize::MAX);
             let wanted = length.max(CHUNK).min(left);
-            // The size of the buffer goes back when a large group has passed.
+            // The buffer shrinks again after a large log record.
             self.buffer.resize(wanted, 0);
             self.buffer.shrink_to(CHUNK);
             self.buffered = at;

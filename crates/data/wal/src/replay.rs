@@ -1,4 +1,4 @@
-//! [`LogDirectory::replay`]: from all files of all nodes, what each key was last.
+//! [`LogDirectory::replay`]: computes the latest value of each key from all files of all nodes.
 
 use std::collections::hash_map::{DefaultHasher, Entry as Place};
 use std::collections::{BTreeMap, HashMap};
@@ -12,35 +12,35 @@ use crate::format::{Content, names};
 use crate::reader::{GroupReader, Opened};
 use crate::{Entry, GroupRef, Kind, LogDirectory, NodeId, Segment, TableId, Timestamp, WalError};
 
-/// Keys are dealt out to so many partitions.
+/// The number of partitions among which the keys are distributed.
 const PARTITIONS: usize = 64;
 
-/// What a key was last.
+/// The latest version of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Latest {
     /// The key.
     pub key: Box<[u8]>,
-    /// When this was committed.
+    /// The commit timestamp of this version.
     pub timestamp: Timestamp,
-    /// The value; `None` when it was deleted.
+    /// The value; `None` when the key was deleted.
     pub value: Option<Box<[u8]>>,
 }
 
-/// A part of the keys, by their hash: each key is in one partition.
+/// A part of the keys. The hash of a key decides its partition.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Partition {
     /// The keys of each table, in order.
     pub tables: BTreeMap<TableId, Vec<Latest>>,
 }
 
-/// A group that replay does not merge.
+/// A log record that replay does not merge.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Note {
-    /// Whose log it is in.
+    /// The node of its log.
     pub node: NodeId,
-    /// In which segment.
+    /// The segment.
     pub segment: u64,
-    /// At which byte.
+    /// The position in the segment, in bytes.
     pub offset: u64,
     /// Its timestamp.
     pub timestamp: Timestamp,
@@ -50,7 +50,7 @@ pub struct Note {
     pub entries: Vec<NoteEntry>,
 }
 
-/// An entry of a group that replay does not merge.
+/// An entry of a log record that replay does not merge.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NoteEntry {
     /// The table.
@@ -61,18 +61,19 @@ pub struct NoteEntry {
     pub value: Option<Box<[u8]>>,
 }
 
-/// What logs and checkpoint come to.
+/// The result of a replay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Replayed {
     /// All keys.
     pub partitions: Vec<Partition>,
-    /// Groups that are not merged, by node, segment and offset.
+    /// The log records that are not merged, by node, segment and offset.
     pub notes: Vec<Note>,
-    /// The highest timestamp: clocks have to be set above it.
+    /// The highest timestamp. The clocks must be set above it.
     pub highest: Timestamp,
-    /// Whole groups that were read, those under the floor included and the log's own left out.
+    /// Whole records that were read, of the logs and of the checkpoint. Records up to the floor
+    /// count; marks do not.
     pub groups: u64,
-    /// Entries that were taken.
+    /// Entries that were merged.
     pub entries: u64,
 }
 
@@ -83,8 +84,8 @@ impl Replayed {
         tables.flat_map(|(table, keys)| keys.iter().map(|key| (*table, key)))
     }
 
-    /// Takes entries as if they were of commits in the logs: for a layer above that has made
-    /// commits out of its notes.
+    /// Merges entries like those of commits in the logs. A higher layer uses this for commits that
+    /// it has found in its notes.
     pub fn merge<'a>(&mut self, entries: impl IntoIterator<Item = Entry<'a>>) {
         let mut shards: BTreeMap<usize, Shard> = BTreeMap::new();
         for entry in entries {
@@ -96,7 +97,7 @@ impl Replayed {
             for (table, new) in shard.sorted().tables {
                 let keys = self.partitions[at].tables.entry(table).or_default();
                 keys.extend(new);
-                // Stable: of a key's two the one that was there comes first.
+                // The sort is stable: of two versions of a key, the one that was there comes first.
                 keys.sort_by(|a, b| a.key.cmp(&b.key));
                 keys.dedup_by(|later, first| {
                     let same = later.key == first.key;
@@ -110,7 +111,8 @@ impl Replayed {
     }
 }
 
-// Its keys are fixed, and nobody iterates: the same replay gives the same result.
+// The hasher has fixed keys and the map is never iterated in its own order, so the same replay
+// gives the same result.
 type Keys = HashMap<Box<[u8]>, (Timestamp, Option<Box<[u8]>>), BuildHasherDefault<DefaultHasher>>;
 
 #[derive(Default)]
@@ -121,12 +123,13 @@ impl Shard {
         let Entry { timestamp, table, key, value } = entry;
         let keys = self.0.entry(table).or_default();
         if let Some(latest) = keys.get_mut(key) {
-            // Equal ones are of one group, where the last counts, or of a checkpoint that read this
-            // commit.
+            // Two versions with equal timestamps have one of two origins. Either both are of one
+            // record, where the last one counts, or one is of a checkpoint that read this commit.
             if timestamp >= latest.0 {
                 latest.0 = timestamp;
                 match (&mut latest.1, value) {
-                    // Threads that free each other's memory wait for one another.
+                    // The old allocation is reused, because threads that free each other's memory
+                    // wait for one another.
                     (Some(old), Some(new)) if old.len() == new.len() => old.copy_from_slice(new),
                     (old, new) => *old = new.map(Box::from),
                 }
@@ -151,16 +154,17 @@ fn shard_of(table: TableId, key: &[u8]) -> usize {
     let mut hasher = DefaultHasher::new();
     hasher.write_u32(table.0);
     hasher.write(key);
-    // The upper bits: tables of the same hash take the lower ones.
+    // The upper bits are used, because the hash maps of the tables use the lower bits of the same
+    // hash.
     (hasher.finish() >> 32) as usize % PARTITIONS
 }
 
 struct File {
     name: String,
     content: Content,
-    /// Entries that there must be.
+    /// The expected count of entries, if known.
     entries: Option<u64>,
-    /// Groups that there must be.
+    /// The expected count of log records, if known.
     groups: Option<u64>,
 }
 
@@ -172,13 +176,13 @@ struct Read {
     notes: Vec<Note>,
 }
 
-/// Calls `work` with 0 to `jobs - 1`, on so many threads; the results in order.
+/// Calls `work` with 0 to `jobs - 1` on `threads` threads, and returns the results in order.
 fn in_parallel<T: Send>(threads: usize, jobs: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(BTreeMap::new());
     let run = || {
         loop {
-            // Relaxed: only who takes which job is decided here; results go through the lock.
+            // Relaxed: the counter only distributes the jobs. The results go through the lock.
             let job = next.fetch_add(1, Ordering::Relaxed);
             if job >= jobs {
                 return;
@@ -189,7 +193,7 @@ fn in_parallel<T: Send>(threads: usize, jobs: usize, work: impl Fn(usize) -> T +
     };
     thread::scope(|scope| {
         for _ in 1..threads.min(jobs) {
-            // Where the system has no more threads, those that there are do the work.
+            // If the system has no more threads, the existing ones do the work.
             let _ = thread::Builder::new().name("replay".to_owned()).spawn_scoped(scope, run);
         }
         run();
@@ -198,9 +202,9 @@ fn in_parallel<T: Send>(threads: usize, jobs: usize, work: impl Fn(usize) -> T +
 }
 
 impl LogDirectory {
-    /// Gives every whole group of all logs to `take`, with where it stands: the groups of a segment
-    /// in order, segments side by side on so many threads. Segments that the checkpoint has made
-    /// unnecessary, and a crash has left, are passed over.
+    /// Passes every whole record of all logs to `take`, with its node, segment and offset. The
+    /// records of a segment come in order; the segments are read in parallel by `threads` threads.
+    /// Unneeded segments that a crash left are skipped: the checkpoint covers them.
     ///
     /// # Errors
     /// As [`replay`](LogDirectory::replay).
@@ -229,12 +233,12 @@ impl LogDirectory {
         read.into_iter().try_for_each(|read| read.map(|_| ()))
     }
 
-    /// Reads the checkpoint and all logs: for each key the entry with the highest timestamp of all
-    /// that the checkpoint holds and all that was committed above its floor. Files are read side by
-    /// side by so many threads, in whatever order; the result is the same. Memory goes by the keys
-    /// and their last values.
+    /// Reads the checkpoint and all logs, and keeps for each key the entry with the highest
+    /// timestamp. All entries of the checkpoint count, and all commits above its floor. `threads`
+    /// threads read the files in any order; the result is the same. The memory needed is that of
+    /// the keys and their latest values.
     ///
-    /// Everything is checked. No log may be open: a group that is being written looks like damage.
+    /// Everything is checked. No log may be open: a record that is being written looks like damage.
     ///
     /// # Errors
     /// A log is open; the first thing that is damaged or missing; the system's errors.
@@ -259,7 +263,7 @@ impl LogDirectory {
         Ok(Replayed { partitions, notes, highest, groups, entries })
     }
 
-    /// What there is to read, in order.
+    /// The files to read, in order.
     fn files(&self) -> Vec<File> {
         let mut files = Vec::new();
         let manifest = self.manifest();
@@ -280,8 +284,8 @@ impl LogDirectory {
         files
     }
 
-    /// The segments of a node without those that the checkpoint has made unnecessary: a crash may
-    /// have left them.
+    /// The segments of a node that the checkpoint does not cover. A crash may have left segments
+    /// that it covers.
     fn needed<'a>(
         &self,
         segments: &'a [Segment],
@@ -318,7 +322,7 @@ impl LogDirectory {
         let stamps = matches!(content, Content::Part { .. });
         let highest = read_whole(&mut reader, *groups, |offset, group| {
             read.groups += 1;
-            // What a checkpoint holds counts, however old it is.
+            // An entry of a checkpoint counts whatever its timestamp is.
             if !stamps && group.timestamp() <= floor {
                 return Ok(());
             }
@@ -343,10 +347,10 @@ impl LogDirectory {
     }
 }
 
-/// The groups of a segment, if the one that follows it tells.
+/// The count of records of a segment, if the next segment's header shows it.
 fn groups_in(segments: &[Segment], at: usize) -> Option<u64> {
     let (segment, next) = (segments[at], segments.get(at + 1)?);
-    // Headers that contradict each other are damage, which no number of groups is right for.
+    // Headers that contradict each other are damage, so no count of records is right.
     let groups = next.groups.checked_sub(segment.groups).unwrap_or(u64::MAX);
     (next.number == segment.number + 1).then_some(groups)
 }

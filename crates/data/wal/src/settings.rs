@@ -11,18 +11,19 @@ use crate::format::GROUP_MAX;
 /// When a commit is acknowledged. A database without a log has no [`Log`](crate::Log) and no mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
-    /// When its group is lasting.
+    /// When its log record is durable.
     #[default]
     Sync,
-    /// When its group is in memory; it is lasting an interval later. A crash takes what is younger.
+    /// When its log record is in memory. The record is durable an interval later; a crash loses
+    /// younger records.
     Async,
 }
 
 impl Mode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Mode; 2] = [Mode::Sync, Mode::Async];
 
-    /// As flags have it.
+    /// The name of the mode in flags.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Sync => "sync",
@@ -51,18 +52,21 @@ impl FromStr for Mode {
 pub struct Settings {
     /// When a commit is acknowledged.
     pub mode: Mode,
-    /// [`Mode::Async`]: how long groups wait in memory; a batch that was refused is tried again as
-    /// often. 10 ms by default.
+    /// [`Mode::Async`]: how long log records wait in memory. In both modes: the time between two
+    /// attempts to write a flush batch that must not be refused. 10 ms by default.
     pub interval: Duration,
-    /// [`Mode::Sync`]: how long a batch waits at most for those who were in the last one, who are likely to
-    /// come again; a quarter of a sync's time is never exceeded. 1 ms by default; zero never waits.
+    /// [`Mode::Sync`]: the longest wait of a flush batch for the committers of the last batch,
+    /// which probably commit again soon. The wait never exceeds a quarter of a sync's time. 1 ms by
+    /// default; zero never waits.
     pub gather: Duration,
-    /// A new segment is begun behind a batch that fills one to so many bytes. 64 MiB by default.
+    /// The size at which a segment is full. A new segment is begun behind the flush batch that
+    /// reaches this size. 64 MiB by default.
     pub segment_bytes: u64,
-    /// Bytes that may wait to be written. 64 MiB by default.
+    /// The largest backlog in bytes. 64 MiB by default.
     pub backlog_bytes: usize,
-    /// How old the file `WITNESS` may be, which tells how far logs were durable: what is older
-    /// cannot be lost without an error, also where no other node's log knows of it. 1 s by default.
+    /// The greatest age of the file `WITNESS`, which states how far the logs were durable. A
+    /// durable record that is older cannot be lost without an error, even when no other node's log
+    /// knows of it. 1 s by default.
     pub witness: Duration,
 }
 
@@ -79,49 +83,49 @@ impl Default for Settings {
     }
 }
 
-/// What is wrong with settings.
+/// Why settings are invalid.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum SettingsError {
-    /// No such mode.
+    /// There is no such mode.
     #[error("there is no log mode {given}: sync and async are possible")]
     NoMode {
-        /// What was given.
+        /// The name that was given.
         given: String,
     },
-    /// Segments that hold nothing.
+    /// The segments are too small.
     #[error("segments of {given} bytes are impossible: at least {least} are needed")]
     Segment {
-        /// What was given.
+        /// The size that was given.
         given: u64,
-        /// What would do.
+        /// The smallest size.
         least: u64,
     },
-    /// No group would fit.
+    /// The backlog is too small for a log record, or too large.
     #[error("a backlog of {given} bytes is impossible: {least} to {most} would do")]
     Backlog {
-        /// What was given.
+        /// The size that was given.
         given: usize,
-        /// The least.
+        /// The smallest size.
         least: usize,
-        /// The most.
+        /// The largest size.
         most: usize,
     },
-    /// Groups would never wait, or for ever.
+    /// The interval is too short for records to wait at all, or too long.
     #[error("an interval of {given:?} is impossible: 1 us to 1 minute would do")]
     Interval {
-        /// What was given.
+        /// The interval that was given.
         given: Duration,
     },
-    /// The device would do nothing else, or a loss be noticed much too late.
+    /// The witness would occupy the device, or a loss would be detected much too late.
     #[error("a witness every {given:?} is impossible: 1 ms to 1 minute would do")]
     Witness {
-        /// What was given.
+        /// The age that was given.
         given: Duration,
     },
     /// A commit would take too long.
     #[error("to gather for {given:?} is impossible: 0 to 1 s would do")]
     Gather {
-        /// What was given.
+        /// The time that was given.
         given: Duration,
     },
 }
@@ -132,10 +136,10 @@ impl Settings {
     /// The smallest backlog.
     pub const BACKLOG_LEAST: usize = 1 << 12;
 
-    /// Whether a log can work so.
+    /// Checks whether a log can work with these settings.
     ///
     /// # Errors
-    /// What is wrong, in one line.
+    /// The first invalid setting, in one line.
     pub fn check(&self) -> Result<(), SettingsError> {
         if self.segment_bytes < Settings::SEGMENT_LEAST {
             let least = Settings::SEGMENT_LEAST;
@@ -158,24 +162,24 @@ impl Settings {
     }
 }
 
-/// What a simulated device takes.
+/// The times of a simulated device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Device {
-    /// For a sync, however little there is to write.
+    /// The time of a sync, however little there is to write.
     pub sync: Duration,
-    /// Bytes per second; zero writes in no time.
+    /// Bytes per second; zero makes writing take no time.
     pub bytes_per_second: u64,
 }
 
 impl Default for Device {
-    /// A flash drive with power-loss protection in the small: 50 us, 2 GB/s.
+    /// A small model of a flash drive with power-loss protection: 50 us, 2 GB/s.
     fn default() -> Device {
         Device { sync: Duration::from_micros(50), bytes_per_second: 2_000_000_000 }
     }
 }
 
 impl Device {
-    /// What it takes to write `bytes`, without the sync.
+    /// The time to write `bytes`, without the sync.
     pub fn writing(&self, bytes: u64) -> Duration {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second.max(1));
         match self.bytes_per_second {

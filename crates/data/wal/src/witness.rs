@@ -1,9 +1,9 @@
-//! [`Witness`]: the file that says how far each log of the directory is durable.
+//! [`Witness`]: the file that states how far each log of the directory is durable.
 //!
-//! A log that lost its end looks like a log that ends there. The witness is the second place that
-//! knows. What it says stays true: a log never becomes shorter than it was durable, except by an
-//! accepted loss, which rewrites the witness first. So an old witness that a crash brings back does
-//! no harm.
+//! A log that lost its end looks like a log that ends there. The witness is a second place that
+//! knows the true end. A witness stays true when it is old: the durable part of a log never
+//! shrinks, except by an accepted loss, which first rewrites the witness. So it does no harm when a
+//! crash brings back an old witness.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +17,7 @@ const MAGIC: [u8; 8] = *b"LATCHWIT";
 const CUT: u32 = 1;
 /// The flag of a witness of a [checkpoint](Witness::checkpoint).
 const CHECKPOINT: u32 = 2;
-/// No witness is longer: 256 nodes, each with a loss.
+/// The longest witness, with room for 256 nodes with a loss each.
 const WITNESS_MAX: u64 = 32 << 10;
 
 /// What the file `WITNESS` says.
@@ -30,23 +30,23 @@ const WITNESS_MAX: u64 = 32 << 10;
 ///  | crc |
 /// ```
 ///
-/// Losses are there only where flag 1 is.
+/// The losses are present only with flag 1.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Witness {
     pub(crate) database: DatabaseId,
     /// How far each log is durable, at least.
     pub(crate) ends: BTreeMap<NodeId, End>,
-    /// A loss was accepted: logs end here, and what stands behind is to be taken away.
+    /// A loss was accepted: the logs end at `ends`, and everything behind is to be removed.
     pub(crate) cut: bool,
-    /// What was lost and given up with this cut. The opening that completes it has to say so,
-    /// whichever that is.
+    /// What this cut lost and gave up. The opening that completes the cut reports these losses,
+    /// even if it is not the opening that decided the cut.
     pub(crate) losses: BTreeMap<NodeId, Lost>,
-    /// There is a checkpoint, and it is durable. Without this a directory that has lost its
-    /// checkpoint looks like one that never had one.
+    /// There is a durable checkpoint. Without this flag, a directory that lost its checkpoint looks
+    /// like one that never had a checkpoint.
     pub(crate) checkpoint: bool,
 }
 
-/// How much of one log was lost, and given up with it; see [`Loss`](crate::Loss).
+/// What one log lost, and what was given up with it; see [`Loss`](crate::Loss).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Lost {
     pub(crate) missing: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Lost {
 }
 
 impl Witness {
-    /// A witness of these ends, and of nothing else.
+    /// A witness of these ends only.
     pub(crate) fn of(database: DatabaseId, ends: BTreeMap<NodeId, End>) -> Witness {
         Witness { database, ends, cut: false, losses: BTreeMap::new(), checkpoint: false }
     }
@@ -94,7 +94,7 @@ impl Witness {
         let file = names::WITNESS;
         let damaged = |what| WalError::damaged(file, 0, what);
         let mut reader = Reader(bytes);
-        // It is put in place when it is whole: nothing about it can be torn.
+        // The file is renamed into place only when it is whole, so it cannot be torn.
         if reader.take(MAGIC.len()) != Some(&MAGIC) {
             return Err(damaged("it does not say how far logs go"));
         }
@@ -161,8 +161,8 @@ impl Witness {
         Witness::decode(&bytes, database).map(Some)
     }
 
-    /// Puts this witness in place. Its bytes are durable then. Which name the file has is durable
-    /// when the directory has been synced after; until then a crash may leave the witness before,
+    /// Puts this witness in place. When this returns, the bytes are durable. The name is durable
+    /// after the next sync of the directory. Until then a crash may leave the previous witness,
     /// which is true as well.
     pub(crate) fn write(&self, storage: &dyn Storage) -> Result<(), WalError> {
         let fresh = format!("{}{}", names::WITNESS, names::FRESH);
@@ -171,7 +171,7 @@ impl Witness {
             move |error| WalError::io(doing, &fresh, error)
         };
         let file = match storage.create(&fresh) {
-            // Left by a write that failed.
+            // A failed write left this file.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 storage.remove(&fresh).map_err(io("removing"))?;
                 storage.create(&fresh)
@@ -184,7 +184,8 @@ impl Witness {
             .and_then(|()| file.sync().map_err(io("syncing")))
             .and_then(|()| storage.rename(&fresh, names::WITNESS).map_err(io("renaming")));
         if written.is_err() {
-            // What there is of it only takes room. Otherwise the next start removes it.
+            // The incomplete file only takes room. If this removal fails, the next start removes
+            // the file.
             let _ = storage.remove(&fresh);
         }
         written

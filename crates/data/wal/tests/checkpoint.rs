@@ -9,7 +9,7 @@ use latchwork_wal::storage::Torn;
 use latchwork_wal::storage::torn::Operation;
 use latchwork_wal::{CheckpointWriter, Entry, LogDirectory, Settings, WalError};
 
-/// A checkpoint of one key, which says which one it is.
+/// Writes a checkpoint of one key, which is the number of the checkpoint.
 fn write(directory: &Arc<LogDirectory>, number: u64) -> Result<(), WalError> {
     let writer = CheckpointWriter::begin(directory, at(number), [])?;
     let mut part = writer.part()?;
@@ -23,7 +23,7 @@ fn found(torn: &Torn) -> Result<Vec<u64>, WalError> {
     Ok(counters(&open(torn)?.replay(1)?))
 }
 
-/// One checkpoint in place, and a second one that `trouble` interrupts.
+/// Writes one checkpoint, and a second one that `trouble` interrupts.
 fn interrupted(seed: u64, trouble: impl Fn(&Torn)) -> (Torn, bool) {
     let torn = Torn::new(seed);
     let directory = open(&torn).expect("empty");
@@ -45,14 +45,14 @@ fn it_is_the_old_one_or_the_new_one_wherever_the_power_goes_off() {
     assert!(old > 50 && new > 50, "{old} old, {new} new");
 }
 
-/// Bug: a process was killed between putting a checkpoint in place and making that lasting. The
-/// next one saw the new checkpoint, removed the parts of the old one, and lost the power before the
-/// new name lasted: the old manifest was back, without its parts. Fix: what a crash may go back to
-/// is removed last.
+/// Regression. A process was killed after it renamed a checkpoint into place and before the name
+/// was durable. The next process saw the new checkpoint, removed the parts of the old one, and the
+/// power went off before the new name was durable. So the old manifest was back, without its parts.
+/// Fix: whatever a crash may go back to is removed last.
 #[test]
 fn a_restart_keeps_the_old_one_until_the_new_one_lasts() {
     for seed in 0..400 {
-        // In the middle of its last sync.
+        // In the middle of the last sync of the checkpoint.
         let (torn, done) = interrupted(seed, |torn| torn.power_off_after(9));
         assert!(!done, "the power was off before its end");
         let torn = torn.kill();
@@ -63,8 +63,8 @@ fn a_restart_keeps_the_old_one_until_the_new_one_lasts() {
     }
 }
 
-/// A sync of the directory that failed is not trusted: what a restart reads it puts in place once
-/// more, before the one before is thrown away.
+/// A failed sync of the directory proves nothing: a restart puts the checkpoint that it reads in
+/// place once more, before it removes the previous one.
 #[test]
 fn what_a_restart_finds_lasts_although_its_sync_failed() {
     for seed in 0..100 {
@@ -90,7 +90,7 @@ fn a_full_device_leaves_the_one_before() {
     assert!(refused > 50, "{refused}");
 }
 
-/// The manifest says from where on each log is needed, and opening misses what is not there.
+/// The manifest states the first needed segment of each log, and opening detects a missing one.
 #[test]
 fn the_segment_that_a_checkpoint_names_stays_even_when_it_is_empty() {
     let torn = Torn::new(1);

@@ -1,4 +1,4 @@
-//! Bytes that are not what was written: hostile ones, and damage to what was lasting.
+//! Bytes that are not what was written: hostile ones, and damage to durable data.
 
 mod common;
 
@@ -85,18 +85,18 @@ fn example(with_checkpoint: bool, end: End) -> Vec<(String, Vec<u8>)> {
     })
 }
 
-/// A length of the last segment that its last group begins at or before.
+/// A length of the last segment at which, or before which, its last record begins.
 fn last_batch(files: &[(String, Vec<u8>)]) -> u64 {
     let (_, last) = files.iter().rfind(|(name, _)| name.ends_with(".log")).expect("a segment");
-    // Each group is a batch: its header says how much was lasting before.
+    // Each record is a flush batch of its own: its header states how much was durable before.
     let at = (0..last.len() / 8).rfind(|at| last[at * 8..].starts_with(b"GRP1")).expect("a group");
     at as u64 * 8
 }
 
-/// No byte of what was durable can change without an error that names the file and a place at or
-/// before it. After a clean end that holds for every commit; only the end record may be gone, which
-/// is none. After a kill the last batch may have been torn, for all that the directory of one node
-/// knows.
+/// No durable byte can change without an error that names the file and a position at or before the
+/// byte. After a clean end that holds for every commit. The end record alone may be missing,
+/// because it is no commit. After a kill the last flush batch may have been torn, as far as the
+/// directory of one node can know.
 #[test]
 fn every_byte_of_what_was_durable_counts() {
     for (with_checkpoint, end) in
@@ -150,8 +150,8 @@ fn no_file_may_be_missing() {
     }
 }
 
-/// What was silent: a log without its end, or without its last segments, looks like a log that ends
-/// there.
+/// Regression: a log without its end, or without its last segments, looks like a log that ends
+/// there, and caused no error.
 #[test]
 fn a_log_that_was_closed_cannot_lose_its_end_unnoticed() {
     for with_checkpoint in [false, true] {
@@ -215,7 +215,7 @@ fn a_loss_that_is_accepted_leaves_a_beginning_and_is_told() {
         assert_eq!((found.clone(), missing), read);
         assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>(), "cut at {length}");
         assert_eq!(found.len() as u64 + missing, LAST, "cut at {length}");
-        // It was accepted: nothing is missing any more, and the log goes on behind it.
+        // The loss was accepted: nothing is missing any more, and the log goes on behind the cut.
         assert_eq!(accept(&torn, false).expect("whole"), (found.clone(), 0));
         let directory = open(&torn).expect("whole");
         let log = start(&directory, small());
@@ -228,14 +228,14 @@ fn a_loss_that_is_accepted_leaves_a_beginning_and_is_told() {
     assert!(lengths.len() > 2, "{lengths:?}");
 }
 
-/// A cut is decided by one rename. Whatever a crash leaves of it, the next start completes it, and
-/// without the cut nothing was changed.
+/// One rename decides a cut. After a crash in a cut, the next start completes the cut. Before the
+/// rename nothing was changed.
 #[test]
 fn an_accepted_loss_is_all_there_or_not_at_all_wherever_the_power_goes_off() {
     let mut files = example(false, End::Closed);
     let segments: Vec<usize> =
         (0..files.len()).filter(|at| files[*at].0.ends_with(".log")).collect();
-    // In the middle of the second segment: the later ones go.
+    // In the middle of the second segment: the later segments go.
     let second = segments[1];
     let middle = files[second].1.len() / 2;
     files[second].1.truncate(middle);
@@ -266,7 +266,7 @@ fn without_logs(files: &[(String, Vec<u8>)]) -> Vec<(String, Vec<u8>)> {
     files.iter().filter(|(name, _)| !name.ends_with(".log")).cloned().collect()
 }
 
-/// All logs are gone, and what the checkpoint has is whole.
+/// All logs are missing, and the checkpoint is whole.
 #[test]
 fn what_is_accepted_as_lost_is_not_what_the_checkpoint_has() {
     let torn = made_of(&without_logs(&example(true, End::Closed)));
@@ -280,8 +280,8 @@ fn what_is_accepted_as_lost_is_not_what_the_checkpoint_has() {
     assert_eq!(again, (1..=10).chain(100..=110).collect::<Vec<_>>());
 }
 
-/// What the checkpoint shows and the log has lost cannot be taken out of the checkpoint again: a
-/// commit above the floor that was there when the rows were read.
+/// What the checkpoint shows and the log has lost cannot be removed from the checkpoint. The case
+/// is a commit above the floor that was there when the rows were read.
 #[test]
 fn a_loss_below_the_checkpoint_cannot_be_accepted() {
     let torn = Torn::new(0);
@@ -332,7 +332,8 @@ fn a_segment_in_the_middle_cannot_lose_its_end_unnoticed() {
     }
 }
 
-/// The checkpoint has rows that are in no log: without it nothing goes on, and no file goes.
+/// The checkpoint has rows that are in no log: without it no opening succeeds, and no file is
+/// removed.
 #[test]
 fn a_checkpoint_that_is_gone_cannot_be_given_up() {
     for end in [End::Closed, End::Killed] {
@@ -356,7 +357,7 @@ fn a_checkpoint_that_is_gone_cannot_be_given_up() {
     }
 }
 
-/// A witness that is gone or damaged costs nothing where the logs are whole.
+/// A missing or damaged witness costs nothing where the logs are whole.
 #[test]
 fn a_witness_that_is_gone_is_made_anew_when_that_is_accepted() {
     let whole = example(true, End::Closed);
@@ -376,8 +377,8 @@ fn a_witness_that_is_gone_is_made_anew_when_that_is_accepted() {
     }
 }
 
-/// What the log's own files say was there is said to be missing, although no other place knows of
-/// it.
+/// Records that only the log's own files show count as missing, although no other place knows of
+/// them.
 #[test]
 fn the_commits_behind_a_damaged_one_are_told() {
     let whole = example(false, End::Killed);
@@ -401,8 +402,7 @@ fn the_commits_behind_a_damaged_one_are_told() {
     assert!(loss.missing_bytes > 0 && loss.to_string().contains("are missing"), "{loss}");
 }
 
-/// A cut that is decided and interrupted is completed by the next opening, which tells what was
-/// lost.
+/// The next opening completes a cut that was decided and interrupted, and reports the losses.
 #[test]
 fn an_interrupted_cut_is_told_by_the_opening_that_completes_it() {
     let mut files = example(false, End::Closed);
@@ -439,7 +439,7 @@ fn an_interrupted_cut_is_told_by_the_opening_that_completes_it() {
     assert!(interrupted > 0);
 }
 
-/// A power cut in the first start leaves a directory that any database can begin in.
+/// A power cut in the first start leaves a directory in which any database can begin.
 #[test]
 fn a_first_start_that_was_interrupted_leaves_an_empty_directory() {
     for seed in 0..200 {
@@ -455,7 +455,7 @@ fn a_first_start_that_was_interrupted_leaves_an_empty_directory() {
     }
 }
 
-/// An accepted loss of everything leaves the same.
+/// An accepted loss of everything leaves such a directory, too.
 #[test]
 fn a_log_of_which_nothing_is_left_leaves_an_empty_directory() {
     let mut files = example(false, End::Closed);
@@ -467,9 +467,8 @@ fn a_log_of_which_nothing_is_left_leaves_an_empty_directory() {
     LogDirectory::open(Arc::new(torn), DatabaseId(99)).expect("any database can begin there");
 }
 
-/// A header under a right checksum that says less was committed before its segment than an earlier
-/// header says. Believed, it would make the segment before it look like one that the checkpoint
-/// has.
+/// A header with a right checksum states fewer commits before its segment than an earlier header
+/// does. If it were believed, the previous segment would look like one that the checkpoint covers.
 #[test]
 fn headers_that_contradict_each_other_are_damage() {
     let whole = example(true, End::Closed);
@@ -530,10 +529,10 @@ fn a_directory_has_one_process_and_a_log_one_owner() {
     assert!(matches!(far, Err(WalError::Node { .. })));
 }
 
-/// Bug it guards against: behind a torn group stand the bytes of whole ones, of another file or
-/// place, that somebody keeps as a value. Taken for groups of this log, they would make a tear look
-/// like damage, or bring back what was never committed here. Mechanism: a group's checksum covers
-/// the place where it stands.
+/// Guards against this bug: the bytes of whole records of another file or position stand behind a
+/// torn record, because a value holds them. Taken for records of this log, they would make a torn
+/// tail look like damage, or bring back what was never committed here. The mechanism: the checksum
+/// of a record covers its position.
 #[test]
 fn a_log_that_is_kept_as_a_value_is_no_log() {
     let whole = example(false, End::Closed);
@@ -544,19 +543,19 @@ fn a_log_that_is_kept_as_a_value_is_no_log() {
     let mut files = run(async |handle| {
         commit(&log, &handle, 1..=3, 10).await;
         let mut group = Group::new(Kind::Commit, at(4));
-        // At every place that groups can stand at.
+        // Copies at every position at which a record can begin.
         group.put(TABLE, &4u64.to_be_bytes(), &[&[0; 4], &copy[..]].concat()).expect("small");
         let position = log.append(&group).expect("appended");
         log.durable(&handle, &position, soon(&handle)).await.expect("lasting");
-        // Not closed: the witness does not know of it.
+        // The log is not closed, so the witness does not know of the last record.
         files(&torn)
     });
     let (_, bytes) = files.iter_mut().find(|(other, _)| other == name).expect("the same name");
     let tail = (0..bytes.len() / 8).map(|at| at * 8).filter(|at| bytes[*at..].starts_with(b"GRP1"));
     let tails: Vec<usize> = tail.collect();
     assert!(tails.len() > 6, "the copies are in there, where groups can stand");
-    // The group with the copies is torn at its beginning: cut it off, and nothing else.
-    // Behind a mark and three groups.
+    // The record with the copies is torn at its beginning: it is cut off, and nothing else. It
+    // follows a mark and three records.
     bytes[tails[4]] ^= 1;
     assert_eq!(replay(&made_of(&files)).expect("a tail"), [1, 2, 3]);
     // The file of another number under this name.
@@ -567,7 +566,7 @@ fn a_log_that_is_kept_as_a_value_is_no_log() {
     assert!(matches!(replay(&made_of(&files)), Err(WalError::Damaged { .. })));
 }
 
-/// A group that cannot be: its checksum is right, so it is an error and no tail.
+/// An impossible record with a right checksum is an error, not a torn tail.
 #[test]
 fn groups_have_limits_that_are_told() {
     let mut group = Group::new(Kind::Commit, at(1));
@@ -583,7 +582,7 @@ fn groups_have_limits_that_are_told() {
     assert!(matches!(log.append(&common::group(1, 5000)), Err(WalError::TooLarge { .. })));
 }
 
-/// What mutation may do to files.
+/// One random change of the files.
 fn mutate(files: &mut Vec<(String, Vec<u8>)>, random: &mut Random) {
     let count = files.len() as u64;
     let index = random.below(count) as usize;
@@ -617,7 +616,7 @@ fn mutate(files: &mut Vec<(String, Vec<u8>)>, random: &mut Random) {
     }
 }
 
-/// Whatever is done to the files: an error, or commits that were made.
+/// Any change of the files leads to an error, or to commits that were made.
 #[test]
 fn hostile_files_neither_panic_nor_make_anything_up() {
     let examples =
@@ -654,7 +653,8 @@ fn hostile_files_neither_panic_nor_make_anything_up() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Keys and values of any bytes, in groups of any size, come back as they were, last one first.
+    /// Keys and values of any bytes, in records of any size, come back as they were, the last one
+    /// first.
     #[test]
     fn what_was_put_is_what_is_read(
         groups in proptest::collection::vec(

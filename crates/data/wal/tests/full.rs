@@ -1,5 +1,5 @@
-//! A device that is full when a directory is opened: it can be read, and whoever would write is
-//! told what to do.
+//! A full device at the opening of a directory. The directory can be read, and an opening to write
+//! gets an error that says what to do.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn open_to_read(torn: &Torn) -> Result<Arc<LogDirectory>, WalError> {
     LogDirectory::open_to_read(Arc::new(torn.clone()), DATABASE)
 }
 
-/// What a crash leaves in the middle of a batch.
+/// What a crash leaves in the middle of a flush batch.
 fn torn(seed: u64) -> Torn {
     let torn = Torn::new(seed);
     let directory = open(&torn).expect("empty");
@@ -73,7 +73,7 @@ fn who_would_write_is_told_to_make_room_and_then_goes_on() {
         assert!(said.contains("make room on the device") && !said.contains('\n'), "{said}");
         assert!(said.contains("01-"), "{said}");
         assert_eq!(bytes(&torn), before, "seed {seed}: what was begun is taken away");
-        // Also with room for a part of it.
+        // Also with room for only a part of the files.
         torn.set_capacity(before.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() + 100);
         open(&torn).expect_err("full");
         torn.set_capacity(u64::MAX);

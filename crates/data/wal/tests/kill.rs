@@ -1,6 +1,6 @@
-//! Processes that are killed while they commit, on a real directory. Killing does not lose what the
-//! system was given, so this is not about syncs (`worlds` is): it is about the whole path on real
-//! files, with a process that ends at any instruction.
+//! Processes that are killed while they commit, on a real directory. A kill does not lose what the
+//! system was given, so these tests do not check syncs (`worlds` does). They check the whole path
+//! on real files, with a process that ends at any instruction.
 
 mod common;
 
@@ -23,14 +23,14 @@ use latchwork_wal::{
 
 const DIRECTORY: &str = "LATCHWORK_WAL_KILL_DIRECTORY";
 const THREADS: u64 = 3;
-/// Each commit writes one value to so many keys.
+/// The count of keys to which each commit writes one value.
 const KEYS: u64 = 5;
 
 fn open(path: &Path) -> Result<Arc<LogDirectory>, WalError> {
     LogDirectory::open(Arc::new(Disk::new(path).expect("a directory")), DATABASE)
 }
 
-/// What a thread's keys are: the last counter, which all of them must have.
+/// The last counter of a thread, which all of its keys must have.
 fn last_of(replayed: &Replayed, thread: u64) -> Result<u64, String> {
     let mut values = Vec::new();
     for (_, latest) in replayed.keys().filter(|(_, latest)| latest.key[0] == thread as u8) {
@@ -46,10 +46,11 @@ fn last_of(replayed: &Replayed, thread: u64) -> Result<u64, String> {
     }
 }
 
-/// One thread's part of the database: the timestamp and the counter that its keys have.
+/// One thread's part of the database: the timestamp and the counter of its keys.
 #[derive(Default)]
 struct Row {
-    /// Below the timestamp that is being committed; the highest number when there is none.
+    /// A number below the timestamp that is being committed; the highest number when no commit is
+    /// in flight.
     in_flight: AtomicU64,
     latest: Mutex<(Timestamp, u64)>,
 }
@@ -58,13 +59,14 @@ fn value(counter: u64) -> Vec<u8> {
     [&counter.to_be_bytes()[..], &[7; 40]].concat()
 }
 
-/// Commits for ever, and says so on its output.
+/// Commits until it is killed, and prints each commit.
 async fn commit_for_ever(handle: &Handle, log: &Log, clock: &AtomicU64, thread: u64, row: &Row) {
     let mut group = Group::new(Kind::Commit, Timestamp::ZERO);
     let first = row.latest.lock().expect("whole").1 + 1;
-    // Somebody who forgot to kill it is not tormented for ever.
+    // The count is limited, in case the process is never killed.
     for counter in first..1_000_000 {
-        // Before it is drawn: who then finds nothing in flight knows that this one will be higher.
+        // Stored before the timestamp is drawn. So a reader that finds no commit in flight knows
+        // that this timestamp will be higher.
         row.in_flight.store(clock.load(SeqCst), SeqCst);
         let at = Timestamp::new(clock.fetch_add(1, SeqCst) + 1, NODE).expect("small");
         group.reset(Kind::Commit, at);
@@ -79,7 +81,7 @@ async fn commit_for_ever(handle: &Handle, log: &Log, clock: &AtomicU64, thread: 
     }
 }
 
-/// One write, so that the reader sees whole lines.
+/// Prints with one write, so that the reader sees whole lines.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let said = out.write_all(line.as_bytes()).and_then(|()| out.flush());
@@ -117,14 +119,14 @@ async fn checkpoint(
     say(&format!("checkpoint {removed}\n"));
 }
 
-/// What is killed.
+/// The process that is killed.
 #[test]
 #[ignore = "started by the test that kills it"]
 fn child() {
     let Some(path) = std::env::var_os(DIRECTORY) else { return };
-    // Whatever goes wrong here has to be seen there.
+    // A panic must be visible to the parent.
     std::panic::set_hook(Box::new(|_| std::process::abort()));
-    // Behind what the test harness has said of this test.
+    // Ends the line that the test harness has printed for this test.
     say("\n");
     let directory = open(Path::new(&path)).expect("whole");
     let replayed = directory.replay(2).expect("whole");
@@ -162,7 +164,8 @@ fn spawn(path: &Path) -> Child {
     command.spawn().expect("started")
 }
 
-/// Kills it after so many lines, and gives the last counter of each thread that it said.
+/// Kills the process after `lines` lines, and returns the last counter that it printed for each
+/// thread.
 fn kill_after(child: &mut Child, lines: u64, removed: &mut u64) -> BTreeMap<u64, u64> {
     let mut said = BTreeMap::new();
     let out = BufReader::new(child.stdout.take().expect("piped"));
@@ -179,7 +182,8 @@ fn kill_after(child: &mut Child, lines: u64, removed: &mut u64) -> BTreeMap<u64,
             seen += 1;
         }
         if seen == lines {
-            // What it has said until it is dead counts, too: go on reading.
+            // Lines that the process printed before its death count too, so they are read to the
+            // end.
             child.kill().expect("killed");
         }
     }
@@ -193,8 +197,7 @@ fn kills(count: u64, seed: u64) {
     let mut random = Random::new(seed);
     let mut expected: BTreeMap<u64, u64> = BTreeMap::new();
     let mut removed = 0;
-    // As many more as it takes until there have been checkpoints, to which a busy machine may come
-    // late.
+    // The test continues until there were checkpoints, because a busy machine may write them late.
     for kill in 0..20 * count {
         if kill >= count && removed >= count {
             break;
@@ -232,8 +235,8 @@ fn more_kills() {
     kills(count, 2);
 }
 
-/// Bug: the thread of a log that was closed still had the directory, for a moment after everybody
-/// knew.
+/// Regression: the thread of a closed log held the directory for a moment after the close was
+/// reported.
 #[test]
 fn a_directory_can_be_opened_again_when_its_logs_are_closed() {
     let home = tempfile::tempdir().expect("a directory");
@@ -250,7 +253,7 @@ fn a_directory_is_one_process_s() {
     let home = tempfile::tempdir().expect("a directory");
     let mut child = spawn(home.path());
     let out = BufReader::new(child.stdout.take().expect("piped"));
-    // It works when it says its first commit.
+    // The process works when it prints its first commit.
     let first = out.lines().map_while(Result::ok).find(|line| line.starts_with("0 "));
     assert!(first.is_some());
     let said = open(home.path()).expect_err("in use").to_string();

@@ -1,4 +1,4 @@
-//! One log: group commit, modes, rotation, and what errors of the device come to.
+//! One log: group commit, modes, rotation, and the results of device errors.
 
 mod common;
 
@@ -17,7 +17,7 @@ use latchwork_wal::{
 
 const SYNC: Duration = Duration::from_millis(1);
 
-/// A log in virtual time, whose device takes a millisecond for a sync.
+/// A log in virtual time on a device with a sync of one millisecond.
 fn simulated(settings: Settings) -> (VirtualWorker, Log, Torn) {
     let worker =
         VirtualWorker::spawn(&Kernel::new(1), ExecutorConfig { depth: 1000, ..Default::default() });
@@ -28,8 +28,8 @@ fn simulated(settings: Settings) -> (VirtualWorker, Log, Torn) {
     (worker, log, torn)
 }
 
-/// So many committers, each with so many commits one after the other, each of which is followed by
-/// some work.
+/// Runs `count` committers with `commits` commits each, one after another, with some work before
+/// each commit.
 fn committers(count: u64, commits: u64) -> (Stats, Duration) {
     let (worker, log, _) = simulated(Settings::default());
     let handle = worker.handle();
@@ -58,7 +58,7 @@ fn commits_that_come_together_share_a_sync() {
     assert!(took < SYNC * 106, "one who is alone waits for nobody: {took:?}");
     let (stats, took) = committers(64, 100);
     assert_eq!(stats.groups, 6400);
-    // At least fifty times as many commits as syncs would be without sharing them.
+    // The rate is more than fifty times that of commits that do not share syncs.
     assert!(stats.groups_per_sync() > 55.0, "{stats:?}");
     let rate = 6400.0 / took.as_secs_f64();
     assert!(rate > 50.0 / SYNC.as_secs_f64(), "{rate} commits/s in {took:?}");
@@ -72,7 +72,7 @@ fn nothing_is_acknowledged_before_its_sync() {
     let ended = worker.run(Duration::from_secs(1), async move {
         let position = log.append(&group(1, 100)).expect("open");
         let begin = handle.now();
-        // It is written now, and is being synced.
+        // The flush batch is written by now, and is being synced.
         handle.sleep(SYNC / 2).await;
         assert!(position.outcome().is_none());
         log.durable(&handle, &position, soon(&handle)).await.expect("lasting");
@@ -119,7 +119,7 @@ fn async_acknowledges_at_once_and_is_lasting_an_interval_later() {
         let took = handle.now() - begin;
         assert!(took >= interval && took < interval + SYNC * 2, "{took:?}");
         assert_eq!(log.stats().syncs, 1);
-        // Who asks for it need not wait for the interval.
+        // A flush request need not wait for the interval.
         log.append(&group(101, 100)).expect("open");
         let begin = handle.now();
         log.flush(&handle, soon(&handle)).await.expect("lasting");
@@ -153,7 +153,7 @@ fn a_full_device_refuses_commits_and_the_log_goes_on() {
     }
 }
 
-/// Others have built on a group: what is behind it must not be there without it.
+/// Later records depend on a record: they must not be there without it.
 #[test]
 fn what_others_build_on_is_never_refused() {
     for seed in 0..100 {
@@ -166,13 +166,13 @@ fn what_others_build_on_is_never_refused() {
             assert!(log.end().expect("open").is_none(), "all is lasting");
             torn.set_capacity(1000 + seed * 3);
             let first = log.append_to_build_on(&group(6, 2000)).expect("it is taken");
-            // Before the device is asked, or behind it.
+            // Appended before the device is tried, or behind the refused batch.
             let second = log.append(&group(7, 100));
             let until = soon(&handle);
             while log.stats().refused == 0 && handle.now() < until {
                 handle.sleep(Duration::from_millis(1)).await;
             }
-            // The refusal is counted just before it is told.
+            // The refusal is counted just before it is reported.
             handle.sleep(Duration::from_millis(5)).await;
             assert!(first.outcome().is_none(), "it waits for room");
             let third = log.append(&group(8, 100)).expect_err("full");
@@ -196,7 +196,7 @@ fn what_others_build_on_is_never_refused() {
     }
 }
 
-/// A log that is closed while such a group waits has failed: what is behind it is not written.
+/// A log that is closed while such a flush batch waits has failed: later records are not written.
 #[test]
 fn a_log_that_is_closed_leaves_nothing_without_what_it_was_built_on() {
     for seed in 0..100 {
@@ -206,7 +206,7 @@ fn a_log_that_is_closed_leaves_nothing_without_what_it_was_built_on() {
         let log = start(&directory, settings);
         run(async |handle| {
             commit(&log, &handle, 1..=5, 100).await;
-            // Room for the second, and none for the first.
+            // Room for the second record, but not for the first.
             torn.set_capacity(2000);
             let first = log.append_to_build_on(&group(6, 4000)).expect("it is taken");
             let second = log.append_to_build_on(&group(7, 10));
@@ -226,7 +226,7 @@ fn a_log_that_is_closed_leaves_nothing_without_what_it_was_built_on() {
     }
 }
 
-/// It was acknowledged without being lasting: what there is to do is to try again.
+/// An acknowledged record that is not durable can only be retried.
 #[test]
 fn async_does_not_give_up_what_was_acknowledged() {
     let torn = Torn::new(1);
@@ -244,7 +244,7 @@ fn async_does_not_give_up_what_was_acknowledged() {
             handle.sleep(interval).await;
         }
         log.append(&group(2, 1900)).expect("taken");
-        // The backlog has an end, and then a commit fails that was not acknowledged.
+        // The backlog is limited. A full backlog fails a commit that was not acknowledged.
         let error = log.append(&group(3, 1000)).expect_err("full");
         assert!(matches!(error, WalError::Backlog { most: 4096, .. }), "{error}");
         torn.set_capacity(u64::MAX);
@@ -258,9 +258,9 @@ fn async_does_not_give_up_what_was_acknowledged() {
     assert_eq!(counters(&replayed), [1, 2, 3]);
 }
 
-/// Bug it guards against: a sync that failed has dropped what it could not write, and the next one
-/// succeeds. A log that goes on then acknowledges what is lost. And a process that starts again may
-/// read those bytes from memory: they have to be written anew before anything is built on them.
+/// Guards against this bug: a failed sync has dropped what it could not write, and the next sync
+/// succeeds. A log that goes on then acknowledges lost records. A restarted process may also read
+/// those bytes from memory, so they must be written anew before anything is built on them.
 #[test]
 fn a_sync_that_fails_ends_the_log_and_what_a_restart_finds_lasts() {
     let mut found_then = 0;
@@ -286,7 +286,7 @@ fn a_sync_that_fails_ends_the_log_and_what_a_restart_finds_lasts() {
             "the directory has to be read anew"
         );
         drop((log, directory));
-        // The process comes again, and then the power goes off.
+        // The process restarts, and then the power goes off.
         let torn = torn.kill();
         let directory = open(&torn).expect("whole");
         let first = counters(&directory.replay(1).expect("whole"));
@@ -360,7 +360,7 @@ fn segments_follow_one_another_and_go_when_a_checkpoint_has_them() {
         );
         let lower = CheckpointWriter::begin(&directory, at(19), []);
         assert!(matches!(lower, Err(WalError::Floor { .. })));
-        // Up to the segment that holds the first commit above the floor.
+        // Removal stops at the segment with the first commit above the floor.
         let removed = log.remove_through(at(1000)).expect("removed");
         assert!(removed >= 3, "{removed}");
         let kept = numbers(&directory);
@@ -370,7 +370,7 @@ fn segments_follow_one_another_and_go_when_a_checkpoint_has_them() {
         assert!(matches!(directory.replay(1), Err(WalError::NodeInUse { .. })), "not now");
         commit(&log, &handle, 31..=32, 100).await;
 
-        // Begun and not finished: as if it had never been.
+        // A checkpoint that is begun and not finished leaves no trace.
         let writer = CheckpointWriter::begin(&directory, at(25), []).expect("begun");
         let part = writer.part().expect("made");
         let said = writer.publish().expect_err("not finished").to_string();
@@ -385,7 +385,7 @@ fn segments_follow_one_another_and_go_when_a_checkpoint_has_them() {
     assert_eq!(parts.collect::<Vec<_>>(), ["checkpoint-0000000001-0000.part"]);
 }
 
-/// A database that starts again with fewer nodes does not keep the others' logs for ever.
+/// A database that restarts with fewer nodes does not keep the logs of the other nodes permanently.
 #[test]
 fn logs_of_nodes_that_are_gone_go_with_the_next_checkpoint() {
     let torn = Torn::new(1);
@@ -403,19 +403,19 @@ fn logs_of_nodes_that_are_gone_go_with_the_next_checkpoint() {
     assert_eq!(directory.replay(1).expect("whole").keys().count(), 0);
     let log = start(&directory, Settings::default());
     run(async |handle| commit(&log, &handle, 6..=7, 100).await);
-    // The witness speaks of segment 1: its number is not used again.
+    // The witness refers to segment 1, so its number is not used again.
     let segments = directory.segments();
     assert_eq!(segments[0].1.iter().map(|segment| segment.number).collect::<Vec<_>>(), [2]);
 }
 
-/// A witness that could not be written is written later, also when the log has nothing to write
+/// A witness that could not be written is written later, even if the log has nothing to write
 /// meanwhile.
 #[test]
 fn a_witness_that_the_device_had_no_room_for_is_tried_again() {
     let witness = Duration::from_millis(20);
     let (worker, log, torn) = simulated(Settings { witness, ..Settings::default() });
     let (handle, log, device) = (worker.handle(), Rc::new(log), torn.clone());
-    // It is not closed.
+    // The log stays open.
     let _open = log.clone();
     let ended = worker.run(Duration::from_secs(1), async move {
         commit(&log, &handle, 1..=3, 100).await;
@@ -431,14 +431,15 @@ fn a_witness_that_the_device_had_no_room_for_is_tried_again() {
     assert!(matches!(error, WalError::Lost { .. }), "{error}");
 }
 
-/// The last commit before a pause is in no later batch, so the witness alone can know of it.
+/// No later flush batch has a mark of the last commit before a pause, so only the witness can know
+/// of it.
 #[test]
 fn what_an_idle_log_wrote_last_cannot_be_lost_unnoticed_when_the_witness_was_due() {
     let witness = Duration::from_millis(20);
     for (idle, is_noticed) in [(witness / 4, false), (witness * 2, true)] {
         let (worker, log, torn) = simulated(Settings { witness, ..Settings::default() });
         let (handle, log) = (worker.handle(), Rc::new(log));
-        // It is not closed.
+        // The log stays open.
         let _open = log.clone();
         let ended = worker.run(Duration::from_secs(1), async move {
             commit(&log, &handle, 1..=3, 100).await;
@@ -455,7 +456,7 @@ fn what_an_idle_log_wrote_last_cannot_be_lost_unnoticed_when_the_witness_was_due
     }
 }
 
-/// Two logs of one directory: what one of them wrote behind the other's commits knows of them.
+/// Two logs of one directory: what one log writes after the other's commits has a mark of them.
 #[test]
 fn what_another_log_has_built_on_cannot_be_lost_unnoticed() {
     let torn = Torn::new(1);
@@ -465,10 +466,10 @@ fn what_another_log_has_built_on_cannot_be_lost_unnoticed() {
     run(async |handle| {
         commit(&log, &handle, 1..=3, 100).await;
         commit(&other, &handle, 4..=5, 100).await;
-        // Nobody has built on it.
+        // No commit of the other log has seen this one.
         commit(&log, &handle, 6..=6, 100).await;
     });
-    // Before they are closed.
+    // Before the logs are closed.
     let files = torn.crash(1);
     let length = files.open("01-0000000001.log").and_then(|file| file.length()).expect("there");
     let lost = |bytes: u64| {
@@ -480,7 +481,7 @@ fn what_another_log_has_built_on_cannot_be_lost_unnoticed() {
     assert!(matches!(error, WalError::Lost { groups: 1, .. }), "{error}");
 }
 
-/// The worker of the flusher is gone: who waits learns it, in time.
+/// The flusher's worker has ended: the waiters get an error in time.
 #[test]
 fn a_log_without_its_flusher_says_so() {
     let (worker, log, _) = simulated(Settings::default());
@@ -490,7 +491,7 @@ fn a_log_without_its_flusher_says_so() {
     assert!(matches!(log.append(&group(2, 100)), Err(WalError::Failed { .. })));
 }
 
-/// Threads that commit, rotate and look, over the real clock.
+/// Threads that commit, rotate and read the outcome, on the real clock.
 #[test]
 fn workers_of_many_threads_share_a_log() {
     const THREADS: u64 = 4;

@@ -1,4 +1,4 @@
-//! The storage that forgets: what it may lose, and what it may not.
+//! The storage that loses unsynced data: what it may lose, and what it may not.
 
 use latchwork_wal::storage::torn::{Lie, Operation};
 use latchwork_wal::storage::{Locked, Storage, Torn};
@@ -12,7 +12,7 @@ fn bytes(torn: &Torn, name: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A file with a first write that lasts, and a second one.
+/// A file with a first write that is durable, and a second one.
 fn world(seed: u64, sync: bool) -> Torn {
     let torn = Torn::new(seed);
     let file = torn.create("a").expect("made");
@@ -50,7 +50,7 @@ fn what_was_synced_is_there_and_the_rest_may_be_or_not() {
             0 => gone += 1,
             _ => torn_up += 1,
         }
-        // By sectors: what is in one is all there or not at all.
+        // A sector is there as a whole or not at all.
         for sector in content.chunks(512).skip(2).filter(|sector| sector.len() == 512) {
             assert!(sector.iter().all(|byte| *byte == sector[0]), "seed {seed}: half a sector");
         }
@@ -77,7 +77,8 @@ fn a_process_that_ends_loses_nothing_but_its_files() {
     torn.create("b").expect_err("and so does this");
 }
 
-/// The pages that it could not write are taken for written: a second sync has nothing to do.
+/// The pages that a failed sync could not write count as written, so a second sync has nothing to
+/// do.
 #[test]
 fn what_a_failed_sync_left_is_lost_although_the_next_one_succeeds() {
     let mut lost = 0;

@@ -1,4 +1,4 @@
-//! Simulated nodes with one row each, for tests of what single transactions do.
+//! Simulated nodes with one row each, for tests of single transactions.
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
@@ -27,22 +27,22 @@ pub(crate) struct Nodes {
     pub(crate) sites: Vec<Arc<Site>>,
     directory: Arc<LogDirectory>,
     root: RefCell<Option<GlobalAddr>>,
-    /// Nodes need each other until all are through.
+    /// Nodes that have finished. Each node stays until all have.
     done: Cell<usize>,
     /// Rows of each node.
     rows: u8,
     pub(crate) transactions: latchwork_txn::Settings,
 }
 
-/// One of them.
+/// One node.
 pub(crate) struct Started {
     pub(crate) node: Partitioned<Worker>,
-    /// Of each node a table; a key is the node's number, and that of the row.
+    /// One table for each node. A key is the number of the node and the number of the row.
     pub(crate) tables: Vec<Table<Worker>>,
     pub(crate) log: Log,
 }
 
-/// Runs `body` on each of the nodes, with logs on such devices, until all are through.
+/// Runs `body` on each node, with a log on each of these devices, until all nodes have finished.
 pub(crate) fn run<F: Future<Output = ()>>(
     nodes: &Rc<Nodes>,
     device: impl Fn(usize) -> Device + 'static,
@@ -51,7 +51,7 @@ pub(crate) fn run<F: Future<Output = ()>>(
     run_watched(nodes, device, body, |_| {});
 }
 
-/// As [`run`], and calls `watch` after every event.
+/// Like [`run`], and calls `watch` after every event.
 pub(crate) fn run_watched<F: Future<Output = ()>>(
     nodes: &Rc<Nodes>,
     device: impl Fn(usize) -> Device + 'static,
@@ -94,7 +94,7 @@ impl Nodes {
     pub(crate) fn new(nodes: usize, rows: u8, settings: &Settings) -> Rc<Nodes> {
         let directory = LogDirectory::open(Arc::new(Torn::new(1)), DatabaseId(1)).expect("empty");
         let sites = (0..nodes).map(|_| Arc::new(Site::new(1, settings.clone()))).collect();
-        // What is slow here is a log.
+        // Only a log is slow here.
         let log_deadline = Duration::from_millis(10);
         let transactions =
             latchwork_txn::Settings { log_deadline, ..latchwork_txn::Settings::default() };
@@ -102,7 +102,7 @@ impl Nodes {
         Rc::new(Nodes { sites, directory, root, done, rows, transactions })
     }
 
-    /// Starts a node, with a log on this device.
+    /// Starts a node with a log on this device.
     pub(crate) async fn join(&self, member: &Member, device: Device) -> Started {
         let (handle, memory) = (&member.handle, member.memory.clone());
         let id = NodeId(member.node as u8);
@@ -149,7 +149,7 @@ impl Nodes {
         Started { node, tables, log }
     }
 
-    /// Waits for the others.
+    /// Waits for the other nodes.
     pub(crate) async fn leave(&self, member: &Member) {
         self.done.set(self.done.get() + 1);
         while self.done.get() < self.sites.len() {
@@ -157,12 +157,12 @@ impl Nodes {
         }
     }
 
-    /// Counted on all nodes.
+    /// The counts of all nodes together.
     pub(crate) fn stats(&self) -> Stats {
         self.sites.iter().fold(Stats::default(), |sum, site| sum + site.stats())
     }
 
-    /// Transactions that are not through.
+    /// Transactions that have not ended.
     pub(crate) fn open(&self) -> usize {
         self.sites.iter().map(|site| site.open()).sum()
     }

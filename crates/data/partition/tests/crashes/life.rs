@@ -1,4 +1,5 @@
-//! From a restart to a crash: recovery, transactions over the partitions of all nodes, checkpoints.
+//! One life from a restart to a crash: recovery, transactions over the partitions of all nodes,
+//! checkpoints.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ use crate::judge::{Judge, Rows};
 const LIMIT: Duration = Duration::from_secs(120);
 const DATABASE: DatabaseId = DatabaseId(43);
 const KEYS: u64 = 24;
-/// More than any life has nodes, so that some have several.
+/// More parts than any life has nodes, so that some nodes own several.
 const PARTS: u32 = 4;
 const TASKS: usize = 4;
 
@@ -37,10 +38,10 @@ pub(crate) struct Life {
     pub(crate) nodes: usize,
 }
 
-/// What was at stake.
+/// Counts of the situations that the tests met.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Tally {
-    /// Transactions over several nodes that recoveries found, that had committed, and that had not.
+    /// Transactions over several nodes that recoveries found committed, and those found aborted.
     pub(crate) committed: usize,
     pub(crate) aborted: usize,
     /// Checkpoints that were put in place, and segments that were removed then.
@@ -58,16 +59,16 @@ struct Shared {
     sites: Vec<Arc<Site>>,
     judge: RefCell<Judge>,
     device: Torn,
-    /// What the crash left, once it has been.
+    /// The storage that the crash left, once it has happened.
     left: RefCell<Option<Torn>>,
-    /// Nodes that hear of others' transactions.
+    /// Nodes that receive the messages of other nodes' transactions.
     started: Cell<usize>,
     at_work: Cell<usize>,
     /// The device is full, or has been.
     was_full: Cell<bool>,
 }
 
-/// Of a part: no line then has rows of two.
+/// The tables of one part. So no line has rows of two parts.
 fn schema(part: u32) -> Schema {
     let schema = Schema::builder(format!("tagged{part}"))
         .column("id", ColumnType::U32)
@@ -82,7 +83,7 @@ fn part_of(key: &[u8]) -> u32 {
 }
 
 impl Life {
-    /// Lives until the power goes off; what the device has then.
+    /// Runs until the power goes off; returns the storage that is left.
     pub(crate) fn run(self, device: &Torn, judge: &mut Judge, tally: &mut Tally) -> Torn {
         let Life { seed, mode, nodes, .. } = self;
         let directory = LogDirectory::open(Arc::new(device.clone()), DATABASE);
@@ -151,10 +152,9 @@ impl Shared {
         };
         let id = NodeId(member.node as u8);
         let log = Log::simulated(&self.directory, id, settings, &handle, Device::default());
-        // Behind the crash the device says nothing any more, and nobody has to wait for it for
-        // long.
+        // Behind the crash the device never answers, so no task should wait for it for long.
         let log_deadline = Duration::from_millis(20);
-        // Transactions of one node do, and parts wait for what they have built on.
+        // Local transactions release early, and parts wait for what they depend on.
         let early_release = (self.life.seed / 10).is_multiple_of(2);
         let scheme = self.life.scheme;
         let settings = Settings { scheme, log_deadline, early_release, ..Settings::default() };
@@ -181,7 +181,7 @@ impl Shared {
         }
         for _ in 0..TASKS {
             let (shared, node, tables) = (self.clone(), node.clone(), tables.clone());
-            // Nobody waits for them: they go on until the power is off.
+            // No task waits for these: they go on until the power is off.
             drop(handle.spawn(async move {
                 while shared.left.borrow().is_none() {
                     shared.transaction(&node, &tables).await;
@@ -192,13 +192,13 @@ impl Shared {
         if member.node == 0 {
             self.end(node.database()).await;
         }
-        // What was under way ends one way or the other: others' parts are in it.
+        // What is in progress ends either way: parts of other nodes' transactions are in it.
         while self.at_work.get() > 0 {
             handle.sleep(Duration::from_micros(50)).await;
         }
     }
 
-    /// Recovers, and has it judged.
+    /// Recovers, and has the result checked.
     async fn start<M: LineLocks>(&self, memory: M, node: Arc<Node>) -> Database<M> {
         let database = Database::create(memory, node, DATABASE).await.expect("room");
         self.recovery.run(&database).await.expect("room");
@@ -216,12 +216,12 @@ impl Shared {
         database
     }
 
-    /// Lets some time pass, with checkpoints, and then the power goes off.
+    /// Lets some time pass, with checkpoints, and then turns the power off.
     async fn end<M: LineLocks>(&self, database: &Database<M>) {
         let handle = database.memory().handle();
         let off = handle.now() + Duration::from_micros(200 + handle.random_below(4000));
         if handle.random_below(4) == 0 {
-            // Full for a while: commits fail, and go on when there is room again.
+            // Full for a while: commits fail, and succeed again when there is room.
             self.was_full.set(true);
             self.device.set_capacity(handle.random_below(30_000));
             handle.sleep(Duration::from_micros(handle.random_below(1000))).await;
@@ -230,7 +230,7 @@ impl Shared {
             handle.sleep(Duration::from_micros(handle.random_below(2000))).await;
             let nodes = self.nodes.borrow().clone();
             let writing = database.checkpoint(&nodes, &self.directory, off + LIMIT);
-            // It may be cut short by the end of the power.
+            // The end of the power may cut this short.
             let written = handle.timeout(off, writing).await;
             if let Ok(written) = written {
                 let written = written.expect("the device is in order");
@@ -255,21 +255,22 @@ impl Shared {
         let long = handle.random_below(60) as usize;
         for attempt in 1.. {
             let ended = self.write(node, tables, &keys, tag, long).await;
-            // What comes behind the crash is told to nobody.
+            // What comes behind the crash is not reported to the check.
             if self.left.borrow().is_some() {
                 return;
             }
             match ended {
                 Ok(cts) => return self.judge.borrow_mut().acknowledge(tag, cts),
                 Err(TxnError::Conflict(_)) => handle.sleep(node.database().pause(attempt)).await,
-                // Another has come in between, or it has read what never was together.
+                // Another transaction has come in between, or this one has read states that never
+                // held together.
                 Err(TxnError::Exists | TxnError::NotFound) => {}
-                // Another node commits it alone, and has not said so in time.
+                // Another node commits it alone, and has not reported the outcome in time.
                 Err(TxnError::Unheard { .. }) => return,
                 Err(error) if self.was_full.get() && is_refused(&error) => {
                     self.judge.borrow_mut().refused += 1;
                     self.judge.borrow_mut().refuse(tag);
-                    // Nobody tries a full device again and again, without a pause.
+                    // A full device is not tried again without a pause.
                     return handle.sleep(Duration::from_micros(20)).await;
                 }
                 Err(error) => panic!("{}: {error}", self.life.seed),
@@ -293,14 +294,14 @@ impl Shared {
         Ok(tx.commit().await?.0)
     }
 
-    /// Looks at a row, of whichever node, and is told of it.
+    /// Reads a row of any node, and reports what it read.
     async fn look<M: LineLocks + Mail>(&self, node: &Partitioned<M>, tables: &[Table<M>], id: u32) {
         let mut row = Vec::new();
         let looked = async {
             let mut tx = node.begin().await?;
             let table = &tables[(id % PARTS) as usize];
             let found = tx.get(table, &id.to_be_bytes(), &mut row).await?;
-            // Of whoever only reads it is the highest that it has met.
+            // The commit timestamp of a read-only transaction is the highest that it has met.
             Ok::<_, TxnError>((found, tx.commit().await?))
         };
         let looked = looked.await;
@@ -318,7 +319,7 @@ impl Shared {
     }
 }
 
-/// Puts and deletes; what of it is a write.
+/// Puts and deletes rows, and reports the writes.
 async fn change<M: LineLocks + Mail>(
     tx: &mut Transaction<M>,
     tables: &[Table<M>],
@@ -332,7 +333,7 @@ async fn change<M: LineLocks + Mail>(
             (true, true) => tx.update(table, &key, row).await?,
             (false, true) => tx.insert(table, &key, row).await?,
             (true, false) => tx.delete(table, &key).await?,
-            // To find nothing is no write.
+            // A delete that finds nothing is no write.
             (false, false) => drop(done.remove(&id)),
         }
     }
@@ -376,7 +377,7 @@ async fn rows<M: LineLocks>(database: &Database<M>) -> Rows {
     tags.into_iter().map(|(key, tag)| (key, (tag, versions[&key]))).collect()
 }
 
-/// Whether a log has not taken it, and goes on.
+/// Whether a log has refused the commit and goes on.
 fn is_refused(error: &TxnError) -> bool {
     match error {
         TxnError::NotLogged(error) => matches!(**error, WalError::Refused { .. }),

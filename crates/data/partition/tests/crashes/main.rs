@@ -1,8 +1,8 @@
-//! Databases over partitions whose memory is gone again and again, with the logs and checkpoints
-//! that a torn device leaves: what was acknowledged is there on all nodes, what was not is there on
-//! all of them or on none, and stays so.
+//! Databases over partitions that crash again and again, and recover from the logs and checkpoints
+//! that a torn device leaves. What was acknowledged is there on all nodes. What was not
+//! acknowledged is there on all of them or on none, and stays so.
 
-// What has to hold is what has to hold of transactions on shared memory.
+// The conditions are those of transactions on shared memory.
 #[path = "../../../txn/tests/crashes/judge.rs"]
 mod judge;
 mod life;
@@ -14,8 +14,8 @@ use latchwork_wal::storage::Torn;
 use judge::Judge;
 use life::{Life, Tally};
 
-/// Several lives on one device, each with its own number of nodes, that the same parts are dealt
-/// out to.
+/// Several lives on one device. Each life has its own number of nodes, among which the same parts
+/// are distributed.
 fn world(seed: u64, scheme: Scheme, mode: Mode) -> (Judge, Tally) {
     let mut device = Torn::new(seed);
     let (mut judge, mut tally) = (Judge::new(mode), Tally::default());
@@ -27,8 +27,8 @@ fn world(seed: u64, scheme: Scheme, mode: Mode) -> (Judge, Tally) {
     (judge, tally)
 }
 
-/// All of them; transactions that were acknowledged, that were unknown when the power went off, and
-/// that a full device refused.
+/// Runs all worlds. Returns the transactions that were acknowledged, that were unknown when the
+/// power went off, and that a full device refused.
 fn worlds(seeds: std::ops::Range<u64>) -> (usize, usize, usize, Tally) {
     let (mut acknowledged, mut unknown, mut refused, mut all) = (0, 0, 0, Tally::default());
     for seed in seeds {
@@ -48,9 +48,9 @@ fn worlds(seeds: std::ops::Range<u64>) -> (usize, usize, usize, Tally) {
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_is_there_by_halves_after_any_of_many_crashes() {
     let (acknowledged, unknown, refused, tally) = worlds(0..40);
-    // What would make the test worth little: nothing at stake at the crashes.
+    // Without such cases at the crashes the test would show little.
     assert!(acknowledged > 1000 && unknown > 60, "{acknowledged} and {unknown}");
-    // Records that recovery found, of transactions over several nodes.
+    // Records of transactions over several nodes that recovery found.
     assert!(tally.committed > 200 && tally.aborted > 20, "{tally:?}");
     assert!(tally.checkpoints > 20 && tally.removed > 20, "{tally:?}");
     assert!(refused > 5, "{refused} were refused by devices that were full");

@@ -1,5 +1,5 @@
-//! Several nodes, each with its part of the rows, in virtual time: random transactions over one
-//! part or several, whose history has to be that of some serial run over all of them.
+//! Several nodes with a part of the rows each, in virtual time. Random transactions run over one
+//! part or several, and their history must be that of some serial run over all parts.
 
 mod mix;
 mod world;
@@ -26,7 +26,7 @@ fn what_transactions_see_on_all_nodes_is_some_serial_run() {
     }
 }
 
-/// What goes wrong when a part is validated before all have locked.
+/// A part that is validated before all parts have locked would fail here.
 #[test]
 fn reads_on_one_node_and_writes_on_another() {
     for scheme in Scheme::ALL {
@@ -55,7 +55,7 @@ fn messages_that_are_lost_late_or_repeated() {
                 delay: Duration::from_micros(50),
                 lose_one_in: 0,
                 repeat_one_in: 20,
-                // The protocol sends its messages again then; letters are lost.
+                // The protocol sends its messages again then; user messages are lost.
                 fail_one_in: 40,
             };
             let shape = Shape { seed, scheme, faults, logged: true, ..Shape::default() };

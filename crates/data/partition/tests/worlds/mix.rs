@@ -8,20 +8,20 @@ use latchwork_runtime::Handle;
 use latchwork_txn::{Range, Table, TxnError};
 use latchwork_verbs::VerbError;
 
-/// A row: of which part, and which of it.
+/// A row: the number of its part, and its number in the part.
 type Id = (u8, u8);
 
 #[derive(Clone, Debug)]
 enum Step {
     Get(Id),
-    /// Reads and adds one.
+    /// Reads a row and adds one.
     Count(Id),
     Put(Id, u8),
     Part(Id, u64),
     Delete(Id),
     Scan(Id, u8, usize, bool),
     Bucket(u8, u8),
-    /// Moves between two rows, by one message each.
+    /// Moves one from a row to another row, by `batch`.
     Move(Id, Id),
 }
 
@@ -54,7 +54,7 @@ fn row_of(amount: u64, part: u8, bucket: u8) -> Vec<u8> {
     row
 }
 
-/// Runs one transaction until it commits, or gives it up.
+/// Runs one transaction until it commits or is given up.
 pub(crate) async fn transaction<M: LineLocks + Mail>(
     node: &Partitioned<M>,
     tables: &[Table<M>],
@@ -65,7 +65,7 @@ pub(crate) async fn transaction<M: LineLocks + Mail>(
     let mut steps: Vec<_> =
         (0..1 + handle.random_below(5)).map(|_| draw(&handle, tables.len() as u8, keys)).collect();
     if skew {
-        // Reads here, writes there: another one does it the other way round.
+        // Reads in one part and writes in another, while another transaction does the reverse.
         let parts = tables.len() as u64;
         let (one, on) = (handle.random_below(parts), 1 + handle.random_below(parts - 1));
         let other = ((one + on) % parts) as u8;
@@ -84,10 +84,10 @@ pub(crate) async fn transaction<M: LineLocks + Mail>(
     match ran {
         Ok(()) if !give_up => {}
         Err(TxnError::NotFound) if give_up => {}
-        // An atomic of which nobody knows whether it was carried out: the global counter's.
+        // The outcome of an atomic operation on the global counter is unknown.
         Err(TxnError::Memory(error))
             if matches!(*error, MemoryError::Fabric(VerbError::Ambiguous { .. })) => {}
-        // Of a node that was gone for too long.
+        // An error of a node that was away for too long.
         Err(TxnError::Unheard { .. } | TxnError::Contended { .. }) => {}
         other => panic!("{steps:?}: {other:?}"),
     }
@@ -117,7 +117,7 @@ async fn step<M: LineLocks + Mail>(
                 Err(TxnError::Exists) => tx.update(of(id.0), &key_of(id), &new).await?,
                 other => other?,
             }
-            // It sees what it wrote, wherever that is.
+            // The transaction sees what it wrote, on any node.
             assert!(tx.get(of(id.0), &key_of(id), &mut row).await? && row == new);
         }
         Step::Part(id, amount) => {

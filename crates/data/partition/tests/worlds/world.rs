@@ -1,4 +1,4 @@
-//! A cluster whose nodes have a part of the rows each, and what has to hold in the end.
+//! A cluster of nodes with a part of the rows each, and the conditions that must hold at its end.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::mix;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What a world is like.
+/// The parameters of a world.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) seed: u64,
@@ -33,15 +33,15 @@ pub(crate) struct Shape {
     pub(crate) tasks: usize,
     /// Transactions of each task.
     pub(crate) transactions: usize,
-    /// Of each part: few, so that they meet.
+    /// Keys of each part: few, so that transactions conflict.
     pub(crate) keys: u8,
     pub(crate) logged: bool,
-    /// All transactions read a row of one part and write one of another.
+    /// All transactions read a row of one part and write a row of another part.
     pub(crate) skew: bool,
-    /// Nodes stop now and then for longer than others wait.
+    /// Nodes stop now and then for longer than the other nodes wait.
     pub(crate) pauses: bool,
     pub(crate) network: SimConfig,
-    /// What goes wrong while transactions are at work.
+    /// The faults while transactions run.
     pub(crate) faults: Faults,
 }
 
@@ -63,7 +63,7 @@ impl Default for Shape {
     }
 }
 
-/// What a world came to.
+/// The counts of a world.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Report {
     pub(crate) commits: usize,
@@ -71,7 +71,8 @@ pub(crate) struct Report {
     pub(crate) stats: Stats,
 }
 
-/// Of a part. Each has tables of its own, so that no leaf of an index has rows of two.
+/// The tables of one part. Each part has its own tables, so no leaf of an index has rows of two
+/// parts.
 fn schema(part: usize) -> Schema {
     let schema = Schema::builder(format!("things{part}"))
         .column("part", ColumnType::U8)
@@ -95,7 +96,7 @@ pub(crate) struct World {
     busy: RefCell<usize>,
     /// Nodes that have not begun.
     starting: RefCell<usize>,
-    /// Nodes that have something under way.
+    /// Nodes that have work in progress.
     restless: RefCell<usize>,
 }
 
@@ -147,7 +148,7 @@ impl World {
                 faulty = at_work;
                 cluster.network().set_faults(if faulty { shape.faults } else { Faults::NONE });
             }
-            // Somebody is gone for six milliseconds, every now and then.
+            // A node is away for six milliseconds, every now and then.
             let now = cluster.kernel().now().as_nanos() / 1_000_000;
             if shape.pauses && now >= next_pause && *world.busy.borrow() > 0 {
                 next_pause = now + 9;
@@ -205,7 +206,7 @@ impl World {
         let started = Partitioned::start(database, site.clone(), 0, tables.clone(), owner);
         let node = started.expect("a node of this cluster");
         node.record(self.recording.recorder(), 1);
-        // Before that, nobody takes its letters.
+        // Before that, no worker takes the node's user messages.
         *self.starting.borrow_mut() -= 1;
         while *self.starting.borrow() > 0 {
             handle.sleep(Duration::from_micros(20)).await;
@@ -220,7 +221,7 @@ impl World {
                 *world.busy.borrow_mut() -= 1;
             }));
         }
-        // Others need it until all are through.
+        // The other nodes need this node until all have finished.
         while *self.busy.borrow() > 0 || node.participants() > 0 || site.open() > 0 {
             handle.sleep(Duration::from_micros(50)).await;
         }
@@ -237,8 +238,8 @@ impl World {
         }
     }
 
-    /// When everything is quiet: rows are what the history says, and the index leads to all of
-    /// them.
+    /// When everything is quiet: the rows are what the history states, and the index leads to all
+    /// of them.
     async fn settle<M: LineLocks + Mail>(&self, node: &Partitioned<M>, tables: &[Table<M>]) {
         let mut expected: BTreeMap<Vec<u8>, (u64, bool)> = BTreeMap::new();
         for transaction in &self.recording.history().transactions {

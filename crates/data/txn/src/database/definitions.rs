@@ -1,4 +1,4 @@
-//! Tables by name: table 0, whose rows are the definitions of all others.
+//! Tables by name: the rows of table 0 are the definitions of all other tables.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -25,8 +25,8 @@ impl<M: LineLocks> Database<M> {
     /// Makes a table.
     ///
     /// # Errors
-    /// [`TxnError::Exists`] when there is one of this name; a schema whose keys are too long for an
-    /// index, or that is itself too long for a line; when memory fails or is full.
+    /// [`TxnError::Exists`] when a table of this name exists; a schema with keys too long for an
+    /// index, or itself too long for a line; memory that fails or is full.
     pub async fn create_table(&self, schema: Schema) -> Result<Table<M>, TxnError> {
         schema.check_keys(self.definitions().tree(0).limits().key_max)?;
         let id = self.memory().fetch_add(self.0.counters, TABLES, 1).await?;
@@ -43,7 +43,7 @@ impl<M: LineLocks> Database<M> {
     /// The table with this name.
     ///
     /// # Errors
-    /// [`TxnError::NoTable`]; when memory fails.
+    /// [`TxnError::NoTable`]; memory failures.
     pub async fn table(&self, name: &str) -> Result<Table<M>, TxnError> {
         if let Some(table) = self.0.tables.borrow().get(name) {
             return Ok(table.clone());
@@ -62,7 +62,7 @@ impl<M: LineLocks> Database<M> {
         Ok(table)
     }
 
-    /// A table that this worker has opened.
+    /// A table that this worker has already opened.
     pub(crate) fn known_table(&self, id: TableId) -> Option<Table<M>> {
         self.0.tables.borrow().values().find(|table| table.id() == id).cloned()
     }
@@ -70,7 +70,7 @@ impl<M: LineLocks> Database<M> {
     /// The names of all tables.
     ///
     /// # Errors
-    /// When memory fails.
+    /// Memory failures.
     pub async fn table_names(&self) -> Result<Vec<String>, TxnError> {
         let mut names = Vec::new();
         self.run(async |tx| {
@@ -94,7 +94,7 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Sees to it that no table to come has a number up to `highest`.
+    /// Reserves all table numbers up to `highest`, so that no new table gets one of them.
     pub(crate) async fn reserve_tables(&self, highest: u32) -> Result<(), TxnError> {
         let (memory, counters) = (self.memory(), self.0.counters);
         let next = memory.fetch_add(counters, TABLES, 0).await?;
@@ -105,7 +105,7 @@ impl<M: LineLocks> Database<M> {
     }
 }
 
-/// The row of table 0 for a table: its key, and what stands there.
+/// The row of table 0 for a table: its key and its value.
 pub(crate) fn definition<M: LineLocks>(table: &Table<M>) -> Result<(Vec<u8>, Vec<u8>), TxnError> {
     let mut blob = table.id().0.to_le_bytes().to_vec();
     let roots: Vec<_> = table.roots().collect();
@@ -119,7 +119,7 @@ pub(crate) fn definition<M: LineLocks>(table: &Table<M>) -> Result<(Vec<u8>, Vec
     Ok((key, row))
 }
 
-/// What a row of table 0 says.
+/// Decodes a row of table 0.
 pub(crate) fn read_definition(
     definitions: &Schema,
     row: &[u8],

@@ -1,15 +1,16 @@
 //! [`Database`]: tables by name, and transactions over them.
 //!
 //! ```text
-//!  root line   | magic | version | database | tables' roots | counters | scheme | .. | drawn | served |     of elders
-//!                                                 │               └──► line of global atomics: timestamps, tables
-//!                                                 │
-//!  table 0     name ──► id | roots of its indexes | schema                 a table like any other
+//!  root     | magic | version | database | tables' roots | counters | scheme | .. | drawn | served |
+//!                                              │              │         queue of aged transactions
+//!                                              │              └─► atomics: timestamps, tables
+//!                                              │
+//!  table 0  name ──► id | roots of its indexes | schema        a table like any other
 //! ```
 //!
-//! The definition of a table is a row of table 0, and so is in the log like any other. The roots in
-//! it are addresses, which are worth nothing after a restart: recovery makes tables anew and writes
-//! the rows again.
+//! The counters are in a line of global atomics. The definition of a table is a row of table 0, so
+//! it is in the log like any other row. The roots in a definition are addresses, which are invalid
+//! after a restart. Recovery makes the tables anew and writes these rows again.
 
 mod definitions;
 mod timestamps;
@@ -37,7 +38,7 @@ use crate::{Conflict, Node, Scheme, Table, Timestamp, TxnError};
 
 const MAGIC: u64 = 0x4c57_5458_4e44_4231;
 const VERSION: u64 = 3;
-/// The counter of the timestamp of rows that were loaded.
+/// The counter in the timestamp of loaded rows.
 const LOADED: u64 = 1;
 /// Offsets in the line of global atomics.
 const TIMESTAMPS: usize = 0;
@@ -55,24 +56,24 @@ struct Inner<M: LineLocks> {
     counters: GlobalAddr,
     definitions: Table<M>,
     tables: RefCell<BTreeMap<String, Table<M>>>,
-    /// What transactions that have ended leave to the next.
-    // Boxed, since they go into transactions, which move.
+    /// The states of ended transactions, for the next ones.
+    // Boxed, because they move with transactions.
     #[expect(clippy::vec_box)]
     states: RefCell<Vec<Box<State<M>>>>,
     purges: RefCell<VecDeque<Purge<M>>>,
-    /// Where it has found rows.
+    /// The location cache.
     places: RefCell<Places>,
-    /// Timestamps that were drawn and not given out yet.
+    /// Timestamps that were drawn but not used yet.
     block: RefCell<Block>,
-    /// Transactions that were begun by [`Retry`](crate::Retry).
+    /// The number of transactions that [`Retry`](crate::Retry) began.
     begun: Cell<u32>,
-    /// Until then this worker does not look for elders.
+    /// Until this time the worker ignores the queue of aged transactions.
     looks_away: Cell<Option<Time>>,
-    /// Timestamps to come are to be above it: that is what the last transactions were too late for.
+    /// The next timestamps must be above this one, for which the last transactions came too late.
     above: Cell<Timestamp>,
-    /// Whether commits let others of this node go on before they are lasting.
+    /// Whether commits release their locks to this node before they are durable.
     releases_early: bool,
-    /// Who records its transactions, and as which worker's.
+    /// The recorder of this worker's transactions, and the worker's number in the history.
     recorder: RefCell<(Recorder, u16)>,
 }
 
@@ -102,7 +103,7 @@ impl<M: LineLocks> Database<M> {
     /// Makes an empty database. Other workers open it by its [`root`](Database::root).
     ///
     /// # Errors
-    /// When memory fails or is full, and when its lines are too small.
+    /// Memory that fails or is full, and lines that are too small.
     pub async fn create(
         memory: M,
         node: Arc<Node>,
@@ -110,8 +111,8 @@ impl<M: LineLocks> Database<M> {
     ) -> Result<Database<M>, TxnError> {
         let definitions = Table::create(memory.clone(), TableId(0), definitions::schema()?).await?;
         let counters = memory.allocate().await?;
-        // A line of global atomics is never written otherwise, and holds anything at first. The
-        // first table is 1.
+        // Only atomics write a line of global atomics, and it holds arbitrary values at first. The
+        // first table has number 1.
         for (counter, first) in [(TIMESTAMPS, 0_u64), (TABLES, 1)] {
             let there = memory.fetch_add(counters, counter, 0).await?;
             memory.fetch_add(counters, counter, first.wrapping_sub(there)).await?;
@@ -137,8 +138,8 @@ impl<M: LineLocks> Database<M> {
     /// Opens the database whose root is at `root`.
     ///
     /// # Errors
-    /// [`TxnError::NoDatabase`]; [`TxnError::OtherScheme`] when those who made it use another
-    /// concurrency control than `node`; when memory fails.
+    /// [`TxnError::NoDatabase`]; [`TxnError::OtherScheme`] when the database was made with another
+    /// scheme than that of `node`; memory failures.
     pub async fn open(
         memory: M,
         node: Arc<Node>,
@@ -160,8 +161,8 @@ impl<M: LineLocks> Database<M> {
             Table::open(memory.clone(), TableId(0), definitions::schema()?, &roots).await?;
         let (id, counters) = (DatabaseId(id), GlobalAddr::from_bits(counters));
         let database = Database::at(memory, node, root, id, counters, definitions);
-        // This node may be new to the database: its clock begins behind what was recovered or
-        // loaded, and behind the floor of the checkpoint in place.
+        // This node may be new to the database. The clock of the node begins above all recovered or
+        // loaded rows, and above the floor of the latest checkpoint.
         let drawn = database.timestamps_drawn().await?;
         let drawn = Timestamp::new(drawn, NodeId(Timestamp::NODES_MAX - 1));
         database.node().clock().raise(drawn.ok_or(TxnError::ClockExhausted)?);
@@ -203,45 +204,46 @@ impl<M: LineLocks> Database<M> {
         }))
     }
 
-    /// The address that it is known by.
+    /// The address by which other workers open the database.
     pub fn root(&self) -> GlobalAddr {
         self.0.root
     }
 
-    /// Which database it is, as its log has it.
+    /// The identity of the database, as in its log.
     pub fn id(&self) -> DatabaseId {
         self.0.id
     }
 
-    /// The memory that it lives in.
+    /// The memory in which the database lies.
     pub fn memory(&self) -> &M {
         &self.0.memory
     }
 
-    /// What this worker shares with the others of its node.
+    /// The state that this worker shares with the other workers of its node.
     pub fn node(&self) -> &Arc<Node> {
         &self.0.node
     }
 
-    /// How transactions are kept apart.
+    /// The concurrency control of the database.
     #[inline]
     pub fn scheme(&self) -> Scheme {
         self.0.node.settings().scheme
     }
 
-    /// Whether commits let others of this node go on before they are lasting:
-    /// [`Settings::early_release`](crate::Settings::early_release), where that makes a difference.
+    /// Whether commits release their locks to this node before they are durable:
+    /// [`Settings::early_release`](crate::Settings::early_release), where that setting has an
+    /// effect.
     #[inline]
     pub fn releases_early(&self) -> bool {
         self.0.releases_early
     }
 
-    /// Adds a row to a table on which no transaction is at work yet, without a transaction and
-    /// without the log: for loading much at once. With a log, write a checkpoint afterwards.
+    /// Adds a row without a transaction and without the log, to load many rows at once. No
+    /// transaction may use the table yet. With a log, write a checkpoint afterwards.
     ///
     /// # Errors
-    /// [`TxnError::Exists`], also where a unique index has its key already: the table is of no use
-    /// then; [`TxnError::RowTooLong`]; when memory fails or is full.
+    /// [`TxnError::Exists`], also for a key that exists in a unique index, after which the table is
+    /// unusable; [`TxnError::RowTooLong`]; memory that fails or is full.
     pub async fn load(&self, table: &Table<M>, key: &[u8], row: &[u8]) -> Result<(), TxnError> {
         let node = self.node().clock().node();
         let cts = Timestamp::new(LOADED, node).ok_or(TxnError::NodeId { node: node.0 })?;
@@ -251,13 +253,13 @@ impl<M: LineLocks> Database<M> {
         table.load(key, row, cts).await
     }
 
-    /// Begins a transaction. Under timestamp ordering it draws its timestamp.
+    /// Begins a transaction. Under timestamp ordering this draws its timestamp.
     ///
     /// # Errors
-    /// When memory fails; [`TxnError::ClockExhausted`].
+    /// Memory failures; [`TxnError::ClockExhausted`].
     pub async fn begin(&self) -> Result<Transaction<M>, TxnError> {
-        // First: whoever begins in a new generation draws what is later than all that was drawn
-        // before it.
+        // This comes first, so that a transaction of a new generation draws a timestamp later than
+        // all that were drawn before the generation began.
         let generation = self.0.worker.begin();
         let ts = match self.scheme() {
             Scheme::TimestampOrdering => self.draw(&generation).await?,
@@ -266,15 +268,15 @@ impl<M: LineLocks> Database<M> {
         Ok(Transaction::begin(self.clone(), ts, generation))
     }
 
-    /// Begins a part of a transaction that has begun elsewhere: under timestamp ordering it has
-    /// that one's [timestamp](Transaction::timestamp), else `ts` is of no account.
+    /// Begins a part of a transaction that has begun elsewhere. Under timestamp ordering `ts` is
+    /// the [timestamp](Transaction::timestamp) of that transaction; otherwise `ts` has no effect.
     ///
     /// # Errors
-    /// [`Conflict::TooLate`] when a checkpoint has been begun in the meantime, which holds all up
-    /// to a later timestamp and would not wait for this one.
+    /// [`Conflict::TooLate`] when a checkpoint with a later floor has begun in the meantime. That
+    /// checkpoint would not wait for this part.
     pub fn begin_at(&self, ts: Timestamp) -> Result<Transaction<M>, TxnError> {
-        // First: a checkpoint waits for those that begin in the generation before its floor, and
-        // others see the floor.
+        // This comes first: a checkpoint waits for transactions that begin in the generation before
+        // its floor, and all later ones see the floor.
         let generation = self.0.worker.begin();
         let ts = match self.scheme() {
             Scheme::TimestampOrdering if ts <= self.node().floor() => {
@@ -301,14 +303,14 @@ impl<M: LineLocks> Database<M> {
         })
     }
 
-    /// Counts a transaction, from 0.
+    /// Counts the transactions, from 0.
     pub(crate) fn count_begin(&self) -> u32 {
         let begun = self.0.begun.get();
         self.0.begun.set(begun.wrapping_add(1));
         begun
     }
 
-    /// Records what the transactions that begin from now on do, as those of `worker` of this node.
+    /// Records the transactions that begin from now on, as those of `worker` of this node.
     pub fn record(&self, recorder: Recorder, worker: u16) {
         *self.0.recorder.borrow_mut() = (recorder, worker);
     }

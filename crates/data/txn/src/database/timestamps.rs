@@ -1,4 +1,4 @@
-//! Timestamps from the counter of all nodes, one by one or in blocks.
+//! Timestamps from the counter of all nodes, drawn one by one or in blocks.
 
 use std::ptr;
 use std::sync::{Arc, Weak};
@@ -11,8 +11,8 @@ use crate::{Timestamp, TxnError};
 /// Timestamps that were drawn together.
 #[derive(Default)]
 pub(super) struct Block {
-    /// The generation in which they were. Held weakly: as long as it is, its place in memory is no
-    /// other's.
+    /// The generation in which they were drawn. The weak reference keeps the address of the
+    /// generation from being reused.
     of: Option<Weak<()>>,
     left: std::ops::Range<u64>,
 }
@@ -22,7 +22,7 @@ impl<M: LineLocks> Database<M> {
     pub(super) async fn draw(&self, generation: &Arc<()>) -> Result<Timestamp, TxnError> {
         let next = {
             let mut block = self.0.block.borrow_mut();
-            // Those of an earlier generation may be below a floor that was drawn since.
+            // Timestamps of an earlier generation may be below a floor that was drawn since.
             if !block.of.as_ref().is_some_and(|of| ptr::eq(of.as_ptr(), Arc::as_ptr(generation))) {
                 *block = Block::default();
             }
@@ -44,31 +44,32 @@ impl<M: LineLocks> Database<M> {
         Timestamp::new(counter, node).ok_or(TxnError::ClockExhausted)
     }
 
-    /// Forgets the timestamps that were drawn and not given out: they may be below those of others.
+    /// Drops the timestamps that were drawn but not used, because they may be below those of other
+    /// workers.
     pub(crate) fn drop_block(&self) {
         *self.0.block.borrow_mut() = Block::default();
     }
 
-    /// Draws so many counters above `above`; the first of them.
+    /// Draws `most` counters above `above`, and returns the first of them.
     async fn draw_counters(&self, most: u64, above: u64) -> Result<u64, TxnError> {
         let (memory, counters) = (self.memory(), self.0.counters);
         let drawn = memory.fetch_add(counters, TIMESTAMPS, most).await?;
         if drawn >= above {
             return Ok(drawn + 1);
         }
-        // The counter itself goes there, so that whoever begins later is later.
+        // The counter itself moves above `above`, so that later transactions get later timestamps.
         let behind = above - drawn;
         Ok(memory.fetch_add(counters, TIMESTAMPS, behind + most).await? + behind + 1)
     }
 
-    /// Draws one above `ts`, for a transaction that has begun.
+    /// Draws a timestamp above `ts`, for a transaction that has begun.
     pub(crate) async fn draw_later(&self, ts: Timestamp) -> Result<Timestamp, TxnError> {
         let counter = self.draw_counters(1, ts.counter()).await?;
         let node = self.node().clock().node();
         Timestamp::new(counter, node).ok_or(TxnError::ClockExhausted)
     }
 
-    /// Has timestamps to come be above `ts`.
+    /// Makes the next timestamps later than `ts`.
     pub(crate) fn draw_above(&self, ts: Timestamp) {
         self.0.above.set(self.0.above.get().max(ts));
     }
@@ -78,8 +79,8 @@ impl<M: LineLocks> Database<M> {
         Ok(self.memory().fetch_add(self.0.counters, TIMESTAMPS, 0).await?)
     }
 
-    /// Makes all timestamps to come later than `ts`: this node's, and those that order
-    /// transactions.
+    /// Makes all later timestamps higher than `ts`: those of this node's clock, and those of the
+    /// counter of all nodes.
     pub(crate) async fn raise_clocks(&self, ts: Timestamp) -> Result<(), TxnError> {
         self.node().clock().raise(ts);
         let (memory, counters) = (self.memory(), self.0.counters);

@@ -1,32 +1,32 @@
-//! The rows of a table, in lines that only this table has.
+//! The rows of a table, in lines that belong to this table only.
 //!
 //! ```text
 //!  worker 1          worker 2                 a row that grew
 //!   tail ─► [ line ]  tail ─► [ line ]        [ home: stub, cts 9 ] ──► [ away, cts 9 ]
-//!   room: lines where it freed space                ▲ every index leads here, for ever
+//!   room: lines where it freed space                ▲ every index leads here, permanently
 //! ```
 //!
-//! - Each worker adds rows to a line of its own, so inserts of different workers meet in the index
-//!   only.
-//! - A row that grows stays in its slot if its page has room. Else it moves to another line and
-//!   leaves a *stub*. The alternative, correcting what leads to it, would be writes to the lines of
-//!   every index and would not reach the transactions that have read its name already. With the
-//!   stub the name of a row never changes, what locks the row locks its home line, and no reader
-//!   goes further than one step.
-//! - A row that moved is written to a new place each time, and then the stub is switched: whoever
-//!   read the stub finds either a tuple with the stub's timestamp or a stub that has changed.
-//! - So a read has what the row was at some time while it was under way, whole. Whoever needs to
-//!   know that it is so still looks at the home line again: every change of the row changes that.
-//! - Lines are never given back to the pool, so a name that is out of date leads to some page of
-//!   this table. That its tuple is the row that was looked for is told by the key in it.
-//! - What nothing may fail for later is done before: a row that is to grow gets its room
-//!   ([`prepare`](Heap::prepare)) while its transaction can still be undone, and then
-//!   [`install`](Heap::install) cannot lack it.
-//! - A dropped operation leaves the table as it was, or changed as a whole. A tuple that it had
-//!   placed and told nobody of is taken away by the next insert of its handle.
+//! - Each worker adds rows to a line of its own, so inserts of different workers meet only in the
+//!   index.
+//! - A row that grows stays in its slot if its page has room. Otherwise the row moves to another
+//!   line and leaves a *stub*. The alternative is to correct all entries that lead to the row. Such
+//!   corrections write to lines of every index, and do not reach transactions that have read the
+//!   row id already. With the stub the row id never changes. A lock of the row is a lock of its
+//!   home line. No reader follows more than one step.
+//! - A row that moves again is written to a new location, and then the stub is switched. A reader
+//!   of the stub finds either a tuple with the timestamp of the stub, or a changed stub.
+//! - So a read returns the whole row as it was at some time during the read. To check that the row
+//!   is still the same, read the home line again: every change of the row changes the home line.
+//! - Lines are never returned to the pool, so an outdated row id leads to some page of this table.
+//!   The key in the tuple shows whether the tuple is the row.
+//! - Steps that may fail come early. A row that is to grow gets its room
+//!   ([`prepare`](Heap::prepare)) while its transaction can still be undone. Then
+//!   [`install`](Heap::install) cannot lack room.
+//! - A dropped operation leaves the table as it was, or completely changed. A tuple that it has
+//!   placed without an entry is removed by the next insert of its handle.
 //!
-//! What locks mean is not known here, but for one thing: an access may be one that must not wait
-//! for the lock of another transaction ([`Patience`]).
+//! The heap does not know what locks mean, with one exception: an access can refuse to wait for the
+//! lock of another transaction ([`Patience`]).
 
 mod places;
 mod read;
@@ -50,17 +50,17 @@ use crate::page::{Broken, row_max};
 use crate::{Conflict, TupleId, TxnError};
 use places::Places;
 
-/// How often an operation looks at a row again that others change meanwhile. Each time, one of them
-/// got through.
+/// The number of reads of a row that other transactions keep changing. With each change, one of
+/// them made progress.
 const ROUNDS_MAX: u32 = 1_000_000;
 
-/// Whether an access waits where another node's transaction has locked the line.
+/// Whether an access waits for a line that a transaction of another node has locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Patience {
-    /// Until the deadline: for those who hold no lock.
+    /// Waits until the deadline: for accesses of a task that holds no lock.
     Wait,
-    /// Not at all: it ends in [`Conflict::Locked`]. Those who hold locks must not wait for others',
-    /// or two could for each other.
+    /// Does not wait, and ends in [`Conflict::Locked`]. An access of a transaction that holds locks
+    /// must not wait for other locks, or two transactions could wait for each other.
     NoWait,
 }
 
@@ -70,10 +70,10 @@ pub struct Heap<M: LineLocks> {
     table: TableId,
     /// Bytes of a line: a power of two.
     line_size: usize,
-    /// How many rows a line takes at most.
+    /// The maximum number of rows of a line.
     rows_max: u16,
     places: Rc<RefCell<Places>>,
-    /// Where the line probably is that tuples were added to last.
+    /// A guess of the frame of the line to which tuples were added last.
     tail: Rc<Hint>,
 }
 
@@ -95,9 +95,9 @@ impl<M: LineLocks> fmt::Debug for Heap<M> {
 }
 
 impl<M: LineLocks> Heap<M> {
-    /// A handle on the rows of `table`, of which a line takes `rows_max` at most. Rows of one line
-    /// are locked together, so where all transactions change the same few rows, each of these has a
-    /// line of its own.
+    /// Makes a handle on the rows of `table`, with at most `rows_max` rows in a line. Rows of one
+    /// line are locked together. So where all transactions change the same few rows, each of these
+    /// rows should have a line of its own.
     ///
     /// # Errors
     /// [`TxnError::LineSize`].
@@ -116,12 +116,12 @@ impl<M: LineLocks> Heap<M> {
         self.table
     }
 
-    /// The most bytes of a key and a value together.
+    /// The maximum length of a key and its value together, in bytes.
     pub fn row_max(&self) -> usize {
         row_max(self.memory.payload_len())
     }
 
-    /// The line that a row belongs to, which is what locks of the row are locks of.
+    /// The home line of a row. A lock of the row locks this line.
     #[inline]
     pub fn line_of(&self, id: TupleId) -> GlobalAddr {
         id.line(self.line_size)
@@ -136,7 +136,7 @@ impl<M: LineLocks> Heap<M> {
         TxnError::Corrupt { line, what: broken.0.into() }
     }
 
-    /// Runs a step until it is through, obtaining one line at a time in between.
+    /// Runs a step until it finishes, and obtains one line at a time in between.
     pub(crate) async fn drive<R>(
         &self,
         patience: Patience,

@@ -1,4 +1,5 @@
-//! Where tuples go: a worker's tail, lines where it knows of room, and tuples that nobody knows of.
+//! Locations for tuples: a worker's tail, known lines with room, and strays. A stray is a tuple to
+//! which nothing leads.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -13,21 +14,21 @@ use super::{Heap, Patience, Stop};
 use crate::page::{Edit, New, Page, format, tuple_size};
 use crate::{TupleId, TxnError};
 
-/// How many lines with room a worker remembers for each table. Room that it forgets is used by
-/// those who change rows there.
+/// The number of lines with room that a worker notes for each table. Workers that change rows in
+/// other lines use the room there.
 const LINES_MAX: usize = 64;
-/// How many lines that turn out to be locked are passed by before a new one is taken.
+/// The number of locked lines that are skipped before a new line is taken.
 const LOCKED_MAX: usize = 4;
-/// How many tuples are placed together without more ado.
+/// The number of tuples that are placed together.
 pub(crate) const RUN: usize = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Lines and the bytes of a tuple that they had room for. The last one is the tail.
+    /// Lines with the bytes of a tuple for which each has room. The last line is the tail.
     lines: Vec<(GlobalAddr, usize)>,
-    /// Lines that were allocated and are no pages yet.
+    /// Lines that were allocated and are not yet pages.
     blank: Vec<GlobalAddr>,
-    /// Tuples that nothing leads to.
+    /// Tuples to which nothing leads.
     strays: Vec<TupleId>,
 }
 
@@ -37,7 +38,7 @@ impl Places {
         self.lines.iter().rev().find(fits).map(|(line, _)| *line)
     }
 
-    /// Notes how much room a line has; `least` is what makes it worth it.
+    /// Notes the room of a line. A new line with less room than `least` is not noted.
     pub(super) fn note(&mut self, line: GlobalAddr, room: usize, least: usize) {
         match self.lines.iter_mut().rev().find(|(known, _)| *known == line) {
             Some((_, known)) => *known = room,
@@ -57,7 +58,7 @@ impl Places {
     }
 }
 
-/// A tuple that nothing leads to yet. Dropped, it is taken away later.
+/// A tuple to which nothing leads yet. If this value is dropped, the tuple becomes a stray.
 #[derive(Debug)]
 pub(crate) struct Placed {
     id: Option<TupleId>,
@@ -65,7 +66,7 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// Its name, which becomes known.
+    /// Keeps the tuple, and returns its row id.
     pub(crate) fn keep(&mut self) -> Option<TupleId> {
         self.id.take()
     }
@@ -82,7 +83,7 @@ impl Drop for Placed {
 }
 
 impl<M: LineLocks> Heap<M> {
-    /// Bytes of room that make a line worth remembering.
+    /// The bytes of room that make a line worth noting.
     pub(super) fn worth(&self) -> usize {
         self.memory.payload_len() / 8
     }
@@ -91,17 +92,17 @@ impl<M: LineLocks> Heap<M> {
         Placed { id: Some(id), home: self.places.clone() }
     }
 
-    /// Puts a tuple where there is room for it, and no lock of another node in the way. Nothing
-    /// leads to it yet.
+    /// Places a tuple in a line that has room and no lock of another node. Nothing leads to the
+    /// tuple yet.
     pub(crate) async fn place(&self, new: New<'_>) -> Result<Placed, TxnError> {
         let mut placed = SmallVec::new();
         self.place_run(&[new], &mut placed).await?;
         placed.pop().ok_or(TxnError::Doomed)
     }
 
-    /// Puts tuples side by side into the tail, as many as it has room for, if that is here and in
-    /// order: a plain function. Returns its line, and which slots they have; none, and nothing has
-    /// happened, where there is more to it.
+    /// Places tuples side by side into the tail, as many as it has room for, as a plain function,
+    /// if the tail is here and there are no strays. Returns the line and the slots, or `None` if
+    /// nothing was placed.
     pub(crate) fn place_here<'n>(
         &self,
         run: impl Iterator<Item = New<'n>>,
@@ -123,7 +124,7 @@ impl<M: LineLocks> Heap<M> {
         Some((line, slots))
     }
 
-    /// As [`place`](Heap::place), of several tuples: side by side, as far as lines have room.
+    /// Like [`place`](Heap::place), for several tuples: side by side, as far as lines have room.
     pub(crate) async fn place_run(
         &self,
         run: &[New<'_>],
@@ -155,8 +156,8 @@ impl<M: LineLocks> Heap<M> {
             }
             match placing {
                 Ok(Ok(())) => left = &left[slots.len()..],
-                // Its room is less than was thought, which is noted now: the next choice is
-                // another.
+                // The line has less room than was noted. The new value is noted now, so the next
+                // choice is another line.
                 Ok(Err(room)) if room < size => {}
                 Ok(Err(_)) => {
                     return Err(TxnError::Corrupt { line, what: "full with room".into() });
@@ -168,8 +169,8 @@ impl<M: LineLocks> Heap<M> {
         Ok(())
     }
 
-    /// Adds tuples to a page, as many as there is room for: their slots, or the room that there is,
-    /// which was not enough for the first.
+    /// Adds tuples to a page, as many as it has room for. Returns their slots in `slots`. The inner
+    /// error is the room, if it was not enough for the first tuple.
     fn place_step(
         &self,
         line: GlobalAddr,
@@ -190,7 +191,7 @@ impl<M: LineLocks> Heap<M> {
                         Ok(())
                     }
                     Err(Edit::Full) => Err(room),
-                    // What was placed by then is noted as such.
+                    // The tuples placed so far are in `slots`.
                     Err(Edit::Broken(what)) => return Err(broken(what)),
                 },
             };
@@ -212,7 +213,7 @@ impl<M: LineLocks> Heap<M> {
             None => self.memory.allocate().await?,
         };
         let blank = Blank { line: Some(line), home: self.places.clone() };
-        // Nobody else knows of the line.
+        // No other task knows the line.
         let room = self
             .drive(Patience::Wait, || {
                 let mut guard = self.memory.try_write(line).map_err(Stop::Need)?;
@@ -226,7 +227,7 @@ impl<M: LineLocks> Heap<M> {
         blank.keep();
         let mut places = self.places.borrow_mut();
         let worth = self.worth();
-        // Lines that are as good as full, the old tail among them, are forgotten.
+        // Lines that are nearly full, such as the old tail, are dropped from the list.
         places.lines.retain(|(_, room)| *room >= worth);
         if places.lines.len() >= LINES_MAX {
             places.lines.remove(0);
@@ -235,15 +236,14 @@ impl<M: LineLocks> Heap<M> {
         Ok(line)
     }
 
-    /// Whether tuples of this worker are left that nothing of its own leads to. An entry that
-    /// another row has left may still lead there, and whoever follows it takes them for rows that
-    /// are about to come, so they must not stay.
+    /// Whether this worker has strays. An entry that another row has left may still lead to one,
+    /// and a reader of that entry takes the stray for a pending row. So strays must not stay.
     pub(crate) fn has_strays(&self) -> bool {
         !self.places.borrow().strays.is_empty()
     }
 
-    /// Takes tuples away that nothing leads to, but for those whose line another node's transaction
-    /// has locked: [`has_strays`](Heap::has_strays) tells.
+    /// Removes strays, except those in lines that a transaction of another node has locked: see
+    /// [`has_strays`](Heap::has_strays).
     pub(crate) async fn tidy(&self) -> Result<(), TxnError> {
         let strays = self.places.borrow().strays.len();
         for _ in 0..strays {
@@ -266,7 +266,7 @@ impl<M: LineLocks> Heap<M> {
     }
 }
 
-/// A line that is no page yet. Dropped, it becomes the next tail.
+/// A line that is not yet a page. If this value is dropped, the line becomes the next tail.
 struct Blank {
     line: Option<GlobalAddr>,
     home: Rc<RefCell<Places>>,

@@ -1,4 +1,4 @@
-//! Reading a row: plain functions over lines that are here.
+//! Row reads: plain functions over lines that are here.
 
 use latchwork_cache::{Hint, Ownership};
 use latchwork_coherence::{LineLocks, Mode, Need};
@@ -9,94 +9,97 @@ use super::Heap;
 use crate::page::{Broken, HEADER, Page, SLOT, Slot, State, TupleRef, read_stamp};
 use crate::{TupleId, TxnError};
 
-/// How often an optimistic read is repeated before its reader asks for the line and so makes way.
+/// The number of optimistic reads before a reader requests the line and so gives way to the
+/// writers.
 const READS_MAX: u32 = 8;
 
-/// A slot that stands before this byte of a page is asked for together with the page's header.
+/// A slot that begins before this byte of a page is prefetched together with the page header.
 const NEAR: usize = 128;
 
-/// What a row turned out to be.
+/// The result of a row read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
-    /// It is there, written at this time.
+    /// The row exists, with this commit timestamp.
     Live(Timestamp),
-    /// It was deleted at this time.
+    /// The row was deleted at this commit timestamp.
     Deleted(Timestamp),
-    /// A transaction that has not ended adds it.
+    /// The row is pending: the transaction that adds it has not ended.
     Pending,
-    /// The tuple with this name is none of this row, or there is none: the row was deleted and its
-    /// tombstone is gone, or it has another name now.
+    /// No tuple of this row has this row id. The row was deleted and purged, or has another row id
+    /// now.
     Absent,
 }
 
-/// Why a step did not finish.
+/// The reason why a step did not finish.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// A line is not here: obtain it and call again.
+    /// A line is not here. The caller obtains the line and calls again.
     Need(Need),
-    /// The page is corrupt: its read was validated.
+    /// The page is corrupt; its read was validated.
     Broken(GlobalAddr, Broken),
-    /// The row moved while it was read.
+    /// The row moved during the read.
     Moved,
 }
 
-/// What stands in the slot.
+/// The content of the home slot.
 enum Home {
     Seen(Seen),
     Stub(TupleId, Timestamp),
 }
 
-/// How far a read of one row has come. One that stops for a line goes on where it was: without a
-/// cache two lines are never here at once.
+/// The progress of one row read. A read that stops for a line goes on where it was, because without
+/// a cache two lines are never here at once.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Reading {
-    /// Where the stub led, and when it was written.
+    /// The location in the stub, and the timestamp of the stub.
     away: Option<(TupleId, Timestamp)>,
     /// The row was found where a stub led.
     pub(crate) moved: bool,
-    /// The read stamp of its home page by then.
+    /// The read timestamp of the home page at the time of the read.
     pub(crate) stamp: Timestamp,
 }
 
 /// A row that stands at home.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live {
-    /// When it was written.
+    /// The commit timestamp of the row.
     pub(crate) cts: Timestamp,
-    /// The read stamp of its page.
+    /// The read timestamp of its page.
     pub(crate) stamp: Timestamp,
-    /// Its line is this node's alone, and nobody has locked it. Known only if that was asked for.
+    /// Its line is exclusive to this node and no transaction has locked it. Computed only on
+    /// request.
     pub(crate) alone: bool,
 }
 
-/// What became of the wish to leave a read stamp.
+/// The result of an attempt to raise a read timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stamped {
-    /// It is there.
+    /// The read timestamp is high enough.
     Done,
-    /// The row is not any more what was seen.
+    /// The row is no longer the version that was read.
     Changed,
     /// Another transaction has locked the line to write.
     Locked,
 }
 
-/// How many times longer a page was not written than its read stamp is ahead, or so.
+/// The divisor from the age of a row to its read lease: the read timestamp is ahead by about 1/8 of
+/// that age.
 const AGE_PER_LEASE: u64 = 8;
-/// Of so many rows of a page, and no more, is taken into account that one of them may have been
-/// written later.
+/// The maximum number of rows by which the age of a page is divided, because another row may have
+/// been written later.
 const ROWS_COUNTED: u16 = 4;
 
-/// What a reader raises the stamp to of a page of so many rows, of which it has read one that was
-/// written at `last`. The others are not looked at, since that costs a miss of the processor's
-/// cache each.
+/// The read timestamp for a page of `rows` rows, after a read of one row that was written at
+/// `last`. The other rows are not checked, because each check costs a miss of the processor's
+/// cache.
 fn leased(ts: Timestamp, lease: u64, last: Timestamp, rows: u16) -> Timestamp {
     let age = ts.counter().saturating_sub(last.counter());
     ts.ahead_by(lease.min(age / AGE_PER_LEASE / u64::from(rows.clamp(1, ROWS_COUNTED))))
 }
 
 impl<M: LineLocks> Heap<M> {
-    /// Reads the row `key` in `id`, as a rule: if it is there, at home, and nobody writes in its
-    /// line. Its value is added to `value` then.
+    /// The fast path of a read of the row `key` in `id`: the row exists at home and no writer is in
+    /// its line. Appends the value to `value`.
     #[inline]
     pub(crate) fn live_step(
         &self,
@@ -125,8 +128,8 @@ impl<M: LineLocks> Heap<M> {
     }
 
     /// Reads the row `key` in `id`, if its lines are here: a plain function that writes no shared
-    /// memory. The value is added to `value`, if the row is there. `hint` says where its home line
-    /// probably is.
+    /// memory. Appends the value to `value` if the row exists. `hint` is a guess of the frame of
+    /// its home line.
     pub(crate) fn get_step(
         &self,
         at: &mut Reading,
@@ -197,14 +200,13 @@ impl<M: LineLocks> Heap<M> {
                 State::Tombstone => Home::Seen(Seen::Deleted(tuple.cts)),
                 State::Stub => Home::Stub(TupleId::from_bits(tuple.target()?), tuple.cts),
                 State::Pending => Home::Seen(Seen::Pending),
-                // An index leads here that is out of date.
+                // The index entry is out of date.
                 State::Away => Home::Seen(Seen::Absent),
             })
         })
     }
 
-    /// The key of the row in `id`, if there is one, or its tombstone. `hint` says where its line
-    /// probably is.
+    /// Reads the key of the row or tombstone in `id`. `hint` is a guess of the frame of its line.
     pub(crate) fn key_step(
         &self,
         id: TupleId,
@@ -222,13 +224,15 @@ impl<M: LineLocks> Heap<M> {
         })
     }
 
-    /// Whether the row in `id` is as it was written at `cts`, and no transaction has locked its
-    /// line to write, other than the caller's, if it has (`mine`).
+    /// Whether the row in `id` is the version written at `cts`, and no other transaction has locked
+    /// its line to write. `mine`: the caller itself has locked the line to write.
     ///
-    /// The caller has locked what it writes, and has passed a SeqCst fence since. Then of two
-    /// transactions that each write what the other has read at least one fails here: either it sees
-    /// that the other has locked the line, or that has unlocked it before, and then the row is
-    /// another.
+    /// Two transactions may each write what the other has read. At least one of them fails here:
+    ///
+    /// 1. Each transaction locks what it writes, then passes a SeqCst fence, and then reads here.
+    /// 2. So at least one of the two reads after the other has set its lock.
+    /// 3. That transaction sees the lock and fails. Or the other transaction has committed and
+    ///    unlocked the line before; then the row has another version, and the read fails, too.
     pub(crate) fn unchanged_step(
         &self,
         id: TupleId,
@@ -250,8 +254,8 @@ impl<M: LineLocks> Heap<M> {
         Err(Stop::Need(Need { addr: line, mode: Mode::Shared }))
     }
 
-    /// Whether the row in `id`, whose line the caller has locked, stands there itself and not
-    /// elsewhere; `None` when it is not any more as it was written at `cts`.
+    /// Whether the row in `id` stands in its home slot itself; `None` when it is no longer the
+    /// version written at `cts`. The caller has locked the line.
     pub(crate) fn at_home_step(
         &self,
         id: TupleId,
@@ -265,21 +269,25 @@ impl<M: LineLocks> Heap<M> {
         })
     }
 
-    /// Leaves the read stamp `ts` for a row of which `seen_at` was seen, and `stamp` of its page,
-    /// unless it changed since, or another transaction has locked its line to write.
+    /// Raises the read timestamp of a page to `ts`, for a reader of one row. The reader has read
+    /// the version `seen_at`, when the page had the read timestamp `stamp`. Fails if the row has
+    /// changed since, or if another transaction has locked its line to write.
     ///
-    /// The stamp may be ahead of `ts`, by `lease` at most, so that the next readers find it high
-    /// enough: by as much as the row's age allows. It is the stamp of readers who have not come; a
-    /// writer before it has to come later.
+    /// The read timestamp may be ahead of `ts`, so that the next readers find it high enough. The
+    /// distance depends on the age of the row and is at most `lease`. The read timestamp then
+    /// stands for readers that may never come. A writer with a lower timestamp must take a later
+    /// one.
     ///
     /// # Why no writer is missed
     ///
-    /// A writer locks the line, and then looks at the stamp under the line's guard. Whoever raises
-    /// the stamp looks at the lock under the guard. If the guard of the reader comes first, the
-    /// writer sees the stamp; otherwise the reader sees the lock, or what was written under it. A
-    /// reader that finds the stamp high enough already raises nothing: the guard under which it was
-    /// raised came before the writer's, which then sees it, or after, and then the lock was there
-    /// to be seen by whoever sees the stamp.
+    /// 1. A writer locks the line, and then checks the read timestamp under the line's guard.
+    /// 2. A reader that raises the read timestamp checks the lock under the guard.
+    /// 3. If the guard of the reader comes first, the writer sees the read timestamp. Otherwise the
+    ///    reader sees the lock, or the version that was written under the lock.
+    /// 4. A reader that finds the read timestamp high enough raises nothing. If the guard that
+    ///    raised it came before the writer's guard, the writer sees the read timestamp. If that
+    ///    guard came after the writer's guard, the lock was there already, and each reader that
+    ///    sees the read timestamp also sees the lock.
     pub(crate) fn stamp_step(
         &self,
         id: TupleId,
@@ -291,7 +299,7 @@ impl<M: LineLocks> Heap<M> {
     ) -> Result<Stamped, Stop> {
         let (line, slot) = (self.line_of(id), self.slot_of(id));
         let broken = |broken| Stop::Broken(line, broken);
-        // The page's stamp by then: it only rises.
+        // The page's read timestamp at the time of the read. A read timestamp never falls.
         if stamp >= ts
             && let Ok(read) = self.memory.try_read_at(line, hint)
         {
@@ -337,8 +345,8 @@ impl<M: LineLocks> Heap<M> {
         Err(Stop::Need(Need { addr: line, mode: Mode::Shared }))
     }
 
-    /// Asks the processor for what is read first of a row: the line's header and the row's slot,
-    /// and of `locks` also what a lock of the line takes.
+    /// Prefetches the line's header and the row's slot, which a read needs first. With `locks`,
+    /// prefetches also what a lock of the line needs.
     #[inline]
     pub(crate) fn prefetch_slot(&self, id: TupleId, hint: &Hint, locks: bool) {
         let slot = Slot::at(self.slot_of(id));
@@ -353,13 +361,13 @@ impl<M: LineLocks> Heap<M> {
         }
     }
 
-    /// In which frame the row's line probably is.
+    /// A guess of the frame of the row's line.
     #[inline]
     pub(crate) fn guess(&self, id: TupleId) -> Hint {
         self.memory.guess(self.line_of(id))
     }
 
-    /// Asks the processor for the row itself, once its slot is here.
+    /// Prefetches the row itself, once its slot is here.
     #[inline]
     pub(crate) fn prefetch_tuple(&self, id: TupleId, hint: &Hint) {
         let at = Slot::at(self.slot_of(id));
@@ -369,17 +377,17 @@ impl<M: LineLocks> Heap<M> {
         self.memory.prefetch(hint, slot.offset.min(end)..end);
     }
 
-    /// Asks the processor for what [`guess`](Heap::guess) reads.
+    /// Prefetches what [`guess`](Heap::guess) reads.
     #[inline]
     pub(crate) fn prefetch_place(&self, id: TupleId) {
         self.memory.prefetch_guess(self.line_of(id));
     }
 
-    /// Reads the row `key` in `id`, waiting for whatever it takes. The value is in `value`
-    /// afterwards, if the row is there.
+    /// Reads the row `key` in `id`, and waits for lines as necessary. The value is in `value`
+    /// afterwards, if the row exists.
     ///
     /// # Errors
-    /// [`TxnError::Corrupt`], [`TxnError::Starved`], and when memory fails.
+    /// [`TxnError::Corrupt`], [`TxnError::Starved`], and memory failures.
     pub async fn get(
         &self,
         id: TupleId,

@@ -1,5 +1,4 @@
-//! Changing rows: under the write guard of one line at a time, as plain functions over lines that
-//! are here.
+//! Row changes: plain functions under the write guard of one line at a time.
 
 use std::ops::Range;
 
@@ -13,16 +12,16 @@ use super::{Heap, Patience, Seen, Stop};
 use crate::page::{Broken, Dirty, Edit, New, Page, State, TupleRef};
 use crate::{Conflict, TupleId, TxnError};
 
-/// Where a row that is to change will stand.
+/// The location that a changed row will have.
 #[derive(Debug)]
 pub(crate) enum Prepared {
-    /// In its slot, where there is room for it.
+    /// Its home slot, which has room for it.
     AtHome,
-    /// Elsewhere, where it stands already; its slot will lead there.
+    /// Another line, where its tuple stands already. The home slot will lead there.
     Away(Placed),
 }
 
-/// What a row becomes.
+/// The new content of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Install<'a> {
     /// A row with this value.
@@ -33,7 +32,7 @@ pub(crate) enum Install<'a> {
     Tombstone,
 }
 
-/// What a look at the home line of a row that is to change found.
+/// The result of a check of the home line of a row that is to change.
 enum Look {
     Ready,
     NoRoom,
@@ -42,13 +41,13 @@ enum Look {
 }
 
 impl<M: LineLocks> Heap<M> {
-    /// Makes sure that the row in `id`, whose line the caller has locked to write, is as it was at
-    /// `cts`, that nobody who comes after `ts` has read it, and that a value of `value` bytes (or a
-    /// tombstone, with `None`) will have room.
+    /// Prepares a change of the row in `id`, whose line the caller has locked to write. Checks that
+    /// the row is the version written at `cts`, and that no transaction later than `ts` has read
+    /// it. Reserves room for `value`, or for a tombstone with `None`.
     ///
     /// # Errors
-    /// [`Conflict::Changed`], [`Conflict::TooLate`]; [`TxnError::RowTooLong`], and when memory
-    /// fails or is full.
+    /// [`Conflict::Changed`]; [`TxnError::RowTooLong`]; memory that fails or is full. The inner
+    /// error is the read timestamp of the page, if that is later than `ts`.
     pub(crate) async fn prepare(
         &self,
         id: TupleId,
@@ -92,7 +91,7 @@ impl<M: LineLocks> Heap<M> {
         }
     }
 
-    /// As [`prepare`](Heap::prepare), of a row that stays as long as it is, in its slot.
+    /// Like [`prepare`](Heap::prepare), for a row that keeps its length in its home slot.
     pub(crate) fn check_step(
         &self,
         id: TupleId,
@@ -112,8 +111,8 @@ impl<M: LineLocks> Heap<M> {
         })
     }
 
-    /// Changes the row in `id`, whose line the caller has locked to write, as was prepared: from
-    /// what was written at the first time to what is written at the second.
+    /// Installs a prepared change of the row in `id`, whose line the caller has locked to write.
+    /// The version written at `was` becomes the version `cts`.
     pub(crate) async fn install(
         &self,
         id: TupleId,
@@ -129,8 +128,9 @@ impl<M: LineLocks> Heap<M> {
             Prepared::Away(placed) => placed.id(),
         };
         if let (Some(target), Install::Value(_) | Install::Part { .. }) = (target, install) {
-            // It was written before its timestamp was known. Not waiting for others' locks, under
-            // its own: another place will do as well, if there is one.
+            // The tuple was written before its timestamp was known. This access holds locks, so it
+            // does not wait for the lock of another transaction. Instead the row takes another
+            // location, if there is one.
             let away = self.line_of(target);
             let slot = self.slot_of(target);
             let redate =
@@ -180,7 +180,7 @@ impl<M: LineLocks> Heap<M> {
                 })
             })
             .await?;
-        // The old tuple elsewhere belongs to nobody from here on, and the new one to the row.
+        // The old tuple elsewhere is a stray from here on, and the new one belongs to the row.
         drop(stray.map(|stray| self.placed(stray)));
         if let (Prepared::Away(placed), false) = (prepared, matches!(install, Install::Tombstone)) {
             placed.keep();
@@ -188,10 +188,11 @@ impl<M: LineLocks> Heap<M> {
         Ok(())
     }
 
-    /// Overwrites the bytes `part` of a row with those of `value`, as a rule: if it is at home and
-    /// stays as long as it is. Otherwise nothing happens, and the answer is false.
+    /// The fast path of a change: overwrites the bytes `part` of a row with those of `value`, if
+    /// the row is at home and keeps its length. Otherwise the function changes nothing and returns
+    /// false.
     ///
-    /// The caller has locked the line to write, and the row is as it was written at `was`.
+    /// The caller has locked the line to write, and the row is the version written at `was`.
     #[inline]
     pub(crate) fn part_step(
         &self,
@@ -205,7 +206,7 @@ impl<M: LineLocks> Heap<M> {
         let line = self.line_of(id);
         let broken = |broken| Stop::Broken(line, broken);
         let mut guard = self.memory.try_write_at(line, hint).map_err(Stop::Need)?;
-        // How much room the page has does not matter here.
+        // The room of the page does not matter here.
         let old =
             TupleRef::glance(guard.words(), self.table.0, self.slot_of(id)).map_err(broken)?;
         let old = old.filter(|old| old.cts == was);
@@ -218,8 +219,8 @@ impl<M: LineLocks> Heap<M> {
         Ok(true)
     }
 
-    /// Makes pending rows, all of one line, rows like others. Waits for those who have locked the
-    /// line to read, so the caller must hold no lock.
+    /// Makes pending rows of one line live. Waits for transactions that have locked the line to
+    /// read, so the caller must hold no lock.
     pub(crate) async fn publish(
         &self,
         line: GlobalAddr,
@@ -229,7 +230,7 @@ impl<M: LineLocks> Heap<M> {
         self.drive(Patience::Wait, || self.publish_step(line, ids, cts)).await
     }
 
-    /// As [`publish`](Heap::publish), if the line is here: a plain function.
+    /// Like [`publish`](Heap::publish), as a plain function, if the line is here.
     #[inline]
     pub(crate) fn publish_step(
         &self,
@@ -243,8 +244,8 @@ impl<M: LineLocks> Heap<M> {
         })
     }
 
-    /// Takes a tuple away to which nothing leads any more. `pending`: only if it is a pending row;
-    /// otherwise only if it is a tombstone.
+    /// Removes a tuple to which nothing leads any more: a pending row with `pending`, otherwise a
+    /// tombstone. Returns whether it was there.
     pub(crate) async fn erase(
         &self,
         id: TupleId,
@@ -266,9 +267,9 @@ impl<M: LineLocks> Heap<M> {
         .await
     }
 
-    /// The tombstone in `id`, if there is one of this row: when it was written, and the page's read
-    /// stamp. Under the guard, as [`stamp_step`](Heap::stamp_step) asks of whoever has locked the
-    /// line and looks at the stamp.
+    /// The commit timestamp of the tombstone of this row in `id`, with the read timestamp of its
+    /// page. Reads under the guard, as a caller that has locked the line must do: see
+    /// [`stamp_step`](Heap::stamp_step).
     pub(crate) fn tombstone_step(
         &self,
         id: TupleId,
@@ -287,7 +288,7 @@ impl<M: LineLocks> Heap<M> {
         if len > max { Err(TxnError::RowTooLong { len, max }) } else { Ok(()) }
     }
 
-    /// Changes a page of this table, but not how much room it has.
+    /// Changes a page of this table without a change of its room.
     #[inline]
     fn touch<R: Changed>(
         &self,
@@ -309,7 +310,7 @@ impl<M: LineLocks> Heap<M> {
         }
     }
 
-    /// Changes a page of this table, and notes how much room it has then.
+    /// Changes a page of this table, and notes the room that it has afterwards.
     pub(super) fn change<R>(
         &self,
         line: GlobalAddr,
@@ -341,7 +342,7 @@ impl<M: LineLocks> Heap<M> {
     }
 }
 
-/// What a change of a page gives back, and the bytes that it wrote.
+/// The result of a page change, and the bytes that the change wrote.
 pub(super) trait Changed {
     type Result;
     fn split(self) -> (Self::Result, Dirty);
@@ -361,9 +362,9 @@ impl<T> Changed for (T, Dirty) {
     }
 }
 
-/// What a row is in the eyes of whoever wants to change it.
+/// The commit timestamp that a change of the row replaces.
 impl Seen {
-    /// When it was written or deleted.
+    /// The timestamp at which the row was written or deleted.
     pub fn at(self) -> Option<Timestamp> {
         match self {
             Seen::Live(at) | Seen::Deleted(at) => Some(at),

@@ -1,22 +1,22 @@
-//! Checking a page against everything that this module promises.
+//! The check of a page against everything that this module promises.
 
 use super::header::Slot;
 use super::{Page, State};
 
-/// What a page without faults holds.
+/// The content of a page without faults.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct PageCheck {
-    /// Rows that start here.
+    /// Rows that stand here.
     pub(crate) live: usize,
     pub(crate) tombstones: usize,
     pub(crate) stubs: usize,
     /// Rows of transactions that have not ended.
     pub(crate) pending: usize,
-    /// Tuples that stubs lead to.
+    /// Tuples to which stubs lead.
     pub(crate) away: usize,
 }
 
-/// Checks that no byte belongs to two tuples, and that header and slots count what there is.
+/// Checks that no byte belongs to two tuples, and that the counters of the header are right.
 pub(crate) fn check(page: &Page<'_>) -> Result<PageCheck, String> {
     let mut found = PageCheck::default();
     let mut taken = Vec::new();

@@ -1,4 +1,4 @@
-//! Changing a page, under its write guard. Every change says which bytes it changed, and changes
+//! Page changes, under the write guard. Every change returns the bytes that it wrote, and writes
 //! nothing when it fails.
 
 use std::ops::Range;
@@ -10,15 +10,15 @@ use super::header::{Header, Slot};
 use super::read::{Page, TupleRef};
 use super::{Broken, HEADER, READ_STAMP, SLOT, State, TUPLE, TUPLE_MIN, slots_max, tuple_size};
 
-/// Tuples of so many bytes are put together before they are written.
+/// Tuples below this number of bytes are built in a buffer before they are written.
 const SHORT: usize = 128;
 
-/// Why a page could not be changed.
+/// The reason why a page could not be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Edit {
-    /// It has no room.
+    /// The page has no room.
     Full,
-    /// It is none.
+    /// The page is corrupt.
     Broken(Broken),
 }
 
@@ -52,7 +52,7 @@ impl Dirty {
     }
 }
 
-/// What a tuple is to be.
+/// A tuple that is to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct New<'a> {
     pub(crate) state: State,
@@ -67,7 +67,7 @@ impl New<'_> {
     }
 }
 
-/// Makes the words an empty page.
+/// Formats the words as an empty page.
 pub(crate) fn format(words: Words<'_>, table: u32) -> Dirty {
     Header::empty(words.len(), table).store(words);
     words.set_word(READ_STAMP, 0);
@@ -75,7 +75,8 @@ pub(crate) fn format(words: Words<'_>, table: u32) -> Dirty {
 }
 
 impl TupleRef<'_> {
-    /// As [`Page::set_part`]: the bytes that were changed, and some between them.
+    /// Like [`Page::set_part`]. Returns the range of changed bytes, which includes unchanged bytes
+    /// between them.
     #[inline]
     pub(crate) fn set_part(
         &self,
@@ -97,7 +98,7 @@ impl TupleRef<'_> {
 }
 
 impl Page<'_> {
-    /// Adds a tuple; returns its slot. The page goes on being what it is then.
+    /// Adds a tuple and returns its slot. The page value stays valid.
     pub(crate) fn insert(&mut self, new: New<'_>) -> Result<(usize, Dirty), Edit> {
         let size = new.size();
         let slots = usize::from(self.header.slots);
@@ -132,8 +133,8 @@ impl Page<'_> {
         Ok((slot, dirty))
     }
 
-    /// Adds tuples to a page without free slots, as long as there is room as it is, and up to
-    /// `most` in all. Returns which slots they have; the page goes on being what it is then.
+    /// Adds tuples to a page without free slots, while there is room without compaction and the
+    /// page has fewer than `most` slots. Returns the new slots. The page value stays valid.
     pub(crate) fn append<'n>(
         &mut self,
         run: impl Iterator<Item = New<'n>>,
@@ -164,14 +165,14 @@ impl Page<'_> {
         (slots, dirty)
     }
 
-    /// Makes the tuple of a slot `new`: where it is if its place is long enough, else elsewhere on
-    /// the page.
+    /// Replaces the tuple of a slot by `new`: in place if its allotment suffices, otherwise
+    /// elsewhere on the page.
     pub(crate) fn set(self, slot: usize, new: New<'_>) -> Result<Dirty, Edit> {
         self.set_in(slot, new, new.size())
     }
 
-    /// Gives the tuple of a slot a place where one with a value of `value` bytes will do, and
-    /// changes nothing else.
+    /// Allots enough bytes to the tuple of a slot for a value of `value` bytes, and changes nothing
+    /// else.
     pub(crate) fn widen(self, slot: usize, value: usize) -> Result<Dirty, Edit> {
         let old = self.tuple(slot)?.ok_or(Broken("a slot without a tuple is to grow"))?;
         let size = tuple_size(old.key, value);
@@ -191,7 +192,7 @@ impl Page<'_> {
         self.forget(old.state);
         self.header.tombstones += u16::from(new.state == State::Tombstone);
         if size <= old.slot.size {
-            // A row keeps the place that it had at its longest. What is no row any more does not.
+            // A row keeps its longest allotment. A tombstone or a stub does not.
             let keeps = matches!(new.state, State::Live | State::Away);
             let size = if keeps { old.slot.size } else { size };
             self.add_garbage(old.slot.size - size);
@@ -221,7 +222,7 @@ impl Page<'_> {
         Ok(dirty)
     }
 
-    /// Overwrites a part of a value, and its commit timestamp.
+    /// Overwrites a part of a value, and the commit timestamp.
     pub(crate) fn set_part(
         self,
         slot: usize,
@@ -233,13 +234,13 @@ impl Page<'_> {
         Ok(Dirty(Some(old.set_part(cts, offset, bytes)?)))
     }
 
-    /// Makes rows of a transaction that has committed rows like others.
+    /// Makes the pending rows of a committed transaction live.
     pub(crate) fn publish(
         self,
         slots: impl Iterator<Item = usize> + Clone,
         cts: Timestamp,
     ) -> Result<Dirty, Edit> {
-        // First, so that all become so or none.
+        // This check comes first, so that all rows become live or none.
         for slot in slots.clone() {
             if !self.tuple(slot)?.is_some_and(|old| old.state == State::Pending) {
                 return Err(Edit::of("a row is to be published that is not pending"));
@@ -255,7 +256,7 @@ impl Page<'_> {
         Ok(dirty)
     }
 
-    /// Says that a transaction of this timestamp has read a row.
+    /// Raises the read timestamp of the page to `to`.
     pub(crate) fn raise_read_stamp(self, to: Timestamp) -> Dirty {
         if self.read_stamp() >= to {
             return Dirty::default();
@@ -264,7 +265,7 @@ impl Page<'_> {
         Dirty(Some(8 * READ_STAMP..HEADER))
     }
 
-    /// Takes a tuple away. Its slot may be another's next.
+    /// Removes a tuple. The slot of the tuple may be reused.
     pub(crate) fn erase(mut self, slot: usize) -> Result<Dirty, Edit> {
         let old = self.tuple(slot)?.ok_or(Broken("a slot without a tuple is to be erased"))?;
         self.add_garbage(old.slot.size);
@@ -277,7 +278,7 @@ impl Page<'_> {
         Ok(dirty)
     }
 
-    // On a page that is none, what it counts may be anything.
+    // On a corrupt page the counter may have any value.
     fn add_garbage(&mut self, bytes: usize) {
         self.header.garbage = self.header.garbage.saturating_add(bytes as u16);
     }
@@ -292,7 +293,7 @@ impl Page<'_> {
         dirty.add(0..HEADER);
     }
 
-    /// Puts a tuple at the lower end of the others, where there is room for it.
+    /// Writes a tuple below the other tuples, where there is room for it.
     fn place(&mut self, slot: usize, new: New<'_>, size: usize, dirty: &mut Dirty) {
         self.header.heap -= size as u16;
         let place = Slot { offset: self.header.heap.into(), size };
@@ -306,10 +307,10 @@ impl Page<'_> {
         let New { state, cts, key, value } = new;
         let (at, len) = (place.offset, TUPLE + key.len() + value.len());
         let lengths = (value.len() as u32 | (key.len() as u32) << 16).to_le_bytes();
-        // To the end of the last word, which is part of the tuple's place.
+        // Up to the end of the last word, which belongs to the allotment.
         let end = len.next_multiple_of(WORD);
         let mut tuple = [0; SHORT];
-        // Put together first, a short one is written at once.
+        // A short tuple is built in a buffer and written at once.
         match tuple.get_mut(..end) {
             Some(tuple) => {
                 let (head, rest) = tuple.split_at_mut(TUPLE);
@@ -332,7 +333,7 @@ impl Page<'_> {
         dirty.add(at..at + end);
     }
 
-    /// Moves the tuples together, so that there is no garbage.
+    /// Moves the tuples together, so that no garbage is left.
     fn compact(&mut self, dirty: &mut Dirty) -> Result<(), Broken> {
         let len = self.words.len();
         let mut places = Vec::with_capacity(self.header.slots.into());
@@ -343,7 +344,7 @@ impl Page<'_> {
             }
         }
         places.sort_unstable_by_key(|(slot, _)| std::cmp::Reverse(slot.offset));
-        // Before anything moves: whether they are apart from each other.
+        // Before any tuple moves: checks that the tuples do not overlap.
         let mut above = len;
         for (slot, _) in &places {
             if slot.offset + slot.size > above

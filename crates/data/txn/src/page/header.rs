@@ -1,4 +1,4 @@
-//! The header, and the word of a slot.
+//! The page header, and the word of a slot.
 
 use latchwork_verbs::Words;
 
@@ -6,29 +6,29 @@ use super::{Broken, HEADER, SLOT, slots_max};
 
 const MAGIC: u64 = 0x7ea9;
 
-/// The first two words of a page. The third, the read stamp, is
+/// The first two words of a page. The third word is the read timestamp,
 /// [`Page::read_stamp`](super::Page::read_stamp).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
-    /// Slots, those without a tuple counted.
+    /// The number of slots, those without a tuple included.
     pub(crate) slots: u16,
-    /// Where the lowest tuple starts.
+    /// The offset of the lowest tuple.
     pub(crate) heap: u16,
-    /// Bytes behind `heap` that belong to no tuple.
+    /// Bytes above `heap` that belong to no tuple.
     pub(crate) garbage: u16,
     pub(crate) table: u32,
-    /// Slots that the next tuple can have.
+    /// The number of slots without a tuple, which can be reused.
     pub(crate) free_slots: u16,
     pub(crate) tombstones: u16,
 }
 
 impl Header {
-    /// Of an empty page of `len` bytes.
+    /// The header of an empty page of `len` bytes.
     pub(crate) fn empty(len: usize, table: u32) -> Header {
         Header { slots: 0, heap: len as u16, garbage: 0, table, free_slots: 0, tombstones: 0 }
     }
 
-    /// Reads the header of a page of `table`, and makes sure that it is one.
+    /// Reads the header of a page of `table`, and checks all of it.
     #[inline]
     pub(crate) fn load(words: Words<'_>, table: u32) -> Result<Header, Broken> {
         let header = Header::glance(words, table)?;
@@ -46,7 +46,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Reads the header of a page of `table`, and makes sure of no more than that.
+    /// Reads the header of a page of `table`, and checks only that it is one.
     #[inline]
     pub(crate) fn glance(words: Words<'_>, table: u32) -> Result<Header, Broken> {
         let (first, second) = (words.word(0), words.word(1));
@@ -67,7 +67,7 @@ impl Header {
         Ok(header)
     }
 
-    /// How many slots a page of `table` has, and where its lowest tuple starts.
+    /// The number of slots of a page of `table`, and the offset of its lowest tuple.
     #[inline(always)]
     pub(crate) fn extent(words: Words<'_>, table: u32) -> Result<(u16, u16), Broken> {
         let (first, second) = (words.word(0), words.word(1));
@@ -99,7 +99,7 @@ impl Header {
         usize::from(self.heap).saturating_sub(self.slots_end())
     }
 
-    /// Bytes of a tuple for which there is room, after compaction if need be.
+    /// The bytes of a tuple for which there is room, with compaction if necessary.
     pub(crate) fn room(&self, len: usize) -> usize {
         if self.free_slots > 0 {
             return (self.gap() + usize::from(self.garbage)) / 8 * 8;
@@ -111,11 +111,11 @@ impl Header {
     }
 }
 
-/// Where a slot's tuple is.
+/// The location of a slot's tuple on the page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot {
     pub(crate) offset: usize,
-    /// Bytes allotted.
+    /// The allotted bytes.
     pub(crate) size: usize,
 }
 

@@ -1,8 +1,8 @@
 //! The heap page: slots and tuples in the payload of one line.
 //!
-//! Nothing here knows of memory protocols, transactions or other pages: a page is a view of words
-//! ([`Words`](latchwork_verbs::Words)) and the table that it should belong to. None of it is
-//! generic.
+//! A page is a view of words ([`Words`](latchwork_verbs::Words)), with the number of the table to
+//! which it should belong. This module knows no memory protocols, transactions or other pages, and
+//! nothing in it is generic.
 //!
 //! ```text
 //! byte 0       24                                heap              payload length
@@ -10,23 +10,24 @@
 //!
 //! header word 0   magic 16 | slots 16 | heap 16 | garbage 16           (low bits first)
 //!        word 1   table 32 | free slots 16 | tombstones 16
-//!        word 2   read stamp: the highest timestamp of a transaction that has read a row of this page,
-//!                 where timestamps order transactions
+//!        word 2   read timestamp: the highest timestamp of a transaction that has read a row
+//!                 of this page, under timestamp ordering
 //! slot            tuple's offset / 8, 16 bits | bytes allotted to it / 8, 16 bits
 //!                 0: free
 //! tuple           commit timestamp 64 | value length 16 | key length 16 | state 8 | key | value
 //! ```
 //!
-//! The number of a slot is a part of the tuple's name for as long as anything leads to it, so slots
-//! never move; tuples move within the page when it is compacted.
+//! The number of a slot is a part of the row id while anything leads to the tuple, so slots never
+//! move. Tuples move inside the page when it is compacted.
 //!
-//! A tuple has its key. An index is read before the tuple that it leads to, and in between the slot
-//! may have been given to another row: the key tells. With 13 bytes of header, the key and 4 bytes
-//! of slot a row of TPC-C takes 17 bytes and its key besides its value.
+//! A tuple contains its key. A reader uses an index entry before it reads the tuple, and in between
+//! the slot may get another row. The key shows this. A row of TPC-C takes its key, its value and 17
+//! more bytes: 13 bytes of tuple header and 4 bytes of slot.
 //!
-//! **Reads are safe on any bytes.** An optimistic reader may look at a page while it is rewritten,
-//! or at a line that is no page at all. Loops are bounded by the view's length, bytes out of bounds
-//! read as zero, nothing panics; the reader's validation throws the result away.
+//! **Reads are safe on any bytes.** An optimistic reader may read a page while a writer changes the
+//! page. A reader may also read a line that is not a page. Loops are bounded by the length of the
+//! view, bytes out of bounds read as zero, and no read panics. The validation of the read discards
+//! such a result.
 
 #[cfg(test)]
 mod check;
@@ -44,38 +45,38 @@ pub(crate) use read::{Page, TupleRef, read_stamp};
 
 /// Bytes of the header.
 pub(crate) const HEADER: usize = 24;
-/// The word of the header that has the read stamp.
+/// The header word with the read timestamp.
 const READ_STAMP: usize = 2;
 /// Bytes of a slot.
 pub(crate) const SLOT: usize = 4;
-/// Bytes of a tuple in front of its key.
+/// Bytes of a tuple before its key.
 pub(crate) const TUPLE: usize = 13;
-/// The least that a tuple is allotted: any may have to become a stub, which is an address.
+/// The minimum allotment of a tuple: any tuple may have to become a stub, which holds an address.
 pub(crate) const TUPLE_MIN: usize = (TUPLE + 8).next_multiple_of(8);
 
-/// What is wrong with a page; an error only if the read of the page validates.
+/// The defect of a page. A defect is an error only if the read of the page validates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken(pub(crate) &'static str);
 
-/// What a tuple is.
+/// The kind of a tuple.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum State {
     /// A row.
     Live = 1,
-    /// A row that was deleted. It has no value.
+    /// A deleted row, without a value.
     Tombstone = 2,
-    /// A row that grew and lies elsewhere. Its value is the name of the tuple there.
+    /// A stub: the row grew and stands elsewhere. The value of a stub is the row location.
     Stub = 3,
-    /// The tuple that a stub leads to, and nothing else does.
+    /// A tuple to which only a stub leads.
     Away = 4,
-    /// A row of a transaction that has not ended: indexes lead to it, and nobody may see it or pass
-    /// it.
+    /// A row of a transaction that has not ended. Indexes lead to it, and a transaction that meets
+    /// it gets a conflict.
     Pending = 5,
 }
 
 impl State {
-    /// Whether a row is here, or what is left of it, for those who know its name.
+    /// Whether the tuple is a row, a stub or a tombstone, to which a row id leads.
     #[inline]
     pub(crate) fn is_home(self) -> bool {
         matches!(self, State::Live | State::Tombstone | State::Stub)
@@ -94,18 +95,18 @@ impl State {
     }
 }
 
-/// Bytes that a tuple is allotted: with room for an address instead of its value.
+/// The bytes allotted to a tuple, with room for an address in place of its value.
 pub(crate) const fn tuple_size(key: usize, value: usize) -> usize {
     let value = if value < 8 { 8 } else { value };
     (TUPLE + key + value).next_multiple_of(8)
 }
 
-/// The most slots of a page: a slot's number fits the bits of an address that are zero for a line.
+/// The maximum number of slots: slot numbers fit the bits that are zero in a line address.
 pub(crate) const fn slots_max(payload: usize) -> usize {
     payload.next_power_of_two() / 16
 }
 
-/// The longest key and value together.
+/// The maximum length of a key and its value together.
 pub(crate) const fn row_max(payload: usize) -> usize {
     payload.saturating_sub((HEADER + SLOT).next_multiple_of(8) + TUPLE)
 }

@@ -1,4 +1,4 @@
-//! Reading a page, whose bytes may be any.
+//! Page reads, which tolerate any bytes.
 
 use latchwork_verbs::Words;
 use latchwork_wal::Timestamp;
@@ -6,7 +6,7 @@ use latchwork_wal::Timestamp;
 use super::header::{Header, Slot};
 use super::{Broken, READ_STAMP, State, TUPLE};
 
-/// A page whose header was in order when it was read.
+/// A page whose header was valid when it was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page<'a> {
     pub(crate) words: Words<'a>,
@@ -24,7 +24,7 @@ pub(crate) struct TupleRef<'a> {
     pub(super) value: usize,
 }
 
-/// The highest timestamp of a transaction that has read a row of the page in `words`.
+/// The read timestamp of the page in `words`.
 #[inline]
 pub(crate) fn read_stamp(words: Words<'_>) -> Timestamp {
     Timestamp(words.word(READ_STAMP))
@@ -36,38 +36,38 @@ impl<'a> Page<'a> {
         Ok(Page { words, header: Header::load(words, table)? })
     }
 
-    /// As [`open`](Page::open) for a reader, who looks at one tuple: of the header only what that
-    /// takes, and not whether its counts are possible.
+    /// Like [`open`](Page::open), for a reader of one tuple. Only the necessary part of the header
+    /// is read, and the counters are not checked.
     #[inline]
     pub(crate) fn glance(words: Words<'a>, table: u32) -> Result<Page<'a>, Broken> {
         Ok(Page { words, header: Header::glance(words, table)? })
     }
 
-    /// The tuple of a slot; `None` when it has none, or there is no such slot.
+    /// The tuple of a slot; `None` for an empty slot or a number beyond the slots.
     #[inline]
     pub(crate) fn tuple(&self, slot: usize) -> Result<Option<TupleRef<'a>>, Broken> {
         TupleRef::find(self.words, (self.header.slots, self.header.heap), slot)
     }
-    /// The highest timestamp of a transaction that has read a row of this page.
+    /// The read timestamp of this page.
     #[inline]
     pub(crate) fn read_stamp(&self) -> Timestamp {
         read_stamp(self.words)
     }
 
-    /// Bytes of a tuple for which there is room, where there may be `most` in all.
+    /// The bytes of a tuple for which the page has room, if it may have `most` tuples.
     pub(crate) fn room(&self, most: u16) -> usize {
         if self.rows() < most { self.header.room(self.words.len()) } else { 0 }
     }
 
-    /// How many tuples it has.
+    /// The number of tuples.
     pub(crate) fn rows(&self) -> u16 {
         self.header.slots.saturating_sub(self.header.free_slots)
     }
 }
 
 impl<'a> TupleRef<'a> {
-    /// The tuple of a slot of the page in `words`, if that is one of `table`: as [`Page::glance`]
-    /// and [`Page::tuple`] find it, from words alone.
+    /// The tuple of a slot of the page in `words`, if that is a page of `table`. The result is that
+    /// of [`Page::glance`] and [`Page::tuple`], from the words alone.
     #[inline(always)]
     pub(crate) fn glance(
         words: Words<'a>,
@@ -77,7 +77,7 @@ impl<'a> TupleRef<'a> {
         TupleRef::find(words, Header::extent(words, table)?, slot)
     }
 
-    /// The tuple of a slot of a page with so many slots, whose tuples begin at `heap`.
+    /// The tuple of a slot of a page with `slots` slots and with tuples from `heap` on.
     #[inline(always)]
     fn find(
         words: Words<'a>,
@@ -115,7 +115,7 @@ impl TupleRef<'_> {
         self.value
     }
 
-    /// Bytes that it has on the page.
+    /// The bytes allotted to the tuple.
     #[cfg(test)]
     pub(crate) fn allotted(&self) -> usize {
         self.slot.size
@@ -139,7 +139,7 @@ impl TupleRef<'_> {
         self.words.append_to(self.value_at(), self.value, to);
     }
 
-    /// Where a stub leads.
+    /// The row location in a stub.
     pub(crate) fn target(&self) -> Result<u64, Broken> {
         if self.state != State::Stub || self.value != 8 {
             return Err(Broken("a stub without an address"));

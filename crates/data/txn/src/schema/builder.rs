@@ -1,4 +1,4 @@
-//! Schemas being put together, and what is refused.
+//! The builder of schemas, and its checks.
 
 use super::column::{Column, ColumnId, ColumnType};
 use super::index::Index;
@@ -6,8 +6,8 @@ use super::layout::Place;
 use super::ordered::{KEY_COLUMNS_MAX, KeyLayout, Order, Part};
 use super::{COLUMNS_MAX, INDEXES_MAX, NAME_MAX, ROW_MAX, Schema, SchemaError};
 
-/// Puts a schema together; made by [`Schema::builder`]. Nothing is refused before
-/// [`build`](SchemaBuilder::build), which names the first thing that is wrong.
+/// Builds a schema; made by [`Schema::builder`]. Only [`build`](SchemaBuilder::build) checks the
+/// schema, and it reports the first error.
 #[derive(Clone, Debug)]
 pub struct SchemaBuilder {
     table: String,
@@ -23,21 +23,21 @@ impl SchemaBuilder {
         SchemaBuilder { table, columns, key, indexes, rows_per_line: None }
     }
 
-    /// Adds a column. In a row, columns stand in the order in which they are added, but texts
-    /// behind those of fixed length: what is changed together is best added together, so that it
-    /// can be written at once.
+    /// Adds a column. In a row, columns stand in the order in which they are added, but texts come
+    /// after the columns of fixed length. Add columns that change together one after the other, so
+    /// that one write changes them.
     pub fn column(mut self, name: impl Into<String>, kind: ColumnType) -> SchemaBuilder {
         self.columns.push(Column { name: name.into(), kind });
         self
     }
 
-    /// Says which columns are the primary key, in its order.
+    /// Sets the columns of the primary key, in the order of the key.
     pub fn primary_key<'n>(mut self, columns: impl IntoIterator<Item = &'n str>) -> SchemaBuilder {
         self.key = columns.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// Adds a secondary index, in which several rows may have the same columns.
+    /// Adds a secondary index in which several rows may have the same columns.
     pub fn index<'n>(
         mut self,
         name: impl Into<String>,
@@ -57,17 +57,18 @@ impl SchemaBuilder {
         self
     }
 
-    /// At most so many rows in a line, however small they are: rows of one line are locked
-    /// together, so those that everybody changes had better be few. 1 gives each row a line.
+    /// Sets the maximum number of rows in a line, however small they are. Rows of one line are
+    /// locked together, so rows that all transactions change should share lines with few others. 1
+    /// gives each row a line.
     pub fn rows_per_line(mut self, rows: u16) -> SchemaBuilder {
         self.rows_per_line = Some(rows);
         self
     }
 
-    /// The schema.
+    /// Checks and returns the schema.
     ///
     /// # Errors
-    /// Says what cannot work: see [`SchemaError`].
+    /// The first error of the schema: see [`SchemaError`].
     pub fn build(self) -> Result<Schema, SchemaError> {
         let SchemaBuilder { table, columns, key, indexes, rows_per_line } = self;
         let mut definition = Definition::of_columns(table, columns)?;
@@ -101,7 +102,7 @@ fn primary_key(table: &str) -> String {
     format!("the primary key of table {table}")
 }
 
-/// What a schema is made from, with columns by number. Only these have been checked yet.
+/// The input of a schema, with columns by number. Only the columns have been checked yet.
 pub(super) struct Definition {
     table: String,
     columns: Vec<Column>,
@@ -130,7 +131,7 @@ impl IndexDefinition<String> {
 }
 
 impl Definition {
-    /// A table of these columns, without any keys yet.
+    /// A table of these columns, without keys yet.
     pub(super) fn of_columns(
         table: String,
         columns: Vec<Column>,
@@ -139,7 +140,7 @@ impl Definition {
         Ok(Definition { table, columns, key: vec![], indexes: vec![], rows_per_line: None })
     }
 
-    /// The schema, unless something cannot work.
+    /// Checks everything and returns the schema.
     pub(super) fn check(self) -> Result<Schema, SchemaError> {
         let table = self.table.clone();
         let whose = primary_key(&table);
@@ -194,7 +195,7 @@ impl Definition {
         Ok(())
     }
 
-    /// Says where everything stands.
+    /// Computes the location of each column.
     fn lay_out(self, whose: String) -> Result<Schema, SchemaError> {
         let Definition { table, columns, key, indexes, rows_per_line } = self;
         let (mut places, mut in_row, mut texts, mut fixed_len) = (vec![], vec![], vec![], 0);

@@ -1,11 +1,11 @@
-//! Columns, their types, and values of them.
+//! Columns, their types and their values.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use super::SchemaError;
 
-/// The type of a column. There are no nulls: a table says which value stands for none.
+/// The type of a column. There are no nulls: a table chooses a value that means none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ColumnType {
     /// A number of 1 byte.
@@ -22,16 +22,16 @@ pub enum ColumnType {
     I32,
     /// A signed number of 8 bytes.
     I64,
-    /// Always so many bytes.
+    /// Bytes of this fixed length.
     Bytes(u16),
-    /// Any bytes, up to so many. It is the caller's matter whether they are UTF-8.
+    /// Bytes of at most this length. The caller is responsible for UTF-8.
     Text(u8),
-    /// Any bytes, as many as the line has room for. Only the last column can be one.
+    /// Bytes of any length for which the line has room. Only the last column can be a blob.
     Blob,
 }
 
 impl ColumnType {
-    /// Bytes of a value in a row, where all values have the same.
+    /// The bytes of a value in a row, if all values have the same length.
     pub fn fixed_len(self) -> Option<usize> {
         match self {
             ColumnType::U8 => Some(1),
@@ -51,7 +51,7 @@ impl ColumnType {
         self.fixed_len().is_some() && !matches!(self, ColumnType::Bytes(_))
     }
 
-    /// The least and the greatest number of the type; none but 0 for what is no number.
+    /// The minimum and the maximum of a number type; 0 and 0 for other types.
     fn range(self) -> (i64, u64) {
         match self {
             ColumnType::U8 => (0, u8::MAX.into()),
@@ -91,12 +91,12 @@ pub struct Column {
 }
 
 impl Column {
-    /// Its name.
+    /// The name of the column.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its type.
+    /// The type of the column.
     pub fn column_type(&self) -> ColumnType {
         self.kind
     }
@@ -106,7 +106,7 @@ impl Column {
         SchemaError::WrongValue { column, wanted: self.kind, given }
     }
 
-    /// The number's bytes, little-endian, in the first of eight; for a column of numbers.
+    /// The little-endian bytes of a number, in the first of eight bytes; for a column of numbers.
     pub(super) fn number(&self, value: &Value<'_>) -> Result<[u8; 8], SchemaError> {
         let (min, max) = self.kind.range();
         match *value {
@@ -136,33 +136,33 @@ impl Column {
     }
 }
 
-/// A column by its place in the order of declaration, from 0: a name that was looked up once
+/// A column by its position in the declaration, from 0: a name that was looked up once
 /// ([`Schema::column`](super::Schema::column)).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ColumnId(pub(super) u16);
 
 impl ColumnId {
-    /// The column in place `index` of the declaration, from 0.
+    /// The column at position `index` of the declaration, from 0.
     pub const fn new(index: u16) -> ColumnId {
         ColumnId(index)
     }
 
-    /// Its place.
+    /// The position of the column.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a column holds. Any number that fits may be given for a column of numbers; what is read is
-/// `Unsigned` and `Signed` as the column's type is.
+/// The value of a column. A column of numbers accepts each number that fits. A read returns
+/// `Unsigned` or `Signed` according to the type of the column.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value<'a> {
     /// A number.
     Unsigned(u64),
     /// A signed number.
     Signed(i64),
-    /// Bytes, a text or a blob. Owned only where they were read from a key that had to mark some of
-    /// them.
+    /// Bytes, a text or a blob. Owned only if they were read from a key in which zero bytes are
+    /// escaped.
     Bytes(Cow<'a, [u8]>),
 }
 
@@ -199,7 +199,7 @@ impl<'a> From<&'a str> for Value<'a> {
     }
 }
 
-/// A number of a type from its bytes, little-endian, as many as the type has.
+/// Reads a number of a type from its little-endian bytes. Their count must be that of the type.
 pub(super) fn number(kind: ColumnType, bytes: &[u8]) -> Value<'static> {
     match (kind.is_signed(), bytes) {
         (false, &[a]) => Value::Unsigned(a.into()),

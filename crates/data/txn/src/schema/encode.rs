@@ -1,30 +1,30 @@
-//! Schemas as bytes, for the catalogue and the log.
+//! The encoding of schemas in bytes, for the catalogue and the log.
 //!
 //! ```text
 //!   version 1 | name | columns 2, of each: type 1, length 2, name | key: columns 1, of each: number 2
 //!     | rows per line 2 | indexes 1, of each: name, flags 1, columns 1, of each: number 2, order 1
 //! ```
 //!
-//! Numbers are little-endian with so many bytes; a name has one byte of length. A schema has one
-//! form: bytes that are decoded are those that it would be encoded as. There is no checksum: what
-//! stores schemas has its own.
+//! Each number is little-endian with that many bytes. A name begins with one byte of length. A
+//! schema has exactly one encoding: decoded bytes equal the encoding of the result. There is no
+//! checksum, because the storage of schemas has its own.
 
 use super::builder::{Definition, IndexDefinition};
 use super::column::{Column, ColumnId, ColumnType};
 use super::ordered::Order;
 use super::{Schema, SchemaError};
 
-/// The version of these bytes.
+/// The version of the encoding.
 const VERSION: u8 = 1;
 
-/// FNV-1a with 64 bits: where it begins, and what it multiplies by.
+/// FNV-1a with 64 bits: the offset basis and the prime.
 const FNV: (u64, u64) = (0xCBF2_9CE4_8422_2325, 0x0000_0100_0000_01B3);
 
 impl Schema {
-    /// The schema as bytes, from which [`decode`](Schema::decode) makes it again.
+    /// Encodes the schema, for [`decode`](Schema::decode).
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
-        // Every count and length was limited when the schema was built.
+        // The builder has limited every count and length.
         let name = |name: &str, out: &mut Vec<u8>| {
             out.push(name.len() as u8);
             out.extend_from_slice(name.as_bytes());
@@ -55,12 +55,12 @@ impl Schema {
         out
     }
 
-    /// The schema that [`encode`](Schema::encode) gave these bytes for. It is checked as a new one
-    /// is.
+    /// Decodes a schema from the bytes of [`encode`](Schema::encode). The result is checked like a
+    /// new schema.
     ///
     /// # Errors
-    /// [`SchemaError::Version`] and [`SchemaError::BadDefinition`] for other bytes, and whatever
-    /// [`SchemaBuilder::build`](super::SchemaBuilder::build) may refuse.
+    /// [`SchemaError::Version`] and [`SchemaError::BadDefinition`] for other bytes, and all errors
+    /// of [`SchemaBuilder::build`](super::SchemaBuilder::build).
     pub fn decode(bytes: &[u8]) -> Result<Schema, SchemaError> {
         let mut bytes = Bytes { all: bytes, at: 0 };
         let version = bytes.u8("no version")?;
@@ -82,14 +82,14 @@ impl Schema {
         definition.check()
     }
 
-    /// 64 bits that differ, but for an unlikely accident, where two schemas do: a hash of
-    /// [`encode`](Schema::encode), the same on every platform.
+    /// A hash of the [encoding](Schema::encode), the same on every platform. Two different schemas
+    /// almost certainly have different fingerprints.
     pub fn fingerprint(&self) -> u64 {
         self.encode().iter().fold(FNV.0, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(FNV.1))
     }
 }
 
-/// How a type is written: its number, and its length if it has one.
+/// The encoding of a type: its number, and its length if it has one.
 fn tag(kind: ColumnType) -> (u8, u16) {
     match kind {
         ColumnType::U8 => (1, 0),
@@ -121,7 +121,7 @@ fn column_type(tag: u8, len: u16) -> Option<ColumnType> {
     })
 }
 
-/// Bytes of a schema, read from the first to the last.
+/// The bytes of a schema, read from the first to the last.
 struct Bytes<'a> {
     all: &'a [u8],
     at: usize,
@@ -173,7 +173,7 @@ impl Bytes<'_> {
         Ok(ColumnId(self.u16("no column's number")?))
     }
 
-    /// A byte that is 0 or 1.
+    /// Reads a byte that is 0 or 1.
     fn flag(&mut self, what: &'static str) -> Result<bool, SchemaError> {
         let at = self.at;
         match self.u8(what)? {

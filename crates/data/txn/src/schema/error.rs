@@ -4,13 +4,13 @@ use thiserror::Error;
 
 use super::column::ColumnType;
 
-/// Why a schema was refused, or values or bytes that are not of its shape.
+/// The reason why a schema was refused, or why values or bytes do not match a schema.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum SchemaError {
-    /// Something has no name.
+    /// Something has an empty name.
     #[error("{what} has no name: give it 1 to {max} bytes", max = super::NAME_MAX)]
     NameEmpty {
-        /// What it is.
+        /// The kind of thing.
         what: &'static str,
     },
     /// A name is too long.
@@ -19,15 +19,15 @@ pub enum SchemaError {
         .name.len(), max = super::NAME_MAX
     )]
     NameTooLong {
-        /// What has it.
+        /// The kind of thing.
         what: &'static str,
         /// The name.
         name: String,
     },
-    /// A name could not be shown in a line of text.
+    /// A name contains control characters.
     #[error("the name {name:?} of {what} has control characters: leave them out")]
     NameControl {
-        /// What has it.
+        /// The kind of thing.
         what: &'static str,
         /// The name.
         name: String,
@@ -35,19 +35,19 @@ pub enum SchemaError {
     /// There are too many columns or indexes.
     #[error("{whose} has {count} {what}: at most {max} are possible")]
     TooMany {
-        /// What has them.
+        /// The table or the key.
         whose: String,
-        /// What they are.
+        /// Columns or indexes.
         what: &'static str,
-        /// How many.
+        /// Their number.
         count: usize,
-        /// The most possible.
+        /// The maximum number.
         max: usize,
     },
     /// A table, a key or an index has no columns.
     #[error("{whose} has no columns: give it at least one")]
     NoColumns {
-        /// What should have them.
+        /// The table, the key or the index.
         whose: String,
     },
     /// Two columns of a table have one name, or two indexes.
@@ -55,18 +55,19 @@ pub enum SchemaError {
     Duplicate {
         /// The table.
         table: String,
-        /// What they are.
+        /// Columns or indexes.
         what: &'static str,
         /// Their name.
         name: String,
     },
-    /// A column that can hold nothing.
+    /// A column has the maximum length zero.
     #[error("column {column} has length 0: give it at least 1")]
     LengthZero {
         /// The column.
         column: String,
     },
-    /// A blob ends with the row, and so can only be the last column.
+    /// A blob is not the last column. Only the last column can be a blob, because the row ends with
+    /// it.
     #[error("column {column} is a blob but not the last: declare it last, and only one")]
     BlobNotLast {
         /// The column.
@@ -77,9 +78,9 @@ pub enum SchemaError {
     UnknownColumn {
         /// The table.
         table: String,
-        /// The column: its name, or its number.
+        /// The name or the number of the column.
         column: String,
-        /// What asked for it.
+        /// The key, the index or the function that named it.
         by: String,
     },
     /// A key names a column twice.
@@ -90,7 +91,7 @@ pub enum SchemaError {
         /// The column.
         column: String,
     },
-    /// A blob has no limit, so no key can have it.
+    /// A key contains a blob, which has no maximum length.
     #[error("{whose} has column {column}, a blob: only numbers, bytes and texts can be in a key")]
     BlobInKey {
         /// The key.
@@ -98,7 +99,7 @@ pub enum SchemaError {
         /// The column.
         column: String,
     },
-    /// The longest of the keys would not fit a page of an index.
+    /// The longest key would not fit into a page of an index.
     #[error(
         "{whose} can be {len} bytes long, but a key has at most {max}: shorten its texts (two bytes \
          are needed for each of a text's, and two more), or choose larger lines if that allows more"
@@ -106,56 +107,56 @@ pub enum SchemaError {
     KeyTooLong {
         /// The key.
         whose: String,
-        /// The longest that is possible, in bytes.
+        /// The maximum length of the key in bytes.
         len: usize,
-        /// The longest that the index takes.
+        /// The maximum length that the index accepts.
         max: usize,
     },
-    /// Not even a row with empty texts fits the longest line.
+    /// Even a row with empty texts does not fit into the longest line.
     #[error("a row of table {table} has at least {len} bytes: at most {max} fit any line")]
     RowTooLong {
         /// The table.
         table: String,
         /// The shortest row, in bytes.
         len: usize,
-        /// The most bytes possible.
+        /// The maximum length of a row in bytes.
         max: usize,
     },
-    /// Lines of a table hold rows.
+    /// The maximum number of rows in a line is zero.
     #[error("table {table} wants 0 rows in a line: give at least 1, or no limit")]
     NoRowsPerLine {
         /// The table.
         table: String,
     },
-    /// An index is asked for by a number that it does not have.
+    /// The table has no index with this number.
     #[error("table {table} has {count} secondary indexes, counted from 0: none has number {index}")]
     UnknownIndex {
         /// The table.
         table: String,
         /// The number.
         index: usize,
-        /// How many there are.
+        /// The number of indexes.
         count: usize,
     },
 
-    /// Not as many values as columns.
+    /// The number of values differs from the number of columns.
     #[error("{given} values for the {columns} columns of {whose}")]
     WrongCount {
         /// The key or the row.
         whose: String,
-        /// Values.
+        /// The number of values.
         given: usize,
-        /// Columns.
+        /// The number of columns.
         columns: usize,
     },
-    /// A value is not one of its column's type.
+    /// A value does not match the type of its column.
     #[error("column {column} is {wanted} and cannot hold {given}")]
     WrongValue {
         /// The column.
         column: String,
         /// Its type.
         wanted: ColumnType,
-        /// The value, or how it is too long.
+        /// The value, or its excess length.
         given: String,
     },
     /// A column is read as another type than its own.
@@ -165,52 +166,52 @@ pub enum SchemaError {
         column: String,
         /// Its type.
         wanted: ColumnType,
-        /// As what it was read.
+        /// The type as which it was read.
         read_as: &'static str,
     },
-    /// A column is somewhere else.
+    /// A column is not in this key or row.
     #[error("column {column} is not in {place}")]
     NotThere {
         /// The column.
         column: String,
-        /// Where it was looked for.
+        /// The key or the part of the row.
         place: String,
     },
-    /// Bytes that are no row.
+    /// The bytes are not a row.
     #[error(
         "{len} bytes are no row of table {table}: the database is damaged or of another layout"
     )]
     BadRow {
         /// The table.
         table: String,
-        /// How many bytes there are.
+        /// The number of bytes.
         len: usize,
     },
-    /// Bytes that are no key.
+    /// The bytes are not a key.
     #[error("{len} bytes are no key of {whose}: the database is damaged or of another layout")]
     BadKey {
         /// The key.
         whose: String,
-        /// How many bytes there are.
+        /// The number of bytes.
         len: usize,
     },
 
-    /// A stored schema has a version that is not known here.
+    /// A stored schema has an unknown version.
     #[error(
         "a stored schema has version {found}, but this program knows {known} only: use the program that wrote it"
     )]
     Version {
-        /// The version that stands there.
+        /// The version of the stored schema.
         found: u8,
-        /// The version that is written here.
+        /// The version that this program knows.
         known: u8,
     },
-    /// Bytes that are no stored schema.
+    /// The bytes are not a stored schema.
     #[error("bytes are no stored schema: {what} at byte {at}")]
     BadDefinition {
-        /// What is wrong.
+        /// The defect.
         what: &'static str,
-        /// Where, from 0.
+        /// The offset of the defect, from 0.
         at: usize,
     },
 }

@@ -1,11 +1,11 @@
-//! Secondary indexes: their keys from the rows they lead to.
+//! Secondary indexes: the computation of their keys from rows.
 //!
 //! ```text
 //!   | columns of the index | columns of the primary key that are not among them |
 //!                            not if the index is unique
 //! ```
 //!
-//! So two rows have the same key in an index only if it is unique and they may not both exist.
+//! So two rows have the same key only in a unique index, where they must not both exist.
 
 use std::ops::Range;
 
@@ -21,45 +21,45 @@ pub struct Index {
     pub(super) unique: bool,
     pub(super) columns: Vec<(ColumnId, Order)>,
     pub(super) layout: KeyLayout,
-    /// The bytes of rows that its keys depend on.
+    /// The byte ranges of rows on which its keys depend.
     pub(super) reads: Vec<Range<usize>>,
 }
 
 impl Index {
-    /// Its name.
+    /// The name of the index.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether no two rows may agree in all its columns.
+    /// Whether no two rows may have the same values in all its columns.
     pub fn is_unique(&self) -> bool {
         self.unique
     }
 
-    /// The columns that it was declared with.
+    /// The columns with which it was declared.
     pub fn columns(&self) -> &[(ColumnId, Order)] {
         &self.columns
     }
 
-    /// The columns of its keys: those it was declared with, and then those of the primary key that
-    /// make its keys differ.
+    /// The columns of its keys: the declared columns, followed by those columns of the primary key
+    /// that make the keys distinct.
     pub fn key_columns(&self) -> impl Iterator<Item = (ColumnId, Order)> + '_ {
         self.layout.parts.iter().map(|part| (part.column, part.order))
     }
 
-    /// The most bytes of a key.
+    /// The maximum length of a key in bytes.
     pub fn key_len_max(&self) -> usize {
         self.layout.len_max()
     }
 
-    /// Whether changing `len` bytes of a row from `offset`, its length staying the same, may change
-    /// its key here. Where this is `false` the key need not be computed again.
+    /// Whether an overwrite of `len` bytes of a row from `offset`, without a change of its length,
+    /// may change its key here. If `false`, the key need not be computed again.
     pub fn may_change(&self, offset: usize, len: usize) -> bool {
         let end = offset.saturating_add(len);
         self.reads.iter().any(|reads| offset < reads.end && reads.start < end)
     }
 
-    /// An index of columns that are in the table and in no blob.
+    /// Makes an index of columns that exist in the table and are not blobs.
     pub(super) fn new(
         table: &str,
         name: String,
@@ -85,7 +85,7 @@ impl Index {
         }
         let reads = parts.iter().filter_map(|part| match places[part.column.index()] {
             Place::Fixed(at) => Some(at..at + part.kind.fixed_len().unwrap_or(0)),
-            // Where a text stands depends on the lengths of those before it.
+            // The offset of a text depends on the lengths of the texts before it.
             Place::Text(_) => Some(head.end..usize::MAX),
             Place::Key(_) | Place::Blob => None,
         });
@@ -98,12 +98,13 @@ impl Index {
 }
 
 impl Schema {
-    /// Replaces what `out` holds by a row's key in the secondary index number `index`. Allocates
-    /// nothing but the room that `out` lacks.
+    /// Computes the key of a row in the secondary index number `index` into `out`, which is cleared
+    /// first. Allocates only if `out` is too small.
     ///
     /// # Errors
     /// [`SchemaError::UnknownIndex`]; [`SchemaError::BadKey`] and [`SchemaError::BadRow`] for bytes
-    /// that are no key or no row of the table. `out` then holds nothing of use.
+    /// that are not a key or a row of the table. After an error the content of `out` is
+    /// unspecified.
     pub fn index_key(
         &self,
         index: usize,
@@ -116,7 +117,7 @@ impl Schema {
         for part in &self.index_at(index)?.layout.parts {
             let start = out.len();
             match self.places[part.column.index()] {
-                // As it stands there: columns of primary keys are ascending.
+                // The bytes are copied unchanged, because columns of primary keys are ascending.
                 Place::Key(at) => out.extend_from_slice(key.encoded(at)),
                 Place::Fixed(_) => put_fixed(part.kind, row.find(part.column)?.1, out),
                 // A blob is in no key.
@@ -127,15 +128,16 @@ impl Schema {
         Ok(())
     }
 
-    /// Whether a row's key in the secondary index number `index` may change when the row becomes
-    /// another. Where this is `false` the row has a key there, and it need not be computed again.
+    /// Whether the key of a row in the secondary index number `index` may change from `before` to
+    /// `after`. If `false`, the row has a key there, which need not be computed again.
     pub fn may_move(&self, index: usize, before: &[u8], after: &[u8]) -> bool {
         let (Some(index), Ok(row), Ok(_)) =
             (self.indexes.get(index), self.row(before), self.row(after))
         else {
             return true;
         };
-        // Texts are read along with their lengths. If these agree, those of both rows end here.
+        // Texts are compared together with their lengths. If the lengths are equal, the texts of
+        // both rows end here.
         let end = row.texts_end();
         let differs = |reads: &Range<usize>| {
             let reads = reads.start..reads.end.min(end);
@@ -144,11 +146,11 @@ impl Schema {
         index.reads.iter().any(differs)
     }
 
-    /// Replaces what `out` holds by the beginning of keys in the secondary index number `index`:
-    /// its first columns ([`Index::key_columns`]), as many as there are values.
+    /// Encodes the first columns ([`Index::key_columns`]) of keys in the secondary index number
+    /// `index`, one for each value, into `out`, which is cleared first.
     ///
     /// # Errors
-    /// [`SchemaError::UnknownIndex`], [`SchemaError::WrongCount`] for more values than columns,
+    /// [`SchemaError::UnknownIndex`]; [`SchemaError::WrongCount`] for more values than columns;
     /// [`SchemaError::WrongValue`].
     pub fn index_prefix(
         &self,
@@ -163,7 +165,7 @@ impl Schema {
     /// Reads a key of the secondary index number `index`.
     ///
     /// # Errors
-    /// [`SchemaError::UnknownIndex`]; [`SchemaError::BadKey`] for bytes that are no key of it.
+    /// [`SchemaError::UnknownIndex`]; [`SchemaError::BadKey`] for bytes that are not such a key.
     pub fn index_key_ref<'a>(
         &'a self,
         index: usize,

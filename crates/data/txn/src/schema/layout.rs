@@ -1,35 +1,36 @@
-//! Rows as bytes.
+//! The layout of rows in bytes.
 //!
 //! ```text
 //!   | columns of fixed length | lengths of texts, 1 byte each | texts | blob |      numbers little-endian
 //! ```
 //!
-//! Columns stand in the order of their declaration; those of the primary key are not in the row.
-//! What has a fixed length has a fixed place too, so that a part of a row can be written where it
-//! stands.
+//! Columns stand in the order of their declaration; the columns of the primary key are not in the
+//! row. A column of fixed length has a fixed offset, so that a part of a row can be overwritten in
+//! place.
 
 use super::column::{Column, ColumnId, ColumnType, Value, number};
 use super::{Schema, SchemaError};
 
-/// Where a column is.
+/// The location of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// In the primary key: its place there.
+    /// In the primary key, at this position.
     Key(usize),
     /// In the row, at this byte.
     Fixed(usize),
     /// The text with this number.
     Text(usize),
-    /// Behind the texts.
+    /// After the texts.
     Blob,
 }
 
 impl Schema {
-    /// Replaces what `out` holds by the row with these values: of the columns that are not in the
-    /// primary key ([`row_columns`](Schema::row_columns)), in the order of their declaration.
+    /// Encodes a row with these values into `out`, which is cleared first. The values are those of
+    /// the columns outside the primary key ([`row_columns`](Schema::row_columns)), in the order of
+    /// their declaration.
     ///
     /// # Errors
-    /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]; `out` then holds a part of the
+    /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]. Then `out` holds a part of the
     /// row.
     pub fn encode_row(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), SchemaError> {
         out.clear();
@@ -62,7 +63,7 @@ impl Schema {
         Ok(())
     }
 
-    /// Reads a row. This looks at its shape, so that reading its columns finds them.
+    /// Reads a row, and checks its shape, so that reads of its columns succeed.
     ///
     /// # Errors
     /// [`SchemaError::BadRow`] for bytes that [`encode_row`](Schema::encode_row) never writes.
@@ -83,11 +84,11 @@ impl Schema {
         }
     }
 
-    /// Where a column of fixed length stands in each row, in bytes from the row's beginning.
+    /// The offset of a column of fixed length in each row, in bytes.
     ///
     /// # Errors
-    /// [`SchemaError::NotThere`] for a column of the primary key, a text or a blob, whose place is
-    /// not fixed; [`SchemaError::UnknownColumn`].
+    /// [`SchemaError::NotThere`] for a column of the primary key, a text or a blob, which has no
+    /// fixed offset; [`SchemaError::UnknownColumn`].
     pub fn offset_of(&self, column: ColumnId) -> Result<usize, SchemaError> {
         let name = &self.column_at(column, "offset_of")?.name;
         match self.places[column.index()] {
@@ -99,11 +100,11 @@ impl Schema {
         }
     }
 
-    /// Writes a column of fixed length into a row, where it stands.
+    /// Writes a column of fixed length into a row, in place.
     ///
     /// # Errors
-    /// As [`offset_of`](Schema::offset_of), [`SchemaError::WrongValue`], and
-    /// [`SchemaError::BadRow`] for a row that is too short. The row is then as before.
+    /// As [`offset_of`](Schema::offset_of); [`SchemaError::WrongValue`]; [`SchemaError::BadRow`]
+    /// for a row that is too short. After an error the row is unchanged.
     pub fn write(
         &self,
         row: &mut [u8],
@@ -132,7 +133,7 @@ impl Schema {
     }
 }
 
-/// A row that is read column by column, without copying any.
+/// A row that is read column by column, without a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct RowRef<'a> {
     schema: &'a Schema,
@@ -144,7 +145,8 @@ macro_rules! numbers {
         #[doc = concat!("A column of type [`ColumnType::", stringify!($Type), "`].")]
         ///
         /// # Errors
-        /// [`SchemaError::WrongType`] for a column of another type; else as [`get`](RowRef::get).
+        /// [`SchemaError::WrongType`] for a column of another type; otherwise as
+        /// [`get`](RowRef::get).
         #[inline]
         pub fn $read(&self, column: ColumnId) -> Result<$Int, SchemaError> {
             let (kind, bytes) = self.find(column)?;
@@ -160,10 +162,10 @@ impl<'a> RowRef<'a> {
     numbers!(u8: u8 = U8, u16: u16 = U16, u32: u32 = U32, u64: u64 = U64);
     numbers!(i16: i16 = I16, i32: i32 = I32, i64: i64 = I64);
 
-    /// A column of bytes, a text or a blob.
+    /// Reads a column of bytes, a text or a blob.
     ///
     /// # Errors
-    /// [`SchemaError::WrongType`] for a column of numbers; else as [`get`](RowRef::get).
+    /// [`SchemaError::WrongType`] for a column of numbers; otherwise as [`get`](RowRef::get).
     #[inline]
     pub fn bytes(&self, column: ColumnId) -> Result<&'a [u8], SchemaError> {
         match self.find(column)? {
@@ -172,10 +174,10 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// What a column holds.
+    /// Reads the value of a column.
     ///
     /// # Errors
-    /// [`SchemaError::NotThere`] for a column of the primary key, [`SchemaError::UnknownColumn`]
+    /// [`SchemaError::NotThere`] for a column of the primary key; [`SchemaError::UnknownColumn`]
     /// for one that is not in the table.
     #[inline]
     pub fn get(&self, column: ColumnId) -> Result<Value<'a>, SchemaError> {
@@ -183,14 +185,14 @@ impl<'a> RowRef<'a> {
         Ok(if kind.is_number() { number(kind, bytes) } else { Value::from(bytes) })
     }
 
-    /// What all columns hold, in the order of their declaration; those of the primary key are not
-    /// in the row.
+    /// The values of all columns in the order of their declaration, without the columns of the
+    /// primary key, which are not in the row.
     pub fn values(&self) -> impl Iterator<Item = Value<'a>> + '_ {
-        // All these columns are there.
+        // All these columns exist.
         self.schema.in_row.iter().filter_map(|&column| self.get(column).ok())
     }
 
-    /// A column's type and its bytes.
+    /// The type of a column and its bytes.
     #[inline]
     pub(super) fn find(&self, column: ColumnId) -> Result<(ColumnType, &'a [u8]), SchemaError> {
         let schema = self.schema;
@@ -219,7 +221,7 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Where the texts end.
+    /// The end of the texts in the row.
     pub(super) fn texts_end(&self) -> usize {
         let (fixed_len, head) = (self.schema.fixed_len, self.schema.row_len_min());
         head + sum(self.bytes.get(fixed_len..head).unwrap_or_default())
@@ -232,7 +234,7 @@ impl<'a> RowRef<'a> {
     }
 }
 
-/// Bytes of so many texts.
+/// The sum of the lengths of texts.
 fn sum(lens: &[u8]) -> usize {
     lens.iter().map(|&len| usize::from(len)).sum()
 }

@@ -1,12 +1,13 @@
-//! Schemas: what tables have for columns, keys and indexes, decided at run time.
+//! Schemas: the columns, keys and indexes of tables, defined at run time.
 //!
 //! ```text
 //!   Schema ── values ──► key bytes (order like the columns)   ── key, row ──► keys of the indexes
-//!                    ──► row bytes (fixed places, then texts) ──► RowRef: one column
+//!                    ──► row bytes (fixed part, then texts) ──► RowRef: one column
 //! ```
 //!
-//! The store knows keys and rows as bytes. A schema says what these are, from key to value and
-//! back, and what the keys of secondary indexes are; it holds no data and knows no memory.
+//! The heap and the indexes treat keys and rows as bytes. A schema converts keys and rows between
+//! values and bytes, and computes the keys of secondary indexes. A schema holds no data and
+//! accesses no memory.
 //!
 //! # Example
 //!
@@ -31,14 +32,14 @@
 //! orders.encode_key(&[7_u8.into(), 3001_u32.into()], &mut key)?;
 //! orders.encode_row(&[0_u8.into(), 42_u32.into(), "soon".into()], &mut row)?;
 //!
-//! // Names are looked up once, columns are read where they stand.
+//! // Names are looked up once. Columns are read in place.
 //! let (carrier, customer) = (orders.column("carrier")?, orders.column("customer")?);
 //! assert_eq!(orders.row(&row)?.u32(customer)?, 42);
-//! // One byte of the row is changed when the order is delivered, and no index depends on it.
+//! // A delivery changes one byte of the row, on which no index depends.
 //! assert_eq!(orders.offset_of(carrier)?, 0);
 //! assert!(!orders.indexes()[0].may_change(0, 1));
 //!
-//! // The newest order of a customer is the first that begins with these two columns.
+//! // The newest order of a customer is the first key that begins with these two columns.
 //! let (mut indexed, mut from, mut to) = (Vec::new(), Vec::new(), Vec::new());
 //! orders.index_key(0, &key, &row, &mut indexed)?;
 //! orders.index_prefix(0, &[7_u8.into(), 42_u32.into()], &mut from)?;
@@ -69,31 +70,31 @@ pub use ordered::{KEY_COLUMNS_MAX, KeyRef, Order, end_of_prefix};
 use layout::Place;
 use ordered::KeyLayout;
 
-/// The longest name of a table, a column or an index, in bytes; as long as one of the memory's
-/// catalogue.
+/// The maximum length of the name of a table, a column or an index, in bytes. The catalogue of the
+/// memory pool has the same limit.
 pub const NAME_MAX: usize = 48;
 
-/// The most columns of a table.
+/// The maximum number of columns of a table.
 pub const COLUMNS_MAX: usize = 1024;
 
-/// The most secondary indexes of a table.
+/// The maximum number of secondary indexes of a table.
 pub const INDEXES_MAX: usize = 16;
 
-/// More bytes than this, the payload of the longest line, no row has.
+/// The maximum length of a row in bytes: the payload of the longest line.
 const ROW_MAX: usize = 65_504;
 
-/// What a table's rows are, and by which keys they are found.
+/// The shape of a table's rows, and the keys by which rows are found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Schema {
     name: String,
     columns: Vec<Column>,
-    /// Where each of the columns is.
+    /// The location of each column.
     places: Vec<Place>,
     /// The columns that are not in the primary key.
     in_row: Vec<ColumnId>,
-    /// Those of them that are texts.
+    /// The text columns among them.
     texts: Vec<ColumnId>,
-    /// Bytes at a row's beginning, of columns of fixed length.
+    /// The bytes of the columns of fixed length, at the beginning of a row.
     fixed_len: usize,
     key: KeyLayout,
     indexes: Vec<Index>,
@@ -106,7 +107,7 @@ impl Schema {
         SchemaBuilder::new(table.into())
     }
 
-    /// The table's name.
+    /// The name of the table.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -116,28 +117,28 @@ impl Schema {
         &self.columns
     }
 
-    /// The columns of the primary key, in its order.
+    /// The columns of the primary key, in the order of the key.
     pub fn key_columns(&self) -> impl Iterator<Item = ColumnId> + '_ {
         self.key.parts.iter().map(|part| part.column)
     }
 
-    /// The columns that stand in rows, in the order of declaration: all but those of the primary
-    /// key.
+    /// The columns that stand in rows, in the order of declaration. The columns of the primary key
+    /// do not.
     pub fn row_columns(&self) -> &[ColumnId] {
         &self.in_row
     }
 
-    /// The secondary indexes. Their numbers are their places here.
+    /// The secondary indexes. The position in the slice is the number of the index.
     pub fn indexes(&self) -> &[Index] {
         &self.indexes
     }
 
-    /// At most so many rows are to be in a line, at least 1; `None`: as many as it has room for.
+    /// The maximum number of rows in a line, at least 1; `None`: as many as the line has room for.
     pub fn rows_per_line(&self) -> Option<u16> {
         self.rows_per_line
     }
 
-    /// Looks a column up. Worth doing once, not for each row.
+    /// Looks a column up. A program does this once, not for each row.
     ///
     /// # Errors
     /// [`SchemaError::UnknownColumn`].
@@ -150,15 +151,16 @@ impl Schema {
         })
     }
 
-    /// Looks a secondary index up: its number.
+    /// The number of the secondary index with this name.
     pub fn index_named(&self, name: &str) -> Option<usize> {
         self.indexes.iter().position(|index| index.name == name)
     }
 
-    /// Replaces what `out` holds by the primary key with these values, in the key's order.
+    /// Encodes the primary key with these values, in the order of the key, into `out`, which is
+    /// cleared first.
     ///
     /// # Errors
-    /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]; `out` then holds a part of the
+    /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]. Then `out` holds a part of the
     /// key.
     pub fn encode_key(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), SchemaError> {
         if values.len() < self.key.parts.len() {
@@ -167,11 +169,11 @@ impl Schema {
         self.key_prefix(values, out)
     }
 
-    /// Replaces what `out` holds by the beginning of primary keys: their first columns, as many as
-    /// there are values. All keys that begin so are between it and its [`end_of_prefix`].
+    /// Encodes the first columns of primary keys, one for each value, into `out`, which is cleared
+    /// first. All keys with this prefix are between it and its [`end_of_prefix`].
     ///
     /// # Errors
-    /// [`SchemaError::WrongCount`] for more values than columns, [`SchemaError::WrongValue`].
+    /// [`SchemaError::WrongCount`] for more values than columns; [`SchemaError::WrongValue`].
     pub fn key_prefix(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), SchemaError> {
         out.clear();
         self.key.put(&self.columns, values, out)
@@ -185,17 +187,17 @@ impl Schema {
         self.key.read(self, bytes)
     }
 
-    /// The most bytes of a primary key.
+    /// The maximum length of a primary key in bytes.
     pub fn key_len_max(&self) -> usize {
         self.key.len_max()
     }
 
-    /// The fewest bytes of a row.
+    /// The minimum length of a row in bytes.
     pub fn row_len_min(&self) -> usize {
         self.fixed_len + self.texts.len()
     }
 
-    /// The most bytes of a row; `None` with a blob, which is as long as there is room.
+    /// The maximum length of a row in bytes; `None` with a blob, which only the line limits.
     pub fn row_len_max(&self) -> Option<usize> {
         let text = |id: &ColumnId| match self.columns[id.index()].kind {
             ColumnType::Text(max) => usize::from(max),
@@ -205,8 +207,9 @@ impl Schema {
         (!self.has_blob()).then_some(self.row_len_min() + texts)
     }
 
-    /// Checks that every key, of the table and of its indexes, fits an index that takes `key_max`
-    /// bytes ([`Limits`](latchwork_blink::Limits): what that is follows from the line size).
+    /// Checks that every key of the table and of its indexes fits into an index with keys of at
+    /// most `key_max` bytes. This limit follows from the line size: see
+    /// [`Limits`](latchwork_blink::Limits).
     ///
     /// # Errors
     /// [`SchemaError::KeyTooLong`].
@@ -229,7 +232,7 @@ impl Schema {
         self.places.last() == Some(&Place::Blob)
     }
 
-    /// The column, which `by` has asked for.
+    /// The column. `by` names the caller in the error.
     #[inline]
     fn column_at(&self, column: ColumnId, by: &str) -> Result<&Column, SchemaError> {
         self.columns.get(column.index()).ok_or_else(|| SchemaError::UnknownColumn {

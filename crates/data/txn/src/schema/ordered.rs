@@ -1,4 +1,4 @@
-//! Columns as bytes that order like the columns do, and keys of several columns.
+//! The encoding of columns in bytes with the same order, and keys of several columns.
 //!
 //! ```text
 //!   number     big-endian; of a signed one the sign's bit is turned
@@ -7,23 +7,23 @@
 //!   descending all of it complemented
 //! ```
 //!
-//! No column's bytes are a prefix of another's of the same type. So the first column that differs
-//! decides how two keys compare, and no key is a prefix of another.
+//! The bytes of a column are never a prefix of another value of the same type. So the first
+//! different column decides the order of two keys, and no key is a prefix of another.
 
 use std::borrow::Cow;
 
 use super::column::{Column, ColumnId, ColumnType, Value, number};
 use super::{Schema, SchemaError};
 
-/// The most columns of a key.
+/// The maximum number of columns of a key.
 pub const KEY_COLUMNS_MAX: usize = 16;
 
-/// In which direction a column of an index orders its rows.
+/// The direction in which a column of an index orders its rows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Order {
-    /// The smallest first.
+    /// The smallest value first.
     Ascending,
-    /// The largest first.
+    /// The largest value first.
     Descending,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The most bytes that it takes.
+    /// The maximum number of bytes that the column takes.
     fn len_max(self) -> usize {
         match self.kind {
             ColumnType::Text(max) => 2 * usize::from(max) + 2,
@@ -44,7 +44,7 @@ impl Part {
         }
     }
 
-    /// Bytes of the part at the beginning of `key`, unless there is none.
+    /// The bytes of the column at the beginning of `key`; `None` if the bytes are no such column.
     fn len_in(self, key: &[u8]) -> Option<usize> {
         let ColumnType::Text(max) = self.kind else {
             return self.kind.fixed_len().filter(|&len| len <= key.len());
@@ -65,7 +65,7 @@ impl Part {
         }
     }
 
-    /// What every byte is combined with.
+    /// The value with which every byte is combined by exclusive or.
     fn mask(self) -> u8 {
         match self.order {
             Order::Ascending => 0,
@@ -73,14 +73,14 @@ impl Part {
         }
     }
 
-    /// Complements what stands behind `start`, if the part is descending.
+    /// Complements the bytes from `start` on, if the column is descending.
     pub(super) fn turn(self, start: usize, out: &mut [u8]) {
         if self.order == Order::Descending {
             out.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
         }
     }
 
-    /// The value of a part from its bytes, which [`len_in`](Part::len_in) has found.
+    /// The value of a column from its bytes, of the length that [`len_in`](Part::len_in) found.
     fn value<'a>(self, bytes: &'a [u8]) -> Value<'a> {
         let mask = self.mask();
         match self.kind {
@@ -118,7 +118,7 @@ impl Part {
     }
 }
 
-/// Appends a column of fixed length from its bytes as they stand in a row, ascending.
+/// Appends a column of fixed length, ascending, from its bytes in a row.
 pub(super) fn put_fixed(kind: ColumnType, in_row: &[u8], out: &mut Vec<u8>) {
     if !kind.is_number() {
         out.extend_from_slice(in_row);
@@ -147,18 +147,18 @@ pub(super) fn put_text(text: &[u8], out: &mut Vec<u8>) {
 /// The columns of a key, one after the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct KeyLayout {
-    /// How errors name it.
+    /// The name of the key in errors.
     pub(super) whose: String,
     pub(super) parts: Vec<Part>,
 }
 
 impl KeyLayout {
-    /// The most bytes that a key takes.
+    /// The maximum length of a key in bytes.
     pub(super) fn len_max(&self) -> usize {
         self.parts.iter().fold(0, |len, part| len.saturating_add(part.len_max()))
     }
 
-    /// Appends the first columns of a key, as many as there are values.
+    /// Appends the first columns of a key, one for each value.
     pub(super) fn put(
         &self,
         columns: &[Column],
@@ -190,7 +190,7 @@ impl KeyLayout {
         SchemaError::WrongCount { whose: self.whose.clone(), given, columns: self.parts.len() }
     }
 
-    /// The key that `bytes` are.
+    /// Reads a key from `bytes`.
     pub(super) fn read<'a>(
         &'a self,
         schema: &'a Schema,
@@ -210,28 +210,28 @@ impl KeyLayout {
     }
 }
 
-/// A key that is read column by column: a primary key ([`Schema::key`]) or one of a secondary index
-/// ([`Schema::index_key_ref`]).
+/// A key that is read column by column: a primary key ([`Schema::key`]) or a key of a secondary
+/// index ([`Schema::index_key_ref`]).
 #[derive(Clone, Copy, Debug)]
 pub struct KeyRef<'a> {
     schema: &'a Schema,
     layout: &'a KeyLayout,
     bytes: &'a [u8],
-    /// Where each of its columns ends.
+    /// The end of each of its columns.
     ends: [u16; KEY_COLUMNS_MAX],
 }
 
 impl<'a> KeyRef<'a> {
-    /// The bytes of the column in place `at` of the key, which has it.
+    /// The bytes of the column at position `at` of the key, which must exist.
     pub(super) fn encoded(&self, at: usize) -> &'a [u8] {
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
         &self.bytes[usize::from(start)..usize::from(self.ends[at])]
     }
 
-    /// What a column holds.
+    /// Reads the value of a column.
     ///
     /// # Errors
-    /// [`SchemaError::NotThere`] for a column that is not in the key,
+    /// [`SchemaError::NotThere`] for a column that is not in the key;
     /// [`SchemaError::UnknownColumn`] for one that is not in the table.
     pub fn get(&self, column: ColumnId) -> Result<Value<'a>, SchemaError> {
         let found = self.layout.parts.iter().position(|part| part.column == column);
@@ -242,15 +242,15 @@ impl<'a> KeyRef<'a> {
         Ok(self.layout.parts[at].value(self.encoded(at)))
     }
 
-    /// What all columns hold, in the key's order.
+    /// The values of all columns, in the order of the key.
     pub fn values(&self) -> impl Iterator<Item = Value<'a>> + '_ {
         self.layout.parts.iter().enumerate().map(|(at, part)| part.value(self.encoded(at)))
     }
 }
 
-/// Replaces what `out` holds by the end of the range of all keys that begin with `prefix`: the
-/// first byte string above all of them. `false` if there is no such, since the prefix is all 255:
-/// the range has no end.
+/// Writes the end of the range of all keys with the prefix `prefix` into `out`, which is cleared
+/// first. The end is the first byte string above all these keys. If all bytes of the prefix are
+/// 255, the range has no end and the result is `false`.
 ///
 /// ```
 /// use latchwork_txn::schema::end_of_prefix;

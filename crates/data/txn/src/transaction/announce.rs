@@ -1,5 +1,5 @@
-//! Showing that rows are to come: new ones are placed, pending, and everything that leads to rows
-//! goes into the indexes.
+//! Staging: new rows are placed as pending, and all entries that lead to written rows go into the
+//! indexes.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::page::{New, State as TupleState};
 use crate::{Conflict, Database, Table, TupleId, TxnError};
 
 impl<M: LineLocks> Database<M> {
-    /// Places new rows, which are pending, and enters everything that leads to rows into the
+    /// Places new rows as pending, and enters all entries that lead to written rows into the
     /// indexes.
     pub(super) async fn announce(&self, state: &mut State<M>) -> Result<(), TxnError> {
         let mut at = 0;
@@ -42,7 +42,7 @@ impl<M: LineLocks> Database<M> {
         let id = match write.base {
             Base::Row(id, _) => id,
             Base::Tombstone(id, _) => {
-                // A purge that was dropped half way may have taken the entry away.
+                // A purge that was dropped in the middle may have removed the entry.
                 let key = write.key.clone();
                 match self.enter(state, &table, at, 0, &key, id).await? {
                     Some(there) if there != id => return Err(Conflict::Changed.into()),
@@ -57,16 +57,16 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// As [`announce_one`](Database::announce_one), of rows of one table that are probably new, and
-    /// in no other index than the primary one: they come into lines, and with ascending keys into
-    /// leaves, together.
+    /// Like [`announce_one`](Database::announce_one), for rows of one table that are probably new
+    /// and have only a primary index. The rows are placed into lines together. Rows with ascending
+    /// keys are also entered into leaves together.
     async fn announce_run(&self, state: &mut State<M>, run: Range<usize>) -> Result<(), TxnError> {
         let table = state.table(state.writes[run.start].table).clone();
         self.place_run(state, &table, run.clone()).await?;
         let mut at = run.start;
         while at < run.end {
             at += match self.enter_run(state, &table, at..run.end).await? {
-                // Somebody else adds it, or has, or may not.
+                // Another transaction adds this row or has added it, or the insert comes too late.
                 0 => {
                     self.announce_new(state, &table, at).await?;
                     1
@@ -77,7 +77,7 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Places new rows, which are pending.
+    /// Places new rows as pending.
     async fn place_run(
         &self,
         state: &mut State<M>,
@@ -91,8 +91,8 @@ impl<M: LineLocks> Database<M> {
         self.place_carefully(state, table, left).await
     }
 
-    /// As [`place_run`](Database::place_run), as many as come into the worker's tail; returns how
-    /// many.
+    /// Like [`place_run`](Database::place_run), for the rows that fit into the worker's tail line.
+    /// Returns their number.
     fn place_here(&self, state: &mut State<M>, table: &Table<M>, run: Range<usize>) -> usize {
         let State { writes, arena, .. } = state;
         let heap = table.heap();
@@ -121,9 +121,8 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Enters rows that were placed into the primary index, as many as come into the leaf of the
-    /// first one, side by side. Returns how many; 0 if the first one is there already, or comes too
-    /// late.
+    /// Enters placed rows into the primary index, side by side, as many as fit into the leaf of the
+    /// first row. Returns their number, or 0 if the first row already exists or comes too late.
     async fn enter_run(
         &self,
         state: &mut State<M>,
@@ -132,7 +131,8 @@ impl<M: LineLocks> Database<M> {
     ) -> Result<usize, TxnError> {
         let ts = self.order().then_some(state.ts);
         let before = state.entries.len();
-        // Before they are there, since this may be dropped when they are.
+        // The entries are noted before they exist, because this future may be dropped while they
+        // are made.
         for at in run.clone() {
             let (write, key) = (at as u32, state.writes[at].key.clone());
             state.entries.push(Entry { write, index: 0, old: None, key });
@@ -165,7 +165,7 @@ impl<M: LineLocks> Database<M> {
         Ok(new)
     }
 
-    /// Places a new row, and enters it into the primary index; where it will be.
+    /// Places a new row and enters it into the primary index. Returns its row id.
     async fn announce_new(
         &self,
         state: &mut State<M>,
@@ -179,11 +179,11 @@ impl<M: LineLocks> Database<M> {
         let range = write.key.clone();
         let id = write.placed.as_ref().and_then(Placed::id).ok_or(TxnError::Doomed)?;
         let stale = match state.writes[at].base {
-            // The entry stands, but leads to nothing.
+            // The entry exists, but leads to no row.
             Base::Nothing(Some(old)) => Some(old),
             base => match self.enter(state, table, at, 0, &range, id).await? {
                 None => None,
-                // Somebody else adds it, or has.
+                // Another transaction adds this row or has added it.
                 Some(_) if base != Base::Unknown => return Err(Conflict::Changed.into()),
                 Some(_) => match self.resolve(state, table, at).await? {
                     Base::Nothing(Some(old)) => Some(old),
@@ -198,7 +198,8 @@ impl<M: LineLocks> Database<M> {
         Ok(id)
     }
 
-    /// Adds an entry to an index; what it leads to if there is one already.
+    /// Adds an entry to an index. If the key already has an entry, returns the row id in that
+    /// entry.
     async fn enter(
         &self,
         state: &mut State<M>,
@@ -210,7 +211,8 @@ impl<M: LineLocks> Database<M> {
     ) -> Result<Option<TupleId>, TxnError> {
         loop {
             let ts = self.order().then_some(state.ts);
-            // Before it is there, since this may be dropped when it is.
+            // The entry is noted before it exists, because this future may be dropped while it is
+            // made.
             let (write, number) = (at as u32, index as u8);
             state.entries.push(Entry { write, index: number, old: None, key: key.clone() });
             let admit = |stamp: &Stamp| !is_too_late(ts, stamp);
@@ -240,9 +242,9 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Finds out what is in the way of a row that was inserted blindly. What is left of one is
-    /// written over: it is locked then, and prepared, and the place that was found for the row is
-    /// not needed.
+    /// Finds what is in the way of a row that was inserted without a read. A tombstone is
+    /// overwritten: its line is locked, the tombstone is prepared, and the location placed for the
+    /// new row is given up.
     async fn resolve(
         &self,
         state: &mut State<M>,
@@ -270,7 +272,8 @@ impl<M: LineLocks> Database<M> {
                 state.writes[at].placed = None;
                 heap.tidy().await?;
                 if heap.has_strays() {
-                    // Its line is locked. Whoever takes this back tries until it is not.
+                    // The line of the given-up location is locked. The undo retries until the line
+                    // is free.
                     return Err(Conflict::Locked.into());
                 }
                 state.writes[at].prepared = Some(prepared);
@@ -308,12 +311,13 @@ impl<M: LineLocks> Database<M> {
         let entry = state.keep(&entry);
         match self.enter(state, table, at, index, &entry, id).await? {
             None => Ok(()),
-            // The row was here before, and whoever purges has not come by. A new row is where
-            // nobody has seen it.
+            // The row had this entry before, and the purge has not removed the entry yet. A new row
+            // is different: no transaction has seen the new row, so an entry that leads there is of
+            // an earlier row.
             Some(there) if there == id && state.writes[at].base.named().is_some() => Ok(()),
             Some(there) => {
-                // Where the new row has just been placed no other is: what led there has led
-                // nowhere.
+                // No other row stands where the new row was just placed. So an entry that leads
+                // there led to no row.
                 if there != id {
                     self.check_stale(state, at, table, index, &entry, there).await?;
                 }
@@ -322,7 +326,7 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Makes sure that an entry that stands in the way leads to no row that belongs there.
+    /// Checks that an entry in the way leads to no row that belongs to its key.
     async fn check_stale(
         &self,
         state: &mut State<M>,
@@ -334,8 +338,8 @@ impl<M: LineLocks> Database<M> {
     ) -> Result<(), TxnError> {
         let number = state.writes[at].table;
         let (mut key, mut row, mut now) = (Vec::new(), Vec::new(), Vec::new());
-        // Under every concurrency control: another transaction may be about to give the row this
-        // very key, and nothing but its lock would tell.
+        // The lock is needed under every scheme. Another transaction may be about to give the row
+        // this key, and only its lock shows this.
         self.lock(state, table.heap().line_of(there), Mode::Shared).await?;
         let step = || table.heap().key_step(there, &Hint::default(), &mut key);
         if !table.heap().drive(Patience::NoWait, step).await? {
@@ -344,8 +348,8 @@ impl<M: LineLocks> Database<M> {
         let hash = hash_of(&key);
         if let Some(own) = state.write_of(number, hash, &key) {
             let own = &state.writes[own];
-            // One that this transaction moves out of the way is none, nor is what another
-            // transaction that adds the same row has placed in vain.
+            // Two rows do not count: a row that this transaction removes from this key, and a
+            // location that another transaction has placed in vain for the same row.
             if own.change != Change::Put || own.id() != Some(there) {
                 return Ok(());
             }
@@ -362,7 +366,7 @@ impl<M: LineLocks> Database<M> {
         if now == state.bytes(entry) { Err(TxnError::Exists) } else { Ok(()) }
     }
 
-    /// Makes an entry that leads to nothing lead to `new`.
+    /// Replaces the row id in an entry that leads to no row by `new`.
     #[expect(clippy::too_many_arguments, reason = "the pieces of one entry")]
     async fn take_over(
         &self,
@@ -396,15 +400,15 @@ impl<M: LineLocks> Database<M> {
 }
 
 impl Write {
-    /// Whether something is to lead to it that does not yet, or a place is to be found for it.
+    /// Whether the write still needs a location or index entries.
     fn is_to_be_announced(&self) -> bool {
-        // Nothing leads to a row by another key than before, of which that is not kept.
+        // Without the old value, no index key of the row changes.
         let stays = matches!(self.base, Base::Row(..)) && self.old.is_none();
         self.change == Change::Put && !stays
     }
 }
 
-/// A new row as it is placed.
+/// The bytes of a new row, as it is placed.
 fn pending<'a>(write: &Write, arena: &'a [u8]) -> New<'a> {
     let bytes = |range: &Range<u32>| &arena[range.start as usize..range.end as usize];
     New {
@@ -415,18 +419,19 @@ fn pending<'a>(write: &Write, arena: &'a [u8]) -> New<'a> {
     }
 }
 
-/// What a row has to be later than to come into a leaf.
+/// The timestamp that a row needs at least to enter a leaf.
 fn last_of(stamp: &Stamp) -> Timestamp {
     Timestamp(stamp.read.max(stamp.removed))
 }
 
-/// Whether a row with this timestamp cannot come into a leaf any more.
+/// Whether the timestamp of a row is too early to enter a leaf.
 fn is_too_late(ts: Option<Timestamp>, stamp: &Stamp) -> bool {
     ts.is_some_and(|ts| ts < last_of(stamp))
 }
 
 impl<M: LineLocks> State<M> {
-    /// How many rows from `at` on can be announced together: 1, or more that are all probably new.
+    /// The number of rows from `at` on that can be staged together: 1, or more rows that are all
+    /// probably new.
     fn run_of_new(&self, at: usize) -> usize {
         let rows = &self.writes[at..];
         let Some(number) = rows.first().map(|first| first.table) else { return 1 };
@@ -440,8 +445,8 @@ impl<M: LineLocks> State<M> {
         rows.iter().take(RUN).take_while(is_new).count().max(1)
     }
 
-    /// Takes over that the transaction itself has split leaves: of one that it has seen, it depends
-    /// on both halves.
+    /// Follows a split that the transaction itself made. For a leaf that it has seen, the
+    /// transaction now depends on both halves.
     fn split(&mut self, splits: &[Split]) {
         for split in splits {
             let is_before = |seen: &SeenLeaf| {
@@ -459,7 +464,7 @@ impl<M: LineLocks> State<M> {
         }
     }
 
-    /// Takes over what the transaction itself changed in a leaf that it has seen.
+    /// Takes over a change that the transaction itself made to a leaf that it has seen.
     fn entered(&mut self, before: Leaf, after: Stamp) {
         self.be_later_than(Timestamp(after.read.max(after.removed)));
         for seen in &mut self.leaves {

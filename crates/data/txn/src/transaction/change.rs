@@ -1,4 +1,4 @@
-//! Inserts, updates, deletes: noted until the commit.
+//! Inserts, updates and deletes: buffered until the commit.
 
 use std::iter;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use super::state::{Base, Change, Kept, State, Write, hash_of};
 use crate::schema::Index;
 use crate::{Conflict, Table, TxnError};
 
-/// What a row is to become, as the caller has it.
+/// The new value of a row, or a part of it, as the caller gives it.
 enum To<'a> {
     Value(&'a [u8]),
     Part(usize, &'a [u8]),
@@ -21,8 +21,8 @@ impl<M: LineLocks> Transaction<M> {
     /// Adds a row.
     ///
     /// # Errors
-    /// [`TxnError::Exists`]: the transaction may go on. [`TxnError::RowTooLong`], as well. Conflicts; when the
-    /// key is empty or too long, and when memory fails.
+    /// [`TxnError::Exists`] and [`TxnError::RowTooLong`], after which the transaction may go on.
+    /// Conflicts; a key that is empty or too long; memory failures.
     pub async fn insert(
         &mut self,
         table: &Table<M>,
@@ -56,8 +56,8 @@ impl<M: LineLocks> Transaction<M> {
         }
     }
 
-    /// As [`insert`](Transaction::insert), of a row that the caller knows not to be there: it is
-    /// not looked for. If it is there nevertheless, the commit fails with [`TxnError::Exists`].
+    /// Like [`insert`](Transaction::insert), without a lookup, for a row that the caller knows to
+    /// be new. If the row does exist, the commit fails with [`TxnError::Exists`].
     ///
     /// # Errors
     /// As [`insert`](Transaction::insert); [`TxnError::Exists`] only for a row that this
@@ -90,7 +90,7 @@ impl<M: LineLocks> Transaction<M> {
     /// Replaces the value of a row.
     ///
     /// # Errors
-    /// [`TxnError::NotFound`], with which the transaction may go on; else as
+    /// [`TxnError::NotFound`], after which the transaction may go on; otherwise as
     /// [`insert`](Transaction::insert).
     pub async fn update(
         &mut self,
@@ -105,7 +105,7 @@ impl<M: LineLocks> Transaction<M> {
     /// Overwrites a part of a row's value.
     ///
     /// # Errors
-    /// [`TxnError::OutsideValue`]; else as [`update`](Transaction::update).
+    /// [`TxnError::OutsideValue`]; otherwise as [`update`](Transaction::update).
     pub async fn update_part(
         &mut self,
         table: &Table<M>,
@@ -116,9 +116,9 @@ impl<M: LineLocks> Transaction<M> {
         self.change_row(table, key, To::Part(offset, bytes)).await
     }
 
-    /// As [`update_part`](Transaction::update_part) of a row that was read to be written, and not
-    /// written yet: a plain function, which is faster where that is the rule. Otherwise, and where
-    /// that would be an error, nothing has happened, and the answer is false.
+    /// Like [`update_part`](Transaction::update_part), as a plain function, for a row that was read
+    /// to be written and is not written yet. The plain function is faster where this is the usual
+    /// case. In any other case, and on an error, the function changes nothing and returns false.
     pub fn try_update_part(
         &mut self,
         table: &Table<M>,
@@ -146,7 +146,7 @@ impl<M: LineLocks> Transaction<M> {
         let (number, hash) = (state.number(table)?, hash_of(key));
         if let Some(at) = state.write_of(number, hash, key) {
             if state.lacks_old(at, &to) {
-                // It was not kept, since no entry depended on what changed then.
+                // The old value was not kept, because the earlier change affected no index key.
                 let base = self.read_to_write(number, hash, key).await?;
                 let (_, state) = self.alive()?;
                 let kept = state.kept(number, hash, key);
@@ -169,7 +169,7 @@ impl<M: LineLocks> Transaction<M> {
         }
     }
 
-    /// Reads a row that is to be written. If it is there, it is kept.
+    /// Reads a row that is to be written. A row that exists is kept in the arena.
     async fn read_to_write(&mut self, number: u8, hash: u32, key: &[u8]) -> Result<Base, TxnError> {
         let (database, state) = self.alive()?;
         let mut value = std::mem::take(&mut state.scratch);
@@ -182,7 +182,8 @@ impl<M: LineLocks> Transaction<M> {
     /// Deletes a row.
     ///
     /// # Errors
-    /// As [`update`](Transaction::update).
+    /// As [`update`](Transaction::update); [`TxnError::Blind`] for a row that this transaction has
+    /// inserted with [`insert_blind`](Transaction::insert_blind).
     pub async fn delete(&mut self, table: &Table<M>, key: &[u8]) -> Result<(), TxnError> {
         let (_, state) = self.alive()?;
         let (number, hash) = (state.number(table)?, hash_of(key));
@@ -193,12 +194,12 @@ impl<M: LineLocks> Transaction<M> {
             }
             write.change = match write.base {
                 Base::Row(..) => {
-                    // If it was not kept, all entries are the same.
+                    // If the old value was not kept, all index entries are the same.
                     write.old.get_or_insert(write.value.clone());
                     Change::Delete
                 }
                 Base::Tombstone(..) | Base::Nothing(_) => Change::Nothing,
-                // Whether a row was there before is not known.
+                // The transaction does not know whether a row was there before.
                 Base::Unknown => return Err(TxnError::Blind),
             };
             return Ok(());
@@ -215,7 +216,7 @@ impl<M: LineLocks> Transaction<M> {
 }
 
 impl<M: LineLocks> State<M> {
-    /// The number of a table, probably that of the last write.
+    /// The number of a table, which is probably the table of the last write.
     #[inline]
     fn number_again(&mut self, table: &Table<M>) -> Result<u8, TxnError> {
         match self.writes.last() {
@@ -224,7 +225,7 @@ impl<M: LineLocks> State<M> {
         }
     }
 
-    /// Notes a change of a row, whose key and value stand in the arena.
+    /// Buffers a change of a row. Its key and value are in the arena.
     #[inline]
     fn note(
         &mut self,
@@ -235,8 +236,8 @@ impl<M: LineLocks> State<M> {
         base: Base,
     ) {
         self.may_write.add(hash);
-        // Made where it will stand: what is put together elsewhere in words, and then moved in
-        // pairs of them, the processor waits for.
+        // The write is built in place. Building it elsewhere in words and moving it in pairs of
+        // words makes the processor wait.
         self.writes.extend(iter::once_with(|| Write {
             table,
             change,
@@ -255,14 +256,14 @@ impl<M: LineLocks> State<M> {
         }));
     }
 
-    /// Notes the row as it is beside the last write.
+    /// Stores the old value of the last write.
     fn keep_old(&mut self, old: Range<u32>) {
         if let Some(write) = self.writes.last_mut() {
             write.old = Some(old);
         }
     }
 
-    /// Whether a change of a row, which stands in the arena, may move it in an index.
+    /// Whether a change of a row in the arena may change an index key.
     fn may_move(&self, table: u8, row: &Range<u32>, to: &To<'_>) -> bool {
         let schema = self.table(table).schema();
         let may = |(number, index): (usize, &Index)| match *to {
@@ -272,8 +273,7 @@ impl<M: LineLocks> State<M> {
         schema.indexes().iter().enumerate().any(may)
     }
 
-    /// Whether another change of a row that is to be written needs the row as it is, which was not
-    /// kept.
+    /// Whether another change of a written row needs the old value, which was not kept.
     fn lacks_old(&self, at: usize, to: &To<'_>) -> bool {
         let write = &self.writes[at];
         matches!(write.base, Base::Row(..))
@@ -281,7 +281,7 @@ impl<M: LineLocks> State<M> {
             && self.may_move(write.table, &write.value, to)
     }
 
-    /// Notes a change of a row that was read to be written.
+    /// Buffers a change of a row that was read to be written.
     fn note_change(
         &mut self,
         number: u8,
@@ -308,7 +308,7 @@ impl<M: LineLocks> State<M> {
                 self.set_value(value, None);
             }
             To::Part(offset, bytes) => {
-                // Nobody asks for the row as it was any more, unless it may move in an index.
+                // Only a change of an index key needs the old value any more.
                 let value = if moves { self.keep_again(&old) } else { old };
                 let from = value.start as usize + offset;
                 self.arena[from..from + bytes.len()].copy_from_slice(bytes);
@@ -319,14 +319,14 @@ impl<M: LineLocks> State<M> {
         Ok(())
     }
 
-    /// A copy of bytes that are in the arena.
+    /// Copies bytes inside the arena.
     fn keep_again(&mut self, bytes: &Range<u32>) -> Range<u32> {
         let from = self.arena.len() as u32;
         self.arena.extend_from_within(bytes.start as usize..bytes.end as usize);
         from..self.arena.len() as u32
     }
 
-    /// The value of the last write.
+    /// Sets the value of the last write.
     fn set_value(&mut self, value: Range<u32>, part: Option<Range<u32>>) {
         if let Some(write) = self.writes.last_mut() {
             (write.value, write.part) = (value, part);

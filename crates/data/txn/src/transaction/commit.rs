@@ -1,4 +1,4 @@
-//! The commit up to its entry in the log: everything that may fail.
+//! The commit up to its log append: every step that may fail.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -11,33 +11,34 @@ use super::state::{Change, Held, State, Write};
 use crate::heap::{Patience, Prepared, Stamped};
 use crate::{Conflict, Database, Scheme, TxnError};
 
-/// A transaction that commits.
+/// A transaction that has its commit timestamp and, with a log, its log position.
 #[derive(Debug)]
 pub(super) struct Decided {
     pub(super) cts: Timestamp,
-    /// Where in the log it is; `None` without a log.
+    /// The log position of the commit; `None` without a log.
     pub(super) position: Option<Position>,
-    /// It is installed, and its lines are detained: see [`early`](super::early).
+    /// The rows are installed and their lines have node locks: see [`early`](super::early).
     pub(super) released: bool,
 }
 
-/// What is known of the room of a row that is to be written.
+/// Whether a row that is to be written has the room that it needs.
 #[derive(Clone, Copy)]
 enum Room {
-    /// The row is not there yet.
+    /// The row does not exist yet.
     NotNeeded,
-    /// It has it where it stands.
+    /// The row has the room where it stands.
     AtHome,
     Unknown,
 }
 
 impl<M: LineLocks> Database<M> {
-    /// Does everything that may fail; `None`: the transaction wrote nothing, and that is all.
+    /// Does every step that may fail. Returns `None` for a transaction that wrote nothing and has
+    /// ended.
     pub(super) async fn decide(&self, state: &mut State<M>) -> Result<Option<Decided>, TxnError> {
         self.lock_and_announce(state).await?;
         self.validate(state).await?;
         if state.writes.is_empty() {
-            // What was read needs no protection any more.
+            // The reads need no protection any more.
             state.locks.clear();
             self.lasting_reads(state).await?;
             return Ok(None);
@@ -55,14 +56,15 @@ impl<M: LineLocks> Database<M> {
         Ok(Some(Decided { cts, position, released: false }))
     }
 
-    /// Locks what is to be written, and shows that rows are to come.
+    /// Locks the rows that are to be written, places new rows as pending, and enters their index
+    /// entries.
     pub(super) async fn lock_and_announce(&self, state: &mut State<M>) -> Result<(), TxnError> {
         state.writes.retain(|write| write.change != Change::Nothing);
         if !state.writes.is_empty() {
             self.lock_writes(state).await?;
             self.prepare(state).await?;
             if let Err(error) = self.announce(state).await {
-                // That a row exists may follow from what never was so.
+                // The `Exists` may follow from reads that were never true together.
                 if matches!(error, TxnError::Exists) {
                     self.validate(state).await?;
                     self.lasting_reads(state).await?;
@@ -73,7 +75,7 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Locks the lines of rows that are to be written, in their order.
+    /// Locks the lines of rows that are to be written, in the order of their addresses.
     async fn lock_writes(&self, state: &mut State<M>) -> Result<(), TxnError> {
         if self.scheme() == Scheme::TwoPhaseLocking {
             return Ok(());
@@ -104,7 +106,8 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Makes sure that the rows are what they were, and that there is room for what they become.
+    /// Checks that the rows are unchanged since they were read, and reserves room for their new
+    /// values.
     async fn prepare(&self, state: &mut State<M>) -> Result<(), TxnError> {
         for at in 0..state.writes.len() {
             let has_place = match self.is_prepared(state, at)? {
@@ -119,7 +122,7 @@ impl<M: LineLocks> Database<M> {
                 Room::Unknown => self.prepare_carefully(state, at).await?,
             };
             let write = &state.writes[at];
-            // As it was read, and locked.
+            // The row is locked, and is the version that was read.
             let read = write.read.filter(|_| has_place);
             if let Some(read) = read.and_then(|read| state.reads.get_mut(read as usize)) {
                 read.fixed = true;
@@ -128,8 +131,7 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Prepares a row, whatever that takes; whether it has a place now, which it has not if none is
-    /// there yet.
+    /// Prepares a row on the slow path. Returns whether the row already exists in the heap.
     async fn prepare_carefully(&self, state: &mut State<M>, at: usize) -> Result<bool, TxnError> {
         let prepared = loop {
             match self.prepare_write(state, at).await? {
@@ -142,8 +144,8 @@ impl<M: LineLocks> Database<M> {
         Ok(has_place)
     }
 
-    /// Whether there is nothing to prepare of a row, as a plain function: none is there yet, or it
-    /// stays as long as it is, or shorter, and so has its room, unless it is elsewhere.
+    /// Decides without an await whether a row needs no preparation. This holds for a row that does
+    /// not exist yet, and for a row that stays at home and does not grow.
     #[inline]
     fn is_prepared(&self, state: &State<M>, at: usize) -> Result<Room, Conflict> {
         let write = &state.writes[at];
@@ -153,13 +155,13 @@ impl<M: LineLocks> Database<M> {
             (Scheme::TimestampOrdering, _, Some(_)) if write.home => {
                 match heap.check_step(id, hint, cts, state.ts) {
                     Ok(Ok(())) => true,
-                    // For whom, preparing it tells.
+                    // The slow path finds out which reader makes the transaction too late.
                     Ok(Err(Conflict::TooLate)) | Err(_) => false,
                     Ok(Err(conflict)) => return Err(conflict),
                 }
             }
             (Scheme::TimestampOrdering, ..) => false,
-            // Locked since it was read.
+            // The row is locked since it was read.
             (Scheme::TwoPhaseLocking, _, Some(_)) if write.home => true,
             (_, Change::Delete, _) | (_, _, Some(_)) => match heap.at_home_step(id, hint, cts) {
                 Ok(there) => there.ok_or(Conflict::Changed)? || write.change == Change::Delete,
@@ -170,8 +172,8 @@ impl<M: LineLocks> Database<M> {
         Ok(if fits { Room::AtHome } else { Room::Unknown })
     }
 
-    /// As [`prepare`](Database::prepare), of one row that is there. The inner error: it comes too
-    /// late for a reader of this timestamp.
+    /// Like [`prepare`](Database::prepare), for one row that exists. The inner error is the
+    /// timestamp of a reader for which the write comes too late.
     async fn prepare_write(
         &self,
         state: &State<M>,
@@ -186,11 +188,12 @@ impl<M: LineLocks> Database<M> {
         Ok(heap.prepare(id, hint, key, cts, ts, value).await?.map(Some))
     }
 
-    /// Finds out whether everything is as it was seen.
+    /// Checks that everything that the transaction has read is unchanged.
     pub(super) async fn validate(&self, state: &mut State<M>) -> Result<(), TxnError> {
-        // Between the locks of what this transaction writes, and its look at what it has read: see
-        // `Heap::unchanged_step`. Of two transactions that do so crosswise, one sees the other's
-        // lock. Stamps of leaves change under guards, which order them.
+        // This fence stands between the locks of the written rows and the second read of the rows
+        // that were read: see `Heap::unchanged_step`. If two transactions do both crosswise, at
+        // least one of them sees the lock of the other. Leaf stamps change under page guards, which
+        // order the changes.
         fence(Ordering::SeqCst);
         if self.order() {
             return self.leave_stamps(state).await;
@@ -227,8 +230,8 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Timestamp ordering: leaves the stamps of rows that were read to be written, and are not.
-    /// Each is still what was read.
+    /// Timestamp ordering: raises the read timestamps for rows that were read to be written and are
+    /// not written. Checks that each row is still the version that was read.
     async fn leave_stamps(&self, state: &mut State<M>) -> Result<(), TxnError> {
         for at in 0..state.reads.len() {
             let read = &state.reads[at];
@@ -248,7 +251,7 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Adds what the transaction has written to a group.
+    /// Adds the writes of the transaction to a log record.
     pub(super) fn put_into(state: &State<M>, group: &mut Group) -> Result<(), WalError> {
         state.writes.iter().try_for_each(|write| {
             let (table, key) = (state.table(write.table).id(), state.bytes(&write.key));
@@ -259,7 +262,7 @@ impl<M: LineLocks> Database<M> {
         })
     }
 
-    /// Appends what the transaction has written to the log.
+    /// Appends the writes of the transaction to the log.
     async fn append(&self, state: &State<M>, cts: Timestamp) -> Result<Option<Position>, TxnError> {
         let Some(log) = self.node().log() else { return Ok(None) };
         let mut group = Group::new(Kind::Commit, cts);
@@ -281,7 +284,7 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Whether timestamps order transactions.
+    /// Whether the scheme is timestamp ordering.
     pub(super) fn order(&self) -> bool {
         self.scheme() == Scheme::TimestampOrdering
     }

@@ -1,35 +1,36 @@
-//! Early release: a commit that is in the log, and not lasting yet, makes way for others of its
-//! node.
+//! Early lock release: a commit that is in the log but not yet durable lets other transactions of
+//! its node use its lines.
 //!
 //! ```text
-//!                 append ──► rows written ──► locks: detained ──► lasting ──► lines let go, new rows live ──► told
-//!   this node      │ locked                    │ others read and write them     │ everything seen
-//!   other nodes    │ locked, pending           │ locked, pending                │ everything seen
+//!               append ──► rows written ──► node locks ──► durable ──► unlock, publish ──► return
+//!   this node   │ locked                    │ its transactions use it  │ all visible
+//!   other nodes │ locked, new rows pending  │ locked, new rows pending │ all visible
 //! ```
 //!
-//! # Why a crash takes nothing back that anybody was told
+//! # Why a crash takes back nothing that a caller has received
 //!
-//! The log of a node has its commits in the order of their appends, and a crash leaves a beginning
-//! of it.
+//! The log of a node holds its commits in the order of their appends, and a crash leaves a prefix
+//! of the log.
 //!
-//! - **Those who write.** What a transaction of this node has seen of another was appended before,
-//!   so its own group comes behind that one's. It is told when its own is lasting, and then so is
-//!   the other.
-//! - **Those who only read** have no group. If a line that they have read is still
-//!   [detained](LineLocks::detain) when they have been validated, they wait for the end of the log.
-//!   If it is not, all that was seen in it is lasting. The same holds for whoever is told something
-//!   without a commit: [`Transaction::validate`](super::Transaction::validate), an `Exists`, and
-//!   the parts of a transaction over several nodes.
-//! - **Other nodes** see of such a commit what they see of any that waits for its log: lines are
-//!   locked, new rows pending, and entries of indexes lead to these. What makes an entry go, the
-//!   purge, waits until the line is not detained. So no log has what builds on another log's loss,
-//!   and no row that a node has locked builds on it either.
+//! - **Transactions that write.** Whatever such a transaction has read of another one of its node
+//!   was appended earlier. So the log record of the transaction comes later in the log. Its commit
+//!   returns when that log record is durable. Then the earlier log record is durable, too.
+//! - **Transactions that only read** have no log record. After its validation, such a transaction
+//!   checks the lines that it has read. If one still has a [node lock](LineLocks::detain), the
+//!   transaction waits for the end of the log. If none has, everything that it read is durable. The
+//!   same rule holds where a caller learns something without a commit: for
+//!   [`Transaction::validate`](super::Transaction::validate), for an `Exists`, and for the parts of
+//!   a transaction over several nodes.
+//! - **Other nodes** see such a commit like any commit that waits for its log. The lines of the
+//!   commit are locked. The new rows are pending, and index entries lead to these rows. The purge
+//!   removes entries, so the purge waits until the line has no node lock. So no log depends on a
+//!   loss of another log, and no row that a node has locked depends on such a loss.
 //! - **Checkpoints** wait for the logs after they have read the rows.
 //!
-//! A group on which others may have built cannot be taken back, so the log never refuses it
-//! ([`append_to_build_on`](latchwork_wal::Log::append_to_build_on)). When the log fails, lines stay
-//! detained until a restart: who writes is told that the log takes nothing, and who has read them,
-//! that it may not last.
+//! A log record on which other transactions may depend cannot be taken back, so the log never
+//! refuses it ([`append_to_build_on`](latchwork_wal::Log::append_to_build_on)). When the log fails,
+//! lines keep their node locks until a restart. A transaction that writes then gets an error from
+//! the log. A transaction that has read such lines gets [`TxnError::NotLasting`].
 
 use latchwork_coherence::LineLocks;
 use latchwork_wal::{Timestamp, WalError};
@@ -38,8 +39,8 @@ use super::state::State;
 use crate::{Database, TxnError};
 
 impl<M: LineLocks> Database<M> {
-    /// Writes the rows of a commit that is in the log, and gives others of this node its locks. May
-    /// be called again after it failed or was dropped.
+    /// Writes the rows of a commit that is in the log, and turns its locks into node locks. May be
+    /// called again after it failed or was dropped.
     pub(super) async fn release_early(
         &self,
         state: &mut State<M>,
@@ -52,7 +53,7 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Waits until what the transaction has read, and has found to be so, is lasting.
+    /// Waits until everything that the transaction has read is durable.
     ///
     /// # Errors
     /// [`TxnError::NotLasting`].
@@ -71,7 +72,7 @@ impl<M: LineLocks> Database<M> {
         let handle = self.memory().handle();
         let deadline = handle.now() + self.node().settings().log_deadline;
         match log.durable(handle, &end, deadline).await {
-            // Nobody builds on a batch that is refused, and what was before it is lasting.
+            // No transaction depends on a refused flush batch, and everything before it is durable.
             Ok(()) | Err(WalError::Refused { .. }) => Ok(()),
             Err(error) => Err(TxnError::not_lasting(error)),
         }

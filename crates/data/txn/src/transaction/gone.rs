@@ -1,11 +1,14 @@
-//! What a commit leaves behind in indexes: entries that lead to no row by its key any more.
+//! Stale index entries of a commit: entries whose key no longer is the key of their row.
 //!
-//! They stay until they are [purged](crate::purge). Whoever comes with an earlier timestamp under
-//! timestamp ordering, and whoever gives the key of a unique index to another row, has to learn of
-//! the rows that stood there, from the moment in which they do not. As long as the row, or its
-//! tombstone, is where the entry leads, that tells. But the row may be deleted and taken away by
-//! another worker, which knows nothing of entries that the row had before, and then the entry leads
-//! nowhere. So the commit itself writes into their leaves when it was, before it unlocks the row.
+//! Stale entries stay until they are [purged](crate::purge). Two kinds of transactions must learn
+//! when the row left the key: a transaction with an earlier timestamp under timestamp ordering, and
+//! a transaction that gives the key of a unique index to another row.
+//!
+//! 1. While the row or its tombstone is where the entry leads, it shows the time.
+//! 2. But another worker may delete the row and purge it. That worker does not know the stale
+//!    entries that the row had before. Then the entry leads to nothing.
+//! 3. So the commit itself writes its timestamp into the leaves of the entries, before it unlocks
+//!    the row.
 
 use latchwork_coherence::LineLocks;
 use latchwork_wal::Timestamp;
@@ -15,7 +18,7 @@ use crate::purge::{Purge, What};
 use crate::{Database, Scheme, TxnError};
 
 impl<M: LineLocks> State<M> {
-    /// Of each secondary index, the key by which the row was there and is not any more.
+    /// For each secondary index, the key that the row had before and no longer has.
     fn gone(&self, write: &Write) -> Vec<(u8, Vec<u8>)> {
         let mut entries = Vec::new();
         let (Base::Row(..), Some(old)) = (write.base, &write.old) else { return entries };
@@ -39,16 +42,16 @@ impl<M: LineLocks> State<M> {
 }
 
 impl<M: LineLocks> Database<M> {
-    /// Has the leaves of entries that lead nowhere from now on say so. May be called again after it
-    /// failed or was dropped. Pages of indexes are never locked, so this waits for nobody who may
-    /// wait for a lock.
+    /// Writes the commit timestamp into the leaves of stale entries. May be called again after it
+    /// failed or was dropped. Index pages are never locked, so this waits for no transaction that
+    /// may itself wait for a lock.
     pub(super) async fn leave_times(
         &self,
         state: &State<M>,
         cts: Timestamp,
     ) -> Result<(), TxnError> {
-        // Otherwise whoever reads notices that the entry goes, or has the row locked. But by a
-        // unique key another row may come, and has to come later.
+        // Under the other schemes a reader notices the removal of the entry, or has the row locked.
+        // But another row may take over a unique key, and must get a later timestamp.
         let ordered = self.scheme() == Scheme::TimestampOrdering;
         for write in state.writes.iter().filter(|write| write.old.is_some()) {
             let table = state.table(write.table);
@@ -62,7 +65,7 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Notes what nothing needs any more but those who look at the moment.
+    /// Queues the purge of everything that only transactions in progress may still need.
     pub(super) fn queue_purges(&self, state: &State<M>, cts: Timestamp) {
         for write in &state.writes {
             let (Base::Row(id, _), Some(_)) = (write.base, &write.old) else { continue };

@@ -1,7 +1,7 @@
-//! The hot way of a read: what it does when everything that it meets is here and nobody is in its
-//! way, which is nearly always. Plain functions, which wait for nothing. Whatever is unusual ends
-//! it, and the careful way ([`look_up`](Database::look_up)) begins anew. A lock that was taken by
-//! then at a place that turned out to be none is given back.
+//! The fast path of a read: plain functions without an await, for the usual case: the lines of the
+//! row are here and have no lock in the way. In any other case the slow path
+//! ([`look_up`](Database::look_up)) starts from the beginning. If the fast path has locked a line
+//! in which the row turns out not to be, it releases that lock.
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
@@ -11,14 +11,14 @@ use super::state::{Held, Read, State};
 use crate::heap::{Reading, Seen, Stamped};
 use crate::{Database, Scheme, Table, TupleId};
 
-/// How it ended.
+/// The outcome of the fast path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Here {
-    /// The row is there: it was read and noted, and its value was added to the others.
+    /// The row exists, was read and recorded, and its value was appended.
     Row,
     /// A lock is in the way.
     Locked,
-    /// There is more to it, or no such row.
+    /// The slow path must decide, or the row does not exist.
     More,
 }
 
@@ -50,8 +50,8 @@ impl<M: LineLocks> Database<M> {
         self.row_here(state, table, number, place, (key, hash), value, mode)
     }
 
-    /// Reads the row in `id`, whose line is probably where the hint says, if it is that of `key`.
-    /// Remembers the place, or that it is none.
+    /// Reads the row with the id `id`, if it has the key `key`. The hint is a guess of the frame of
+    /// its line. Updates the location cache with the result.
     #[expect(clippy::too_many_arguments, reason = "the pieces of one read, all borrowed apart")]
     pub(super) fn row_here(
         &self,
@@ -86,12 +86,13 @@ impl<M: LineLocks> Database<M> {
                 state.record.read(table.id().0, key, cts.0);
                 Here::Row
             }
-            // Also where there is a lock in the way: it may be that of another row's line.
+            // Also if a lock is in the way: the lock may be of a line with another row.
             Err(end) => {
                 places.forget(table.id(), hash);
                 value.truncate(start);
                 if end == Here::More {
-                    // Of a line of which nothing was learned, and that may be another row's.
+                    // Releases the lock of a line from which nothing was read, and which may hold
+                    // another row.
                     state.locks.truncate(held);
                 }
                 end
@@ -99,9 +100,9 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Locks and stamps what reading the row takes, and adds its value to `value`: when it was
-    /// written, whether it stood at home, and whether it has its stamp, if one is needed. After an
-    /// error there may be anything in `value`.
+    /// Takes the lock and raises the read timestamp that the read needs, and appends the value to
+    /// `value`. Returns the timestamp of the row, whether the row stood at home, and whether it has
+    /// its read timestamp, if it needs one. After an error the content of `value` is unspecified.
     #[inline(always)]
     pub(super) fn read_here(
         &self,
@@ -146,12 +147,13 @@ impl<M: LineLocks> Database<M> {
             }
         };
         if ordered && cts > state.ts {
-            // It may become later, which takes more.
+            // The transaction may take a later timestamp, on the slow path.
             return Err(Here::More);
         }
-        // What is read to be written, from a line that can be written at once, is looked at again
-        // when it is locked; if it is not written, in the end. Elsewhere the stamp brings the line
-        // here, before somebody else changes the row.
+        // A row that is read to be written needs no read timestamp now if this node owns its line
+        // alone. The row is checked again when it is locked, or at the end if it is not written.
+        // Otherwise raising the read timestamp brings the line here, before another transaction
+        // changes the row.
         if ordered && !alone {
             let (mine, lease) = (state.writes_line(line), state.lease_of(mode));
             match heap.stamp_step(id, hint, (cts, stamp), state.ts, lease, mine) {

@@ -1,4 +1,4 @@
-//! [`Last`]: the end of a transaction, which is carried through whoever waits for it.
+//! [`Last`]: the end of a transaction, which completes whether or not a caller waits for it.
 
 use std::mem;
 use std::ops::Range;
@@ -17,23 +17,24 @@ use crate::heap::{Install, Patience, Prepared};
 use crate::{Conflict, Database, TupleId, TxnError};
 
 impl<M: LineLocks> Transaction<M> {
-    /// Makes what it wrote visible and, with a log, lasting. Returns its commit timestamp; of a
-    /// transaction that wrote nothing, the highest that it has read.
+    /// Makes the writes visible and, with a log, durable. Returns the commit timestamp. For a
+    /// transaction that wrote nothing, this is the highest timestamp that it read.
     ///
-    /// If this future is dropped, the transaction commits or not. With a log, one that has waited
-    /// for longer than [`Settings::log_deadline`](crate::Settings::log_deadline) is an error, and
-    /// still may commit later.
+    /// If this future is dropped, the transaction may commit or abort, and the caller does not
+    /// learn which. With a log, a wait beyond
+    /// [`Settings::log_deadline`](crate::Settings::log_deadline) is an error, and the transaction
+    /// may still commit later.
     ///
     /// # Errors
-    /// Conflicts; [`TxnError::Exists`] when a row would have the same key in a unique index as
-    /// another; [`TxnError::NotLogged`], [`TxnError::InDoubt`]; when memory fails or is full.
-    /// Nothing has happened then, but for `InDoubt`, and for [`TxnError::Corrupt`], which may be
-    /// told of a transaction that has committed.
+    /// Conflicts; [`TxnError::Exists`] when a row would have the key of another row in a unique
+    /// index; [`TxnError::NotLogged`]; [`TxnError::InDoubt`]; [`TxnError::NotLasting`]; memory that
+    /// fails or is full. After an error nothing has happened, with two exceptions: `InDoubt`, and
+    /// [`TxnError::Corrupt`], which a transaction that has committed may also return.
     pub async fn commit(mut self) -> Result<Timestamp, TxnError> {
         self.take_last()?.run().await
     }
 
-    /// What is left to do of it.
+    /// Turns the transaction into its end: the work that a commit still has to do.
     pub(super) fn take_last(&mut self) -> Result<Last<M>, TxnError> {
         self.alive()?;
         let Some(state) = self.state.take() else { return Err(TxnError::Doomed) };
@@ -44,47 +45,48 @@ impl<M: LineLocks> Transaction<M> {
     }
 }
 
-/// How far the end of a transaction has come.
+/// The progress of a transaction's end.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// It may fail.
+    /// The commit may still fail.
     Deciding,
-    /// It waits for others; once it is sealed, whatever happens.
+    /// The caller decides the outcome, as for a part of a larger transaction.
     Prepared {
-        /// Dropping it must not abort it.
+        /// Dropping must not abort it.
         sealed: bool,
     },
-    /// Its group is in the log, lasting or not.
+    /// The log record is appended, but perhaps not yet durable.
     Logged(Decided),
-    /// It has committed.
+    /// The transaction has committed.
     Installing {
-        /// When.
+        /// The commit timestamp.
         cts: Timestamp,
-        /// The rows that were there are what it made of them.
+        /// The rows that existed before already have their new values.
         released: bool,
     },
-    /// It has failed.
+    /// The transaction has failed, and its changes are being undone.
     Undoing(Option<TxnError>),
     /// Nothing is left to do.
     Ended,
 }
 
-/// How often an end that memory or the log fails is tried again. Other transactions are waited for
-/// without a count: each of them ends.
+/// The number of attempts of an end that fails because of memory or the log. Waits for other
+/// transactions are not counted, because each of those transactions ends.
 const TRIES: u32 = 1000;
 /// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
-/// After this time an operator has to look at what other transactions hold up.
+/// The wait for other transactions after which [`Health`](crate::Health) reports the task as held
+/// up.
 const HELD_UP_AFTER: Duration = Duration::from_secs(10);
 
 pub(super) struct Last<M: LineLocks> {
     database: Database<M>,
-    /// `None` once it is over.
+    /// `None` after the end.
     state: Option<Box<State<M>>>,
     phase: Phase,
-    /// It is a task of its own: nobody waits for it.
+    /// Whether this runs as a task of its own, without a caller that waits.
     service: bool,
-    /// Why the last attempt of that task failed.
+    /// The error of the last attempt of that task.
     failure: Option<Box<str>>,
     _generation: Arc<()>,
 }
@@ -103,11 +105,11 @@ impl<M: LineLocks> Drop for Last<M> {
         self.database.end_record(&mut state, outcome);
         match phase {
             Phase::Ended => self.database.give_back(state),
-            // Nobody can have seen anything of it.
+            // No other transaction can have seen anything of it.
             Phase::Deciding if state.is_unseen() && !state.has_strays() => {
                 self.database.give_back(state)
             }
-            // The worker ends, or the task has given up. What has to stay locked does.
+            // The worker ends, or the task has given up. Committed or in-doubt rows stay locked.
             Phase::Logged(_) | Phase::Installing { .. } if self.service => {
                 self.leave_locked(&mut state)
             }
@@ -115,7 +117,8 @@ impl<M: LineLocks> Drop for Last<M> {
             _ if self.service => self.database.node().note_given_up(&self.why()),
             phase => {
                 let phase = match phase {
-                    // The caller's error is not what may hold up the task.
+                    // The task reports its own error as the cause of a delay, not the caller's
+                    // error.
                     Phase::Deciding | Phase::Prepared { .. } | Phase::Undoing(_) => {
                         Phase::Undoing(None)
                     }
@@ -133,13 +136,13 @@ impl<M: LineLocks> Drop for Last<M> {
 }
 
 impl<M: LineLocks> Last<M> {
-    /// Only a restart can tell what becomes of it, or carry it through.
+    /// Leaves the rows locked: only a restart can decide or finish the transaction.
     fn leave_locked(&self, state: &mut State<M>) {
         state.leave_locked();
         self.database.node().note_left_locked(&self.why());
     }
 
-    /// Why it has not ended.
+    /// The reason why the transaction has not ended.
     fn why(&self) -> String {
         match &self.failure {
             Some(failure) => failure.to_string(),
@@ -147,7 +150,7 @@ impl<M: LineLocks> Last<M> {
         }
     }
 
-    /// Ends it when no caller waits for it any more.
+    /// Ends the transaction when no caller waits for it any more.
     async fn run_alone(&mut self) {
         let (node, handle) =
             (self.database.node().clone(), self.database.memory().handle().clone());
@@ -186,8 +189,8 @@ impl<M: LineLocks> Last<M> {
                 Phase::Logged(decided) => {
                     let cts = decided.cts;
                     if database.releases_early() && !decided.released {
-                        // Where memory fails it stays locked, and is tried again when it is
-                        // lasting.
+                        // If memory fails, the rows stay locked. The rows are then installed when
+                        // the log record is durable.
                         decided.released = database.release_early(state, cts).await.is_ok();
                     }
                     let released = decided.released;
@@ -200,8 +203,8 @@ impl<M: LineLocks> Last<M> {
                             self.phase = Phase::Undoing(Some(TxnError::not_logged(error)));
                         }
                         Err(error) => {
-                            // Only a restart can tell. Until then nobody may see or overwrite these
-                            // rows.
+                            // Only a restart can decide the outcome. Until then no transaction may
+                            // read or overwrite these rows.
                             state.locks.retain(|held| held.mode == Mode::Exclusive);
                             state.leave_locked();
                             database.node().note_left_locked(&error.to_string());
@@ -219,7 +222,7 @@ impl<M: LineLocks> Last<M> {
                         database.publish(state, cts).await
                     };
                     if let Err(error) = installed.await {
-                        // It has committed. What is left to do a service does.
+                        // The transaction has committed. A task does the remaining work.
                         let waits = matches!(error, TxnError::Memory(_)) && !self.service;
                         return if waits { Ok(cts) } else { Err(error) };
                     }
@@ -229,15 +232,15 @@ impl<M: LineLocks> Last<M> {
                 }
                 Phase::Undoing(cause) => {
                     let undone = database.undo(state).await;
-                    // The caller learns why the transaction failed. A task has to know what holds
-                    // it up.
+                    // The caller gets the reason why the transaction failed. A task reports what
+                    // holds it up.
                     let cause = cause.take().filter(|_| !self.service || undone.is_ok());
                     return match undone {
                         Ok(()) => {
                             self.end(Outcome::Aborted { cts: 0 });
                             Err(cause.unwrap_or(TxnError::Doomed))
                         }
-                        // A task does what is left to do.
+                        // A task does the remaining work.
                         Err(failure) => Err(cause.unwrap_or(failure)),
                     };
                 }
@@ -246,11 +249,12 @@ impl<M: LineLocks> Last<M> {
         }
     }
 
-    /// Does what a commit does up to the validation.
+    /// Does what a commit does before the validation.
     pub(super) async fn announce(&mut self) -> Result<(), TxnError> {
         let state = self.state.as_deref_mut().ok_or(TxnError::Doomed)?;
         self.database.lock_and_announce(state).await?;
-        // Other nodes, with logs of their own, build on what the parts of a transaction have seen.
+        // Other nodes have logs of their own, and they build on what the parts of a transaction
+        // read.
         self.database.lasting_reads(state).await?;
         state.record_writes();
         Ok(())
@@ -287,13 +291,13 @@ impl<M: LineLocks> Last<M> {
 }
 
 impl<M: LineLocks> State<M> {
-    /// Whether rows were placed, by this or another transaction of the worker, that have been given
-    /// up since.
+    /// Whether this or another transaction of the worker has placed rows that were given up and not
+    /// yet removed.
     fn has_strays(&self) -> bool {
         self.tables.iter().any(|table| table.heap().has_strays())
     }
 
-    /// Whether nothing was done yet that others could have met, but for locks.
+    /// Whether other transactions can have met nothing of it except locks.
     fn is_unseen(&self) -> bool {
         self.entries.is_empty() && self.writes.iter().all(|write| write.placed.is_none())
     }
@@ -308,13 +312,13 @@ impl<M: LineLocks> Database<M> {
         log.acknowledged(handle, position, handle.now() + self.node().settings().log_deadline).await
     }
 
-    /// Writes the rows that were there. May be called again after it failed or was dropped.
+    /// Writes the rows that existed before. May be called again after it failed or was dropped.
     pub(super) async fn install(
         &self,
         state: &mut State<M>,
         cts: Timestamp,
     ) -> Result<(), TxnError> {
-        // Reads need no protection any more: everything that this transaction may lock it has.
+        // Read locks are no longer needed: the transaction takes no further lock.
         state.locks.retain(|held| held.mode == Mode::Exclusive);
         let State { writes, tables, arena, .. } = state;
         for write in writes.iter_mut().filter(|write| !write.installed) {
@@ -333,7 +337,7 @@ impl<M: LineLocks> Database<M> {
             };
             let heap = tables[usize::from(write.table)].heap();
             let (hint, key) = (&write.hint, bytes(&write.key));
-            // As a rule, and without more ado.
+            // The fast path, for a row that stays at home and of which a part changes.
             let done = match (&*prepared, install) {
                 (Prepared::AtHome, Install::Part { value, from, to }) => {
                     matches!(heap.part_step(id, hint, was, cts, value, from..to), Ok(true))
@@ -348,11 +352,11 @@ impl<M: LineLocks> Database<M> {
         self.leave_times(state, cts).await
     }
 
-    /// Ends the locks, and makes rows that are new visible. May be called again after it failed or
-    /// was dropped.
+    /// Releases the locks and makes new rows visible. May be called again after it failed or was
+    /// dropped.
     async fn publish(&self, state: &mut State<M>, cts: Timestamp) -> Result<(), TxnError> {
         state.locks.clear();
-        // Publishing may wait for those who have locked the line to read, and so comes last.
+        // Publishing may wait for transactions that have locked the line to read, so it comes last.
         let mut next = 0;
         while let Some(write) = state.writes.get(next) {
             let of = |write: &Write| {
@@ -363,13 +367,13 @@ impl<M: LineLocks> Database<M> {
                 next += 1;
                 continue;
             };
-            // Those that follow in the same line with it.
+            // The rows that follow in the same line are published together with it.
             let same =
                 |&(other, at, id): &(u8, _, TupleId)| (other == table && at == line).then_some(id);
             let run = state.writes[next..].iter().map_while(|write| same(&of(write)?));
             let ids: SmallVec<[TupleId; 16]> = run.collect();
             let heap = state.table(table).heap();
-            // As a rule, and without more ado.
+            // The fast path.
             if heap.publish_step(line, &ids, cts).is_err() {
                 heap.publish(line, &ids, cts).await?;
             }
@@ -388,12 +392,12 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Takes back what was entered into indexes, and rows that were placed. May be called again
-    /// after it failed or was dropped.
+    /// Removes the index entries and the placed rows of the transaction. May be called again after
+    /// it failed or was dropped.
     async fn undo(&self, state: &mut State<M>) -> Result<(), TxnError> {
-        // Under the locks: when they are gone another transaction may need an entry of these rows
-        // that is there already. Index pages are never locked, so this waits for nobody who may
-        // wait for a lock.
+        // The undo runs under the locks: after their release another transaction may need an entry
+        // that these rows have taken over. Index pages are never locked, so this waits for no
+        // transaction that may itself wait for a lock.
         while let Some(entry) = state.entries.last() {
             let write = &state.writes[entry.write as usize];
             if let Some(id) = write.id() {
@@ -401,7 +405,8 @@ impl<M: LineLocks> Database<M> {
                 let tree = state.table(write.table).tree(usize::from(entry.index));
                 match entry.old.map(|old| old.bits().to_le_bytes()) {
                     None => drop(tree.remove_seen(key, &bits, 0, 0).await?),
-                    // It may lead to a row that another transaction has added there meanwhile.
+                    // The entry may again lead to a row that another transaction has added there
+                    // meanwhile.
                     Some(old) => drop(tree.replace_seen(key, &bits, &old, |_| true).await?),
                 }
             }

@@ -1,5 +1,5 @@
-//! Timestamp ordering: a transaction that comes too late takes a later timestamp, if what it has
-//! read allows.
+//! Timestamp ordering: a transaction that comes too late takes a later timestamp, if all that it
+//! has read is unchanged.
 
 use latchwork_coherence::LineLocks;
 use latchwork_wal::Timestamp;
@@ -8,21 +8,24 @@ use super::state::State;
 use crate::heap::{Patience, Stamped};
 use crate::{Conflict, Database, TxnError};
 
-/// How often a transaction does so.
+/// The maximum number of later timestamps of one transaction.
 const MOVES_MAX: u32 = 8;
 
 impl<M: LineLocks> Database<M> {
-    /// Makes the transaction later than `than`, which has happened in its way.
+    /// Gives the transaction a timestamp above `than`, the timestamp for which it comes too late.
     ///
-    /// It is then what it would be if it had begun with that timestamp and read everything now:
-    /// each row that it has read is still the version that it has read, and its page's read stamp
-    /// says so from now on, as does that of each leaf in which it has found something missing. What
-    /// it has announced needs no timestamp yet, or may have a later one: entries were admitted at
-    /// an earlier one. What others have seen of it are locks and pending rows, which say nothing of
-    /// its time.
+    /// The result is as if the transaction had begun with the new timestamp and read everything
+    /// now:
+    ///
+    /// 1. Each row that it has read is still the same version. The read timestamp of its page is
+    ///    raised to the new timestamp.
+    /// 2. The same holds for each leaf of a scan or of a lookup that found no row.
+    /// 3. The staged rows have no timestamp yet. The index entries of the transaction may have a
+    ///    later timestamp, because leaves admitted the entries at an earlier one.
+    /// 4. Other transactions have seen only its locks and pending rows, which carry no timestamp.
     ///
     /// # Errors
-    /// Conflicts: it is too late, and cannot be later.
+    /// Conflicts: the transaction is too late and cannot be later.
     pub(super) async fn move_up(
         &self,
         state: &mut State<M>,

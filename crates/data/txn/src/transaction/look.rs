@@ -1,4 +1,4 @@
-//! Looking a row up: what each concurrency control does on the way.
+//! Row lookups: the locks, read timestamps and records of each scheme.
 
 use latchwork_blink::Leaf;
 use latchwork_cache::Hint;
@@ -12,14 +12,14 @@ use crate::heap::{Patience, Reading, Seen, Stamped};
 use crate::table::name_in;
 use crate::{Conflict, Database, Scheme, Table, TupleId, TxnError};
 
-/// How often an entry is followed that leads to nothing.
+/// The number of attempts to follow an entry that leads to nothing.
 const ROUNDS_MAX: u32 = 1000;
 
 impl<M: LineLocks> Transaction<M> {
-    /// Reads the row `key`. Returns whether it is there; its value is in `value` then.
+    /// Reads the row `key` into `value`. Returns whether the row exists.
     ///
     /// # Errors
-    /// Conflicts; when the key is empty or too long, and when memory fails.
+    /// Conflicts; a key that is empty or too long; memory failures.
     pub async fn get(
         &mut self,
         table: &Table<M>,
@@ -29,8 +29,8 @@ impl<M: LineLocks> Transaction<M> {
         self.read(table, key, value, Mode::Shared).await
     }
 
-    /// Says that a row will probably be read before long: what that takes is on its way to the
-    /// processor meanwhile. Promises nothing, and may be said of a row that is not there.
+    /// Prefetches what a read of this row needs. The call is a hint without promises. The row need
+    /// not exist.
     #[inline]
     pub fn expect(&self, table: &Table<M>, key: &[u8]) {
         let place = self.database.places().borrow().find(table.id(), hash_of(key));
@@ -39,17 +39,17 @@ impl<M: LineLocks> Transaction<M> {
         }
     }
 
-    /// As [`get`](Transaction::get), if the row is there, everything that it takes is here, and
-    /// nobody is in the way: a plain function, which is faster where that is the rule. Otherwise
-    /// the answer is false, which says nothing of the row, and what is in `value` is of no account:
-    /// `get` finds out.
+    /// Like [`get`](Transaction::get), as a plain function, for a row that exists, whose lines are
+    /// here, and that has no lock in the way. The plain function is faster where this is the usual
+    /// case. A result of false says nothing about the row, and leaves the content of `value`
+    /// unspecified. The caller then uses `get`.
     #[inline]
     pub fn try_get(&mut self, table: &Table<M>, key: &[u8], value: &mut Vec<u8>) -> bool {
         self.try_read(table, key, value, Mode::Shared)
     }
 
-    /// As [`try_get`](Transaction::try_get) is to [`get`](Transaction::get), to
-    /// [`get_for_update`](Transaction::get_for_update).
+    /// The plain function for [`get_for_update`](Transaction::get_for_update), as
+    /// [`try_get`](Transaction::try_get) is for [`get`](Transaction::get).
     #[inline]
     pub fn try_get_for_update(
         &mut self,
@@ -69,22 +69,22 @@ impl<M: LineLocks> Transaction<M> {
             own.into_iter().for_each(|row| value.extend_from_slice(row));
             return own.is_some();
         }
-        // The task's last unit of work is left to what can yield. What fails here counts twice, and
-        // so yields sooner.
+        // The task's last unit of work is left for a call that can yield. A failure here counts
+        // twice, and so yields sooner.
         database.memory().handle().try_coop()
             && database.look_up_here(state, table, number, (key, hash), value, mode) == Here::Row
     }
 
-    /// As [`expect`](Transaction::expect), of many rows, and a step before: says that where they
-    /// are will be asked for before long.
+    /// Prefetches the location cache for many rows, as the step before
+    /// [`expect`](Transaction::expect).
     #[inline]
     pub fn expect_places<K: AsRef<[u8]>>(&self, table: &Table<M>, keys: &[K]) {
         let places = self.database.places().borrow();
         keys.iter().for_each(|key| places.prefetch(table.id(), hash_of(key.as_ref())));
     }
 
-    /// As [`get`](Transaction::get), of a row that is probably to be written: two-phase locking
-    /// locks it so at once.
+    /// Like [`get`](Transaction::get), for a row that is probably to be written. Two-phase locking
+    /// takes the write lock at once.
     ///
     /// # Errors
     /// As [`get`](Transaction::get).
@@ -127,8 +127,8 @@ impl<M: LineLocks> Transaction<M> {
 }
 
 impl<M: LineLocks> State<M> {
-    /// The row that this transaction is to write: `None` if it writes none, `Some(None)` if it
-    /// deletes it.
+    /// The row that this transaction is to write. `None`: it does not write the row. `Some(None)`:
+    /// it deletes the row.
     #[inline]
     pub(super) fn own_row(&self, table: u8, hash: u32, key: &[u8]) -> Option<Option<&[u8]>> {
         let write = &self.writes[self.write_of(table, hash, key)?];
@@ -137,14 +137,13 @@ impl<M: LineLocks> State<M> {
 }
 
 impl<M: LineLocks> Database<M> {
-    /// Whether what is read is locked.
+    /// Whether the scheme locks the rows that it reads.
     #[inline]
     pub(super) fn locks_reads(&self) -> bool {
         self.scheme() == Scheme::TwoPhaseLocking
     }
 
-    /// Finds out what is at `key`, as the database's concurrency control has it. A row's value is
-    /// added to `value` then.
+    /// Looks a row up under the scheme of the database, and appends its value to `value`.
     pub(super) async fn look_up(
         &self,
         state: &mut State<M>,
@@ -175,7 +174,7 @@ impl<M: LineLocks> Database<M> {
             match self.look_at(state, number, &table, id, (key, hash), value, mode).await? {
                 Seen::Live(cts) => return Ok(Base::Row(id, cts)),
                 Seen::Pending => return Err(Conflict::Locked.into()),
-                // An index may have led to what is left of a row that is elsewhere now.
+                // The entry may have led to a tombstone of a row that stands elsewhere now.
                 Seen::Deleted(_) | Seen::Absent => {}
             }
         }
@@ -186,8 +185,8 @@ impl<M: LineLocks> Database<M> {
                 self.found_nothing(state, number, &table, 0, leaf).await?;
                 return Ok(Base::Nothing(None));
             };
-            // Nobody has made it lead elsewhere, or to a row that has come to the same place, since
-            // it was looked at.
+            // The entry is unchanged since the row id was read: no transaction has changed the
+            // entry or added a row there.
             if nothing_at == Some((id, leaf.addr, leaf.stamp.structure)) {
                 self.found_nothing(state, number, &table, 0, leaf).await?;
                 return Ok(Base::Nothing(Some(id)));
@@ -195,21 +194,21 @@ impl<M: LineLocks> Database<M> {
             match self.look_at(state, number, &table, id, (key, hash), value, mode).await? {
                 Seen::Live(cts) => return Ok(Base::Row(id, cts)),
                 Seen::Deleted(cts) => {
-                    // A purge may have taken the entry away since, and stopped half way: then the
-                    // tombstone does not say that the row is not there.
+                    // A purge may have removed the entry since, and stopped in the middle. So the
+                    // tombstone alone does not prove that the row does not exist.
                     self.found_nothing(state, number, &table, 0, leaf).await?;
                     return Ok(Base::Tombstone(id, cts));
                 }
                 Seen::Pending => return Err(Conflict::Locked.into()),
-                // Purged and perhaps added again since the index was read, or the entry leads to
-                // nothing.
+                // The row was purged, and perhaps added again, since the index was read. Or the
+                // entry leads to nothing.
                 Seen::Absent => nothing_at = Some((id, leaf.addr, leaf.stamp.structure)),
             }
         }
         Err(TxnError::Starved { table: table.id(), rounds: ROUNDS_MAX })
     }
 
-    /// Reads the row in `id`, if it is that of `key`. Its value is added to `value`.
+    /// Reads the row with the id `id`, if it has the key `key`, and appends its value to `value`.
     #[expect(clippy::too_many_arguments, reason = "the pieces of one read, all borrowed apart")]
     pub(super) async fn look_at(
         &self,
@@ -288,8 +287,8 @@ impl<M: LineLocks> Database<M> {
         let outcome = match memory.try_lock(need) {
             Ok(outcome) => outcome,
             Err(need) => match memory.lock(need).await {
-                // Others of this node hold some of them, and will end. Where all are its own, it
-                // never can.
+                // Other transactions of this node hold some of the locks, and will end. If this
+                // transaction holds all of them, it can never get through.
                 Err(MemoryError::TooManyLocks { locked, .. }) if state.locks.len() < locked => {
                     LockOutcome::Locked
                 }
@@ -303,7 +302,7 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Remembers that something was not in a leaf, or all that was in it.
+    /// Records a leaf of a scan, or of a lookup that found no row.
     pub(super) async fn found_nothing(
         &self,
         state: &mut State<M>,
@@ -333,7 +332,7 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// The name of the row that an entry leads to.
+    /// The row id in an index entry.
     pub(super) fn named(value: &[u8]) -> TupleId {
         name_in(value)
     }

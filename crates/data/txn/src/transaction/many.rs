@@ -1,12 +1,12 @@
-//! Reading many rows together: the waits for memory overlap.
+//! Reading many rows together, so that the waits for memory overlap.
 //!
 //! ```text
-//!   index   all keys whose places are not remembered descend together, a level at a time
-//!   heap    where is the line? ──► its header and the slot ──► the tuple      each asked for, for all rows,
-//!   rows    locked, read, remembered as by `get`, one after the other          before the first is looked at
+//!   index   keys without a stored row location descend together, one level at a time
+//!   heap    which frame? ──► line header and slot ──► tuple    each prefetched for all rows
+//!   rows    locked, read and recorded as by `get`, one after the other
 //! ```
 //!
-//! What is asked for in advance is a guess, and decides nothing.
+//! A prefetch is a guess. No result depends on it.
 
 use std::ops::Range;
 
@@ -19,11 +19,11 @@ use super::here::Here;
 use super::state::{Base, State, hash_of};
 use crate::{Conflict, Database, Table, TupleId, TxnError};
 
-/// Rows that are under way together: as many as lookups in the index.
+/// The number of rows that are read together: as many as lookups in the index.
 const LANES: usize = 16;
 
-/// The values of rows that were read together, in the order of their keys. Used again, it allocates
-/// nothing.
+/// The values of rows that were read together, in the order of their keys. A reused `Values`
+/// allocates nothing.
 #[derive(Clone, Default, Debug)]
 pub struct Values {
     bytes: Vec<u8>,
@@ -31,18 +31,18 @@ pub struct Values {
 }
 
 impl Values {
-    /// The value of the row with the key of this number; `None` where no row is.
+    /// The value of the row for the key with this number; `None` if the row does not exist.
     #[inline]
     pub fn get(&self, number: usize) -> Option<&[u8]> {
         Some(&self.bytes[self.rows.get(number)?.clone()?])
     }
 
-    /// How many keys were looked up.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether none was.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -52,20 +52,20 @@ impl Values {
         (0..self.len()).map(|number| self.get(number))
     }
 
-    /// Forgets them.
+    /// Removes all values.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.rows.clear();
     }
 
-    /// Adds one.
+    /// Adds a value, or `None` for a missing row.
     pub fn push(&mut self, row: Option<&[u8]>) {
         let from = self.bytes.len();
         self.bytes.extend_from_slice(row.unwrap_or(&[]));
         self.rows.push(row.map(|_| from..self.bytes.len()));
     }
 
-    /// Adds a row whose value stands from `from` on, if it is there.
+    /// Adds the row with the value from `from` on, or `None` if `there` is false.
     #[inline]
     fn push_from(&mut self, from: usize, there: bool) {
         self.rows.push(there.then_some(from..self.bytes.len()));
@@ -73,12 +73,12 @@ impl Values {
 }
 
 impl<M: LineLocks> Transaction<M> {
-    /// Reads the rows of all `keys`: `values` loses what was in it. As [`get`](Transaction::get)
-    /// for each in their order, but several times as fast where rows are far apart in a large
-    /// table.
+    /// Reads the rows of all `keys` into `values`, which is cleared first. The result equals that
+    /// of a [`get`](Transaction::get) for each key in order. The call is several times as fast
+    /// where rows are far apart in a large table.
     ///
     /// # Errors
-    /// As [`get`](Transaction::get); what is in `values` then is of no account.
+    /// As [`get`](Transaction::get). The content of `values` is then unspecified.
     pub async fn get_many<K: AsRef<[u8]>>(
         &mut self,
         table: &Table<M>,
@@ -88,7 +88,7 @@ impl<M: LineLocks> Transaction<M> {
         self.read_many(table, keys, values, Mode::Shared).await
     }
 
-    /// As [`get_many`](Transaction::get_many), of rows that are probably to be written: see
+    /// Like [`get_many`](Transaction::get_many), for rows that are probably to be written: see
     /// [`get_for_update`](Transaction::get_for_update).
     ///
     /// # Errors
@@ -142,15 +142,15 @@ impl<M: LineLocks> Transaction<M> {
 #[derive(Default)]
 struct Lane {
     hash: u32,
-    /// Where its line probably is.
+    /// A guess of the frame of its line.
     hint: Hint,
-    /// Where it probably is itself.
+    /// A guess of its row id.
     id: Option<TupleId>,
 }
 
 impl<M: LineLocks> Database<M> {
-    /// Reads rows from number `at` on, as far as nothing is unusual; `at` is the first one that was
-    /// not read then.
+    /// Reads rows from number `at` on, while the fast path succeeds. Then `at` is the first row
+    /// that was not read.
     #[expect(clippy::too_many_arguments, reason = "the pieces of many reads, all borrowed apart")]
     fn rows_here<K: AsRef<[u8]>>(
         &self,
@@ -182,8 +182,7 @@ impl<M: LineLocks> Database<M> {
         Here::Row
     }
 
-    /// Where rows probably are, for which everything that reading them takes is on its way to the
-    /// processor.
+    /// Guesses the row locations, and prefetches everything that reading the rows needs.
     fn locate<K: AsRef<[u8]>>(&self, table: &Table<M>, keys: &[K], mode: Mode) -> [Lane; LANES] {
         let heap = table.heap();
         let mut lanes: [Lane; LANES] = Default::default();

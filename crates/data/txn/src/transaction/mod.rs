@@ -2,41 +2,57 @@
 //!
 //! ```text
 //!   begin ──► get, scan ──► insert, update, delete ──► commit
-//!                │                │ buffered              │
-//!   2PL  lock to read       lock to write                 │            lock what is written, in the lines' order
-//!   TO   leave a stamp      leave a stamp                 ├─ prepare:  room for rows that grow; new rows pending,
-//!   OCC  remember           remember                      │            their entries in the indexes; stamps (TO)
-//!                                                         ├─ validate: leaves (2PL, OCC), rows (OCC)
-//!                                                         ├─ log:      one group, lasting
-//!                                                         └─ install:  rows, unlock, new rows
+//!                │                │ buffered           ├─ lock the written rows, by line address
+//!   2PL  lock to read       lock to write              ├─ prepare:  room for rows that grow
+//!   TO   raise read ts      raise read ts              ├─ stage:    pending rows, index entries
+//!   OCC  record             record                     ├─ validate: leaves (2PL, OCC), rows (OCC)
+//!                                                      ├─ log:      one log record, durable
+//!                                                      └─ install:  rows, unlock, new rows
 //! ```
 //!
 //! # Why it is serializable
 //!
-//! Everything that a transaction writes it has locked from before it validates until it is
-//! installed, and new rows are pending as long; whoever meets either gives way. So at the moment in
-//! which its validation begins all that it wrote is its own, and what it read is as it was read:
-//! under two-phase locking because it is locked, optimistically because it is looked at again
-//! ([`Heap::unchanged_step`](crate::Heap)). The order of these moments is one in which transactions
-//! could have run one by one. Under timestamp ordering it is that of the timestamps: a row has the
-//! timestamp of its writer, its page the highest one of a reader, and who comes with an earlier one
+//! 1. A transaction locks everything that it overwrites before it validates, and unlocks it after
+//!    the install. The new rows of the transaction are pending for the same time.
+//! 2. A transaction that meets such a lock or pending row aborts.
+//! 3. So when the validation begins, no other transaction can change the rows that this transaction
+//!    writes.
+//! 4. At that moment the rows that it read are unchanged. Under two-phase locking they are locked.
+//!    Under the optimistic scheme the validation reads them again after that moment
+//!    ([`Heap::unchanged_step`](crate::Heap)).
+//! 5. So the order of these moments is a serial order of the transactions.
+//!
+//! Under timestamp ordering the serial order is the order of the timestamps. A row carries the
+//! timestamp of its writer, and its page the highest timestamp of a reader. A transaction with an
+//! earlier timestamp aborts.
+//!
+//! **Phantoms.**
+//!
+//! 1. A scan, or a lookup that finds no row, is a read of index leaves.
+//! 2. The *structure number* of a leaf changes with every entry that is added or removed.
+//! 3. The entries of new rows are added before the validation.
+//! 4. So if each of two transactions reads a range into which the other adds, at least one of them
+//!    meets the other. That transaction finds a changed structure number, or an entry that leads to
+//!    a pending row.
+//!
+//! Under timestamp ordering the leaf has a read timestamp, and an insert with an earlier timestamp
 //! aborts.
 //!
-//! **Phantoms.** A look for what is not there, or at a range, is a read of index leaves. A leaf has
-//! a *structure* stamp, which changes with every entry that comes or goes. Entries of new rows are
-//! entered before the validation. So of two transactions that look where the other adds, at least
-//! one finds a stamp that has changed, or an entry that leads to a pending row. Under timestamp
-//! ordering the leaf has a read stamp, which earlier inserts respect.
+//! **No deadlocks.**
 //!
-//! **No deadlocks.** Nobody waits for a lock as such. Who holds one waits for no line that another
-//! node's transaction has locked, until it is logged; index pages are never locked, and new rows
-//! are published when all locks are released. A row that has outgrown its page stands in a line
-//! that others may have locked since: when it is installed it takes another place, and waits for
-//! that line only if memory has no other.
+//! 1. No transaction waits for a lock as such.
+//! 2. Before its log append, a transaction that holds a lock waits for no line that a transaction
+//!    of another node has locked.
+//! 3. Index pages are never locked.
+//! 4. New rows are published after all locks are released.
+//! 5. A row that has outgrown its page stands in another line, which another transaction may have
+//!    locked since. If so, the install moves the row to a new location. The install waits for the
+//!    line only if memory has no other location.
 //!
-//! **Cancellation.** Dropped before anything of it could be met, a commit leaves nothing. Dropped
-//! before it is appended to the log, it is taken back by a task of its own, and from then on
-//! finished by one, whoever waits for it.
+//! **Cancellation.** A commit that is dropped before it has placed or entered anything leaves
+//! nothing. A commit that is dropped before the log append is undone by a task of its own. A commit
+//! that is dropped after the log append is finished by a task of its own, whether or not a caller
+//! waits.
 
 mod announce;
 mod change;
@@ -66,16 +82,16 @@ pub use prepared::Prepared;
 pub use range::Range;
 pub(crate) use state::State;
 
-/// A transaction of one worker. Dropped, it is aborted.
+/// A transaction of one worker. Dropping it aborts it.
 ///
-/// What it writes nobody sees before it commits, but for itself. An error that is a
-/// [conflict](TxnError::conflict) says that it has met others and is to be tried again as a whole,
-/// which [`Database::run`] does.
+/// No other transaction sees its writes before it commits. An error that is a
+/// [conflict](TxnError::conflict) means that the transaction met another one and must be repeated
+/// as a whole. [`Database::run`] repeats it.
 pub struct Transaction<M: LineLocks> {
     database: Database<M>,
-    /// `None` once it has ended.
+    /// `None` after the end of the transaction.
     state: Option<Box<State<M>>>,
-    /// While it is held, a checkpoint waits that has begun since.
+    /// A checkpoint that begins later waits until this value is dropped.
     generation: Arc<()>,
 }
 
@@ -91,7 +107,7 @@ impl<M: LineLocks> Transaction<M> {
         Transaction { database, state: Some(state), generation }
     }
 
-    /// Timestamp ordering: what is allowed to it beyond the rules, see
+    /// Sets the read lease, and whether the timestamp may move, under timestamp ordering: see
     /// [`Retry::begin`](crate::Retry::begin).
     pub(crate) fn allow(&mut self, lease: u64, may_move: bool) {
         if let Some(state) = self.state.as_deref_mut() {
@@ -99,14 +115,18 @@ impl<M: LineLocks> Transaction<M> {
         }
     }
 
-    /// Finds out whether what it has read so far is as it was: whether there is a moment at which
-    /// all of it was true. For whoever acts on it without committing; an optimistic transaction may
-    /// have read pieces that do not fit together, one by timestamps such of what it has read to be
-    /// written, and where commits [release early](crate::Settings::early_release), any may have
-    /// read what a crash takes back: this waits until it is lasting.
+    /// Checks that there is a moment at which everything that the transaction has read so far was
+    /// true.
+    ///
+    /// A caller needs this before it acts on what it read without committing:
+    ///
+    /// - An optimistic transaction may have read rows that do not fit together.
+    /// - Under timestamp ordering the same holds for rows that were read to be written.
+    /// - Where commits [release early](crate::Settings::early_release), a crash may take back what
+    ///   any transaction has read. This function waits until those reads are durable.
     ///
     /// # Errors
-    /// Conflicts; [`TxnError::NotLasting`]; when memory fails.
+    /// Conflicts; [`TxnError::NotLasting`]; memory failures.
     pub async fn validate(&mut self) -> Result<(), TxnError> {
         let (database, state) = self.alive()?;
         let validated = async {
@@ -117,17 +137,17 @@ impl<M: LineLocks> Transaction<M> {
         self.doom(validated)
     }
 
-    /// Ends the transaction without a trace. Dropping it does the same.
+    /// Ends the transaction without a trace, as dropping it does.
     pub fn abort(self) {
         drop(self);
     }
 
-    /// Its timestamp, under timestamp ordering.
+    /// The timestamp of the transaction, under timestamp ordering.
     pub fn timestamp(&self) -> Timestamp {
         self.state.as_ref().map_or(Timestamp::ZERO, |state| state.ts)
     }
 
-    /// What it knows, as long as it can go on.
+    /// The database and the state, while the transaction can go on.
     fn alive(&mut self) -> Result<(&Database<M>, &mut State<M>), TxnError> {
         match self.state.as_deref_mut() {
             Some(state) if !state.doomed => Ok((&self.database, state)),
@@ -135,8 +155,8 @@ impl<M: LineLocks> Transaction<M> {
         }
     }
 
-    /// Sees to it that nothing but an abort follows an error that may have left the transaction
-    /// half way.
+    /// Permits only an abort after an error that may have left the transaction in the middle of a
+    /// change.
     fn doom<T>(&mut self, result: Result<T, TxnError>) -> Result<T, TxnError> {
         if let (Err(error), Some(state)) = (&result, self.state.as_deref_mut()) {
             let harmless = matches!(

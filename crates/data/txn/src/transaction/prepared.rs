@@ -1,4 +1,4 @@
-//! [`Prepared`]: a transaction that stops before its commit, since others have a say in it.
+//! [`Prepared`]: a transaction that stops before its commit, because a caller decides the outcome.
 
 use std::fmt;
 
@@ -10,25 +10,26 @@ use super::Transaction;
 use super::last::{Last, Phase};
 use crate::{Database, Scheme, TxnError};
 
-/// A transaction whose rows to write are locked, with room for what they become, and whose new rows
-/// are pending: what is left is to [validate](Prepared::validate) it, and then
-/// [`commit`](Prepared::commit) cannot fail but for memory.
+/// A transaction that is ready to commit. The written rows are locked and have room for their new
+/// values, and the new rows are pending. The transaction still has to be
+/// [validated](Prepared::validate). After that, [`commit`](Prepared::commit) fails only if memory
+/// fails.
 ///
-/// For a transaction of several parts, such as one over several logs. It is serializable if every
-/// part has been prepared before the first of those that [need it](Prepared::needs_validation) is
-/// validated: from then on, all that the parts read and write is as they saw it in one moment, as
-/// in [one transaction](Transaction).
+/// Transactions of several parts use it, for example over several logs. All parts together are
+/// serializable under one rule. Every part is prepared before the first part that [needs
+/// it](Prepared::needs_validation) is validated. Then there is one moment at which everything that
+/// the parts read and write is as they saw it, as in [one transaction](Transaction).
 ///
-/// Dropped, it is aborted, unless it is [sealed](Prepared::seal).
+/// Dropping it aborts it, unless it is [sealed](Prepared::seal).
 pub struct Prepared<M: LineLocks> {
     last: Last<M>,
 }
 
 impl<M: LineLocks> Transaction<M> {
-    /// Does what a commit does up to the validation.
+    /// Does what a commit does before the validation.
     ///
     /// # Errors
-    /// As [`commit`](Transaction::commit), which takes everything back.
+    /// As [`commit`](Transaction::commit). After an error everything is undone.
     pub async fn prepare(mut self) -> Result<Prepared<M>, TxnError> {
         let mut last = self.take_last()?;
         let announced = last.announce().await;
@@ -44,9 +45,10 @@ impl<M: LineLocks> Prepared<M> {
         self.last.state().is_some_and(|state| !state.writes.is_empty())
     }
 
-    /// Whether something that it has read may still change: rows that it has not locked
-    /// (optimistic), or leaves that it has found something missing in. If not, it may be validated
-    /// at once, whatever other parts do.
+    /// Whether something that it has read may still change. Under the optimistic scheme these are
+    /// rows that it has not locked. Under the two schemes that record leaves, these are also leaves
+    /// of scans and of lookups that found no row. If not, it may be validated at once,
+    /// independently of other parts.
     pub fn needs_validation(&self) -> bool {
         let Some(state) = self.last.state() else { return false };
         let locked = |read: &super::state::Read| {
@@ -59,17 +61,18 @@ impl<M: LineLocks> Prepared<M> {
         }
     }
 
-    /// Finds out whether what it has read is as it was.
+    /// Checks that everything that it has read is unchanged.
     ///
     /// # Errors
-    /// Conflicts, and when memory fails: then everything is taken back.
+    /// Conflicts; memory failures. After an error everything is undone.
     pub async fn validate(&mut self) -> Result<(), TxnError> {
         let validated = self.last.validate().await;
         self.undo_if(validated).await
     }
 
-    /// A timestamp above all that it has read and is to overwrite: it may commit at this one or any
-    /// higher one. Under timestamp ordering, its timestamp, which is the only one.
+    /// Returns a timestamp above all versions that it has read or overwrites. The transaction may
+    /// commit at this timestamp or at any higher one. Under timestamp ordering the result is its
+    /// own timestamp, the only possible one.
     ///
     /// # Errors
     /// [`TxnError::ClockExhausted`].
@@ -86,7 +89,7 @@ impl<M: LineLocks> Prepared<M> {
         }
     }
 
-    /// Adds what it writes to a group of the log.
+    /// Adds its writes to a log record.
     ///
     /// # Errors
     /// [`WalError::TooLarge`].
@@ -94,40 +97,40 @@ impl<M: LineLocks> Prepared<M> {
         self.last.state().map_or(Ok(()), |state| Database::<M>::put_into(state, group))
     }
 
-    /// From now on, dropping it leaves its rows locked until a restart: what becomes of it, others
-    /// decide.
+    /// Seals it: from now on, dropping it leaves its rows locked until a restart, because the
+    /// caller decides the outcome.
     pub fn seal(&mut self) {
         self.last.set_phase(Phase::Prepared { sealed: true });
     }
 
-    /// Its place in the history of the [recorded](Database::record) transactions: the caller
-    /// finishes it, as that of a transaction of which this one is a part.
+    /// Takes its record for the history of [recorded](Database::record) transactions. The caller
+    /// finishes the record, as that of the whole transaction.
     pub fn take_record(&mut self) -> Record {
         self.last.take_record()
     }
 
-    /// Makes what it wrote visible, at a timestamp that is at least what it has
-    /// [proposed](Prepared::propose). The log is the caller's business. If this future is dropped
-    /// or fails, a task of its own goes on with it.
+    /// Makes its writes visible at `cts`, which is at least the [proposed](Prepared::propose)
+    /// timestamp. The caller is responsible for the log. If this future is dropped or fails, a task
+    /// continues the work.
     ///
     /// # Errors
-    /// When memory fails.
+    /// Memory failures.
     pub async fn commit(mut self, cts: Timestamp) -> Result<Timestamp, TxnError> {
         self.last.database().node().clock().raise(cts);
         self.last.set_phase(Phase::Installing { cts, released: false });
         self.last.run().await
     }
 
-    /// Takes everything back, sealed or not. If this future is dropped, or other transactions or
-    /// memory are in the way, a task of its own goes on with it; [`Health`](crate::Health) tells
-    /// what holds it up.
+    /// Undoes everything, sealed or not. If this future is dropped, or if other transactions or
+    /// memory prevent the undo, a task continues the work. [`Health`](crate::Health) reports what
+    /// holds the task up.
     pub async fn abort(mut self) {
         self.last.set_phase(Phase::Undoing(None));
-        // The task has the error again.
+        // The task meets the error again.
         let _ = self.last.run().await;
     }
 
-    /// Takes everything back after an error, and gives the error back.
+    /// Undoes everything after an error, and returns the error.
     async fn undo_if(&mut self, result: Result<(), TxnError>) -> Result<(), TxnError> {
         let Err(error) = result else {
             self.last.set_phase(Phase::Prepared { sealed: false });

@@ -1,39 +1,39 @@
-//! [`Range`]: where scans go.
+//! [`Range`]: the bounds and the direction of a scan.
 
 use std::ops::Bound;
 
-/// Where a scan goes, and how.
+/// The bounds, direction and limit of a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct Range<'a> {
-    /// The lower end.
+    /// The lower bound.
     pub from: Bound<&'a [u8]>,
-    /// The upper end.
+    /// The upper bound.
     pub to: Bound<&'a [u8]>,
-    /// From the upper end down.
+    /// Whether the scan runs from the upper bound down.
     pub descending: bool,
-    /// The most rows that are shown.
+    /// The maximum number of rows.
     pub limit: usize,
 }
 
 impl<'a> Range<'a> {
-    /// Everything, upwards.
+    /// All rows, ascending.
     pub fn all() -> Range<'a> {
         let (from, to) = (Bound::Unbounded, Bound::Unbounded);
         Range { from, to, descending: false, limit: usize::MAX }
     }
 
-    /// From `from` on, and up to, but without, `to`.
+    /// The rows from `from` (included) to `to` (excluded), ascending.
     pub fn between(from: &'a [u8], to: &'a [u8]) -> Range<'a> {
         Range { from: Bound::Included(from), to: Bound::Excluded(to), ..Range::all() }
     }
 
-    /// Downwards.
+    /// The same rows, descending.
     #[must_use]
     pub fn descending(self) -> Range<'a> {
         Range { descending: true, ..self }
     }
 
-    /// At most so many rows.
+    /// At most `limit` rows.
     #[must_use]
     pub fn limit(self, limit: usize) -> Range<'a> {
         Range { limit, ..self }

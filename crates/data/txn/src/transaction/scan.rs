@@ -1,4 +1,4 @@
-//! Scans of ranges, with the transaction's own rows among the others.
+//! Scans of ranges, with the transaction's own writes merged in.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -12,27 +12,27 @@ use super::{Range, Transaction};
 use crate::heap::{Patience, Seen};
 use crate::{Conflict, Database, Scheme, Table, Timestamp, TupleId, TxnError};
 
-/// How many entries of an index are taken at once.
+/// The number of index entries that are read at once.
 const BATCH: usize = 64;
 
-/// Rows that are on their way to the processor together.
+/// The number of rows that are prefetched together.
 const LANES: usize = 16;
 
-/// Entries of an index, copied.
+/// Copied index entries.
 #[derive(Default)]
 struct Batch {
     keys: Vec<u8>,
-    /// Where each key ends, and what it leads to.
+    /// For each entry, the end of its key and its row id.
     entries: Vec<(u32, TupleId)>,
     leaves: Vec<Leaf>,
     ended: bool,
 }
 
-/// What a scan leaves behind for the next one, so that it need not allocate.
+/// The buffers of a scan, kept for the next scan so that it need not allocate.
 #[derive(Default)]
 pub(super) struct Scratch {
     batch: Batch,
-    /// Where the lines probably are of rows on their way.
+    /// Guesses of the frames of prefetched rows.
     hints: Vec<Hint>,
     key: Vec<u8>,
     row: Vec<u8>,
@@ -53,11 +53,11 @@ impl Batch {
 }
 
 impl<M: LineLocks> Transaction<M> {
-    /// Shows the rows of a range in the order of their keys, until `visit` has had enough. Returns
-    /// how many it showed.
+    /// Calls `visit` for the rows of a range in the order of their keys, until `visit` stops.
+    /// Returns the number of calls.
     ///
     /// # Errors
-    /// Conflicts, and when memory fails.
+    /// Conflicts and memory failures.
     pub async fn scan(
         &mut self,
         table: &Table<M>,
@@ -67,11 +67,11 @@ impl<M: LineLocks> Transaction<M> {
         self.scan_tree(table, 0, range, visit).await
     }
 
-    /// Shows the rows of a range of the schema's index number `index`, in its order, with the keys
-    /// of the primary index. Returns how many it showed.
+    /// Like [`scan`](Transaction::scan), for a range of the schema's index number `index`, in the
+    /// order of that index. `visit` gets the keys of the primary index.
     ///
     /// # Errors
-    /// [`TxnError::NoIndex`]; conflicts, and when memory fails.
+    /// [`TxnError::NoIndex`]; conflicts; memory failures.
     pub async fn scan_index(
         &mut self,
         table: &Table<M>,
@@ -114,7 +114,7 @@ impl<M: LineLocks> Database<M> {
         let Scratch { batch, hints, key, row } = scratch;
         let table = state.table(number).clone();
         let mut own = state.own_rows(number, index, &range)?;
-        // The next one last.
+        // The next row stands last.
         if !range.descending {
             own.reverse();
         }
@@ -166,8 +166,8 @@ impl<M: LineLocks> Database<M> {
                 if seen == Seen::Absent && self.scheme() == Scheme::TimestampOrdering {
                     self.still_leads_nowhere(&table, index, &batch.leaves).await?;
                 }
-                // An entry that leads to what is left of a row says nothing of the row, which may
-                // be elsewhere.
+                // An entry that leads to a tombstone says nothing about the row, which may stand
+                // elsewhere.
                 match seen.at() {
                     Some(version) if index == 0 => {
                         state.record.saw(scan, entry_key, Some(version.0));
@@ -181,7 +181,8 @@ impl<M: LineLocks> Database<M> {
                 if !live {
                     continue;
                 }
-                // Its own version, which may be elsewhere in this index, is among its own rows.
+                // This transaction's version of the row is among its own rows, perhaps at another
+                // key of this index.
                 if state.write_of(number, hash_of(key), key).is_some() {
                     continue;
                 }
@@ -208,10 +209,12 @@ impl<M: LineLocks> Database<M> {
         Ok(shown)
     }
 
-    /// An entry that was taken from one of these leaves leads to nothing. Either it did all the
-    /// time, or the row was deleted since, by a transaction with a later timestamp, and its
-    /// tombstone is gone: then this one comes too late, and would not notice, since nothing is
-    /// validated in the end.
+    /// Checks the leaves of an entry that leads to nothing, under timestamp ordering:
+    ///
+    /// 1. The entry may have led to nothing all the time. Then the leaves are unchanged.
+    /// 2. Or a transaction with a later timestamp has deleted the row since, and the tombstone is
+    ///    purged. Then the leaves have changed, and this transaction comes too late. The check must
+    ///    be here, because the commit does not validate leaves.
     async fn still_leads_nowhere(
         &self,
         table: &Table<M>,
@@ -226,7 +229,7 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Takes the next entries of an index, and the leaves that they stand in.
+    /// Reads the next entries of an index, and the leaves in which they stand.
     async fn take(
         &self,
         table: &Table<M>,
@@ -256,8 +259,8 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Asks the processor for the rows that entries lead to. `hints` are where their lines probably
-    /// are: guesses, which decide nothing.
+    /// Prefetches the rows to which entries lead. `hints` become guesses of the frames of their
+    /// lines.
     fn fetch(
         &self,
         table: &Table<M>,
@@ -273,8 +276,8 @@ impl<M: LineLocks> Database<M> {
         ids.zip(&*hints).for_each(|(id, hint)| heap.prefetch_tuple(id, hint));
     }
 
-    /// As [`row_at`](Database::row_at), of a row that is there and that nobody has locked: a plain
-    /// function. `None` when there is more to it; it keeps no lock then.
+    /// The fast path of [`row_at`](Database::row_at), for a row that exists and has no lock in the
+    /// way. In any other case the result is `None`, and no new lock is kept.
     #[inline]
     fn row_at_here(
         &self,
@@ -287,7 +290,7 @@ impl<M: LineLocks> Database<M> {
         let (id, was) = (place.0, &place.1);
         match index {
             0 => entry.clone_into(key),
-            // The line is not locked yet. A row that comes to this place meanwhile has another key.
+            // The line is not locked yet. A row that comes to this slot meanwhile has another key.
             _ if !table.heap().key_step(id, was, key).ok()? => return None,
             _ => {}
         }
@@ -310,8 +313,8 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Reads the row that an entry leads to, and its key; absent when it leads to none, or to one
-    /// that has another place in this index now.
+    /// Reads the row to which an entry leads, and its key. The result is absent if the entry leads
+    /// to no row, or to a row with another key in this index.
     async fn row_at(
         &self,
         state: &mut State<M>,
@@ -340,21 +343,21 @@ impl<M: LineLocks> Database<M> {
         match looked? {
             Seen::Live(cts) if index > 0 => state.still_there(table, index, entry, (key, row), cts),
             Seen::Pending => Err(Conflict::Locked.into()),
-            // That it was there and is not any more the leaf's stamp tells.
+            // The leaf stamp shows that the row was deleted.
             seen => Ok(seen),
         }
     }
 }
 
-/// How far ahead the stamps may be that a scan leaves: who looks a row up by another key than its
-/// own often writes it then.
+/// The read lease for a scan of index `index`. A row that is found by a secondary index is often
+/// written next, so it gets no read lease.
 fn lease_at(index: usize, lease: u64) -> u64 {
     if index == 0 { lease } else { 0 }
 }
 
 impl<M: LineLocks> State<M> {
-    /// The rows of a range that this transaction writes, by their keys in an index, in ascending
-    /// order.
+    /// The rows of a range that this transaction writes, in ascending order of their keys in an
+    /// index.
     fn own_rows(
         &self,
         table: u8,
@@ -383,8 +386,8 @@ impl<M: LineLocks> State<M> {
         Ok(own)
     }
 
-    /// What a row, written at `cts`, is to whoever comes by this entry of a secondary index: absent
-    /// if its place is another now.
+    /// What a live row of version `cts` is for this entry of a secondary index: absent if its key
+    /// in the index is another now.
     fn still_there(
         &mut self,
         table: &Table<M>,

@@ -1,5 +1,5 @@
-//! What a transaction knows until it ends. Kept for the worker's next one, so that a transaction
-//! allocates nothing.
+//! The state of a transaction until its end. A worker reuses the state for its next transaction, so
+//! that a transaction allocates nothing.
 
 use std::ops::Range;
 
@@ -14,47 +14,48 @@ use super::scan::Scratch;
 use crate::heap::{Placed, Prepared};
 use crate::{Table, TupleId, TxnError};
 
-/// How many tables are kept for the next transaction.
+/// The number of table handles that are kept for the next transaction.
 const TABLES_KEPT: usize = 64;
 
-/// A line that is locked.
+/// A locked line.
 pub(super) struct Held<L> {
     pub(super) line: GlobalAddr,
     pub(super) mode: Mode,
     pub(super) lock: L,
 }
 
-/// A row, or the tombstone of one, that was read.
+/// A row or a tombstone that the transaction has read.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) table: u8,
-    /// Of the key.
+    /// The hash of the key.
     pub(super) hash: u32,
     pub(super) id: TupleId,
     pub(super) cts: Timestamp,
-    /// Where its home line probably is.
+    /// A guess of the frame of its home line.
     pub(super) hint: Hint,
-    /// It stood at home, not where a stub led.
+    /// The row stood at home, not where a stub led.
     pub(super) home: bool,
-    /// Timestamp ordering: it has left its stamp, and need not at the end.
+    /// Timestamp ordering: the read timestamp is raised already.
     pub(super) stamped: bool,
-    /// It has been locked to write, and was found as it was read since: nobody can have changed it.
+    /// The row has been locked to write, and was found unchanged after that, so no other
+    /// transaction can have changed it.
     pub(super) fixed: bool,
-    /// Of a row that was read to be written: where in the arena its key stands, and its value.
+    /// The places of its key and its value in the arena, for a row that was read to be written.
     pub(super) kept: Option<(Range<u32>, Range<u32>)>,
 }
 
-/// A row that was read to be written, and is as it was read.
+/// A row that was read to be written, as it was read.
 pub(super) struct Kept {
-    /// Which read.
+    /// The index of its read.
     pub(super) read: usize,
     pub(super) base: Base,
-    /// Where in the arena its key stands, and its value.
+    /// The places of its key and its value in the arena.
     pub(super) key: Range<u32>,
     pub(super) value: Range<u32>,
 }
 
-/// A leaf in which something was found not to be.
+/// A leaf of a scan, or of a lookup that found no row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeenLeaf {
     pub(super) table: u8,
@@ -62,21 +63,21 @@ pub(super) struct SeenLeaf {
     pub(super) leaf: Leaf,
 }
 
-/// What stands where a row is to be written.
+/// What a write replaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Base {
     /// A row.
     Row(TupleId, Timestamp),
-    /// What is left of one.
+    /// A tombstone.
     Tombstone(TupleId, Timestamp),
-    /// Nothing. An entry of the primary index may lead there.
+    /// Nothing. The primary index may have an entry that leads to this row id.
     Nothing(Option<TupleId>),
-    /// Nothing, as far as the caller knows: the commit finds out.
+    /// Nothing, as far as the caller knows. The commit checks this.
     Unknown,
 }
 
 impl Base {
-    /// What has to be locked to write there.
+    /// The row or tombstone that must be locked for the write.
     pub(super) fn named(self) -> Option<(TupleId, Timestamp)> {
         match self {
             Base::Row(id, cts) | Base::Tombstone(id, cts) => Some((id, cts)),
@@ -85,14 +86,14 @@ impl Base {
     }
 }
 
-/// What a row is to be.
+/// The effect of a write on a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Change {
-    /// A row.
+    /// The row gets a value.
     Put,
-    /// Deleted.
+    /// The row is deleted.
     Delete,
-    /// As it is: added and deleted by the same transaction.
+    /// No effect: the same transaction added and deleted the row.
     Nothing,
 }
 
@@ -103,18 +104,18 @@ pub(super) struct Write {
     pub(super) change: Change,
     pub(super) base: Base,
     pub(super) hash: u32,
-    /// Where in the arena its key stands, and its value.
+    /// The places of its key and its value in the arena.
     pub(super) key: Range<u32>,
     pub(super) value: Range<u32>,
-    /// The row as it is, where entries of indexes may change with it.
+    /// The old value, where the write may change index entries.
     pub(super) old: Option<Range<u32>>,
-    /// Of a row that stays as long as it is: the bytes that are new.
+    /// The changed bytes, for a value that keeps its length.
     pub(super) part: Option<Range<u32>>,
-    /// Where the home line probably is of a row that is there.
+    /// A guess of the frame of the home line, for a row that exists.
     pub(super) hint: Hint,
-    /// It stood at home when it was read.
+    /// The row stood at home when it was read.
     pub(super) home: bool,
-    /// Which read that was.
+    /// The index of its read.
     pub(super) read: Option<u32>,
     pub(super) prepared: Option<Prepared>,
     pub(super) placed: Option<Placed>,
@@ -122,25 +123,25 @@ pub(super) struct Write {
 }
 
 impl Write {
-    /// Where the row is, or will be.
+    /// The row id, or the row id that the row will have.
     pub(super) fn id(&self) -> Option<TupleId> {
         let placed = self.placed.as_ref().and_then(Placed::id);
         placed.or(self.base.named().map(|(id, _)| id))
     }
 }
 
-/// An entry that was added to an index, or is just about to be.
+/// An index entry that was added, or is about to be added.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) write: u32,
     pub(super) index: u8,
-    /// What it led to, if it was there.
+    /// The row id in an entry that was there before.
     pub(super) old: Option<TupleId>,
-    /// Where in the arena it stands.
+    /// The place of its key in the arena.
     pub(super) key: Range<u32>,
 }
 
-/// Which hashes a few things may have: what it does not know is not among them.
+/// A set of hashes with false positives. A hash without a bit is not in the set.
 #[derive(Debug, Default)]
 pub(super) struct Filter([u64; 4]);
 
@@ -157,32 +158,34 @@ impl Filter {
 }
 
 pub(crate) struct State<M: LineLocks> {
-    /// Timestamp ordering: the transaction's. The commit's, once it is drawn.
+    /// The timestamp under timestamp ordering. At the commit, the commit timestamp.
     pub(super) ts: Timestamp,
-    /// The commit has to be later.
+    /// The commit timestamp must be above this.
     pub(super) floor: Timestamp,
-    /// Timestamp ordering: how far ahead of it the stamps may be that its reads leave.
+    /// Timestamp ordering: the read lease, as the maximum distance of read timestamps ahead of
+    /// `ts`.
     pub(super) lease: u64,
-    /// Whether it may take a later one than it has begun with, and how often it has.
+    /// Whether the transaction may take a later timestamp, and how often it has.
     pub(super) may_move: bool,
     pub(super) moves: u32,
-    /// It can only be aborted.
+    /// The transaction can only be aborted.
     pub(super) doomed: bool,
     pub(super) tables: Vec<Table<M>>,
     pub(super) locks: Vec<Held<M::Lock>>,
     pub(super) reads: Vec<Read>,
     pub(super) leaves: Vec<SeenLeaf>,
     pub(super) writes: Vec<Write>,
-    /// Lines that may be locked, rows that may have been read, and such that may be written.
+    /// The lines that it may have locked, the rows that it may have read, and the rows that it may
+    /// write.
     pub(super) may_hold: Filter,
     pub(super) may_read: Filter,
     pub(super) may_write: Filter,
     pub(super) entries: Vec<Entry>,
     pub(super) arena: Vec<u8>,
     pub(super) scratch: Vec<u8>,
-    /// What the last scan has left behind.
+    /// The buffers of the last scan.
     pub(super) scan: Option<Box<Scratch>>,
-    /// What it did, if that is recorded.
+    /// The history record, if recording is on.
     pub(super) record: Record,
 }
 
@@ -213,8 +216,8 @@ impl<M: LineLocks> Default for State<M> {
 }
 
 impl<M: LineLocks> State<M> {
-    /// Forgets everything. Tables stay, if they are not many: the next transaction will probably
-    /// use them.
+    /// Clears the state. Tables stay if they are few, because the next transaction probably uses
+    /// them.
     pub(crate) fn clear(&mut self) {
         self.ts = Timestamp::ZERO;
         self.floor = Timestamp::ZERO;
@@ -236,7 +239,7 @@ impl<M: LineLocks> State<M> {
         self.record = Record::off();
     }
 
-    /// Leaves locked what is locked, and pending what is pending, until a restart.
+    /// Leaves locks and pending rows in place until a restart.
     pub(super) fn leave_locked(&mut self) {
         std::mem::take(&mut self.locks).into_iter().for_each(std::mem::forget);
         for write in &mut self.writes {
@@ -250,8 +253,8 @@ impl<M: LineLocks> State<M> {
         std::mem::take(&mut self.record)
     }
 
-    /// Records what it is about to write: what goes before what comes, since a key of an index may
-    /// go with one row and come with another.
+    /// Records the writes for the history. Deletes come before puts, because an index key may leave
+    /// one row and come to another.
     pub(super) fn record_writes(&mut self) {
         if !self.record.is_on() {
             return;
@@ -264,7 +267,7 @@ impl<M: LineLocks> State<M> {
             let put = write.change == Change::Put;
             let to = if put { &mut come } else { &mut gone };
             to.push((table.id().0, key.to_vec()));
-            // Where the row as it was is not kept, its entries stay.
+            // If the old value is not kept, the index entries stay.
             if matches!(write.base, Base::Row(..)) && write.old.is_none() {
                 continue;
             }
@@ -288,7 +291,7 @@ impl<M: LineLocks> State<M> {
         self.record = record;
     }
 
-    /// The number by which this transaction knows a table.
+    /// The number of a table in this transaction.
     #[inline]
     pub(super) fn number(&mut self, table: &Table<M>) -> Result<u8, TxnError> {
         if let Some(known) = self.tables.iter().position(|known| known.is(table)) {
@@ -309,7 +312,7 @@ impl<M: LineLocks> State<M> {
         &self.arena[range.start as usize..range.end as usize]
     }
 
-    /// Puts bytes into the arena.
+    /// Copies bytes into the arena.
     #[inline]
     pub(super) fn keep(&mut self, bytes: &[u8]) -> Range<u32> {
         let from = self.arena.len() as u32;
@@ -317,7 +320,7 @@ impl<M: LineLocks> State<M> {
         from..self.arena.len() as u32
     }
 
-    /// What this transaction is to write to a row.
+    /// The index of this transaction's write to a row.
     #[inline]
     pub(super) fn write_of(&self, table: u8, hash: u32, key: &[u8]) -> Option<usize> {
         if !self.may_write.may_have(hash) {
@@ -328,7 +331,7 @@ impl<M: LineLocks> State<M> {
         })
     }
 
-    /// Where a row was read whose key has this hash, and where its line probably is.
+    /// The row id of the last read of a row whose key has this hash, with a guess of its frame.
     #[inline]
     pub(super) fn read_of(&self, table: u8, hash: u32) -> Option<(TupleId, Hint)> {
         if !self.may_read.may_have(hash) {
@@ -342,7 +345,7 @@ impl<M: LineLocks> State<M> {
         })
     }
 
-    /// A row that was read to be written.
+    /// The row with this key that was read to be written.
     #[inline]
     pub(super) fn kept(&self, table: u8, hash: u32, key: &[u8]) -> Option<Kept> {
         if !self.may_read.may_have(hash) {
@@ -355,7 +358,7 @@ impl<M: LineLocks> State<M> {
         (self.bytes(&kept) == key).then_some(Kept { read: at, base, key: kept, value })
     }
 
-    /// Notes that a row was read.
+    /// Adds a read to the state.
     #[inline]
     pub(super) fn note_read(&mut self, read: Read) {
         self.may_read.add(read.hash);
@@ -363,7 +366,7 @@ impl<M: LineLocks> State<M> {
         self.reads.push(read);
     }
 
-    /// Notes that a line is locked.
+    /// Adds a lock to the state.
     #[inline]
     pub(super) fn note_lock(&mut self, held: Held<M::Lock>) {
         self.may_hold.add(hash_of_line(held.line));
@@ -384,7 +387,7 @@ impl<M: LineLocks> State<M> {
         self.held(line).is_some_and(|held| self.locks[held].mode == Mode::Exclusive)
     }
 
-    /// How far ahead the stamp may be of a row that is read so.
+    /// The read lease for a read in this mode.
     #[inline]
     pub(super) fn lease_of(&self, mode: Mode) -> u64 {
         if mode == Mode::Shared { self.lease } else { 0 }
@@ -396,12 +399,12 @@ impl<M: LineLocks> State<M> {
     }
 }
 
-/// The number of an index in histories: that of the table itself for the primary one.
+/// The number of an index in histories. For the primary index this is the table id.
 pub(super) fn index_number(table: TableId, index: usize) -> u32 {
     table.0 | (index as u32) << 24
 }
 
-/// A hash of a line's address.
+/// A hash of a line address.
 #[inline]
 fn hash_of_line(line: GlobalAddr) -> u32 {
     (line.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32

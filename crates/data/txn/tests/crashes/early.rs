@@ -1,4 +1,4 @@
-//! Early release, step by step: what nobody may be told, and nobody may see, before it is lasting.
+//! Early release, step by step: no caller and no other node gets a row before it is durable.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use latchwork_wal::{Device, WalError};
 use crate::stage::{Part, Stage, get, put};
 
 const SYNC: Duration = Duration::from_millis(1);
-/// Much less than a sync.
+/// Much less than the time of a sync.
 const MOMENT: Duration = Duration::from_micros(50);
 
 fn stage(scheme: Scheme) -> Stage {
@@ -22,16 +22,16 @@ fn stage(scheme: Scheme) -> Stage {
     Stage { scheme, block: 1, early: true, disk, ..Stage::default() }
 }
 
-/// Under each scheme, some: what was not synced may be there after a crash or not.
+/// Several stages for each scheme: data that was not synced may or may not survive a crash.
 fn stages() -> impl Iterator<Item = Stage> {
     let lucky = |scheme| (0..4).map(move |luck| Stage { luck, ..stage(scheme) });
     Scheme::ALL.into_iter().flat_map(lucky)
 }
 
-/// Where a row stands: at home, or not at all.
+/// The content of a row; `None`: the row does not exist.
 type Row = Option<u8>;
 
-/// The row as a transaction sees it that tells nobody.
+/// The row as a transaction sees it whose result no caller gets.
 async fn peek(database: &Database<Worker>, table: &Table<Worker>, key: u8) -> Option<Row> {
     let mut tx = database.begin().await.expect("memory is in order");
     let mut row = Vec::new();
@@ -42,8 +42,8 @@ async fn peek(database: &Database<Worker>, table: &Table<Worker>, key: u8) -> Op
 type Commit = JoinHandle<Result<((), Timestamp), TxnError>>;
 
 impl Part {
-    /// Begins a commit that makes the row 2 `row`, by a task of its own, and waits until others of
-    /// the node see it.
+    /// Begins a commit that sets row 2 to `row`, in a task of its own, and waits until other
+    /// transactions of the node see it.
     async fn commit(&self, database: &Database<Worker>, table: &Table<Worker>, row: Row) -> Commit {
         let commit = {
             let (database, table) = (database.clone(), table.clone());
@@ -67,25 +67,25 @@ impl Part {
     }
 }
 
-/// How somebody may be told of a row.
+/// The ways in which a caller gets a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Told {
-    /// A transaction that has read it commits.
+    /// A transaction that has read the row commits.
     Reads,
-    /// One that has read it ends with an error of its program.
+    /// A transaction that has read the row ends with an error of its program.
     Fails,
-    /// It is asked whether what it has read is true.
+    /// The program validates a transaction that has read the row.
     Asks,
-    /// It is a part of a larger one, of which another node decides.
+    /// A transaction that has read the row is a part of a larger one, which another node decides.
     Prepares,
-    /// A transaction commits that has found it by an index.
+    /// A transaction that has found the row by an index commits.
     Finds,
 }
 
 impl Told {
     const ALL: [Told; 5] = [Told::Reads, Told::Fails, Told::Asks, Told::Prepares, Told::Finds];
 
-    /// The row 2, as somebody is told of it.
+    /// Row 2, as a caller gets it.
     async fn tell(
         self,
         database: &Database<Worker>,
@@ -128,7 +128,7 @@ impl Told {
     }
 }
 
-/// What is there after a restart.
+/// Checks the rows after a restart.
 fn find(stage: &Stage, left: &Torn, keys: &'static [(u8, Row)]) {
     stage.play(left, move |part| async move {
         let (database, table) = part.open().await;
@@ -140,7 +140,8 @@ fn find(stage: &Stage, left: &Torn, keys: &'static [(u8, Row)]) {
     });
 }
 
-/// What is not lasting is not told, in no way that there is, on no node; and what is told is there
+/// No caller on any node gets a row that is not durable, in any way; and a row that a caller got is
+/// there after a crash.
 /// after a crash.
 #[test]
 fn who_is_told_of_a_row_finds_it_after_a_crash() {
@@ -182,7 +183,7 @@ fn who_is_told_of_a_row_finds_it_after_a_crash() {
     }
 }
 
-/// Who is told that a row exists, by an insert that fails.
+/// A caller learns that a row exists from an insert that fails.
 #[test]
 fn a_row_of_which_is_told_that_it_exists_does() {
     for stage in stages() {
@@ -192,7 +193,7 @@ fn a_row_of_which_is_told_that_it_exists_does() {
                 return part.wait(1).await;
             }
             put(&database, &table, 2, 1).await;
-            // Of two batches: the first may be there without the second.
+            // Two flush batches: the first may survive without the second.
             let gone = part.commit(&database, &table, None).await;
             let back = part.commit(&database, &table, Some(77)).await;
             for blind in [true, false] {
@@ -215,8 +216,7 @@ fn a_row_of_which_is_told_that_it_exists_does() {
     }
 }
 
-/// A node that has seen what another has written writes something itself, and has it in its own
-/// log.
+/// A node that has read what another node has written writes something itself, in its own log.
 #[test]
 fn what_another_node_has_built_on_is_lasting() {
     for (stage, row) in stages().flat_map(|s| [(s.clone(), Some(77)), (s, None)]) {
@@ -224,8 +224,8 @@ fn what_another_node_has_built_on_is_lasting() {
             let (database, table) = part.open().await;
             if part.node == 0 {
                 put(&database, &table, 2, 1).await;
-                // Others of this node go on with it, so that it is detained for longer than a sync
-                // takes.
+                // Other transactions of this node continue with the row, so its node lock lasts
+                // longer than a sync.
                 let first = part.commit(&database, &table, Some(2)).await;
                 let last = part.commit(&database, &table, row).await;
                 part.next();
@@ -261,7 +261,7 @@ fn what_another_node_has_built_on_is_lasting() {
     }
 }
 
-/// A row that is new is there for nobody before it is lasting.
+/// No transaction sees a new row before it is durable.
 #[test]
 fn a_new_row_is_seen_when_it_is_lasting() {
     for (stage, node) in stages().flat_map(|s| [(s.clone(), 0), (s, 1)]) {
@@ -291,9 +291,8 @@ fn a_new_row_is_seen_when_it_is_lasting() {
     }
 }
 
-/// What a row has left in an index when it moved there goes when the row has another key. A row
-/// that has got another key once more may lose that in a crash, and then other nodes have not to
-/// have seen that the entry was gone.
+/// The old index entry of a row that moved is purged when the row has another key. A crash may take
+/// back a later change of the key. So other nodes must not have seen that the entry was removed.
 #[test]
 fn an_entry_that_a_crash_brings_back_does_not_go() {
     for stage in stages().filter(|stage| stage.scheme == Scheme::TwoPhaseLocking) {
@@ -326,13 +325,13 @@ fn an_entry_that_a_crash_brings_back_does_not_go() {
             put(&database, &table, 2, 1).await;
             for amount in [2, 1] {
                 let moved = part.commit(&database, &table, Some(amount)).await;
-                // Somebody who reads the row keeps what is left of it by the key before from going.
+                // A transaction that reads the row keeps the old entry from being purged.
                 let mut reader = database.begin().await.expect("memory is in order");
                 reader.get(&table, &[2], &mut Vec::new()).await.expect("nobody is in the way");
                 moved.await.expect("no panic").expect("nobody was in the way");
             }
             let _last = part.commit(&database, &table, Some(3)).await;
-            // Whoever commits looks at what is left.
+            // A commit tries the waiting purges.
             get(&database, &table, 9).await;
             part.next();
             part.wait(2).await;
@@ -388,7 +387,7 @@ async fn add_one(database: &Database<Worker>, table: &Table<Worker>) {
     added.await.expect("others let it through");
 }
 
-/// A row that tasks of one node write without a gap is not theirs alone.
+/// Tasks of one node that write a row without a gap do not keep it from other nodes.
 #[test]
 fn another_node_gets_a_row_that_is_always_detained() {
     for scheme in Scheme::ALL {
@@ -436,7 +435,8 @@ fn another_node_gets_a_row_that_is_always_detained() {
     }
 }
 
-/// When the log fails, what others have built on stays where it is, and nobody is told of it.
+/// When the log fails, rows on which other transactions depend stay locked, and no caller gets
+/// them.
 #[test]
 fn when_the_log_fails_nobody_is_told_of_what_it_had_not_taken() {
     for stage in stages() {
@@ -482,8 +482,8 @@ fn when_the_log_fails_nobody_is_told_of_what_it_had_not_taken() {
     }
 }
 
-/// A full device does not take back what others have built on: it waits for room, and what comes
-/// new is refused meanwhile.
+/// A full device does not take back a commit on which other transactions depend: that commit waits
+/// for room. New commits are refused meanwhile.
 #[test]
 fn a_full_device_keeps_what_others_have_built_on_waiting() {
     for stage in stages() {

@@ -1,4 +1,4 @@
-//! What a life is like, drawn from its seed.
+//! The parameters of a life, drawn from its seed.
 
 use std::time::Duration;
 
@@ -6,58 +6,58 @@ use latchwork_simulation::Random;
 use latchwork_txn::Scheme;
 use latchwork_wal::Mode;
 
-/// What befalls the device before the end of a life.
+/// The fault of the device before the end of a life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
-    /// Nothing.
+    /// No fault.
     Calm,
-    /// It is full for a while.
+    /// The device is full for a while.
     Full,
-    /// The power goes off in the middle of one of its operations.
+    /// The power goes off during an operation of the device.
     Off,
-    /// One of its syncs fails.
+    /// A sync of the device fails.
     Sync,
 }
 
-/// How a life is lived.
+/// The parameters of a life.
 #[derive(Clone, Debug)]
 pub(crate) struct Habits {
     pub(crate) seed: u64,
     pub(crate) scheme: Scheme,
     pub(crate) mode: Mode,
     pub(crate) nodes: usize,
-    /// Timestamps that a worker draws at once.
+    /// The number of timestamps that a worker draws at once.
     pub(crate) block: u64,
-    /// Each node mostly changes rows of its own, so clocks learn little of each other.
+    /// Each node mostly changes rows of its own, so clocks rarely learn of each other.
     pub(crate) apart: bool,
-    /// Rows move in the other index, whose leaves tell clocks of each other, too.
+    /// Rows move in the secondary index, whose leaves also raise clocks.
     pub(crate) moves: bool,
-    /// Of each node, how long its tasks pause before a transaction, at most.
+    /// For each node, the longest pause of its tasks before a transaction.
     pub(crate) paces: Vec<Duration>,
-    /// One transaction in so many takes its time between its reads and its writes; zero: none.
+    /// One transaction in this many is slow between its reads and its writes; zero: none.
     pub(crate) slow: u64,
-    /// The last node comes when the others are at work.
+    /// The last node starts when the other nodes are already running transactions.
     pub(crate) late: bool,
     /// All nodes take part in the recovery, and have opened the database before it.
     pub(crate) together: bool,
-    /// Commits release early.
+    /// Commits release their locks early.
     pub(crate) early: bool,
-    /// One transaction in so many only looks at one row; zero: none.
+    /// One transaction in this many only reads one row; zero: none.
     pub(crate) looks: u64,
-    /// What a sync takes.
+    /// The time of a sync.
     pub(crate) sync: Duration,
-    /// The longest pause between two checkpoints; `None`: there are none.
+    /// The longest pause between two checkpoints; `None`: no checkpoints.
     pub(crate) checkpoints: Option<Duration>,
     pub(crate) fate: Fate,
 }
 
 impl Habits {
-    /// The life number `number` of the world `seed`.
+    /// Life number `number` of the world `seed`.
     pub(crate) fn draw(seed: u64, number: u64, scheme: Scheme, mode: Mode) -> Habits {
         let seed = seed * 10 + number;
         let mut random = Random::new(seed);
         let mut one_in = |n: u64| random.below(n) == 0;
-        // Any scheme can go on where another one was.
+        // A database may continue under any scheme after a restart.
         let scheme = if one_in(6) { Scheme::ALL[one_in(2) as usize] } else { scheme };
         let (apart, slow, late) = (one_in(2), one_in(2), one_in(4));
         let moves = one_in(2);

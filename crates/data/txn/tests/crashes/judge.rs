@@ -1,42 +1,42 @@
-//! What has to be there after a crash.
+//! The check of the rows after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use latchwork_wal::Mode;
 
-/// A transaction: what it was to do, under which tag, and when it committed, if that is known.
+/// A transaction: its changes, its tag, and its commit timestamp, if that is known.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Intent {
-    /// Keys that it puts, with its tag, and keys that it deletes.
+    /// The keys that it changes: true if it puts its tag, false if it deletes.
     pub(crate) keys: BTreeMap<u32, bool>,
-    /// Whose rows it has read in this life.
+    /// The tags of the rows that it has read in this life.
     pub(crate) read: Vec<u64>,
     pub(crate) acknowledged: Option<u64>,
 }
 
-/// All transactions of all lives that may be there.
+/// All transactions of all lives that may have committed.
 pub(crate) struct Judge {
     mode: Mode,
     next_tag: u64,
     pub(crate) intents: BTreeMap<u64, Intent>,
-    /// Refused since the last crash.
+    /// Transactions that were refused since the last crash.
     gone: BTreeSet<u64>,
-    /// Keys that somebody was told of since the last crash that there is nothing, as of a timestamp
-    /// at least.
+    /// Keys that a caller found missing since the last crash, with a timestamp that is at least
+    /// that of the deletion.
     missing: BTreeMap<u32, u64>,
-    /// Looks at rows that were not acknowledged by then to their writers.
+    /// The number of reads of rows whose writers were not yet acknowledged.
     pub(crate) told: usize,
     /// Counted over all crashes.
     pub(crate) acknowledged: usize,
     pub(crate) unknown: usize,
-    /// Refused by a device that was full.
+    /// Commits that a full device refused.
     pub(crate) refused: usize,
-    /// That were put in place.
+    /// Checkpoints that were published.
     pub(crate) checkpoints: usize,
     pub(crate) removed: usize,
 }
 
-/// Of each key that is there, the tag of its writer, and when that committed.
+/// For each existing key, the tag of its writer and the writer's commit timestamp.
 pub(crate) type Rows = BTreeMap<u32, (u64, u64)>;
 
 impl Judge {
@@ -63,14 +63,14 @@ impl Judge {
         tag
     }
 
-    /// It is about to commit, and that is what it does.
+    /// Notes the changes of a transaction that is about to commit.
     pub(crate) fn commits(&mut self, tag: u64, keys: BTreeMap<u32, bool>, read: Vec<u64>) {
         let intent = self.intents.get_mut(&tag).expect("it has begun");
         (intent.keys, intent.read) = (keys, read);
     }
 
-    /// Somebody was told of the row of `tag`, which was written at `cts`; or that there is none,
-    /// and whatever was deleted there is no younger than that. As good as an acknowledgement.
+    /// Notes that a caller got the row of `tag`, written at `cts`, or that the row is missing and
+    /// was not deleted after `cts`. This counts like an acknowledgement.
     pub(crate) fn saw(&mut self, key: u32, tag: Option<u64>, cts: u64) {
         let Some(tag) = tag else {
             let since = self.missing.entry(key).or_default();
@@ -88,15 +88,15 @@ impl Judge {
         intent.acknowledged = Some(cts);
     }
 
-    /// It has told its caller that it did not commit.
+    /// Notes that the caller was informed that the transaction did not commit.
     pub(crate) fn refuse(&mut self, tag: u64) {
         self.intents.remove(&tag);
         self.gone.insert(tag);
     }
 
-    /// Judges what a recovery found. From then on that is what is known.
+    /// Checks the rows after a recovery. From then on these rows are the known state.
     pub(crate) fn judge(&mut self, rows: &Rows) {
-        // When those committed that are seen.
+        // The commit timestamps of the transactions whose rows are there.
         let mut known: BTreeMap<u64, u64> = BTreeMap::new();
         for (key, &(tag, cts)) in rows {
             let intent = self
@@ -147,15 +147,15 @@ impl Judge {
                 }
             }
         }
-        // What was not found does not come back. What has nothing left to be seen may have been or
-        // not.
+        // A row that was not found must not come back. A transaction without a remaining row may or
+        // may not have committed.
         let mut dead = Vec::new();
         for (&tag, intent) in &mut self.intents {
             match known.get(&tag) {
                 Some(&cts) => {
                     intent.acknowledged = Some(cts);
-                    // What was overwritten or deleted, be it by one that leaves nothing to be seen,
-                    // does not come back either.
+                    // An overwritten or deleted row must not come back either, even if the deleting
+                    // transaction has left no row.
                     intent.keys.retain(|key, _| rows.get(key).is_some_and(|row| row.0 == tag));
                 }
                 None => dead.push(tag),

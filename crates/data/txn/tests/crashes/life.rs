@@ -1,4 +1,4 @@
-//! From a restart to a crash: recovery, transactions of all nodes, checkpoints.
+//! A life from a restart to a crash: recovery, transactions of all nodes, checkpoints.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 const DATABASE: DatabaseId = DatabaseId(42);
 const TASKS: usize = 4;
 
-/// Open again when it is dropped.
+/// A gate that opens again when this value is dropped.
 struct Gate<'a>(&'a Cell<bool>);
 
 impl Drop for Gate<'_> {
@@ -34,27 +34,27 @@ impl Drop for Gate<'_> {
     }
 }
 
-/// What the workers of one life share.
+/// The state that the workers of one life share.
 pub(crate) struct Life {
     pub(crate) habits: Habits,
     directory: Arc<LogDirectory>,
     recovery: Recovery,
     root: RefCell<Option<GlobalAddr>>,
-    /// Those that have opened the database.
+    /// The nodes that have opened the database.
     nodes: RefCell<Vec<Arc<Node>>>,
-    /// How often a node has come to the end of a step of the recovery.
+    /// The number of times that a node has ended a step of the recovery.
     arrived: Cell<usize>,
-    /// The database is recovered, and judged.
+    /// Whether the database is recovered and checked.
     begun: Cell<bool>,
-    /// A node comes, or a checkpoint is written: one of the two at a time, since a checkpoint is of
-    /// all nodes.
+    /// Closed while a node starts or a checkpoint is written. The two exclude each other, because a
+    /// checkpoint needs all nodes.
     gate: Cell<bool>,
     pub(crate) judge: RefCell<Judge>,
     pub(crate) device: Torn,
-    /// What the crash left, once it has been.
+    /// The state of the device after the crash.
     pub(crate) left: RefCell<Option<Torn>>,
     at_work: Cell<usize>,
-    /// The device is full, or has been, or has failed.
+    /// Whether the device is full, was full, or has failed.
     pub(crate) faulty: Cell<bool>,
 }
 
@@ -70,7 +70,7 @@ fn schema() -> Schema {
 }
 
 impl Life {
-    /// Lives until the power goes off; what the device has then.
+    /// Runs until the power goes off. Returns the state of the device then.
     pub(crate) fn run(habits: Habits, device: &Torn, judge: &mut Judge) -> Torn {
         let looked = LogDirectory::open_to_read(Arc::new(device.clone()), DATABASE);
         let looked = looked.and_then(|directory| directory.replay(1));
@@ -159,7 +159,7 @@ impl Life {
         let table = database.table("tagged").await.expect("it is there");
         for _ in 0..TASKS {
             let (life, database, table) = (self.clone(), database.clone(), table.clone());
-            // Nobody waits for them: they go on until the power is off.
+            // No task waits for these transactions: they run until the power goes off.
             drop(handle.spawn(async move {
                 life.transactions(&database, &table).await;
                 life.at_work.set(life.at_work.get() - 1);
@@ -204,7 +204,7 @@ impl Life {
         Gate(&self.gate)
     }
 
-    /// Goes through the recovery with the others, step by step.
+    /// Runs the steps of the recovery together with the other nodes.
     async fn recover<M: LineLocks>(&self, database: &Database<M>, first: bool) {
         let handle = database.memory().handle();
         let all = self.habits.nodes - usize::from(self.habits.late);
@@ -226,7 +226,7 @@ impl Life {
         }
     }
 
-    /// Has what was recovered judged.
+    /// Checks the recovered rows.
     async fn begin<M: LineLocks>(&self, database: &Database<M>) {
         let table = match database.table("tagged").await {
             Ok(table) => table,
@@ -238,18 +238,18 @@ impl Life {
         self.begun.set(true);
     }
 
-    /// Lets some time pass, with checkpoints, and then the power goes off.
+    /// Lets some time pass, with checkpoints, and then switches the power off.
     async fn end<M: LineLocks>(&self, database: &Database<M>) {
         let handle = database.memory().handle();
         let there = self.habits.nodes - usize::from(self.habits.late);
         self.until(handle, || self.nodes.borrow().len() >= there).await;
         let off = handle.now() + Duration::from_micros(200 + handle.random_below(4000));
-        // A node that comes needs a device in order.
+        // A node can start only while the device has no fault.
         let all_there = || self.nodes.borrow().len() == self.habits.nodes;
         self.checkpoints(database, off, || !all_there()).await;
         match self.habits.fate {
             Fate::Full if all_there() => {
-                // Commits fail, and go on when there is room again.
+                // Commits fail, and continue when there is room again.
                 self.faulty.set(true);
                 self.device.set_capacity(handle.random_below(30_000));
                 let until = handle.now() + Duration::from_micros(handle.random_below(1000));
@@ -270,7 +270,7 @@ impl Life {
         *self.left.borrow_mut() = Some(self.device.crash(self.habits.seed));
     }
 
-    /// Writes checkpoints, now and then, up to a moment that may come in the middle of one, or
+    /// Writes checkpoints at random times until `until`, which may come in the middle of one, or
     /// while `wanted`.
     async fn checkpoints<M: LineLocks>(
         &self,
@@ -298,7 +298,7 @@ impl Life {
                     judge.removed += written.segments_removed;
                 }
                 Ok(Err(error)) if !self.faulty.get() => panic!("{error}"),
-                // The device has failed, or there was no more time.
+                // The device has failed, or the time was over.
                 Ok(Err(_)) | Err(_) => {}
             }
         }

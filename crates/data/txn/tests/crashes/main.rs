@@ -1,6 +1,6 @@
-//! A database whose memory is gone again and again, with the logs and checkpoints that a torn
-//! device leaves: what was acknowledged is there, what was not is there whole or not at all, and
-//! stays so.
+//! A database whose memory is lost again and again, with the logs and checkpoints that a torn
+//! device leaves. Acknowledged commits are there. Each other commit is there as a whole or not at
+//! all, and stays so.
 
 mod early;
 mod habits;
@@ -32,16 +32,16 @@ fn world(seed: u64) -> Judge {
     judge
 }
 
-/// What was at stake.
+/// The numbers of events that make the test meaningful.
 #[derive(Default, Debug)]
 struct Stakes {
     acknowledged: usize,
     unknown: usize,
     refused: usize,
     checkpoints: usize,
-    /// Rows that others were told of before their writers.
+    /// Rows that other transactions read before their writers were acknowledged.
     told: usize,
-    /// Segments of logs that they made unnecessary.
+    /// Segments of logs that checkpoints made unnecessary.
     removed: usize,
 }
 
@@ -63,13 +63,13 @@ fn worlds(seeds: std::ops::Range<u64>) -> Stakes {
 fn nothing_acknowledged_is_lost_in_any_of_many_crashes() {
     let stakes = worlds(0..48);
     println!("{stakes:?}");
-    // What would make the test worth little: nothing at stake at the crashes.
+    // The test is worth little if nothing was at stake at the crashes.
     assert!(stakes.acknowledged > 1500 && stakes.unknown > 60, "{stakes:?}");
     assert!(stakes.refused > 12 && stakes.checkpoints > 100, "{stakes:?}");
     assert!(stakes.removed > stakes.checkpoints, "{stakes:?}");
 }
 
-/// More of them: `WORLDS=1000..2000 cargo test --release -p latchwork-txn --test crashes --
+/// More worlds: `WORLDS=1000..2000 cargo test --release -p latchwork-txn --test crashes --
 /// --ignored`.
 #[test]
 #[ignore = "a long hunt"]

@@ -1,4 +1,4 @@
-//! What random lives rarely come to, step by step.
+//! Cases that random lives rarely reach, step by step.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use latchwork_wal::{Mode, Settings};
 
 use crate::stage::{Stage, delete, get, put};
 
-/// Of 2PL and OCC, which have a clock for each node.
+/// The schemes with a clock for each node.
 const CLOCKS: [Scheme; 2] = [Scheme::TwoPhaseLocking, Scheme::Optimistic];
 
-/// Makes the clock of this node, and with it all that comes, much later.
+/// Moves the clock of this node, and with it all later commits, far ahead.
 macro_rules! let_time_pass {
     ($database:ident, $table:ident) => {
         for amount in 0..200 {
@@ -20,7 +20,7 @@ macro_rules! let_time_pass {
     };
 }
 
-/// Recovers from what is left, and finds the row `key`.
+/// Recovers from the remaining state, and checks the row `key`.
 fn find(stage: &Stage, left: &Torn, key: u8, amount: u8) {
     stage.play(left, move |part| async move {
         let (database, table) = part.open().await;
@@ -28,8 +28,8 @@ fn find(stage: &Stage, left: &Torn, key: u8, amount: u8) {
     });
 }
 
-/// A node whose clock is far behind adds a row that another has deleted, of which nothing is left:
-/// replay has to find the new row younger.
+/// A node with a clock far behind adds a row that another node has deleted and purged. Replay must
+/// find the new row younger.
 #[test]
 fn what_a_node_that_is_behind_adds_is_younger_than_what_was_deleted() {
     for (scheme, blind) in CLOCKS.into_iter().flat_map(|scheme| [(scheme, false), (scheme, true)]) {
@@ -40,7 +40,7 @@ fn what_a_node_that_is_behind_adds_is_younger_than_what_was_deleted() {
                 part.wait(1).await;
                 let_time_pass!(database, table);
                 put(&database, &table, 2, 1).await;
-                // Whoever deletes purges, as long as nobody is in the way.
+                // The commit that deletes the row also purges it, if no lock is in the way.
                 delete(&database, &table, 2).await;
                 part.next();
                 return part.wait(3).await;
@@ -58,7 +58,7 @@ fn what_a_node_that_is_behind_adds_is_younger_than_what_was_deleted() {
     }
 }
 
-/// Whoever looks for a row that was deleted has seen the deletion, and is later.
+/// A transaction that looks up a deleted row has seen the deletion, and commits later.
 #[test]
 fn who_finds_a_row_deleted_commits_after_the_deletion() {
     for scheme in CLOCKS {
@@ -88,8 +88,8 @@ fn who_finds_a_row_deleted_commits_after_the_deletion() {
     }
 }
 
-/// A transaction that began before a checkpoint commits at the timestamp that it drew then: the
-/// checkpoint, which takes what is as old out of the logs, has to have it.
+/// A transaction that began before a checkpoint commits at the timestamp that it drew then. The
+/// checkpoint removes such old records from the logs, so it must contain the commit.
 #[test]
 fn a_checkpoint_waits_for_those_that_have_begun() {
     for slow in [0, 1] {
@@ -97,7 +97,7 @@ fn a_checkpoint_waits_for_those_that_have_begun() {
         let left = stage.play(&Torn::new(1), move |part| async move {
             let (database, table) = part.open().await;
             if part.node == slow {
-                // Both have opened it, and nobody looks for what is not there any more.
+                // Both nodes have opened the database, so no lookup of missing rows follows.
                 part.wait(1).await;
                 put(&database, &table, 1, 1).await;
                 put(&database, &table, 2, 1).await;
@@ -112,7 +112,8 @@ fn a_checkpoint_waits_for_those_that_have_begun() {
             part.next();
             part.wait(2).await;
             let_time_pass!(database, table);
-            // The first gives up, and the second waits for what the first was to wait for.
+            // The first checkpoint gives up. The second waits for the transaction for which the
+            // first one waited.
             let busy = part.checkpoint_within(&database, Duration::from_micros(300)).await;
             assert!(matches!(busy, Err(TxnError::Busy { transactions: 1 })), "{busy:?}");
             part.next();
@@ -123,7 +124,7 @@ fn a_checkpoint_waits_for_those_that_have_begun() {
     }
 }
 
-/// A node that commits seldom, and one that comes later, have clocks above the floor of a
+/// A node that commits rarely, and a node that starts later, have clocks above the floor of a
 /// checkpoint.
 #[test]
 fn what_a_node_commits_after_a_checkpoint_is_above_its_floor() {
@@ -156,7 +157,7 @@ fn what_a_node_commits_after_a_checkpoint_is_above_its_floor() {
     }
 }
 
-/// Timestamps that were drawn before a checkpoint and not given out are not given out after it.
+/// Timestamps that were drawn before a checkpoint are not used after it.
 #[test]
 fn a_block_of_timestamps_does_not_outlive_a_checkpoint() {
     let stage = Stage { scheme: Scheme::TimestampOrdering, block: 64, ..Stage::default() };
@@ -169,7 +170,8 @@ fn a_block_of_timestamps_does_not_outlive_a_checkpoint() {
             part.next();
             return part.wait(3).await;
         }
-        // The first of a block. Later it is there, and nobody else has looked for it.
+        // The first timestamp of a block. Later the row exists, and no other transaction has looked
+        // for it.
         put(&database, &table, 2, 1).await;
         part.next();
         part.wait(2).await;
@@ -179,8 +181,8 @@ fn a_block_of_timestamps_does_not_outlive_a_checkpoint() {
     find(&stage, &left, 2, 77);
 }
 
-/// An asynchronous log loses the definition of a table, and that of another node has rows of it.
-/// The next table does not get them.
+/// An asynchronous log loses the definition of a table, and the log of another node has rows of
+/// that table. The next table must not get them.
 #[test]
 fn a_new_table_does_not_get_the_rows_of_one_that_was_lost() {
     let long = Duration::from_secs(20);
@@ -203,14 +205,14 @@ fn a_new_table_does_not_get_the_rows_of_one_that_was_lost() {
                 }
             }
             part.sleep(Duration::from_millis(5)).await;
-            // Before logs are closed.
+            // The power goes off before the logs are closed.
             part.power_off();
         });
     }
 }
 
-/// A commit of which nobody knows whether it lasts stays locked. A checkpoint would have the rows
-/// as they were before, and make the log unnecessary that may have them.
+/// An in-doubt commit stays locked. A checkpoint would have the rows as they were before, and would
+/// remove the log that may have the commit.
 #[test]
 fn there_is_no_checkpoint_over_what_nobody_knows() {
     for scheme in Scheme::ALL {
@@ -228,7 +230,7 @@ fn there_is_no_checkpoint_over_what_nobody_knows() {
             assert_eq!(database.node().health().left_locked, 1);
             let error = part.checkpoint(&database).await.expect_err("it would lose it");
             assert!(matches!(error, TxnError::LeftLocked { transactions: 1, .. }), "{error}");
-            // The log's own error, not one that followed from it.
+            // The error of the log itself, not an error that followed from it.
             let told = error.to_string();
             assert!(told.contains("restart") && told.contains("syncing failed"), "{told}");
             part.next();

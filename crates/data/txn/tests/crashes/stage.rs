@@ -1,4 +1,4 @@
-//! Lives of two nodes that take turns, and what a crash leaves of them.
+//! Lives of two nodes that take turns, and the state after a crash.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -28,15 +28,15 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[derive(Clone, Default)]
 pub(crate) struct Stage {
     pub(crate) scheme: Scheme,
-    /// Timestamps that a worker draws at once.
+    /// The number of timestamps that a worker draws at once.
     pub(crate) block: u64,
-    /// Of each node.
+    /// The log settings of each node.
     pub(crate) logs: [latchwork_wal::Settings; 2],
-    /// Commits release early. The table has an index of amounts.
+    /// Commits release their locks early. The table has an index of amounts.
     pub(crate) early: bool,
-    /// What a log is on. Nobody is an elder where that is out of the ordinary.
+    /// The device of the logs. Without the default device no transaction is ever aged.
     pub(crate) disk: Device,
-    /// What a crash leaves of what was not synced is drawn from it.
+    /// The seed for what a crash leaves of the data that was not synced.
     pub(crate) luck: u64,
 }
 
@@ -50,7 +50,7 @@ struct Shared {
     turn: Cell<usize>,
 }
 
-/// What one of the two nodes has to do with.
+/// The handles of one of the two nodes.
 pub(crate) struct Part {
     shared: Rc<Shared>,
     pub(crate) node: usize,
@@ -58,7 +58,7 @@ pub(crate) struct Part {
 }
 
 impl Stage {
-    /// As [`play`](Stage::play), with something that all have.
+    /// Like [`play`](Stage::play), with a value that all nodes get.
     pub(crate) fn play_with<T: Clone + 'static, F: Future<Output = ()> + 'static>(
         &self,
         device: &Torn,
@@ -68,7 +68,7 @@ impl Stage {
         self.run(device, move |part| body(part, with.clone()))
     }
 
-    /// Plays on what `device` has, and gives what a crash leaves of it.
+    /// Runs a life on the content of `device`, and returns the device after a crash.
     pub(crate) fn play<F: Future<Output = ()> + 'static>(
         &self,
         device: &Torn,
@@ -117,7 +117,7 @@ impl Stage {
 }
 
 impl Part {
-    /// Waits until so many turns have ended.
+    /// Waits until `turn` turns have ended.
     pub(crate) async fn wait(&self, turn: usize) {
         while self.shared.turn.get() < turn {
             self.memory.handle().sleep(Duration::from_micros(20)).await;
@@ -133,12 +133,12 @@ impl Part {
         self.shared.turn.set(self.shared.turn.get() + 1);
     }
 
-    /// The power goes off.
+    /// Switches the power off.
     pub(crate) fn power_off(&self) {
         self.shared.device.power_off();
     }
 
-    /// The device has no room left, or all that one can want.
+    /// Makes the device full, or gives it unlimited room.
     pub(crate) fn is_full(&self, full: bool) {
         self.shared.device.set_capacity(if full { 0 } else { u64::MAX });
     }
@@ -147,12 +147,12 @@ impl Part {
         self.memory.handle()
     }
 
-    /// The next sync of a file fails.
+    /// Makes the next sync of a file fail.
     pub(crate) fn fail_sync(&self) {
         self.shared.device.fail(Operation::Sync, 0);
     }
 
-    /// Another node of another concurrency control opens the database, or tries to.
+    /// Opens the database, or tries to, as another node with another scheme.
     pub(crate) async fn open_as(&self, scheme: Scheme) -> Result<(), TxnError> {
         let node = Node::new(NodeId(7), None, Settings { scheme, ..Settings::default() });
         let root = self.shared.root.borrow().expect("made");
@@ -163,7 +163,7 @@ impl Part {
         &self.shared.recovery
     }
 
-    /// The database, recovered, and its table. Node 0 goes first.
+    /// Opens and recovers the database. Returns it with its table. Node 0 comes first.
     pub(crate) async fn open(&self) -> (Database<Worker>, Table<Worker>) {
         let (shared, handle) = (&self.shared, self.memory.handle());
         let (stage, id) = (&shared.stage, NodeId(self.node as u8));
@@ -229,7 +229,7 @@ fn schema(indexed: bool) -> Schema {
     schema.build().expect("a good schema")
 }
 
-/// Adds a row or changes it, and says when.
+/// Adds or changes a row, and returns the commit timestamp.
 pub(crate) async fn put<M: LineLocks>(
     database: &Database<M>,
     table: &Table<M>,

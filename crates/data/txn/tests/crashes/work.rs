@@ -1,4 +1,4 @@
-//! Transactions of a life, each with a tag of its own, and a look at all rows.
+//! The transactions of a life, each with a tag of its own, and a read of all rows.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -12,24 +12,24 @@ use latchwork_txn::{Database, Range, Table, Transaction, TxnError};
 use crate::judge::Rows;
 use crate::life::Life;
 
-/// Keys that all nodes use, or each for itself.
+/// The number of keys that all nodes use, or that each node has for itself.
 const KEYS: u64 = 20;
 
-/// What a transaction is to do.
+/// The plan of a transaction.
 struct Plan {
     tag: u64,
-    /// Keys that it puts, and keys that it deletes.
+    /// The keys that it changes: true if it puts, false if it deletes.
     keys: BTreeMap<u32, bool>,
-    /// Bytes behind its tag.
+    /// The number of bytes after its tag.
     long: usize,
-    /// What is not there is added without a look.
+    /// Whether it inserts missing rows without a lookup.
     blind: bool,
-    /// How long it takes between its reads and its commit.
+    /// The time between its reads and its commit.
     thinks: Duration,
 }
 
 impl Life {
-    /// One after another, until the power is off.
+    /// Runs transactions one after another, until the power goes off.
     pub(crate) async fn transactions<M: LineLocks>(
         &self,
         database: &Database<M>,
@@ -51,7 +51,7 @@ impl Life {
     }
 
     fn key(&self, handle: &Handle, node: usize) -> u32 {
-        // Mostly one's own, sometimes another's.
+        // Mostly a key of this node, sometimes one of another node.
         let from = match self.habits.apart && handle.random_below(12) > 0 {
             true => node as u64,
             false => handle.random_below(self.habits.nodes as u64),
@@ -60,7 +60,7 @@ impl Life {
         (from + handle.random_below(KEYS)) as u32
     }
 
-    /// Looks at a row, and is told of it by a commit, or by the end of a transaction that fails.
+    /// Reads a row. The result comes from a commit, or from the end of a transaction that fails.
     async fn look<M: LineLocks>(&self, database: &Database<M>, table: &Table<M>, key: u32) {
         let mut row = Vec::new();
         let mut found = false;
@@ -73,7 +73,7 @@ impl Life {
             return;
         }
         match ended {
-            // Of whoever only reads it is the highest that it has met.
+            // For a transaction that only reads, it is the highest timestamp that it has read.
             Ok(((), cts)) => {
                 let tag = found.then(|| tag_of(&row));
                 self.judge.borrow_mut().saw(key, tag, cts.0);
@@ -104,7 +104,7 @@ impl Life {
         let tag = plan.tag;
         for attempt in 1.. {
             let ended = self.attempt(database, table, plan).await;
-            // What comes behind the crash is told to nobody.
+            // No caller gets a result after the crash.
             if self.left.borrow().is_some() {
                 return;
             }
@@ -152,7 +152,7 @@ impl Life {
                     (true, true) => tx.update(table, &key, &row).await?,
                     (false, true) => tx.insert(table, &key, &row).await?,
                     (true, false) => tx.delete(table, &key).await?,
-                    // To find nothing is no write.
+                    // A lookup that finds nothing is not a write.
                     (false, false) => drop(done.remove(&id)),
                 }
             }
@@ -170,7 +170,7 @@ fn tag_of(row: &[u8]) -> u64 {
     u64::from_le_bytes(row[..8].try_into().expect("8 bytes"))
 }
 
-/// All rows, by the primary index and by the other one, which have to be the same.
+/// All rows, read by the primary and by the secondary index, which must agree.
 pub(crate) async fn rows<M: LineLocks>(database: &Database<M>, table: &Table<M>) -> Rows {
     let recording = Recording::memory(0);
     database.record(recording.recorder(), 0);

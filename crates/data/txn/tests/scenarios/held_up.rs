@@ -1,5 +1,5 @@
-//! Transactions whose end memory does not let through: what their callers learn, and what the
-//! node's health says.
+//! Transactions whose end fails because of memory: the results of their callers, and the health of
+//! the node.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn a_commit_whose_memory_fails_behind_the_decision_has_committed_and_is_held_up(
             tx.update(table, &1_u32.to_be_bytes(), &row(101, 7)).await
         });
         assert!(stage.health(B).is_good(), "{scheme}");
-        // Its lease ends: it may not touch memory any more.
+        // The lease of the node ends, so the node must not touch memory any more.
         stage.cluster.lapse(B);
         stage.unlock(A, locked);
         let cts = stage.end(commits);
@@ -29,7 +29,7 @@ fn a_commit_whose_memory_fails_behind_the_decision_has_committed_and_is_held_up(
         let health = stage.health(B);
         assert_eq!((health.held_up, health.left_locked), (1, 0), "{scheme}: {health}");
         assert!(health.retries > 0 && health.cause.is_some(), "{scheme}: {health}");
-        // Its worker ends first.
+        // The worker ends before the transaction.
         let health = stage.abandon(B);
         assert_eq!((health.held_up, health.left_locked), (0, 1), "{scheme}: {health}");
     }

@@ -1,4 +1,4 @@
-//! What is left of rows waits in the queue of one worker, while their places are given to others.
+//! Purge pieces that wait in the queue of one worker while the slots of their rows are reused.
 
 use latchwork_txn::{Conflict, Scheme, TxnError};
 
@@ -7,8 +7,8 @@ use crate::stage::{Part, Stage, row};
 const A: usize = 0;
 const B: usize = 1;
 
-/// In a queue of `A`, an entry by which row 1 had code 1 waits to be taken away. The row was
-/// deleted since, and its place, beside row 0, is free and known to `B`.
+/// In the purge queue of `A` waits an entry by which row 1 had code 1. The row was deleted since,
+/// and its slot, beside row 0, is free and known to `B`.
 pub(crate) fn with_an_entry_that_waits(scheme: Scheme, nodes: usize) -> Stage {
     let stage = Stage::new(scheme, nodes);
     stage.run(A, async |tx, table| {
@@ -26,7 +26,7 @@ pub(crate) fn with_an_entry_that_waits(scheme: Scheme, nodes: usize) -> Stage {
 fn an_entry_that_waits_leads_to_another_row_by_then() {
     for scheme in Scheme::ALL {
         let stage = with_an_entry_that_waits(scheme, 2);
-        // In the place of row 1, with the code that it had, and led to by the same entry.
+        // The new row has the slot and the code of row 1, and the same entry leads to it.
         stage.run(B, async |tx, table| tx.insert(table, &4_u32.to_be_bytes(), &row(1, 0)).await);
         stage.run(A, async |tx, table| tx.update(table, &0_u32.to_be_bytes(), &row(100, 1)).await);
         assert_eq!((stage.count(A, 1), stage.count(B, 1)), (1, 1), "{scheme}");
@@ -58,8 +58,8 @@ fn an_entry_that_waits_leads_to_a_row_that_is_about_to_come() {
     }
 }
 
-/// Adds a row with code 1, which an entry stands in the way of: whoever takes that over looks at
-/// the line beside row 0, which another transaction has locked.
+/// Adds a row with code 1, for which an entry is in the way. Taking the entry over reads the line
+/// beside row 0, which another transaction has locked.
 fn meets_the_entry(stage: &Stage) -> bool {
     let locked = stage.lock(B, false, 0);
     let added = stage.on(A, async |part: Part| {

@@ -1,5 +1,5 @@
-//! Single interleavings of transactions on several nodes, step by step, that random worlds meet too
-//! rarely.
+//! Single interleavings of transactions on several nodes, step by step, which random worlds meet
+//! too rarely.
 
 mod held_up;
 mod left;

@@ -1,4 +1,4 @@
-//! Places that were given up, and places that are remembered.
+//! Locations that were given up, and entries of the location cache.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ const fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// An entry leads to a place that `B` has just taken for row 9, which it believes not to be there.
-/// But what is left of that row is, in a line that `B` waits for, since `C` stands still and has
-/// it. The place will be given up.
+/// An entry leads to a location that `B` has just taken for row 9. `B` believes that row 9 does not
+/// exist. But the tombstone of row 9 does exist, in a line for which `B` waits, because `C` stands
+/// still and holds that line. `B` will give the location up.
 fn with_a_place_to_be_given_up(
     scheme: Scheme,
     patience: Duration,
@@ -34,7 +34,7 @@ fn with_a_place_to_be_given_up(
     });
     let locked = stage.lock(C, false, 8);
     stage.unlock(C, locked);
-    // The leaves that it needs `B` has.
+    // `B` has the leaves that it needs.
     let comes = stage.on(B, async |part: Part| {
         let mut tx = part.database.begin().await.expect("memory is in order");
         let put = tx.insert(&part.table, &50_u32.to_be_bytes(), &row(150, 0)).await;
@@ -54,7 +54,7 @@ fn with_a_place_to_be_given_up(
     (stage, adds)
 }
 
-/// Nobody takes the place for that of a row that is about to come.
+/// Checks that no transaction takes a tuple in this location for a pending row.
 fn the_place_is_free(stage: &Stage) {
     stage.run(C, async |tx, table| tx.insert(table, &5_u32.to_be_bytes(), &row(1, 0)).await);
     assert_eq!((stage.count(A, 1), stage.count(B, 1)), (1, 1));
@@ -78,10 +78,10 @@ fn a_place_that_is_given_up_while_its_line_is_locked() {
 
 #[test]
 fn a_commit_that_is_dropped_while_it_gives_up_a_place_whose_line_is_locked() {
-    // Under timestamp ordering it would wait for a leaf that `A` has.
+    // Under timestamp ordering `B` would wait for a leaf that `A` has.
     for scheme in [Scheme::TwoPhaseLocking, Scheme::Optimistic] {
-        // `B` has the line of row 9 at 300, and wants that of its place, of which nobody tells it
-        // that it is locked.
+        // `B` has the line of row 9 at 300 µs, and requests the line of its location. No answer
+        // tells `B` that this line is locked.
         let (stage, adds) = with_a_place_to_be_given_up(scheme, micros(500));
         let locked = stage.lock(A, false, 0);
         stage.cluster.pause(A, micros(600));
@@ -105,7 +105,7 @@ fn a_place_that_a_lock_holds_up_is_told_until_the_lock_is_gone() {
     let locked = stage.lock(A, false, 0);
     assert!(stage.end(adds).expect("it ends soon").is_err());
     assert!(stage.health(B).is_good() && stage.health(A).is_good());
-    // Contention as such is no fault.
+    // Contention alone is not a fault.
     stage.pass(Duration::from_secs(5));
     let health = stage.health(B);
     assert!(health.retries > 0 && health.is_good(), "{health}");
@@ -121,8 +121,8 @@ fn a_place_that_a_lock_holds_up_is_told_until_the_lock_is_gone() {
     stage.finish();
 }
 
-/// `A` remembers that row 1 is beside row 0, and has their line. But row 4 is there by now, and row
-/// 1 is elsewhere.
+/// The location cache of `A` has row 1 beside row 0, and `A` has their line. But row 4 is there by
+/// now, and row 1 is elsewhere.
 fn with_a_place_that_is_none(scheme: Scheme) -> Stage {
     let stage = Stage::new(scheme, 2);
     stage.run(A, async |tx, table| {
@@ -142,7 +142,7 @@ fn with_a_place_that_is_none(scheme: Scheme) -> Stage {
     stage
 }
 
-/// Reads rows, to write them.
+/// Reads rows to write them.
 async fn read<const N: usize>(part: &Part, keys: [u32; N]) -> Result<Tx, TxnError> {
     let mut tx = part.database.begin().await?;
     for key in keys {

@@ -1,4 +1,4 @@
-//! Leaves of indexes that a transaction has looked at, and splits by what it adds itself.
+//! Index leaves that a transaction has read, and that its own inserts split.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,7 @@ async fn add(part: &Part, id: u32) -> Result<(), TxnError> {
 fn who_splits_a_leaf_that_it_has_looked_at_is_not_in_its_own_way() {
     for scheme in Scheme::ALL {
         let stage = Stage::new(scheme, 1);
-        // In ascending order, and from the middle of what is there.
+        // In ascending order, and into the middle of the existing rows.
         let ids = (0..300_u32).chain((0..300).map(|id| 100_000 - 7 * (id * 37 % 300)));
         for id in ids {
             stage
@@ -31,8 +31,8 @@ fn who_splits_a_leaf_that_it_has_looked_at_is_not_in_its_own_way() {
     }
 }
 
-/// One looks at all rows and adds some in between, by which it splits the leaf or not. Another adds
-/// one anywhere meanwhile. Whether that was seen in time.
+/// One transaction reads all rows and adds some in between, which may split the leaf. Another
+/// transaction adds one row anywhere meanwhile. Returns whether the conflict was detected in time.
 fn meets(scheme: Scheme, rows: u32, other: u32) -> bool {
     let stage = Stage::new(scheme, 2);
     stage.run(A, async move |tx, table| {
@@ -64,7 +64,7 @@ fn meets(scheme: Scheme, rows: u32, other: u32) -> bool {
     });
     let met = match (&validated, &added) {
         (Err(TxnError::Conflict(Conflict::Phantom)), Ok(_)) => true,
-        // Under timestamp ordering it comes later than who has looked, which is all right.
+        // Under timestamp ordering the other transaction may come later than the reader.
         (Ok(()), Ok(_)) if scheme == Scheme::TimestampOrdering => true,
         (Ok(()), Err(error)) => error.conflict().is_some(),
         _ => false,
@@ -77,7 +77,7 @@ fn meets(scheme: Scheme, rows: u32, other: u32) -> bool {
 #[test]
 fn what_others_add_to_either_half_is_noticed() {
     for scheme in Scheme::ALL {
-        // Leaves take about 40.
+        // A leaf takes about 40 entries.
         for rows in (12..90).step_by(6) {
             for other in [50, 550, 1050, 100 * (rows - 2) + 50, 100 * rows + 50] {
                 assert!(meets(scheme, rows, other), "{scheme}, {rows} rows, and {other}");

@@ -1,5 +1,5 @@
-//! The stage of scenarios: a database on simulated nodes with one worker each, whose steps are told
-//! from outside.
+//! The stage of scenarios: a database on simulated nodes with one worker each, whose steps the test
+//! controls.
 
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -26,14 +26,14 @@ pub(crate) struct Stage {
     nodes: Vec<(VirtualWorker, Part)>,
 }
 
-/// What a node has to do with.
+/// The handles of a node.
 #[derive(Clone)]
 pub(crate) struct Part {
     pub(crate) memory: Worker,
     pub(crate) database: Database<Worker>,
-    /// Of rows with a code each, two in a line.
+    /// Rows with a code each, two in a line.
     pub(crate) table: Table<Worker>,
-    /// Of rows that nothing is told about, two in a line.
+    /// Rows outside the checks, two in a line.
     others: Table<Worker>,
 }
 
@@ -100,7 +100,7 @@ impl Stage {
         stage
     }
 
-    /// Starts something on a node.
+    /// Starts a task on a node.
     pub(crate) fn start<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         node: usize,
@@ -114,7 +114,7 @@ impl Stage {
         })
     }
 
-    /// Waits for its end.
+    /// Waits for the end of a task.
     pub(crate) fn end<T: 'static>(&self, task: JoinHandle<T>) -> T {
         let ended = latchwork_runtime::run_all(self.cluster.kernel(), LIMIT, [task]);
         ended.expect("it ends").pop().expect("one")
@@ -132,7 +132,7 @@ impl Stage {
         self.cluster.settle(time);
     }
 
-    /// A transaction that nobody is in the way of.
+    /// Runs a transaction that meets no other.
     pub(crate) fn run(
         &self,
         node: usize,
@@ -144,7 +144,7 @@ impl Stage {
         });
     }
 
-    /// Locks the line of a row by way of a transaction that is to change it.
+    /// Locks the line of a row by a transaction that is prepared to change the row.
     pub(crate) fn lock(&self, node: usize, others: bool, key: u32) -> Prepared<Worker> {
         self.on(node, async move |part: Part| {
             let table = if others { &part.others } else { &part.table };
@@ -160,9 +160,9 @@ impl Stage {
         self.on(node, async move |_| locked.abort().await);
     }
 
-    /// Commits on a node what leaves something behind in the line of row `beside`, and has it wait
-    /// in the node's queue: by the time at which it could be taken away, `by` has locked that line.
-    /// The node must commit nothing until it is to be.
+    /// Commits on a node a change that leaves a purge piece in the line of row `beside`. The piece
+    /// waits in the queue of the node, because `by` has locked the line by the time of the purge.
+    /// The node must not commit anything else until the purge shall run.
     pub(crate) fn commit_and_leave(
         &self,
         (node, by): (usize, usize),
@@ -177,8 +177,8 @@ impl Stage {
         self.unlock(by, second);
     }
 
-    /// Begins a commit on a node that has committed, and waits to publish a row: `by` has locked
-    /// its line, and holds the lock until the value returned is [unlocked](Stage::unlock).
+    /// Begins a commit on a node that then waits to publish a row: `by` has locked the line of that
+    /// row. `by` holds the lock until the returned value is [unlocked](Stage::unlock).
     pub(crate) fn commit_and_wait(
         &self,
         (node, by): (usize, usize),
@@ -192,7 +192,7 @@ impl Stage {
             put.await.expect("room");
             let mut tx = part.database.begin().await.expect("memory is in order");
             body(&mut tx, &part.table).await.expect("nobody is in the way");
-            // Beside the first one. Its line is not locked.
+            // Beside the first row. Its line is not locked.
             tx.insert(others, &two, &row(0, 0)).await.expect("room");
             tx.prepare().await.expect("nobody is in the way")
         });
@@ -203,13 +203,13 @@ impl Stage {
             let cts = prepared.propose()?;
             prepared.commit(cts).await
         });
-        // It has unlocked what it has changed, and waits for the line of the row that it has added.
+        // The commit has unlocked the changed rows, and waits for the line of the added row.
         self.pass(Duration::from_micros(200));
         assert!(!commits.is_finished());
         (commits, first)
     }
 
-    /// How many rows have this code.
+    /// The number of rows with this code.
     pub(crate) fn count(&self, node: usize, code: u32) -> usize {
         self.on(node, async move |part: Part| {
             let (from, to) = (Key::new().u32(code).done(), Key::new().u32(code + 1).done());
@@ -227,7 +227,7 @@ impl Stage {
         })
     }
 
-    /// Another worker takes the place of a node's, which ends.
+    /// Replaces the worker of a node, which ends.
     pub(crate) fn replace_worker(&mut self, node: usize) {
         let other = self.on(node, async |part: Part| {
             let Part { memory, database, .. } = part;
@@ -241,19 +241,19 @@ impl Stage {
         self.nodes[node].1 = other;
     }
 
-    /// What went wrong on a node without anybody being told.
+    /// The health of a node.
     pub(crate) fn health(&self, node: usize) -> Health {
         self.nodes[node].1.database.node().health()
     }
 
-    /// Workers end, and leave nothing in order. Gives what went wrong on a node.
+    /// Ends the workers without a graceful leave. Returns the health of a node.
     pub(crate) fn abandon(self, node: usize) -> Health {
         let state = self.nodes[node].1.database.node().clone();
         drop(self);
         state.health()
     }
 
-    /// Workers leave, and the world ends.
+    /// Lets the workers leave, and ends the world.
     pub(crate) fn finish(self) {
         for (actor, part) in self.nodes {
             let Part { memory, database, table, others } = part;

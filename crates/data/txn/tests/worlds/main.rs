@@ -1,6 +1,5 @@
-//! Several nodes on one database in virtual time, under every concurrency control and both
-//! protocols: random transactions that get in each other's way, whose history has to be that of
-//! some serial run.
+//! Several nodes on one database in virtual time, under every scheme and both protocols. Random
+//! transactions get in each other's way, and their history must be that of a serial run.
 
 mod mix;
 mod world;
@@ -66,7 +65,7 @@ fn the_same_seed_is_the_same_history() {
     }
 }
 
-/// More of them: `WORLDS=1000..2000 cargo test --release -p latchwork-txn --test worlds --
+/// More worlds: `WORLDS=1000..2000 cargo test --release -p latchwork-txn --test worlds --
 /// --ignored`.
 #[test]
 #[ignore = "a long hunt"]

@@ -7,20 +7,20 @@ use latchwork_coherence::LineLocks;
 use latchwork_runtime::Handle;
 use latchwork_txn::{Database, Range, Table, Transaction, TxnError, Values};
 
-/// One step, drawn before the transaction, so that it is the same when it is tried again.
+/// One step. Steps are drawn before the transaction, so that they are the same in each attempt.
 #[derive(Clone, Debug)]
 enum Step {
     Get(u32),
-    /// Reads and adds one.
+    /// Reads a number and adds one.
     Count(u32),
-    /// Writes a row without reading it before.
+    /// Writes a row without a read before.
     Put {
         key: u32,
         bucket: u8,
         code: u16,
         note: usize,
     },
-    /// Adds a row without looking whether it is there.
+    /// Adds a row without a lookup.
     Blind {
         key: u32,
         bucket: u8,
@@ -36,30 +36,30 @@ enum Step {
         descending: bool,
     },
     Bucket(u8),
-    /// Reads many rows together, some of them twice, and adds one to each if it reads them to
-    /// write.
+    /// Reads many rows together, some of them twice. A step that reads rows to write adds one to
+    /// each.
     Many {
         lines: bool,
         keys: Vec<u32>,
         counts: bool,
     },
-    /// Adds lines side by side, which the commit places and enters together; blindly, or after a
-    /// look.
+    /// Adds lines side by side, which the commit places and enters together: blindly, or after a
+    /// lookup.
     Lines {
         keys: Vec<u32>,
         blindly: bool,
         note: usize,
     },
-    /// Takes lines away.
+    /// Deletes lines.
     NoLines(Vec<u32>),
 }
 
 /// The tables of a world.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables<M: LineLocks> {
-    /// With indexes.
+    /// With secondary indexes.
     pub(crate) things: Table<M>,
-    /// Without.
+    /// Without secondary indexes.
     pub(crate) lines: Table<M>,
 }
 
@@ -74,7 +74,7 @@ fn draw(handle: &Handle, keys: u32) -> Step {
     match handle.random_below(20) {
         0..=3 => Step::Get(key()),
         4..=6 => Step::Count(key()),
-        // Mostly short, sometimes most of a line: rows grow, move away and come back.
+        // Mostly short, sometimes most of a line: rows grow, move away and return.
         7..=9 => {
             let long = handle.random_below(4) == 0;
             let note = handle.random_below(if long { 700 } else { 30 });
@@ -113,7 +113,7 @@ fn row_of(amount: u64, bucket: u8, code: u16, note: usize) -> Vec<u8> {
     row
 }
 
-/// Runs one transaction until it commits, or gives it up.
+/// Runs one transaction until it commits or gives up.
 pub(crate) async fn transaction<M: LineLocks>(
     database: &Database<M>,
     tables: &Tables<M>,
@@ -131,7 +131,7 @@ pub(crate) async fn transaction<M: LineLocks>(
         if give_up { Err(TxnError::NotFound) } else { Ok(()) }
     });
     let ran = match handle.random_below(12) {
-        // Dropped at any moment, that of its commit as well.
+        // Dropped at any moment, also during its commit.
         0 => {
             let until = handle.now() + Duration::from_micros(handle.random_below(60));
             match handle.timeout(until, running).await {
@@ -143,10 +143,10 @@ pub(crate) async fn transaction<M: LineLocks>(
     };
     match ran {
         Ok(()) if !give_up => {}
-        // Another row has the code, or the row that was added blindly was there.
+        // Another row has the code, or a blindly added row existed.
         Err(TxnError::Exists) => {}
         Err(TxnError::NotFound) if give_up => {}
-        // Nobody is promised to get through without elders.
+        // Without aged transactions no transaction is sure to commit.
         Err(TxnError::Contended { .. }) if database.node().settings().elder_after == 0 => {}
         other => panic!("{steps:?}: {other:?}"),
     }
@@ -171,7 +171,7 @@ async fn step<M: LineLocks>(
             assert_eq!(values.len(), keys.len());
             for (number, key) in bytes.iter().enumerate() {
                 let again = bytes[..number].contains(key);
-                // The same as one by one, or it was not one moment.
+                // The result must equal single reads, unless the reads are not of one moment.
                 let there = tx.get(table, key, &mut row).await?;
                 let seen = values.get(number);
                 if !(counts && again) && seen != there.then_some(&row[..]) {
@@ -226,7 +226,7 @@ async fn step<M: LineLocks>(
                 Err(TxnError::Exists) => tx.update(table, &key, &new).await?,
                 other => other?,
             }
-            // It sees what it wrote.
+            // The transaction sees its own write.
             assert!(tx.get(table, &key, &mut row).await? && row == new);
         }
         Step::Part(key, amount) => {
@@ -238,7 +238,7 @@ async fn step<M: LineLocks>(
         Step::Delete(key) => {
             let deleted = tx.delete(table, &key.to_be_bytes()).await;
             if !matches!(deleted, Err(TxnError::NotFound)) {
-                // Of a row that it has added without looking it cannot tell.
+                // The transaction cannot know this for a row that it has added blindly.
                 if matches!(deleted, Err(TxnError::Blind)) {
                     return Ok(());
                 }

@@ -1,4 +1,4 @@
-//! A cluster with a database, workers that run transactions, and what has to hold in the end.
+//! A cluster with a database, workers that run transactions, and the checks at the end.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,23 +24,23 @@ use crate::mix::{self, Tables};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What a world is like.
+/// The parameters of a world.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) seed: u64,
     pub(crate) scheme: Scheme,
     pub(crate) protocol: Protocol,
     pub(crate) nodes: usize,
-    /// Tasks of each node.
+    /// The number of tasks of each node.
     pub(crate) tasks: usize,
-    /// Transactions of each task.
+    /// The number of transactions of each task.
     pub(crate) transactions: usize,
-    /// Few, so that they meet.
+    /// The number of keys: few, so that transactions meet.
     pub(crate) keys: u32,
-    /// The most rows in a line, if that is bounded.
+    /// The maximum number of rows in a line, if there is one.
     pub(crate) rows_per_line: Option<u16>,
     pub(crate) network: SimConfig,
-    /// Commits wait for logs, and release early.
+    /// Commits wait for logs, and release their locks early.
     pub(crate) early: bool,
 }
 
@@ -61,19 +61,18 @@ impl Default for Shape {
     }
 }
 
-/// What a world came to.
+/// The result of a world.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Report {
     pub(crate) commits: usize,
     pub(crate) aborts: usize,
-    /// Commits that were dropped half way.
+    /// The number of commits that were dropped in the middle.
     pub(crate) unknown: usize,
-    /// Reads, writes and scans of those that committed.
+    /// The number of reads, writes and scans of committed transactions.
     pub(crate) operations: usize,
 }
 
-/// A table of things, with an index of buckets and ids, and one of codes, of which no two are the
-/// same.
+/// A table of things, with an index of buckets and ids, and a unique index of codes.
 pub(crate) fn schema(rows_per_line: Option<u16>) -> Schema {
     let mut builder = Schema::builder("things")
         .column("id", ColumnType::U32)
@@ -90,7 +89,7 @@ pub(crate) fn schema(rows_per_line: Option<u16>) -> Schema {
     builder.build().expect("a good schema")
 }
 
-/// A table of lines without any index but the primary one.
+/// A table of lines without a secondary index.
 fn lines(rows_per_line: Option<u16>) -> Schema {
     let mut builder = Schema::builder("lines")
         .column("id", ColumnType::U32)
@@ -109,7 +108,7 @@ pub(crate) struct World {
     settings: Settings,
     logs: Arc<LogDirectory>,
     recording: Recording,
-    /// Tasks that have not ended.
+    /// The number of tasks that have not ended.
     busy: RefCell<usize>,
 }
 
@@ -130,7 +129,7 @@ impl World {
         config.node.policy = shape.protocol.policy();
         let cluster =
             Simulated::start(config, shape.network.clone()).expect("a good configuration");
-        // Some have elders all the time, some none.
+        // Some worlds have aged transactions all the time, some have none.
         let elder_after = [16, 2, 0][shape.seed as usize % 3];
         let read_lease = [4096, 5, 0][shape.seed as usize / 3 % 3];
         let scheme = shape.scheme;
@@ -217,8 +216,8 @@ impl World {
         }
     }
 
-    /// When everything is quiet: rows are what the history says, and the index leads to all of
-    /// them.
+    /// Checks that the rows equal the history and that the indexes lead to all of them, after all
+    /// tasks have ended.
     async fn settle<M: LineLocks>(&self, database: &Database<M>, tables: &Tables<M>) {
         let lines = &tables.lines;
         let mut keys = Vec::new();
@@ -275,7 +274,7 @@ impl World {
         assert_eq!(rows, by_bucket, "the index is another order of the rows; {:?}", self.shape);
     }
 
-    /// The keys that a table has according to the history, and whether that is certain.
+    /// The keys that a table has according to the history, and whether they are certain.
     fn expected<M: LineLocks>(&self, table: &Table<M>) -> (Vec<Vec<u8>>, bool) {
         let mut expected: BTreeMap<Vec<u8>, (u64, bool)> = BTreeMap::new();
         let mut certain = true;

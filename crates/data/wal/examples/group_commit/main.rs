@@ -1,14 +1,14 @@
-//! Commits per second on this machine's disk, beside how often it can sync.
+//! Measures commits per second on this machine's disk, beside how often the disk can sync.
 //!
 //! ```text
 //! cargo run --release -p latchwork-wal --example group_commit -- [DIRECTORY] [SECONDS EACH] [THREADS] [MICROSECONDS] [NODES]
 //! ```
 //!
-//! Each commit is one value of 100 bytes; committers are tasks of the given threads, each with one
-//! commit at a time. The directory should be on the disk that is asked about, and is left empty.
-//! With MICROSECONDS above 0 a sync does not reach the disk, and waits for so long instead: the
-//! time that a shared disk takes varies. With NODES the committers are dealt out to so many logs of
-//! one directory.
+//! Each commit is one value of 100 bytes. The committers are tasks of the given threads, with one
+//! commit each at a time. The directory should be on the disk to be measured, and is left empty.
+//! With MICROSECONDS above 0, a sync does not reach the disk but waits for that time, because the
+//! sync time of a shared disk varies. With NODES, the committers are distributed over that many
+//! logs of one directory.
 
 mod paced;
 
@@ -43,13 +43,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     if path.exists() {
         return Err(format!("{} exists: name a directory that does not", path.display()).into());
     }
-    // A disk that others use has good and bad times: many short rounds, each beside what the disk
-    // could do then; medians count.
+    // A disk with other users has good and bad times. So there are many short rounds, each beside
+    // what the disk could do at that time; the medians count.
     let round = span / ROUNDS;
     let mut found: Vec<Vec<Round>> = vec![Vec::new(); CASES.len()];
     for n in 0..ROUNDS {
         for (&(mode, committers), found) in CASES.iter().zip(&mut found) {
-            // Files go at the end: to give their space back would be a part of the next sync.
+            // Files are removed at the end: freeing their space would become a part of the next
+            // sync.
             let path = path.join(format!("{n}-{mode}-{committers}"));
             let before = alone(storage(&path.join("before"), sync)?, round / 4)?;
             let (commits, stats) =
@@ -81,7 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// One measurement.
 #[derive(Clone, Copy)]
 struct Round {
-    /// Of one writer who syncs each time, just before and just after.
+    /// Syncs per second of one writer that syncs each time, measured just before and just after.
     syncs: f64,
     commits: f64,
     ratio: f64,
@@ -96,7 +97,7 @@ fn storage(path: &Path, sync: Option<Duration>) -> Result<Arc<dyn Storage>, Box<
     })
 }
 
-/// Syncs per second of a file that grows by as much as a commit.
+/// Syncs per second of a file that grows by the size of a commit each time.
 fn alone(disk: Arc<dyn Storage>, span: Duration) -> Result<f64, Box<dyn Error>> {
     let file = disk.create("alone")?;
     disk.sync_directory()?;
@@ -109,7 +110,7 @@ fn alone(disk: Arc<dyn Storage>, span: Duration) -> Result<f64, Box<dyn Error>> 
     Ok(f64::from(syncs) * 1e9 / clock.now().as_nanos() as f64)
 }
 
-/// Commits per second of so many who commit at the same time.
+/// Commits per second of committers that commit at the same time.
 fn together(
     disk: Arc<dyn Storage>,
     span: Duration,
@@ -187,7 +188,7 @@ async fn commits(
             Err(error) => return Err(error),
         }
         commits += 1;
-        // Without waiting for the log there would be nothing to wait for.
+        // A commit that does not wait for the log would otherwise never let other tasks run.
         handle.coop().await;
     }
     Ok(commits)

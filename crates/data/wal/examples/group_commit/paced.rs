@@ -1,4 +1,4 @@
-//! [`Paced`]: a directory whose syncs take as long as was said, and nothing else.
+//! [`Paced`]: a directory with syncs that only take a given time.
 
 use std::io;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use latchwork_runtime::Clock;
 use latchwork_runtime::sync::{current_thread, park_timeout};
 use latchwork_wal::storage::{Disk, File, Locked, Storage};
 
-/// Files are written as they are; a sync only waits.
+/// Files are written as usual; a sync only waits.
 #[derive(Debug)]
 pub(crate) struct Paced {
     pub(crate) disk: Disk,
@@ -80,7 +80,7 @@ impl File for PacedFile {
     fn sync(&self) -> io::Result<()> {
         let (clock, me) = (Clock::start(), current_thread());
         let until = clock.now() + self.sync;
-        // Somebody may unpark the thread meanwhile, for something else.
+        // Another thread may unpark this thread early, for another reason.
         while clock.now() < until {
             park_timeout(&me, until - clock.now());
         }

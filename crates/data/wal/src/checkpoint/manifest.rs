@@ -1,4 +1,4 @@
-//! [`Manifest`]: which checkpoint counts, and what belongs to it.
+//! [`Manifest`]: names the checkpoint in place and its files.
 
 use std::collections::BTreeMap;
 
@@ -21,15 +21,15 @@ const MAGIC: [u8; 8] = *b"LATCHCKP";
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Manifest {
     pub(crate) database: DatabaseId,
-    /// Which checkpoint it is: part of its files' names.
+    /// The number of the checkpoint, which is part of the names of its files.
     pub(crate) number: u64,
-    /// What is older than that, or as old, is in the parts, or was deleted.
+    /// Every version up to this timestamp is in the parts, or was overwritten or deleted.
     pub(crate) floor: Timestamp,
     pub(crate) parts: Vec<Part>,
-    /// From which segment on each node's log is needed.
+    /// The first segment of each node's log that is needed.
     pub(crate) continues: BTreeMap<NodeId, u64>,
     /// How far each log was durable when the checkpoint was put in place. The checkpoint may show
-    /// what commits up to there have written.
+    /// the writes of commits up to there.
     pub(crate) logs: BTreeMap<NodeId, LogEnd>,
 }
 
@@ -37,11 +37,11 @@ pub(crate) struct Manifest {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LogEnd {
     pub(crate) end: End,
-    /// The highest timestamp in it.
+    /// The highest timestamp in the log.
     pub(crate) through: Timestamp,
 }
 
-/// One part's file.
+/// The file of one part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Part {
     pub(crate) bytes: u64,
@@ -80,7 +80,7 @@ impl Manifest {
     fn decode(bytes: &[u8], database: Option<DatabaseId>) -> Result<Manifest, WalError> {
         let file = names::MANIFEST;
         let damaged = |what| WalError::damaged(file, 0, what);
-        // It is put in place when it is whole: nothing about it can be torn.
+        // The file is renamed into place only when it is whole, so it cannot be torn.
         let mut reader = Reader(bytes);
         if reader.take(MAGIC.len()) != Some(&MAGIC) {
             return Err(damaged("it is no checkpoint"));
@@ -125,13 +125,13 @@ impl Manifest {
             logs.insert(node, LogEnd { end, through: Timestamp(reader.u64()?) });
         }
         let crc = reader.u32();
-        // The next checkpoint needs a number, too.
+        // The number of the next checkpoint must fit too.
         (crc.is_some() && reader.0.is_empty() && number < u64::MAX).then_some(())?;
         Some(Manifest { database, number, floor, parts, continues, logs })
     }
 
-    /// Whether the checkpoint has all of the log of `node`, if that has `groups` groups: they are
-    /// up to the floor. Its files may be gone.
+    /// Whether the checkpoint covers the whole log of `node`, with `groups` records: all of them
+    /// are up to the floor. The files of such a log may be missing.
     pub(crate) fn covers(&self, node: NodeId, groups: u64) -> bool {
         let log = self.logs.get(&node);
         log.is_some_and(|log| log.through <= self.floor && groups <= log.end.groups)
@@ -158,7 +158,7 @@ impl Manifest {
         Manifest::decode(&bytes, database).map(Some)
     }
 
-    /// Puts this manifest in place. It lasts when the directory has been synced after.
+    /// Puts this manifest in place. It is durable after the next sync of the directory.
     pub(crate) fn write(&self, storage: &dyn Storage) -> Result<(), WalError> {
         let fresh = format!("{}{}", names::MANIFEST, names::FRESH);
         let io = |doing| {
@@ -177,7 +177,7 @@ impl Manifest {
         (0..self.parts.len() as u32).map(move |part| names::part(number, part))
     }
 
-    /// Whether all parts are here, and as long as they were.
+    /// Checks that all parts are there with their lengths.
     pub(crate) fn check_files(
         &self,
         storage: &dyn Storage,
@@ -198,7 +198,7 @@ impl Manifest {
     }
 }
 
-/// No manifest is longer: a million parts.
+/// The longest manifest: a million parts.
 const MANIFEST_MAX: u64 = 16 << 20;
 
 #[cfg(test)]
@@ -229,7 +229,7 @@ mod tests {
         for length in 0..bytes.len() {
             Manifest::decode(&bytes[..length], None).expect_err("cut off");
         }
-        // Bug: opening such a directory counted on from the highest number.
+        // Regression: opening such a directory once counted on from the highest number.
         let last = Manifest { number: u64::MAX, ..manifest.clone() };
         Manifest::decode(&last.encode(), None).expect_err("the last number there is");
         let other = Manifest::decode(&bytes, Some(DatabaseId(8))).expect_err("another");

@@ -1,7 +1,7 @@
-//! Checkpoints: what stands in tables, so that older logs can go.
+//! Checkpoints: a durable copy of the tables, so that older logs can be removed.
 //!
-//! What is written into one, and its floor, is decided by whoever writes it; here is how it becomes
-//! one.
+//! The caller decides what the checkpoint contains and which floor it has. This module writes the
+//! checkpoint and puts it in place.
 //!
 //! ```text
 //!   CheckpointWriter::begin(floor)

@@ -10,12 +10,13 @@ use crate::format::{Content, FILE_HEADER, FileHeader, Group, Kind, finish, names
 use crate::storage::File;
 use crate::{Entry, LogDirectory, NodeId, Timestamp, WalError};
 
-/// Entries are written in groups of about so many bytes.
+/// The size in bytes at which a record of entries is written.
 const GROUP_BYTES: usize = 64 << 10;
 
-/// A checkpoint that is being written. Dropped before it is published it never was.
+/// A checkpoint that is being written. Dropping it before [`publish`](CheckpointWriter::publish)
+/// removes its parts.
 ///
-/// All calls block. In a simulated world, whoever makes them sleeps for what they would take.
+/// All calls block. In a simulated world the caller sleeps for the time that the calls would take.
 #[derive(Debug)]
 pub struct CheckpointWriter {
     directory: Arc<LogDirectory>,
@@ -33,13 +34,14 @@ struct Parts {
 }
 
 impl CheckpointWriter {
-    /// Begins a checkpoint. The caller knows that
+    /// Begins a checkpoint. The caller guarantees that
     ///
-    /// - every commit with a timestamp up to `floor` is in the tables that are going to be written,
-    ///   or was overwritten there by a later one, and
-    /// - `continues` has, for each node whose log is open, the number that its
-    ///   [`rotate`](crate::Log::rotate) gave after that: all later commits of the node that are not
-    ///   in that segment are in later ones, or in earlier ones that end above the floor.
+    /// - every commit with a timestamp up to `floor` is in the tables to be written, or a later
+    ///   commit has overwritten it there, and
+    /// - `continues` has an entry for each node with an open log: the number that its
+    ///   [`rotate`](crate::Log::rotate) returned after the first condition held. All later commits
+    ///   of the node are in that segment, in later segments, or in earlier segments that end above
+    ///   the floor.
     ///
     /// # Errors
     /// Another checkpoint is being written; the floor is below that of the checkpoint in place.
@@ -63,10 +65,10 @@ impl CheckpointWriter {
         })
     }
 
-    /// Begins one more part. Parts can be written side by side, by threads of their own.
+    /// Begins one more part. Several threads can write parts in parallel.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn part(&self) -> Result<PartWriter, WalError> {
         let part = {
             let mut parts = self.parts.lock();
@@ -92,13 +94,13 @@ impl CheckpointWriter {
         })
     }
 
-    /// Puts the checkpoint in place of the one before. When this returns, all that the floor allows
-    /// to go may be [removed](LogDirectory::remove_through).
+    /// Replaces the previous checkpoint by this one. When this returns, the segments that the floor
+    /// makes unnecessary may be [removed](LogDirectory::remove_through).
     ///
     /// # Errors
-    /// A part was begun and not finished; the system's errors. Which checkpoint counts then is only
-    /// known when the directory is opened again; both are right, as long as nothing is removed, and
-    /// nothing is.
+    /// A part was begun and not finished; the system's errors. After an error of the system, only
+    /// the next opening of the directory shows which checkpoint counts. Both checkpoints are right
+    /// as long as no segment is removed, and none is.
     pub fn publish(mut self) -> Result<(), WalError> {
         let parts: Vec<Part> = {
             let parts = self.parts.lock();
@@ -123,19 +125,19 @@ impl CheckpointWriter {
             synced.map_err(|e| WalError::io("syncing", &directory.describe(), e))
         };
         sync()?;
-        // From here on nobody knows whether it counts, until it does: its parts stay.
+        // From here on a crash may leave either checkpoint in place. So the parts of this one stay.
         self.published = true;
         manifest.write(directory.storage())?;
         sync()?;
         let (number, floor, parts) = (self.number, manifest.floor.0, manifest.parts.len());
         directory.replace(manifest);
-        // That there is a checkpoint is known beside it from here on. A later witness says the
-        // same.
+        // From here on the witness also knows that there is a checkpoint. If this write fails, a
+        // later witness states it.
         if let Err(error) = directory.note(true) {
             tracing::warn!("the witness of a checkpoint: {error}");
         }
         tracing::debug!(number, floor, parts, "a checkpoint is in place");
-        // What cannot be removed now is when the directory is opened the next time.
+        // A part that cannot be removed now is removed at the next opening of the directory.
         let _ = self.remove_parts(|number| number != self.number);
         Ok(())
     }
@@ -174,8 +176,8 @@ pub struct PartWriter {
 }
 
 impl PartWriter {
-    /// Adds what stands in a table, a tombstone or not, with the timestamp that it has there. The
-    /// same key may come more than once, in whatever parts: the highest timestamp counts.
+    /// Adds the version of a row, or a tombstone, with its timestamp. A key may come more than
+    /// once, in any parts: the highest timestamp counts.
     ///
     /// # Errors
     /// The entry is too large; the system's errors, after which the checkpoint cannot be finished.
@@ -188,7 +190,7 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Bytes written so far.
+    /// Bytes of the part so far, with those that are still in memory.
     pub fn bytes(&self) -> u64 {
         self.part.bytes + self.group.bytes() as u64
     }
@@ -204,10 +206,10 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Writes the rest, and makes the file lasting.
+    /// Writes the rest, and makes the file durable.
     ///
     /// # Errors
-    /// The system's: the checkpoint cannot be finished.
+    /// The system's errors; the checkpoint cannot be finished then.
     pub fn finish(mut self) -> Result<(), WalError> {
         if self.group.entries() > 0 {
             self.write()?;

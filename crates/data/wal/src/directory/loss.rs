@@ -1,27 +1,27 @@
-//! [`accept`]: logs that have lost what was durable, cut to one state that was.
+//! [`accept`]: cuts logs that have lost durable records to one consistent state.
 //!
-//! # What is left, and why it is a state that was
+//! # What is left, and why that state is consistent
 //!
-//! Each log is cut to a beginning of itself. Write `L(n)` for how many groups are left of the log
-//! of node `n`.
+//! Each log is cut to a prefix of itself. Let `L(n)` be the count of log records that are left of
+//! the log of node `n`.
 //!
-//! 1. `L(n)` is at most what can be read: the groups up to the first flaw, gap or end.
-//! 2. Each batch of node `m` has a mark before it, or is covered by the last mark of its segment,
-//!    which names for each other node `n` a number `seen(n)`. No commit of the batch has seen a
-//!    later group of `n` than that: see
+//! 1. `L(n)` is at most what can be read: the records up to the first flaw, gap or end.
+//! 2. Each flush batch of node `m` has a cross-log mark before it, or the last mark of its segment
+//!    covers it. The mark states a number `seen(n)` for each other node `n`. No commit of the batch
+//!    has seen a record of `n` beyond that number: see
 //!    [`LogDirectory::known_beside`](super::LogDirectory::known_beside).
-//! 3. Where `seen(n) > L(n)` for a log that has lost something, or was cut, `m` is cut before that
-//!    mark. This is repeated until no log is cut any more. It ends, since logs only become shorter.
-//! 4. So no commit that is left has seen a lost commit of another node, by 2 and 3.
-//! 5. Nor of its own node: what a commit has seen of its own node was appended before it, and logs
-//!    are cut to beginnings.
-//! 6. The checkpoint shows what was committed before it was put in place, and no more. It says how
-//!    many groups each log had then. A log that would be cut below that is an error, unless all of
-//!    these groups are up to the floor: then the checkpoint has them whole, and they are left.
-//! 7. The commits that are left did what they do in the history where the lost ones had aborted:
-//!    each reads what it has read, by 4 and 5, and replay gives each key the last of the versions
-//!    that are left. That history is serializable: its conflicts are conflicts, or chains of
-//!    conflicts, of the one that was.
+//! 3. If `seen(n) > L(n)` and the log of `n` has lost something or was cut, then `m` is cut before
+//!    that mark. This step repeats until no log is cut. It ends, because logs only become shorter.
+//! 4. By 2 and 3, no remaining commit has seen a lost commit of another node.
+//! 5. No remaining commit has seen a lost commit of its own node. A commit is appended after every
+//!    commit of its own node that it has seen, and logs are cut to prefixes.
+//! 6. The checkpoint shows only commits from before it was put in place. It states how many records
+//!    each log had then. A cut below that number is an error, with one exception. If all these
+//!    records are up to the floor, the checkpoint holds all of them, so they count as left.
+//! 7. The remaining commits behave as in the history in which the lost commits had aborted. Each
+//!    commit reads what it has read, by 4 and 5. Replay gives each key the latest of the remaining
+//!    versions. That history is serializable: each of its conflicts is a conflict, or a chain of
+//!    conflicts, of the original history.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,22 +33,24 @@ use crate::storage::Storage;
 use crate::witness::{Lost, Witness};
 use crate::{DatabaseId, End, NodeId, WalError};
 
-/// What one log has lost, and what was given up of it.
+/// The lost commits of one log, and the commits given up with them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Loss {
-    /// Whose log it is.
+    /// The node of the log.
     pub node: NodeId,
     /// The segment in which the log ends now.
     pub file: String,
-    /// The bytes of it that are kept.
+    /// The bytes of that segment that are kept.
     pub kept: u64,
-    /// Commits that were durable and are missing, at least.
+    /// Durable commits that are missing, at least.
     pub missing: u64,
-    /// Bytes of them in the last file that is known to have had some, at least.
+    /// Bytes that are missing, at least, in the last file that is known to have held missing
+    /// commits.
     pub missing_bytes: u64,
-    /// Commits that are there and are given up: they may have seen what is missing in another log.
+    /// Present commits that are given up, because they may have seen missing commits of another
+    /// log.
     pub given_up: u64,
-    /// Bytes of them, and of what stands between them.
+    /// Bytes of the commits given up, and of what stands between them.
     pub given_up_bytes: u64,
 }
 
@@ -81,23 +83,23 @@ impl Loss {
     }
 }
 
-/// The beginning of a log that can be read.
+/// The readable prefix of a log.
 #[derive(Default)]
 struct Scan {
     end: End,
-    /// Groups that the log had at least, by what stands behind the end in its own files.
+    /// Records that the log had at least, as its own files behind the end show.
     least: u64,
-    /// Bytes that stand there.
+    /// Bytes in these files behind the end.
     unread: u64,
-    /// Where a mark stands, and what it knows.
+    /// The position and the content of each mark.
     marks: Vec<(End, BTreeMap<NodeId, Known>)>,
-    /// The log goes on behind what can be read.
+    /// The log goes on behind the readable prefix.
     is_short: bool,
     /// The segments that were read, and their bytes.
     segments: Vec<(u64, u64)>,
 }
 
-/// Looks at the directory, and decides where logs are to be cut if they have lost something.
+/// Reads the directory, and decides where to cut the logs if one has lost something.
 pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Found, WalError> {
     let witness = match read_witness(storage, database) {
         Err(error @ WalError::Damaged { .. }) => {
@@ -115,7 +117,7 @@ pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Foun
         if let Some(log) = files.manifest.iter().find_map(|manifest| manifest.logs.get(&node))
             && log.through <= files.floor()
         {
-            // The checkpoint has all of them, so they are not lost with their files.
+            // The checkpoint holds all of these records, so they are not lost with their files.
             scan.end.groups = scan.end.groups.max(log.end.groups);
         }
         scans.insert(node, scan);
@@ -125,7 +127,7 @@ pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Foun
         learn(&mut known, *node, seen.end);
     }
     for node in known.keys() {
-        // Of some logs nothing is left but what others know.
+        // Some logs have no files: only other places know of them.
         scans.entry(*node).or_default();
     }
     let mut limits: BTreeMap<NodeId, End> = BTreeMap::new();
@@ -147,7 +149,7 @@ pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Foun
     for (&node, &cut) in &limits {
         let before = files.witness.as_ref().and_then(|witness| witness.losses.get(&node));
         let lost = loss(cut, &scans[&node], known.get(&node), before);
-        // Where only an end record goes, nothing is lost.
+        // If only an end record is cut, nothing is lost.
         if lost.missing + lost.given_up > 0 || scans[&node].is_short {
             losses.insert(node, lost);
         }
@@ -162,8 +164,8 @@ pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Foun
     Ok(Found { decided: Some(decided), ..found })
 }
 
-/// A log that has to be cut further, and where: before a mark that has seen more of another log
-/// than is left.
+/// Finds a log that must be cut further, and its new end: before a mark that has seen more of
+/// another log than is left.
 fn next_cut(
     scans: &BTreeMap<NodeId, Scan>,
     limits: &BTreeMap<NodeId, End>,
@@ -173,7 +175,7 @@ fn next_cut(
     };
     scans.iter().find_map(|(&node, scan)| {
         let left = limits.get(&node).unwrap_or(&scan.end);
-        // Also a mark behind the last group goes: it would speak of what is lost for ever.
+        // A mark behind the last record is cut too: it would refer to lost records for all time.
         let is_left = |at: &End| (at.segment, at.bytes) < (left.segment, left.bytes);
         let mut marks = scan.marks.iter().filter(|(at, _)| is_left(at));
         let cut = marks.find(|(_, known)| known.iter().any(is_lost));
@@ -181,7 +183,7 @@ fn next_cut(
     })
 }
 
-/// What the checkpoint shows must be left.
+/// Fails if a cut would remove commits that the checkpoint shows.
 fn check_against_checkpoint(
     storage: &dyn Storage,
     files: &Files,
@@ -202,7 +204,7 @@ fn check_against_checkpoint(
     Ok(())
 }
 
-/// What is lost of a log that is cut here. `before`: what an interrupted cut has lost already.
+/// The loss of a log that ends at `cut`. `before`: the loss that an interrupted cut has recorded.
 fn loss(cut: End, scan: &Scan, known: Option<&End>, before: Option<&Lost>) -> Lost {
     let known = known.copied().unwrap_or_default();
     let before = before.copied().unwrap_or_default();
@@ -218,7 +220,7 @@ fn loss(cut: End, scan: &Scan, known: Option<&End>, before: Option<&Lost>) -> Lo
 }
 
 impl Scan {
-    /// Counts what stands behind the end.
+    /// Counts records and bytes behind the end.
     fn look_behind(
         &mut self,
         storage: &dyn Storage,
@@ -249,7 +251,7 @@ impl Scan {
     }
 }
 
-/// Reads a node's log up to the first thing that is not as it was written.
+/// Reads a node's log up to the first flaw.
 fn scan(
     storage: &dyn Storage,
     database: DatabaseId,
@@ -267,7 +269,7 @@ fn scan(
         }
         let is_last = at + 1 == numbers.len();
         if need.is_over(at) {
-            // A crash left what was to be removed.
+            // The segment was to be removed; a crash left it.
             last = None;
             continue;
         }
@@ -276,7 +278,7 @@ fn scan(
         let mut reader = match GroupReader::open(storage, &name, database, content) {
             Ok(Opened::Whole(reader)) => reader,
             Ok(Opened::Headless(mut reader)) => {
-                // One that was never begun, unless something stands in it.
+                // The segment was never begun, unless it holds a synced record.
                 let follows = number == 1 || last.is_some_and(|last| last + 1 == number);
                 scan.is_short |= !is_last || !follows || reader.was_synced_beyond(0)?;
                 break;
@@ -289,7 +291,7 @@ fn scan(
         };
         let header = *reader.header();
         if last.is_none_or(|last| last + 1 != number) && number != 1 {
-            // What is missing before it is not needed, or the log ends before the gap.
+            // Either the missing previous segment is not needed, or the log ends before the gap.
             if header.before > files.floor() {
                 scan.is_short = true;
                 break;
@@ -308,8 +310,8 @@ fn scan(
             read_groups(&mut reader, |at, groups, mark| marks.push((end(at, groups), mark.known)));
         let tail = match tail {
             Err(WalError::Damaged { .. }) => {
-                // A mark that makes no sense. What stands before it was counted with the mark
-                // before.
+                // A record or a mark of this segment is damaged. The log ends at the previous
+                // segment; the records of this segment count as missing.
                 scan.is_short = true;
                 break;
             }
@@ -322,12 +324,12 @@ fn scan(
             break;
         }
         if need.contradiction == Some(at + 1) {
-            // The next one cannot be believed.
+            // The header of the next segment contradicts an earlier one.
             scan.is_short = true;
             break;
         }
     }
-    // Of a cut that was interrupted, what stands behind was told when the cut was decided.
+    // After an interrupted cut, what stands behind was counted when the cut was decided.
     if scan.is_short && limit.is_none() {
         scan.look_behind(storage, database, (node, numbers))?;
         scan.least = scan.least.max(need.groups);

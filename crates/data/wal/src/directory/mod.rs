@@ -1,4 +1,4 @@
-//! [`LogDirectory`]: the logs and the checkpoint of one database, in the hands of one process.
+//! [`LogDirectory`]: the logs and the checkpoint of one database, opened by one process.
 
 mod loss;
 mod settle;
@@ -18,25 +18,26 @@ use crate::storage::{DirectoryLock, Locked, Storage};
 use crate::witness::Witness;
 use crate::{DatabaseId, End, NodeId, Timestamp, WalError};
 
-/// A directory of logs that this process works in, alone.
+/// A directory of logs, opened by this process alone.
 ///
-/// Opening it makes of what a crash left something that goes on: see [`LogDirectory::open`]. Then
-/// [`replay`](LogDirectory::replay) it, and start each node's [`Log`](crate::Log).
+/// Opening repairs what a crash left: see [`LogDirectory::open`]. The next steps are
+/// [`replay`](LogDirectory::replay) and one [`Log`](crate::Log) for each node.
 pub struct LogDirectory {
     storage: Arc<dyn Storage>,
     database: DatabaseId,
     nodes: Mutex<BTreeMap<NodeId, NodeLog>>,
     /// The checkpoint in place.
     manifest: Mutex<Option<Manifest>>,
-    /// Its floor.
+    /// The floor of the checkpoint in place.
     floor: AtomicU64,
     checkpoints: Mutex<Checkpoints>,
     witness: Mutex<Noted>,
-    /// The directory was opened to be read: where the last segment of each node ends, the torn rest
-    /// of which is still there.
+    /// Opened to read: the length of each last segment up to its torn tail, which stays in the
+    /// file. `None` when opened to write.
     tails: Option<BTreeMap<(NodeId, u64), u64>>,
     losses: Vec<Loss>,
-    /// Held until the last log is through with its files; `None` where there is none to hold.
+    /// Held until the last log has finished with its files. `None` when the directory has no lock
+    /// file.
     _lock: Option<Box<dyn DirectoryLock>>,
 }
 
@@ -45,74 +46,77 @@ pub struct LogDirectory {
 pub struct Opening {
     /// Changes nothing: see [`LogDirectory::open_to_read`].
     pub to_read: bool,
-    /// Goes on where logs have lost what was durable, with a state that was: see
+    /// Accepts that logs have lost durable records, and cuts all logs to a consistent state: see
     /// [`LogDirectory::open_as`].
     pub accept_loss: bool,
 }
 
-/// Checkpoints that are being written.
+/// The state of checkpoint writing.
 #[derive(Debug)]
 struct Checkpoints {
-    /// The number of the next one: none is used twice, whatever became of it.
+    /// The number of the next checkpoint. No number is used twice, not even after a failed
+    /// checkpoint.
     next: u64,
     under_way: bool,
 }
 
-/// What is known of the file `WITNESS`. Its lock is held while the file is written.
+/// What this process knows of the file `WITNESS`. The lock of this value is held while the file is
+/// written.
 #[derive(Debug)]
 struct Noted {
-    /// There is one, and its name is durable.
+    /// The file exists, and its name is durable.
     exists: bool,
-    /// How often it was written.
+    /// How often this process wrote the file.
     times: u64,
-    /// How far it says that logs are durable.
+    /// The durable end of each log, as the file states it.
     ends: BTreeMap<NodeId, End>,
 }
 
-/// The segments of one node.
+/// The log of one node.
 #[derive(Clone, Debug, Default)]
 struct NodeLog {
-    /// A [`Log`](crate::Log) appends to the last one.
+    /// A [`Log`](crate::Log) appends to the last segment.
     open: bool,
     segments: Vec<Segment>,
-    /// The highest timestamp in all that is durable.
+    /// The highest timestamp of all durable records.
     through: Timestamp,
-    /// How far the log is durable.
+    /// The durable end of the log.
     end: End,
-    /// Where it ends with its end record; `None` when the log was not closed in this life.
+    /// The end of the log behind its end record; `None` when this process has not closed the log.
     closed: Option<End>,
-    /// Groups since the log's beginning that other nodes may see, where that is not what is
-    /// durable.
+    /// Log records since the start of the log that other nodes may see. `None` when other nodes see
+    /// durable records only.
     visible: Option<Arc<AtomicU64>>,
 }
 
 /// One segment of a node's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
-    /// Its number: one more than that of the segment before.
+    /// The number of the segment: one more than that of the previous segment.
     pub number: u64,
-    /// The highest timestamp in all segments before it.
+    /// The highest timestamp in all previous segments.
     pub before: Timestamp,
-    /// Groups in all segments before it.
+    /// The count of log records in all previous segments.
     pub groups: u64,
 }
 
 impl LogDirectory {
-    /// Takes the directory for this process, and settles what a crash left:
+    /// Locks the directory for this process, and repairs what a crash left:
     ///
-    /// - Each node's last segment is read. What stands behind its last whole group was never
-    ///   acknowledged and is cut off; if a later group, another log or the witness says that it was
-    ///   durable, that is an error. The segment is then written anew and put in place by a rename,
-    ///   even when nothing is to be cut: what was read may be in the system's memory only, where a
-    ///   failed sync has left it, and what is replayed must not be lost by the next crash.
-    /// - What a checkpoint that was not finished left is removed.
+    /// - The last segment of each node is read. Bytes behind its last whole log record were never
+    ///   acknowledged and are cut. If a later record, another log, the checkpoint or the witness
+    ///   shows that the lost part was durable, opening fails. The segment is then copied, and the
+    ///   copy replaces the segment by a rename, even when nothing is cut. Reason: after a failed
+    ///   sync, a read may return bytes that are only in the memory of the system. The next crash
+    ///   must not lose what was replayed.
+    /// - Files of an unfinished checkpoint are removed.
     ///
-    /// An empty directory is a new database. A crash while it is opened leaves what can be opened
-    /// again.
+    /// An empty directory is a new database. A crash during opening leaves a directory that can be
+    /// opened again.
     ///
     /// # Errors
-    /// Another process has it; it is another database's, or of another version; something is
-    /// damaged or missing; the system's errors.
+    /// Another process has opened the directory; the directory belongs to another database or
+    /// another version; something is damaged or missing; the system's errors.
     pub fn open(
         storage: Arc<dyn Storage>,
         database: DatabaseId,
@@ -120,15 +124,15 @@ impl LogDirectory {
         LogDirectory::open_as(storage, database, Opening::default())
     }
 
-    /// Opens the directory to [replay](LogDirectory::replay) it and no more: nothing in it is
-    /// changed, and a device that is full, or cannot be written, is no obstacle. What a crash left
-    /// behind the last whole group of a segment is passed over.
+    /// Opens the directory only to [replay](LogDirectory::replay) it. Nothing in the directory
+    /// changes, so a full or read-only device is no obstacle. The torn tail of a segment is
+    /// ignored.
     ///
-    /// The lock file is asked for its lock if there is one, and none is made: a directory without
-    /// it has no owner. Processes that read do not exclude one another.
+    /// If a lock file exists, this process takes a shared lock on it. If none exists, none is made:
+    /// a directory without a lock file has no owner. Reading processes do not exclude one another.
     ///
-    /// What is read need not be durable (see [`open`](LogDirectory::open)), so nothing may be built
-    /// on it that outlives this process.
+    /// The data read need not be durable (see [`open`](LogDirectory::open)). So nothing that
+    /// outlives this process may be built on it.
     ///
     /// # Errors
     /// As [`open`](LogDirectory::open).
@@ -141,15 +145,15 @@ impl LogDirectory {
 
     /// Opens the directory as `opening` says.
     ///
-    /// With [`accept_loss`](Opening::accept_loss), logs that have lost what was durable are no
-    /// error. All logs are then cut to one state that was: no commit is left that may have seen a
-    /// lost one. [`losses`](LogDirectory::losses) has what was lost. The cut is decided by one
-    /// rename, before anything is changed: a crash at any point leaves what the next opening
-    /// completes, however it is opened.
+    /// With [`accept_loss`](Opening::accept_loss), logs that have lost durable records are no
+    /// error. All logs are then cut to one consistent state: no remaining commit may have seen a
+    /// lost one. [`losses`](LogDirectory::losses) reports what was lost. One rename decides the
+    /// cut, before any log changes. From then on every opening ends the logs there, whatever its
+    /// options are. After a crash, the next opening to write completes the cut.
     ///
     /// # Errors
-    /// As [`open`](LogDirectory::open). A loss cannot be accepted of the checkpoint, nor of what
-    /// the checkpoint may show.
+    /// As [`open`](LogDirectory::open). The loss of the checkpoint, or of commits that the
+    /// checkpoint may show, cannot be accepted.
     pub fn open_as(
         storage: Arc<dyn Storage>,
         database: DatabaseId,
@@ -194,8 +198,8 @@ impl LogDirectory {
         }))
     }
 
-    /// Which database the directory holds; `None` when it is empty. Changes nothing and takes no
-    /// lock.
+    /// Which database the directory holds; `None` when the directory is empty. Changes nothing and
+    /// takes no lock.
     ///
     /// # Errors
     /// Another version; the system's errors.
@@ -203,19 +207,20 @@ impl LogDirectory {
         survey::identify(storage)
     }
 
-    /// The database.
+    /// The database of this directory.
     pub fn database(&self) -> DatabaseId {
         self.database
     }
 
-    /// Where it is, for people.
+    /// Where the directory is, as a text for people.
     pub fn describe(&self) -> String {
         self.storage.describe()
     }
 
-    /// What was lost, and what was given up with it, where that was
-    /// [accepted](Opening::accept_loss): by this opening, or by one before it that a crash
-    /// interrupted, and which this one completes. Empty when nothing was lost.
+    /// The records that each log lost and gave up, when the loss was
+    /// [accepted](Opening::accept_loss). An earlier opening may have decided the cut and then
+    /// crashed; the opening that completes the cut reports the same losses. Empty when nothing was
+    /// lost.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
     }
@@ -224,15 +229,16 @@ impl LogDirectory {
         &*self.storage
     }
 
-    /// The nodes that have a log here, and its segments.
+    /// The nodes that have a log here, with the segments of each log.
     pub fn segments(&self) -> Vec<(NodeId, Vec<Segment>)> {
         let nodes = self.nodes.lock();
         nodes.iter().map(|(node, log)| (*node, log.segments.clone())).collect()
     }
 
-    /// The floor of the checkpoint in place: replay takes nothing older. Zero without a checkpoint.
+    /// The floor of the checkpoint in place; zero without a checkpoint. Replay ignores log records
+    /// up to the floor.
     pub fn floor(&self) -> Timestamp {
-        // Relaxed: nothing else is read because of it.
+        // Relaxed: no other data is read on the strength of this value.
         Timestamp(self.floor.load(Ordering::Relaxed))
     }
 
@@ -241,7 +247,7 @@ impl LogDirectory {
         self.manifest.lock().clone()
     }
 
-    /// Another checkpoint is in place, and is durable.
+    /// Notes that another checkpoint is in place and durable.
     pub(crate) fn replace(&self, manifest: Manifest) {
         self.floor.store(manifest.floor.0, Ordering::Relaxed);
         *self.manifest.lock() = Some(manifest);
@@ -254,12 +260,12 @@ impl LogDirectory {
         }
     }
 
-    /// Where a segment ends, if it is torn and was left so.
+    /// The length of a segment without its torn tail, if the tail is still in the file.
     pub(crate) fn tail(&self, node: NodeId, number: u64) -> Option<u64> {
         self.tails.as_ref()?.get(&(node, number)).copied()
     }
 
-    /// The number of a new checkpoint, the only one that is being written.
+    /// Returns the number of a new checkpoint. Only one checkpoint can be written at a time.
     pub(crate) fn begin_checkpoint(&self) -> Result<u64, WalError> {
         self.check_writable()?;
         let mut checkpoints = self.checkpoints.lock();
@@ -274,8 +280,8 @@ impl LogDirectory {
         self.checkpoints.lock().under_way = false;
     }
 
-    /// Says that `node`'s log is open; which segment comes next, and what came before it. `visible`
-    /// counts the groups that other nodes may see, where those may see what is not durable.
+    /// Marks `node`'s log as open, and returns its next segment with what precedes that segment.
+    /// `visible` counts the log records that other nodes may see before these are durable.
     pub(crate) fn enter(
         &self,
         node: NodeId,
@@ -292,7 +298,8 @@ impl LogDirectory {
         }
         let last = log.segments.last().map_or(0, |last| last.number);
         let segment = Segment {
-            // Of a log that is gone the numbers are not used again: the witness speaks of them.
+            // The segment numbers of a log without files are not used again, because the witness
+            // refers to them.
             number: last.max(log.end.segment) + 1,
             before: log.through,
             groups: log.end.groups,
@@ -305,7 +312,7 @@ impl LogDirectory {
         Ok(segment)
     }
 
-    /// Whether no log is open.
+    /// Fails if a log is open.
     pub(crate) fn check_closed(&self) -> Result<(), WalError> {
         let nodes = self.nodes.lock();
         match nodes.iter().find(|(_, log)| log.open) {
@@ -314,8 +321,8 @@ impl LogDirectory {
         }
     }
 
-    /// Says that `node`'s log is closed, with all timestamps up to `through`, and where it ends
-    /// with its end record, if it has one.
+    /// Marks `node`'s log as closed. `through` is its highest timestamp; `closed` is its end behind
+    /// the end record, if it has one.
     pub(crate) fn leave(&self, node: NodeId, through: Timestamp, closed: Option<End>) {
         if let Some(log) = self.nodes.lock().get_mut(&node) {
             (log.open, log.closed, log.visible) = (false, closed, None);
@@ -323,16 +330,16 @@ impl LogDirectory {
         }
     }
 
-    /// Says that there is one more segment, and that it is durable.
+    /// Notes a new segment, which is durable.
     pub(crate) fn add(&self, node: NodeId, segment: Segment) {
         self.nodes.lock().entry(node).or_default().segments.push(segment);
     }
 
     // ---- how far logs are durable ----------------------------------------------------------------
 
-    /// Says that `node`'s log is durable up to `end`, with all timestamps up to `through`. Comes
-    /// before its commits are acknowledged: what another node sees of them, its next
-    /// [mark](crate::format::Mark) knows.
+    /// Notes that `node`'s log is durable up to `end`, with all timestamps up to `through`. The
+    /// flusher calls this before it acknowledges these commits. So when another node sees one of
+    /// them, the next [mark](crate::format::Mark) of that node covers it.
     pub(crate) fn publish(&self, node: NodeId, end: End, through: Timestamp) {
         if let Some(log) = self.nodes.lock().get_mut(&node) {
             assert!(!end.is_short_of(&log.end), "a durable log does not become shorter");
@@ -340,13 +347,14 @@ impl LogDirectory {
         }
     }
 
-    /// What is known of all logs but `node`'s.
+    /// What is known of all logs except `node`'s.
     pub(crate) fn known_beside(&self, node: NodeId) -> BTreeMap<NodeId, Known> {
         let nodes = self.nodes.lock();
         let others = nodes.iter().filter(|(other, _)| **other != node);
-        // Relaxed: what a commit of `node` has seen of another log was counted before it could be
-        // seen, and this follows the commit's append. Happens-before makes the count visible,
-        // whatever the ordering here.
+        // Relaxed is enough, because happens-before makes the count visible:
+        // 1. A commit of another log is counted before it can be seen.
+        // 2. A commit of `node` is appended after it has seen the other commit.
+        // 3. This read follows that append.
         let seen =
             |log: &NodeLog| log.visible.as_ref().map_or(0, |all| all.load(Ordering::Relaxed));
         let known = others.map(|(other, log)| {
@@ -369,11 +377,12 @@ impl LogDirectory {
         (witness.times, witness.ends.get(&node).copied() != end)
     }
 
-    /// Writes the witness anew. `durably`: also its name, as the last of what a log that is closed
-    /// leaves.
+    /// Writes the witness anew. With `durably` its name is synced too, as the last step of closing
+    /// a log.
     pub(crate) fn note(&self, durably: bool) -> Result<(), WalError> {
         let mut noted = self.witness.lock();
-        // Under the lock: of two who write, the later one has read the later ends.
+        // Read under the lock of the witness: of two writers, the later one has read the later
+        // ends.
         let ends: BTreeMap<NodeId, End> = {
             let nodes = self.nodes.lock();
             nodes.iter().map(|(node, log)| (*node, log.closed.unwrap_or(log.end))).collect()
@@ -390,7 +399,7 @@ impl LogDirectory {
         Ok(())
     }
 
-    /// Sees to it that there is a witness: it comes before everything else in a directory.
+    /// Makes sure that a witness exists. The witness is the first file of a directory.
     pub(crate) fn ensure_witness(&self) -> Result<(), WalError> {
         let exists = self.witness.lock().exists;
         if exists { Ok(()) } else { self.note(true) }
@@ -398,20 +407,20 @@ impl LogDirectory {
 
     // ---- segments that are not needed any more ---------------------------------------------------
 
-    /// Removes the oldest segments of `node`, up to the first that holds anything above `floor`, or
-    /// to that from which the checkpoint in place needs it; how many.
+    /// Removes the oldest segments of `node`, and returns their count. Removal stops at the first
+    /// segment that holds a timestamp above `floor`, or that the checkpoint in place needs.
     ///
-    /// The checkpoint with this floor must be [published](crate::CheckpointWriter::publish). Of a
-    /// node whose log is open the last segment stays.
+    /// The checkpoint with this floor must be [published](crate::CheckpointWriter::publish). The
+    /// last segment of an open log stays.
     ///
     /// # Errors
-    /// The system's. What was not removed stays, and does no harm.
+    /// The system's errors. A segment that was not removed does no harm.
     pub fn remove_through(&self, node: NodeId, floor: Timestamp) -> Result<usize, WalError> {
         self.check_writable()?;
         let floor = floor.min(self.floor());
         let Some(manifest) = self.manifest() else { return Ok(0) };
-        // From the front only: so a segment's `before` tells whether the ones before it may be
-        // missing.
+        // Removal goes from the front only. So the field `before` of a segment shows whether the
+        // previous segments may be missing.
         let mut removed = 0;
         while let Some(number) = self.take_oldest(node, floor, &manifest) {
             let name = names::segment(node, number);
@@ -433,8 +442,8 @@ impl LogDirectory {
         let through = match log.segments.get(1) {
             Some(next) => next.before,
             None if log.open => return None,
-            // The last one tells how far the log went. It goes when the checkpoint says so in its
-            // place.
+            // The last segment shows how far the log went. It is removed only when the checkpoint
+            // holds that information.
             None if !manifest.covers(node, log.end.groups) => return None,
             None => log.through,
         };

@@ -1,4 +1,4 @@
-//! Opening a directory: what a crash left becomes what can go on.
+//! Repairs a directory after a crash, so that its logs can go on.
 
 use super::survey::Found;
 use crate::WalError;
@@ -12,17 +12,16 @@ const COPY: usize = 256 << 10;
 
 /// What is to be done about the end of a log.
 pub(super) enum Plan {
-    /// The segment was never begun, or lies behind an accepted loss.
+    /// Remove the segment: it was never begun, or it lies behind an accepted loss.
     Remove(String),
-    /// The checkpoint has all of the segment. It goes when the checkpoint is durable.
+    /// Remove the segment when the checkpoint, which covers all of it, is durable.
     Forget(String),
-    /// Its first bytes are what counts.
+    /// Keep only the first bytes of the segment, up to this length.
     Rewrite(String, u64),
 }
 
 impl Found {
-    /// Makes of it what can go on. A crash at any point leaves what the next opening finds the same
-    /// in.
+    /// Repairs the directory. After a crash at any point, the next opening finds the same state.
     pub(super) fn settle(&self, storage: &dyn Storage) -> Result<(), WalError> {
         let Found { manifest, all, plans, .. } = self;
         for name in all.iter().filter(|name| is_unfinished(name)) {
@@ -33,7 +32,7 @@ impl Found {
             synced.map_err(|e| WalError::io("syncing", &storage.describe(), e))
         };
         if let Some(decided) = &self.decided {
-            // From here on the logs end there, whatever becomes of this process.
+            // From here on the logs end there, even if this process crashes.
             decided.write(storage)?;
             sync()?;
         }
@@ -43,17 +42,17 @@ impl Found {
         if let Some(manifest) = manifest {
             manifest.write(storage)?;
         }
-        // Also names that were there already: they need not have been durable.
+        // This also makes names durable that were there before: they need not have been durable.
         sync()?;
         if self.is_known() || self.decided.is_some() {
             let ends = self.nodes.iter().map(|(node, log)| (*node, log.end)).collect();
             let checkpoint = manifest.is_some();
             Witness { checkpoint, ..Witness::of(self.database, ends) }.write(storage)?;
-            // A cut that a crash brings back would take away what is appended from now on.
+            // A crash must not bring back the cut: it would remove what is appended from now on.
             sync()?;
         }
-        // Not before: another checkpoint, with its parts and the segments that it needs, is what a
-        // crash may go back to until this one is durable.
+        // Not earlier: until this checkpoint is durable, a crash may go back to another one, with
+        // its parts and the segments that it needs.
         let parts = all.iter().filter(|name| is_leftover(name, manifest.as_ref()));
         let segments = plans.iter().filter_map(|plan| match plan {
             Plan::Forget(name) => Some(name),
@@ -72,7 +71,7 @@ fn remove(storage: &dyn Storage, name: &str) -> Result<(), WalError> {
     storage.remove(name).map_err(|e| WalError::io("removing", name, e))
 }
 
-/// A file that would have got another name when it was whole.
+/// Whether the file is incomplete: it was to be renamed when whole.
 fn is_unfinished(name: &str) -> bool {
     let is_ours = |stem: &str| {
         [names::MANIFEST, names::WITNESS].contains(&stem) || names::as_segment(stem).is_some()
@@ -80,7 +79,7 @@ fn is_unfinished(name: &str) -> bool {
     name.strip_suffix(names::FRESH).is_some_and(is_ours)
 }
 
-/// A part of a checkpoint that is not the one in place.
+/// Whether the file is a part of a checkpoint that is not in place.
 fn is_leftover(name: &str, manifest: Option<&Manifest>) -> bool {
     names::as_part(name)
         .is_some_and(|(number, _)| manifest.is_none_or(|manifest| manifest.number != number))
@@ -94,7 +93,8 @@ impl Plan {
             Plan::Rewrite(name, length) => {
                 let written = rewrite(storage, name, *length);
                 if written.is_err() {
-                    // What there is of it only takes room. Otherwise the next start removes it.
+                    // The incomplete copy only takes room. If this removal fails, the next start
+                    // removes the copy.
                     let _ = storage.remove(&format!("{name}{}", names::FRESH));
                 }
                 written
@@ -103,7 +103,7 @@ impl Plan {
     }
 }
 
-/// Puts a file with the first `length` bytes of `name` in its place, durable.
+/// Replaces `name` by a durable copy of its first `length` bytes.
 fn rewrite(storage: &dyn Storage, name: &str, length: u64) -> Result<(), WalError> {
     let old = storage.open(name).map_err(|e| WalError::io("opening", name, e))?;
     let fresh = format!("{name}{}", names::FRESH);

@@ -1,14 +1,14 @@
-//! [`look`]: what there is in a directory, and whether all of it is there. Changes nothing.
+//! [`look`]: reads a directory and checks that it is complete. Changes nothing.
 //!
-//! Two things tell how far a log was durable: the log itself, and others that have seen it.
+//! How far a log was durable is written in the log itself and in other places:
 //!
-//! | where it stands | how old it may be |
+//! | where it is written | how old it may be |
 //! | --- | --- |
-//! | the header of each group: the bytes of its own file | older than what follows it |
-//! | the header of the next segment: the groups before it | not at all: a segment is whole when the next one begins |
-//! | [marks](Mark) in the logs of other nodes | as old as the last batch of that log |
+//! | the header of each log record: the synced bytes of its own file | older than the record |
+//! | the header of the next segment: the records before it | never too old: a segment is whole when the next one begins |
+//! | [marks](Mark) in the logs of other nodes | as old as the last flush batch of that log |
 //! | the checkpoint | as old as the checkpoint |
-//! | the file `WITNESS` | [a second](crate::Settings::witness) while the process lives, not at all behind a clean end |
+//! | the file `WITNESS` | [a second](crate::Settings::witness) while the process lives; never too old after a clean end |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,35 +36,35 @@ pub(super) fn identify(storage: &dyn Storage) -> Result<Option<DatabaseId>, WalE
             return Ok(Some(header.database));
         }
     }
-    // A witness of logs that are gone: there was a database. A witness of none comes before the
-    // first log.
+    // A witness of logs without files shows that there was a database. A witness without log
+    // records shows nothing: it is written before the first log.
     let witness = Witness::read(storage, None)?;
     let witness = witness.filter(|witness| witness.ends.values().any(|end| end.groups > 0));
     Ok(witness.map(|witness| witness.database))
 }
 
-/// What a crash left.
+/// What a crash left in a directory.
 pub(super) struct Found {
     pub(super) database: DatabaseId,
     pub(super) nodes: BTreeMap<NodeId, NodeLog>,
     pub(super) manifest: Option<Manifest>,
-    /// The witness that has to be durable before anything else is changed.
+    /// The witness that must be durable before anything else changes.
     pub(super) decided: Option<Witness>,
-    /// All files.
+    /// The names of all files.
     pub(super) all: Vec<String>,
     pub(super) plans: Vec<Plan>,
-    /// What was lost and given up, by a cut that is to be made or completed.
+    /// What a cut lost and gave up, if a cut is to be made or completed.
     pub(super) losses: Vec<Loss>,
 }
 
 impl Found {
-    /// Whether there is a database.
+    /// Whether the directory holds a database.
     pub(super) fn is_known(&self) -> bool {
         let is_log = |name: &String| name == names::WITNESS || names::as_segment(name).is_some();
         self.manifest.is_some() || self.all.iter().any(is_log)
     }
 
-    /// Where segments end that are torn, or may be.
+    /// The length of each segment that is torn, or may be.
     pub(super) fn tails(&self) -> BTreeMap<(NodeId, u64), u64> {
         let tail = |plan: &Plan| match plan {
             Plan::Remove(_) | Plan::Forget(_) => None,
@@ -74,7 +74,7 @@ impl Found {
     }
 }
 
-/// The files of a directory, as far as they say what must be there.
+/// The files of a directory that show which data must be there.
 pub(super) struct Files {
     pub(super) manifest: Option<Manifest>,
     pub(super) witness: Option<Witness>,
@@ -84,7 +84,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Lists the files and reads the checkpoint, beside this witness.
+    /// Lists the files and reads the checkpoint. The caller has read the witness.
     pub(super) fn read(
         storage: &dyn Storage,
         database: DatabaseId,
@@ -104,9 +104,9 @@ impl Files {
         self.manifest.as_ref().map_or(Timestamp::ZERO, |manifest| manifest.floor)
     }
 
-    /// Whether the checkpoint is there, if there was one.
+    /// Fails if there was a checkpoint and it is missing.
     pub(super) fn check_checkpoint(&self, storage: &dyn Storage) -> Result<(), WalError> {
-        // Segments go only when a checkpoint has them.
+        // Segments are removed only when a checkpoint covers them.
         let begins_late = |numbers: &Vec<u64>| numbers.first().is_some_and(|first| *first > 1);
         let had_one = match &self.witness {
             Some(witness) => witness.checkpoint,
@@ -119,7 +119,7 @@ impl Files {
         Ok(())
     }
 
-    /// What was lost and given up by a cut that was not completed.
+    /// What an unfinished cut lost and gave up.
     pub(super) fn losses(&self) -> Vec<Loss> {
         let cut = self.witness.iter().filter(|witness| witness.cut);
         let losses = cut.flat_map(|witness| {
@@ -129,15 +129,15 @@ impl Files {
         losses.collect()
     }
 
-    /// Where logs are to be cut, if a loss was accepted and that was not completed.
+    /// Where an unfinished cut ends the logs; `None` without such a cut.
     pub(super) fn limits(&self) -> Option<&BTreeMap<NodeId, End>> {
         self.witness.as_ref().filter(|witness| witness.cut).map(|witness| &witness.ends)
     }
 
-    /// How far checkpoint and witness know logs to be durable.
+    /// How far each log was durable, as the checkpoint and the witness know it.
     pub(super) fn known(&self) -> BTreeMap<NodeId, End> {
         if let Some(limits) = self.limits() {
-            // What checkpoint and witness knew before has been given up.
+            // The cut gave up what the checkpoint and the witness knew before.
             return limits.clone();
         }
         let mut known = BTreeMap::new();
@@ -159,7 +159,7 @@ pub(super) fn learn(known: &mut BTreeMap<NodeId, End>, node: NodeId, end: End) {
     }
 }
 
-/// Looks at all that can be wrong.
+/// Checks the directory for everything that can be wrong.
 pub(super) fn look(storage: &dyn Storage, database: DatabaseId) -> Result<Found, WalError> {
     let witness = read_witness(storage, database)?;
     look_at(storage, database, Files::read(storage, database, witness)?)
@@ -167,8 +167,8 @@ pub(super) fn look(storage: &dyn Storage, database: DatabaseId) -> Result<Found,
 
 /// The witness of this database.
 ///
-/// A crash in the first start of a database leaves a witness, and no log with a header. The next
-/// start need not know the database: it begins one, and the witness is its own.
+/// A crash in the first start of a database may leave a witness and no log with a header. The next
+/// start may draw another database id. Then the witness counts as a blank one of the new database.
 pub(super) fn read_witness(
     storage: &dyn Storage,
     database: DatabaseId,
@@ -191,7 +191,7 @@ pub(super) fn read_witness(
     if is_blank { Ok(Some(Witness::of(database, BTreeMap::new()))) } else { Err(other) }
 }
 
-/// Looks at all that can be wrong with what these files say.
+/// Checks these files for everything that can be wrong.
 pub(super) fn look_at(
     storage: &dyn Storage,
     database: DatabaseId,
@@ -222,7 +222,7 @@ pub(super) fn look_at(
     for (&node, &end) in &known {
         let log: &mut NodeLog = nodes.entry(node).or_default();
         if let Some(manifest) = manifest.as_ref().filter(|all| all.covers(node, end.groups)) {
-            // What is left of it is not needed, but its numbers are not used again.
+            // The rest of this log is not needed, but its segment numbers are not used again.
             if log.end.is_short_of(&end) {
                 log.end = End { segment: log.end.segment.max(end.segment), ..end };
             }
@@ -233,7 +233,7 @@ pub(super) fn look_at(
         }
     }
     for (node, log) in manifest.iter_mut().flat_map(|manifest| &mut manifest.logs) {
-        // The checkpoint must not speak of what was given up.
+        // The checkpoint must not refer to records that were given up.
         if let Some(&left) = limits.as_ref().and_then(|limits| limits.get(node))
             && left.is_short_of(&log.end)
         {
@@ -243,7 +243,7 @@ pub(super) fn look_at(
     Ok(Found { database, nodes, manifest, decided: None, all, plans, losses })
 }
 
-/// A log that ends at `found` and was durable up to `known`.
+/// The error for a log that ends at `found` and was durable up to `known`.
 pub(super) fn lost(storage: &dyn Storage, node: NodeId, found: End, known: End) -> WalError {
     WalError::Lost {
         file: names::segment(node, known.segment),
@@ -262,7 +262,7 @@ fn missing(storage: &dyn Storage, node: NodeId, number: u64) -> WalError {
     WalError::Missing { file: names::segment(node, number), directory: storage.describe() }
 }
 
-/// A look at the log of one node.
+/// The check of one node's log.
 struct Look<'a> {
     storage: &'a dyn Storage,
     database: DatabaseId,
@@ -273,7 +273,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// The node's log, and what its last marks know of others.
+    /// The node's log, and what its last marks state about other logs.
     fn log(&mut self, numbers: &[u64]) -> Result<(NodeLog, BTreeMap<NodeId, End>), WalError> {
         let mut log = NodeLog::default();
         let limit =
@@ -312,11 +312,12 @@ impl Look<'_> {
                 known = self.settle_on(&mut log, tail, &reader);
             }
         }
-        // Where the last segment was never begun, the one before was whole and durable. And what
-        // other logs must have, the last mark says, which a segment has before its first group.
+        // If the last segment was never begun, the log ends with the previous segment, which was
+        // whole and durable. The last mark states what other logs must have; a segment has a mark
+        // before its first record.
         let segments = log.segments.clone();
         for (at, &Segment { number, .. }) in segments.iter().enumerate().rev() {
-            // What the checkpoint has need not be whole, and the checkpoint knows what its marks
+            // What the checkpoint covers need not be whole, and the checkpoint knows what its marks
             // know.
             let next = segments.get(at + 1);
             if known.is_some() || next.is_some_and(|next| next.before <= self.files.floor()) {
@@ -341,7 +342,7 @@ impl Look<'_> {
         Ok((log, marked.map(|(node, known)| (node, known.end)).collect()))
     }
 
-    /// Opens a segment; `None` for a last one that was never begun.
+    /// Opens a segment; `None` for a last segment that was never begun.
     fn open(
         &mut self,
         number: u64,
@@ -359,8 +360,8 @@ impl Look<'_> {
                 Ok(Some(reader))
             }
             Opened::Headless(mut reader) => {
-                // A header is durable before anything is appended, and the segment before it was
-                // whole.
+                // A header is durable before the first append to its segment, and the previous
+                // segment was whole.
                 if !is_last || !follows || reader.was_synced_beyond(0)? {
                     return Err(WalError::damaged(&name, 0, "there is no header"));
                 }
@@ -370,7 +371,7 @@ impl Look<'_> {
         }
     }
 
-    /// The log ends with this segment, which was read; its last mark.
+    /// Ends the log with this segment, which was read, and returns the last mark of the segment.
     fn settle_on(&self, log: &mut NodeLog, tail: Tail, reader: &GroupReader) -> Option<Mark> {
         let Content::Segment { number, .. } = reader.header().content else { return None };
         log.through = reader.header().before.max(tail.highest);
@@ -380,18 +381,18 @@ impl Look<'_> {
     }
 }
 
-/// What a segment holds, up to where it ends or is torn.
+/// What a segment holds, up to its end or its torn tail.
 pub(super) struct Tail {
     pub(super) groups: u64,
     pub(super) highest: Timestamp,
     /// The last mark.
     pub(super) mark: Option<Mark>,
-    /// Why the file does not end behind the last group.
+    /// Why the file does not end behind the last whole record.
     pub(super) flaw: Option<Flaw>,
 }
 
-/// Reads groups up to where the file ends or is torn. `marked` gets each mark, where it begins, and
-/// how many groups of this file are before it.
+/// Reads records up to the end of the file or its torn tail. `marked` gets each mark, its position,
+/// and the count of records of this file before it.
 pub(super) fn read_groups(
     reader: &mut GroupReader,
     mut marked: impl FnMut(u64, u64, Mark),
@@ -413,7 +414,7 @@ pub(super) fn read_groups(
     }
 }
 
-/// Reads a last segment up to where it ends or is torn.
+/// Reads a last segment up to its end or its torn tail.
 fn read_tail(reader: &mut GroupReader) -> Result<Tail, WalError> {
     let mut last = None;
     let tail = read_groups(reader, |_, _, mark| last = Some(mark))?;
@@ -427,8 +428,8 @@ fn read_tail(reader: &mut GroupReader) -> Result<Tail, WalError> {
     Ok(Tail { mark: last, ..tail })
 }
 
-/// Reads a file in which nothing may be torn, and gives each group but marks to `take`; the highest
-/// timestamp. `groups`: how many there must be, where that is known.
+/// Reads a file that must not be torn, and passes each record that is no mark to `take`. Returns
+/// the highest timestamp. `groups`: the expected count of records, if known.
 pub(crate) fn read_whole(
     reader: &mut GroupReader,
     groups: Option<u64>,
@@ -452,21 +453,21 @@ pub(crate) fn read_whole(
     }
 }
 
-/// Nodes that have files here, or of which something is known.
+/// All nodes that have files here, or of which a log end is known.
 pub(super) fn all_nodes(files: &Files) -> BTreeSet<NodeId> {
     files.segments.keys().chain(files.known().keys()).copied().collect()
 }
 
-/// Which segments of a node the checkpoint does not have whole: those that opening needs.
+/// Shows which segments of a node opening needs: those that the checkpoint does not cover whole.
 pub(super) struct Need {
     floor: Timestamp,
-    /// What each header says was committed before its segment; `None` where there is no header to
-    /// believe.
+    /// The highest timestamp before each segment, from its header; `None` where the header cannot
+    /// be believed.
     before: Vec<Option<Timestamp>>,
-    /// The most groups that any header says were before its segment.
+    /// The highest count of records before a segment that any header states.
     pub(super) groups: u64,
-    /// The first segment whose header knows of fewer commits than an earlier one does. One of the
-    /// two is wrong, and believing the smaller would forget commits.
+    /// The first segment with a header that states a lower timestamp `before` than an earlier
+    /// header. One of the two is wrong, and believing the lower one would forget commits.
     pub(super) contradiction: Option<usize>,
 }
 
@@ -500,8 +501,8 @@ impl Need {
         Ok(need)
     }
 
-    /// Whether the checkpoint has all of the segment in this place: a crash left what was to be
-    /// removed.
+    /// Whether the checkpoint covers the segment at this index wholly. A crash has left such a
+    /// segment that was to be removed.
     pub(super) fn is_over(&self, at: usize) -> bool {
         self.before.get(at + 1).is_some_and(|next| next.is_some_and(|next| next <= self.floor))
     }

@@ -1,6 +1,6 @@
-//! Numbers in bytes, read so that nothing can be wrong enough to panic.
+//! Reads and writes numbers in bytes; no input makes the reader panic.
 
-/// Takes numbers and slices off the front of bytes.
+/// Takes numbers and slices off the front of a byte slice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes `bytes` at `at`, where there is room for them.
+/// Writes `bytes` at `at`. The target must have room for them.
 pub(crate) fn put<const N: usize>(target: &mut [u8], at: usize, bytes: [u8; N]) {
     target[at..at + N].copy_from_slice(&bytes);
 }

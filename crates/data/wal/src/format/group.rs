@@ -1,4 +1,4 @@
-//! [`Group`]: what one commit leaves in the log.
+//! [`Group`]: one log record, which holds what one commit wrote.
 
 use super::{ALIGN, FileHeader, GROUP_HEADER, GROUP_MAX, Reader, put};
 use crate::{TableId, Timestamp, WalError};
@@ -6,17 +6,17 @@ use crate::{TableId, Timestamp, WalError};
 const MAGIC: u32 = u32::from_le_bytes(*b"GRP1");
 const TOMBSTONE: u32 = 1 << 31;
 
-/// What a group is for.
+/// What a log record is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
-    /// The values of a transaction that has committed: replay takes them.
+    /// The values of a committed transaction, which replay merges.
     Commit,
-    /// Whatever the transaction layer makes of it, such as its part in a commit over several logs:
-    /// replay hands it over as it is. Numbers from 253 on are one number.
+    /// A record of the transaction layer, for example its part of a commit over several logs.
+    /// Replay returns it unchanged. All numbers from 253 on are stored as 253.
     Note(u8),
 }
 
-/// The kind of the log's own groups, which no caller makes: [`Mark`](super::Mark).
+/// The kind of the log's own records, which no caller makes: [`Mark`](super::Mark).
 pub(super) const MARK: u8 = u8::MAX;
 
 impl Kind {
@@ -32,10 +32,10 @@ impl Kind {
     }
 }
 
-/// One value of a group, or that there is none any more.
+/// One value of a log record, or a tombstone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
-    /// When it was committed.
+    /// The commit timestamp.
     pub timestamp: Timestamp,
     /// The table.
     pub table: TableId,
@@ -45,7 +45,7 @@ pub struct Entry<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// A group that is being made. One can be used again and again.
+/// A log record that is being built. The value can be reset and used again.
 ///
 /// ```text
 ///  0       4        8        16          24     28        32         36     40
@@ -56,9 +56,9 @@ pub struct Entry<'a> {
 ///  tombstone (bit 31 of the key's length): without the value's length and value
 /// ```
 ///
-/// `length` is that of the whole group, a multiple of 8. `synced` is how many bytes of this file
-/// were known to last when the group was written. `crc` covers the place and the header, `body crc`
-/// the rest.
+/// `length` is the length of the whole record, a multiple of 8. `synced` is the count of bytes of
+/// this file that were known to be durable when the record was written. `crc` covers the header and
+/// its position. `body crc` covers the rest.
 #[derive(Clone, Debug)]
 pub struct Group {
     timestamp: Timestamp,
@@ -71,23 +71,23 @@ impl Group {
     /// The most bytes that a key may have.
     pub const KEY_MAX: usize = 1 << 20;
 
-    /// An empty group.
+    /// An empty log record.
     pub fn new(kind: Kind, timestamp: Timestamp) -> Group {
         Group { timestamp, kind: kind.encode(), entries: 0, body: Vec::new() }
     }
 
-    /// An empty mark. It is no commit, so it has no timestamp.
+    /// An empty mark. A mark is no commit, so it has no timestamp.
     pub(super) fn mark() -> Group {
         Group { timestamp: Timestamp::ZERO, kind: MARK, entries: 0, body: Vec::new() }
     }
 
-    /// Empties it.
+    /// Empties the record for another use.
     pub fn reset(&mut self, kind: Kind, timestamp: Timestamp) {
         (self.kind, self.timestamp, self.entries) = (kind.encode(), timestamp, 0);
         self.body.clear();
     }
 
-    /// Gives the group its timestamp, which is often known last.
+    /// Sets the timestamp, which is often known last.
     pub fn set_timestamp(&mut self, timestamp: Timestamp) {
         self.timestamp = timestamp;
     }
@@ -97,25 +97,25 @@ impl Group {
         self.timestamp
     }
 
-    /// What it is for.
+    /// What the record is for.
     pub fn kind(&self) -> Kind {
         Kind::decode(self.kind)
     }
 
-    /// How many entries it has.
+    /// The count of entries.
     pub fn entries(&self) -> u32 {
         self.entries
     }
 
-    /// The bytes that it takes in a file.
+    /// The bytes that the record takes in a file.
     pub fn bytes(&self) -> usize {
         GROUP_HEADER + self.body.len().next_multiple_of(ALIGN)
     }
 
-    /// Adds a value: the last one of a key counts.
+    /// Adds a value. Of several values of one key the last one counts.
     ///
     /// # Errors
-    /// [`WalError::TooLarge`]; the group stays as it was.
+    /// [`WalError::TooLarge`]; the record stays as it was.
     pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), WalError> {
         self.push(None, table, key, Some(value))
     }
@@ -123,12 +123,12 @@ impl Group {
     /// Adds a tombstone.
     ///
     /// # Errors
-    /// [`WalError::TooLarge`]; the group stays as it was.
+    /// [`WalError::TooLarge`]; the record stays as it was.
     pub fn remove(&mut self, table: TableId, key: &[u8]) -> Result<(), WalError> {
         self.push(None, table, key, None)
     }
 
-    /// Adds an entry of a checkpoint. The group's timestamp becomes the highest of its entries.
+    /// Adds an entry of a checkpoint. The record's timestamp becomes the highest of its entries.
     pub(crate) fn stamped(&mut self, entry: Entry<'_>) -> Result<(), WalError> {
         self.push(Some(entry.timestamp), entry.table, entry.key, entry.value)?;
         self.timestamp = self.timestamp.max(entry.timestamp);
@@ -166,8 +166,8 @@ impl Group {
         Ok(())
     }
 
-    /// The checksum of the entries: most of the work, and independent of where the group will
-    /// stand.
+    /// The checksum of the entries. It is most of the work, and does not depend on the record's
+    /// position.
     pub(crate) fn body_crc(&self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&self.body);
@@ -179,7 +179,7 @@ impl Group {
         self.bytes() - GROUP_HEADER - self.body.len()
     }
 
-    /// Appends all but what depends on the place, which [`finish`] adds.
+    /// Appends the record without the parts that depend on its position; [`finish`] adds these.
     pub(crate) fn encode(&self, body_crc: u32, target: &mut Vec<u8>) {
         let mut head = [0; GROUP_HEADER];
         put(&mut head, 0, MAGIC.to_le_bytes());
@@ -194,8 +194,8 @@ impl Group {
     }
 }
 
-/// Completes the header of the group that `bytes` begin with, which will stand at `offset` of
-/// `file`.
+/// Completes the header of the log record at the start of `bytes`. The record will have the
+/// position `offset` in `file`.
 pub(crate) fn finish(bytes: &mut [u8], file: &FileHeader, offset: u64, synced: u64) {
     put(bytes, 8, synced.to_le_bytes());
     let Some(head) = bytes.first_chunk() else { return };
@@ -203,11 +203,11 @@ pub(crate) fn finish(bytes: &mut [u8], file: &FileHeader, offset: u64, synced: u
     put(bytes, GROUP_HEADER - 4, crc.to_le_bytes());
 }
 
-/// Why bytes are no group.
+/// Why bytes are not a log record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Flaw(pub(crate) &'static str);
 
-/// The header of a group, as it was written at this place.
+/// The header of a log record, written for exactly this position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
     pub(crate) length: usize,
@@ -219,7 +219,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The header at `offset` of `file`.
+    /// Decodes the header at `offset` of `file`.
     pub(crate) fn decode(bytes: &[u8], file: &FileHeader, offset: u64) -> Result<Head, Flaw> {
         let Some(bytes) = bytes.first_chunk::<GROUP_HEADER>() else {
             return Err(Flaw("a group's header is cut off"));
@@ -249,8 +249,8 @@ impl Head {
         self.kind == MARK
     }
 
-    /// Whether the header is one that this program writes. Its checksum is right, so it was not
-    /// torn.
+    /// Whether this program could have written the header. The checksum is right, so the header is
+    /// not torn.
     pub(crate) fn sensible(&self, offset: u64) -> Result<(), Flaw> {
         let whole = GROUP_HEADER..=GROUP_MAX;
         if !whole.contains(&self.length) || !self.length.is_multiple_of(ALIGN) {
@@ -263,7 +263,7 @@ impl Head {
     }
 }
 
-/// A whole group, read where it stands.
+/// A whole log record, borrowed from the bytes that were read.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupRef<'a> {
     timestamp: Timestamp,
@@ -273,7 +273,7 @@ pub struct GroupRef<'a> {
     body: &'a [u8],
 }
 
-/// The group of which `bytes` are the header, `head`, and the body.
+/// The log record with the header `head` and this body.
 pub(crate) fn read_body<'a>(
     head: &Head,
     body: &'a [u8],
@@ -287,28 +287,29 @@ pub(crate) fn read_body<'a>(
 }
 
 impl<'a> GroupRef<'a> {
-    /// When it was committed; of a checkpoint's group the highest timestamp of its entries.
+    /// The commit timestamp. In a checkpoint: the highest timestamp of the record's entries.
     pub fn timestamp(&self) -> Timestamp {
         self.timestamp
     }
 
-    /// What it is for.
+    /// What the record is for.
     pub fn kind(&self) -> Kind {
         Kind::decode(self.kind)
     }
 
-    /// Whether it is the log's own, and not a commit.
+    /// Whether the record is a mark of the log, not a commit.
     pub(crate) fn is_mark(&self) -> bool {
         self.kind == MARK
     }
 
-    /// Its entries, in the order in which they were added.
+    /// The entries, in the order in which they were added.
     pub fn entries(&self) -> Entries<'a> {
         let GroupRef { timestamp, stamps, body, entries, .. } = *self;
         Entries { timestamp, stamps, left: entries, reader: Reader(body) }
     }
 
-    /// Whether the entries fill the group. The checksum is right, so this is about who wrote it.
+    /// Whether the entries fill the record. The checksum is right, so a failure means that another
+    /// program wrote the record.
     pub(crate) fn sensible(&self) -> Result<(), Flaw> {
         let mut entries = self.entries();
         let read = entries.by_ref().count();
@@ -323,7 +324,7 @@ impl<'a> GroupRef<'a> {
     }
 }
 
-/// The entries of a group.
+/// The entries of a log record.
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
     timestamp: Timestamp,

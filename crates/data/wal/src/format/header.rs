@@ -1,4 +1,4 @@
-//! [`FileHeader`]: whose file it is, and which.
+//! [`FileHeader`]: names the database, the kind and the number of a file.
 
 use super::{FILE_HEADER, Flaw, GROUP_HEADER, Reader, VERSION, put};
 use crate::{DatabaseId, NodeId, Timestamp, WalError};
@@ -9,22 +9,22 @@ const CRC_AT: usize = FILE_HEADER - 4;
 /// What a file holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Content {
-    /// A node's log, from segment `number` on.
+    /// Segment `number` of the log of `node`.
     Segment { node: NodeId, number: u64 },
     /// Part `part` of checkpoint `number`.
     Part { number: u64, part: u32 },
 }
 
-/// The head of a segment, or of a checkpoint's part.
+/// The header of a segment or of a checkpoint part.
 ///
 /// ```text
 ///  0       8        12    13    14  16        20  24        32      40       48       56  60    64
 ///  | magic | version | kind | node | 0 | part   | 0 | database | number | before | groups | 0 | crc |
 /// ```
 ///
-/// `before` is the highest timestamp of all earlier segments of this node: so it is known
-/// whether earlier segments may be gone. `groups` counts the groups of all earlier segments, so the
-/// segment before this one cannot lose its end unnoticed.
+/// `before` is the highest timestamp of all earlier segments of this node. It shows whether earlier
+/// segments may be missing. `groups` counts the log records of all earlier segments. So the
+/// previous segment cannot lose its end unnoticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FileHeader {
     pub(crate) database: DatabaseId,
@@ -53,10 +53,10 @@ impl FileHeader {
         bytes
     }
 
-    /// Reads the header of `file`, as far as there is one.
+    /// Decodes the header of `file`.
     ///
-    /// `Ok(None)` when it is not whole. Another version or database is an error, since whoever
-    /// meets one has named the wrong directory.
+    /// `Ok(None)` when the header is not whole. Another version or database is an error, because
+    /// the caller has named the wrong directory.
     pub(crate) fn decode(
         bytes: &[u8],
         file: &str,
@@ -67,7 +67,7 @@ impl FileHeader {
             return Ok(None);
         }
         let mut reader = Reader(&bytes[8..]);
-        // The version stands where it stands in every version, the checksum need not.
+        // The version has the same position in every version of the format; the checksum need not.
         let found = reader.u32().unwrap_or(0);
         if found != VERSION && found != 0 {
             return Err(WalError::Version { file: file.to_owned(), found, understood: VERSION });
@@ -83,14 +83,14 @@ impl FileHeader {
             reader.take(4)?;
             let (database, number) = (DatabaseId(reader.u64()?), reader.u64()?);
             let content = match kind {
-                // The next file needs a number, too.
+                // The number of the next file must fit too.
                 _ if number == u64::MAX => return None,
                 1 => Content::Segment { node: NodeId(node), number },
                 2 => Content::Part { number, part },
                 _ => return None,
             };
             let (before, groups) = (Timestamp(reader.u64()?), reader.u64()?);
-            // What is counted on from there stays a number, too.
+            // Counting on from this number must not overflow.
             if groups > u64::MAX / 2 {
                 return None;
             }
@@ -112,7 +112,8 @@ impl FileHeader {
         }
     }
 
-    /// The checksum of a group's header in this file, of which `head` is all but that checksum.
+    /// The checksum of a log record's header in this file. `head` is the header without the
+    /// checksum.
     pub(crate) fn place_crc(&self, offset: u64, head: &[u8; GROUP_HEADER - 4]) -> u32 {
         let mut place = [0; 32];
         let (kind, index, number) = match self.content {
@@ -130,7 +131,7 @@ impl FileHeader {
         hasher.finalize()
     }
 
-    /// Whether the groups of this file have a timestamp for each entry.
+    /// Whether each entry in this file has a timestamp of its own.
     pub(crate) fn stamps_entries(&self) -> bool {
         matches!(self.content, Content::Part { .. })
     }

@@ -1,11 +1,11 @@
-//! [`Mark`]: what a log says of the logs beside it.
+//! [`Mark`]: what a log states about the other logs.
 
 use std::collections::BTreeMap;
 
 use super::{Group, GroupRef, Reader};
 use crate::{End, NodeId, TableId, WalError};
 
-/// The table of the entry that makes a mark an end record: no node has this number.
+/// The table number that makes a mark an end record. No node has this number.
 const CLOSES: TableId = TableId(u32::MAX);
 
 /// What one log knows of another.
@@ -13,16 +13,16 @@ const CLOSES: TableId = TableId(u32::MAX);
 pub(crate) struct Known {
     /// The other log is durable up to here.
     pub(crate) end: End,
-    /// No commit behind the mark has seen a later group of the other log: so many groups since that
-    /// log's beginning.
+    /// No commit behind the mark has seen a record of the other log beyond this count. The count
+    /// starts at the start of that log.
     pub(crate) seen: u64,
 }
 
-/// A group of the log's own: what the log knew of the others when it wrote the batch that follows.
-/// The last group of a log that was closed is a mark, too: the end record.
+/// A log record of the log itself: what the log knew of the other logs when it wrote the next flush
+/// batch. The last record of a closed log is also a mark, the end record.
 ///
-/// A mark holds all that is known, so the last one of a log is enough to find out what others must
-/// have.
+/// A mark holds everything known at that time. So the last mark of a log shows what the other logs
+/// must have.
 ///
 /// ```text
 ///  entry of another log   | table: its node | key: none | value: segment u64 | bytes u64 | groups u64 | seen u64 |
@@ -36,7 +36,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// The mark as a group, whose place is not known yet.
+    /// The mark as a log record, without the parts that depend on its position.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, WalError> {
         let mut group = Group::mark();
         for (node, Known { end, seen }) in &self.known {
@@ -56,7 +56,7 @@ impl Mark {
         Ok(bytes)
     }
 
-    /// What a group says that [is a mark](GroupRef::is_mark); `None` when no program of this
+    /// Decodes a log record that [is a mark](GroupRef::is_mark); `None` when no program of this
     /// version wrote it.
     pub(crate) fn decode(group: &GroupRef<'_>) -> Option<Mark> {
         let mut mark = Mark::default();

@@ -1,4 +1,4 @@
-//! What stands in files, byte by byte. Numbers are little-endian.
+//! The bytes of the files. Numbers are little-endian.
 //!
 //! ```text
 //!   segment of a log, or part of a checkpoint
@@ -8,9 +8,9 @@
 //!   └────────┴───────┴───────┴─────────
 //! ```
 //!
-//! A group's checksum covers the place where it stands: database, file and offset. So bytes that
-//! were a group somewhere else (a copy of a log that somebody keeps as a value; a sector of an old
-//! file) are none here.
+//! The checksum of a group (a log record) covers its position: database, file and offset. So bytes
+//! that were a group at another position are no group here. Examples are a copy of a log that is
+//! stored as a value, and a sector of an old file.
 
 mod bytes;
 mod group;
@@ -26,11 +26,11 @@ pub(crate) use mark::{Known, Mark};
 
 /// Bytes of a file's header.
 pub(crate) const FILE_HEADER: usize = 64;
-/// Bytes of a group's header.
+/// Bytes of a log record's header.
 pub(crate) const GROUP_HEADER: usize = 40;
-/// The most bytes of a group, its header included.
+/// The most bytes of a log record, with its header.
 pub(crate) const GROUP_MAX: usize = 64 << 20;
-/// The version of all this.
+/// The version of the file format.
 pub(crate) const VERSION: u32 = 2;
-/// Groups begin at multiples of it.
+/// Every log record begins at a multiple of this.
 pub(crate) const ALIGN: usize = 8;

@@ -1,34 +1,34 @@
-//! What files are called.
+//! The names of the files.
 
 use crate::NodeId;
 
-/// Held by the process that works in the directory.
+/// The file locked by the process that has opened the directory.
 pub(crate) const LOCK: &str = "LOCK";
-/// The checkpoint that counts.
+/// The manifest of the checkpoint in place.
 pub(crate) const MANIFEST: &str = "CHECKPOINT";
-/// How far each log is known to be durable.
+/// The witness: how far each log is known to be durable.
 pub(crate) const WITNESS: &str = "WITNESS";
-/// What a file is called until it is whole.
+/// The suffix of a file that is not whole yet.
 pub(crate) const FRESH: &str = ".new";
 
-/// A segment of a node's log.
+/// The name of a segment.
 pub(crate) fn segment(node: NodeId, number: u64) -> String {
     format!("{:02}-{number:010}.log", node.0)
 }
 
-/// A part of a checkpoint.
+/// The name of a checkpoint part.
 pub(crate) fn part(number: u64, part: u32) -> String {
     format!("checkpoint-{number:010}-{part:04}.part")
 }
 
-/// Which segment is called so.
+/// The segment with this name.
 pub(crate) fn as_segment(name: &str) -> Option<(NodeId, u64)> {
     let (node, number) = name.strip_suffix(".log")?.split_once('-')?;
     let (node, number) = (NodeId(node.parse().ok()?), number.parse().ok()?);
     (segment(node, number) == name).then_some((node, number))
 }
 
-/// Which part of which checkpoint is called so.
+/// The checkpoint and the part with this name.
 pub(crate) fn as_part(name: &str) -> Option<(u64, u32)> {
     let rest = name.strip_prefix("checkpoint-")?.strip_suffix(".part")?;
     let (number, index) = rest.split_once('-')?;

@@ -1,4 +1,4 @@
-//! [`Flusher`]: writes what was appended, syncs it, and says so.
+//! [`Flusher`]: writes appended log records, syncs them, and reports the outcome.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,25 +12,26 @@ use crate::directory::Segment;
 use crate::format::{Known, Mark};
 use crate::{Device, End, LogDirectory, NodeId, Timestamp, WalError};
 
-/// The one who writes a log. One per log, on a thread of its own or as a task of virtual time.
+/// The one writer of a log. It runs on a thread of its own or as a task in virtual time.
 pub(super) struct Flusher {
     shared: Arc<Shared>,
     directory: Option<Arc<LogDirectory>>,
     active: Active,
-    /// The highest timestamp that was ever logged by this node.
+    /// The highest timestamp that this node ever logged.
     through: Timestamp,
-    /// Groups since the log's beginning that are durable.
+    /// Durable log records since the start of the log.
     groups: u64,
-    /// What this segment's last mark knows of other logs; `None` before its first one.
+    /// What the last mark of this segment states about other logs; `None` before the first mark.
     marked: Option<BTreeMap<NodeId, Known>>,
-    /// Since when, and since which one, the witness lacks something of this log.
+    /// Set while the witness lacks something of this log: the time since when, and the witness's
+    /// write count at that time.
     owing: Option<(Time, u64)>,
-    /// What writing takes, where it takes no time by itself.
+    /// The speed of a simulated device; `None` when writing takes real time.
     device: Option<Device>,
-    /// Groups in the last batch, and how long its sync took.
+    /// The count of log records in the last flush batch, and the time that its sync took.
     last: (usize, Duration),
     spare: Vec<u8>,
-    /// Nothing of this log can be lost any more by going on with another.
+    /// The log ended in order. Opening the log again cannot lose any of its records.
     clean: bool,
 }
 
@@ -78,8 +79,8 @@ impl Flusher {
         match ended {
             Ok((last, closed)) => {
                 self.clean = true;
-                // Given up before the end is known, so that the log can be opened anew as soon as
-                // it is.
+                // The directory is released before the end is reported. So a caller that sees the
+                // end can open the log again at once.
                 if let Some(directory) = self.directory.take() {
                     directory.leave(self.shared.node, self.through, closed);
                     if let Err(error) = directory.note(true) {
@@ -93,7 +94,7 @@ impl Flusher {
         }
     }
 
-    /// What became of the last batch, when the log is closed.
+    /// Serves until the log is closed, and returns the outcome of the last flush batch.
     async fn serve(&mut self, handle: &Handle) -> Result<Result<(), WalError>, WalError> {
         loop {
             self.wait(handle).await;
@@ -107,7 +108,7 @@ impl Flusher {
                     Err(error) => return Err(Flusher::tell(rotation, error)),
                 };
             } else {
-                // Somebody may wait for all that came before.
+                // A caller of `flush` may wait for everything before this empty batch.
                 batch.outcome.keep(Ok(()));
             }
             self.spare = batch.bytes;
@@ -117,7 +118,8 @@ impl Flusher {
                 let rotated = self.rotate(handle).await;
                 match (rotated, rotation) {
                     (Ok(rotated), Some(rotation)) => rotation.keep(rotated),
-                    // The segment grows until there is room for another.
+                    // Without a new segment the present one grows; the next flush batch tries
+                    // again.
                     (Ok(_), None) => {}
                     (Err(error), rotation) => return Err(Flusher::tell(rotation, error)),
                 }
@@ -128,7 +130,7 @@ impl Flusher {
         }
     }
 
-    /// Waits for something to do, and keeps the witness young meanwhile.
+    /// Waits for work, and writes the witness whenever it is due meanwhile.
     async fn wait(&mut self, handle: &Handle) {
         while let Some((since, _)) = self.owing {
             let due = since + self.shared.settings.witness;
@@ -140,7 +142,7 @@ impl Flusher {
         self.shared.work(1).await;
     }
 
-    /// Writes the witness, unless another log's flusher has done so.
+    /// Writes the witness, unless the flusher of another log has written it.
     async fn note(&mut self, handle: &Handle) {
         let Some((_, times)) = self.owing.take() else { return };
         let Some(directory) = &self.directory else { return };
@@ -157,7 +159,8 @@ impl Flusher {
         }
         if let Err(error) = directory.note(false) {
             self.warn_of_witness(&error);
-            // The one before stays, and is true. It is tried again when it is due again.
+            // The previous witness stays in place, and is true. The next attempt follows when the
+            // witness is due again.
             self.owing = Some((handle.now(), now));
         }
     }
@@ -167,22 +170,22 @@ impl Flusher {
         tracing::warn!(node, "what is lost of the log from now on may not be noticed: {error}");
     }
 
-    /// Lets more groups come, where that is worth it.
+    /// Waits for more log records where the wait pays off.
     async fn gather(&self, handle: &Handle) {
         let Shared { settings, .. } = &*self.shared;
         let (wanted, longest) = if waits(settings) {
             (usize::MAX, settings.interval)
         } else {
-            // Those of the last batch were woken by it, and most come again at once.
+            // The last flush batch woke its committers. Most of them commit again at once.
             (self.last.0, settings.gather.min(self.last.1 / 4))
         };
         if wanted > 1 && !longest.is_zero() {
-            // Too late is as good.
+            // A timeout ends the wait just as well.
             let _ = handle.timeout(handle.now() + longest, self.shared.work(wanted)).await;
         }
     }
 
-    /// Writes a batch, until it is lasting or refused. `Err`: the log has failed.
+    /// Writes a flush batch until it is durable or refused. `Err`: the log has failed.
     async fn write(
         &mut self,
         handle: &Handle,
@@ -197,21 +200,23 @@ impl Flusher {
             let refused =
                 WalError::Refused { file: self.active.name.clone(), cause: Arc::new(cause) };
             if std::mem::take(&mut is_first) {
-                // It may be tried again very often.
+                // Only the first failure is printed: retries may be frequent.
                 tracing::warn!(node = self.shared.node.0, "{refused}");
             }
             if let Err(cause) = self.active.roll_back() {
-                // Why it was to be taken back matters more than why it could not be.
+                // The error text names the failed rollback first, then the write error that made
+                // the rollback necessary.
                 let both = format!("{cause}, after: {refused}");
                 let cause = std::io::Error::new(cause.kind(), both);
                 return self.failed(batch, "taking back a write", cause);
             }
-            // What was acknowledged without being lasting, and what others build on, is tried again
-            // for as long as there is hope.
+            // Two kinds of batches are retried: those acknowledged before they are durable, and
+            // those on which later records depend.
             let tries = waits(&self.shared.settings) || batch.built_on;
             if batch.built_on {
                 if self.shared.is_closing() {
-                    // The next batch, which may have what builds on this one, must not be written.
+                    // The log is closing. The next flush batch may hold records that depend on this
+                    // batch, so it must not be written.
                     let cause = std::io::Error::other(refused);
                     return self.failed(batch, "writing what others have built on to", cause);
                 }
@@ -237,21 +242,21 @@ impl Flusher {
         self.last = (batch.groups, took);
         self.marked = Some(known);
         if let Some(directory) = &self.directory {
-            // Before these groups are acknowledged: a batch of another log that has seen them must
-            // know of them.
+            // Published before these records are acknowledged: the next mark of a log whose commits
+            // have seen them must cover them.
             directory.publish(self.shared.node, self.active.end(self.groups), self.through);
             if self.owing.is_none() {
                 self.owing = Some((handle.now(), directory.noted(self.shared.node).0));
             }
         }
-        // Not before: from here on these groups are acknowledged.
+        // Not earlier: from here on these records are acknowledged.
         self.shared.end(batch, Ok(()), Some(took));
         Ok(Ok(()))
     }
 
-    /// The mark that goes before a batch which was taken: what is known of other logs, if that is
-    /// news. It is read after the batch was taken, so it knows of all that the batch's commits have
-    /// seen.
+    /// The mark for the flush batch that was taken; empty when the log knows nothing new about
+    /// other logs. The knowledge is read after the batch was taken, so it covers everything that
+    /// commits of the batch have seen.
     fn mark(&self) -> Result<(Vec<u8>, BTreeMap<NodeId, Known>), WalError> {
         let Some(directory) = &self.directory else { return Err(WalError::Closed) };
         let known = directory.known_beside(self.shared.node);
@@ -271,8 +276,8 @@ impl Flusher {
         self.active.append(batch)
     }
 
-    /// Writes the end record of a log that is closed; where the log ends then. `Err`: the log has
-    /// failed.
+    /// Writes the end record of a closed log, and returns the end of the log behind it. `None` when
+    /// the record could not be written. `Err`: the log has failed.
     async fn finish(&mut self, handle: &Handle) -> Result<Option<End>, WalError> {
         let Some(directory) = &self.directory else { return Ok(None) };
         let known = directory.known_beside(self.shared.node);
@@ -284,7 +289,7 @@ impl Flusher {
             cause: Arc::new(cause),
         };
         if let Err(cause) = self.active.append(&record) {
-            // All groups are durable, and the witness will say so.
+            // All records are durable, and the witness will state that.
             tracing::warn!(node = self.shared.node.0, "a log ends without its end record: {cause}");
             self.active.roll_back().map_err(|cause| failed("taking back a write", cause))?;
             return Ok(None);
@@ -306,21 +311,22 @@ impl Flusher {
         let file = self.active.name.clone();
         let error = WalError::Failed { doing, file, cause: Arc::new(cause) };
         tracing::error!(node = self.shared.node.0, "a log has failed: {error}");
-        // Before those who wait learn of it: what they append next must not seem to be taken.
+        // The log fails before the waiters learn of the error. Otherwise their next append could
+        // seem to succeed.
         self.shared.fail(&error);
         batch.outcome.keep(Err(error.clone()));
         Err(error)
     }
 
-    /// Begins a new segment, unless this one is empty; the number of the one that comes next.
-    /// `Err`: the log has failed.
+    /// Begins a new segment and returns its number. An empty segment is kept, and its number is
+    /// returned. `Err`: the log has failed.
     async fn rotate(&mut self, handle: &Handle) -> Result<Result<u64, WalError>, WalError> {
         let Segment { number, .. } = self.active.segment;
         if self.active.is_empty() {
             return Ok(Ok(number));
         }
         if let Some(device) = self.device {
-            // The file and the directory.
+            // One sync for the file, one for the directory.
             handle.sleep(device.sync * 2).await;
         }
         let next = Segment { number: number + 1, before: self.through, groups: self.groups };
@@ -337,7 +343,7 @@ impl Flusher {
         }
     }
 
-    /// Those who wait for a rotation that will not be learn why.
+    /// Reports `error` to the waiters of a rotation that will not happen.
     fn tell(rotation: Option<Arc<Rotation>>, error: WalError) -> WalError {
         if let Some(rotation) = rotation {
             rotation.keep(Err(error.clone()));
@@ -353,8 +359,9 @@ impl Flusher {
 }
 
 impl Drop for Flusher {
-    /// A flusher that did not come to its end (its worker is gone) tells all who wait. The
-    /// directory keeps the node's log as open: it has to be read again before anything is appended.
+    /// A flusher that did not finish (its worker has ended) reports a failure to all waiters. The
+    /// directory keeps the node's log marked as open: the directory must be opened again before
+    /// anything is appended.
     fn drop(&mut self) {
         if !self.clean {
             let cause = Arc::new(std::io::Error::other("the log's flusher is gone"));

@@ -1,5 +1,5 @@
-//! Those who commit and the flusher, under every interleaving. A wake that is lost is a deadlock
-//! here, since nobody has a timer. `scripts/loom.sh` runs this.
+//! The committers and the flusher under every interleaving. No task has a timer here, so a lost
+//! wake is a deadlock. `scripts/loom.sh` runs this.
 
 use latchwork_runtime::sync::Arc;
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
@@ -9,7 +9,7 @@ use super::shared::Shared;
 use crate::format::{Group, Kind};
 use crate::{NodeId, Settings, Timestamp, WalError};
 
-/// Parks at the first idle sweep.
+/// Runs a future on an executor that parks at the first idle sweep.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let config = ExecutorConfig { spin_sweeps: 0, yield_sweeps: 0, ..ExecutorConfig::default() };
     Executor::new(RealDriver::new(), config).block_on(future)
@@ -25,7 +25,8 @@ fn commit(shared: &Shared) -> Result<(), WalError> {
     block_on(position.0.wait())
 }
 
-/// A flusher without a file; the groups that it took until the log was closed.
+/// A flusher without a file. Returns the count of log records that it took before the log was
+/// closed.
 fn flush(shared: &Shared, until: usize) -> usize {
     let mut groups = 0;
     block_on(async {

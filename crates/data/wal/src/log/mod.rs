@@ -1,20 +1,20 @@
-//! [`Log`]: one node's log, which its workers append to.
+//! [`Log`]: the log of one node, to which the workers of the node append.
 //!
 //! ```text
-//!   worker: append(group) ─► copied behind the others of the batch ─► Position
+//!   worker: append(group) ─► copied behind the flush batch ─► Position
 //!   worker: append(group) ─►                 │
 //!                                            ▼ all at once
-//!   flusher:                 one write ─► one sync ─► the batch's promise is kept ─► durable(position)
-//!                                            │                                        of all of them
-//!                            segment full, or rotate(): a new one, its header and its name synced
+//!   flusher:                 one write ─► one sync ─► promise kept ─► durable(position)
+//!                                            │
+//!                            segment full, or rotate(): a new segment, header and name synced
 //! ```
 //!
-//! What the log knows of the other nodes' logs stands in a mark before the batch, where it is news.
-//! A log that is closed ends with a mark, too: the end record.
+//! A cross-log mark stands before a flush batch when the log knows something new about other logs.
+//! A closed log also ends with a mark, the end record.
 //!
-//! While one batch is being synced the next one fills. The flusher is one loop with two drivers: a
-//! thread of its own, which really writes; or a task in virtual time, which sleeps what a device
-//! would take and then writes to storage in memory.
+//! While the flusher syncs one flush batch, the next batch fills. The flusher is one loop with two
+//! drivers. A thread of its own writes to real storage. A task in virtual time sleeps for the time
+//! that a device would take, and writes to storage in memory.
 
 mod flusher;
 #[cfg(all(test, loom))]
@@ -35,9 +35,10 @@ use flusher::Flusher;
 use shared::Shared;
 pub use shared::{Position, Stats};
 
-/// A node's log, open for appending; clones are the same. The last one that is dropped closes it:
-/// what was appended is still written, and nobody learns whether that went well, unlike with
-/// [`close`](Log::close).
+/// The log of one node, open for appending. Clones share one log.
+///
+/// Dropping the last clone closes the log. Records already appended are still written, but the
+/// outcome of that write is not reported. [`close`](Log::close) reports it.
 #[derive(Clone)]
 pub struct Log(Arc<Inner>);
 
@@ -53,10 +54,10 @@ impl Drop for Inner {
 }
 
 impl Log {
-    /// Opens `node`'s log with a thread that writes it. A new segment is begun.
+    /// Opens `node`'s log with a thread that writes the log. The log begins a new segment.
     ///
     /// # Errors
-    /// Settings; the log is open already; the system's errors.
+    /// The settings are invalid; the log is open already; the system's errors.
     pub fn threaded(
         directory: &Arc<LogDirectory>,
         node: NodeId,
@@ -64,8 +65,9 @@ impl Log {
     ) -> Result<Log, WalError> {
         let (log, flusher) = Log::prepare(directory, node, settings, None)?;
         let run = move || {
-            // It spins a little before it parks, like any worker: commits follow one another, and
-            // to be woken takes as long as a fast device's sync.
+            // This executor spins a little before it parks, like that of any worker. Commits follow
+            // one another closely, and waking a parked thread takes as long as a sync of a fast
+            // device.
             let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
             let handle = executor.handle();
             executor.block_on(flusher.run(handle));
@@ -75,7 +77,8 @@ impl Log {
         Ok(log)
     }
 
-    /// Opens `node`'s log with a task of `handle`'s worker that writes it, as `device` would.
+    /// Opens `node`'s log with a task of `handle`'s worker that writes the log at the speed of
+    /// `device`.
     ///
     /// # Errors
     /// As [`threaded`](Log::threaded).
@@ -87,7 +90,7 @@ impl Log {
         device: Device,
     ) -> Result<Log, WalError> {
         let (log, flusher) = Log::prepare(directory, node, settings, Some(device))?;
-        // Dropping the join handle lets it go on.
+        // The task runs on after the join handle is dropped.
         drop(handle.spawn_service(flusher.run(handle.clone())));
         Ok(log)
     }
@@ -106,34 +109,40 @@ impl Log {
         Ok((Log(Arc::new(inner)), flusher))
     }
 
-    /// When it acknowledges.
+    /// When this log acknowledges a commit.
     pub fn mode(&self) -> Mode {
         self.0.shared.settings.mode
     }
 
-    /// Whose log it is.
+    /// The node that owns this log.
     pub fn node(&self) -> NodeId {
         self.0.shared.node
     }
 
-    /// Appends a group, without waiting for anything. Groups of one log are written in the order of
-    /// these calls: the log ends at a crash between two of them.
+    /// Appends a log record, without waiting. Records of one log are written in the order of these
+    /// calls, so a crash ends the log between two of them.
     ///
     /// # Errors
-    /// The timestamp is not above the floor of the checkpoint in place, so no replay would take it;
-    /// the log has failed or is closed; too much waits to be written ([`room`](Log::room) waits);
-    /// the group is larger than may wait. The group is then not in the log.
+    /// After an error the record is not in the log. The reasons:
+    /// - The timestamp is not above the floor of the checkpoint in place, so replay would ignore
+    ///   the record.
+    /// - The log has failed or is closed.
+    /// - The backlog is full; [`room`](Log::room) waits for room.
+    /// - The record is larger than the backlog may be.
     pub fn append(&self, group: &Group) -> Result<Position, WalError> {
         self.append_as(group, false)
     }
 
-    /// As [`append`](Log::append), of a group that others build on before it is lasting. It is
-    /// never refused: a batch with such a group that cannot be written is tried again, until it can
-    /// or the log fails, since batches behind it may have what builds on it. Until then nothing
-    /// more is taken.
+    /// Like [`append`](Log::append), for a log record on which later records may depend before it
+    /// is durable. Such a record is never refused.
+    ///
+    /// When the flush batch with such a record cannot be written, the flusher retries until the
+    /// write succeeds or the log fails. The reason: later batches may hold records that depend on
+    /// this record. Until then the log accepts no records.
     ///
     /// # Errors
-    /// As [`append`](Log::append); [`WalError::Refused`] while such a batch waits for its device.
+    /// As [`append`](Log::append); [`WalError::Refused`] while such a flush batch waits for its
+    /// device.
     pub fn append_to_build_on(&self, group: &Group) -> Result<Position, WalError> {
         self.append_as(group, true)
     }
@@ -146,7 +155,7 @@ impl Log {
         self.0.shared.append(group, built_on)
     }
 
-    /// The end of all that was appended so far; `None` when nothing of it waits to be written.
+    /// The end of all records appended so far; `None` when all of them have an outcome already.
     ///
     /// # Errors
     /// The log has failed or is closed.
@@ -154,11 +163,11 @@ impl Log {
         self.0.shared.end_of_all()
     }
 
-    /// Waits until the group at `position` is lasting.
+    /// Waits until the log record at `position` is durable.
     ///
     /// # Errors
-    /// [`WalError::Refused`]: it is not in the log, and will not be. [`WalError::Failed`] and
-    /// [`WalError::Timeout`]: nobody knows.
+    /// [`WalError::Refused`]: the record is not in the log and never will be. [`WalError::Failed`]
+    /// and [`WalError::Timeout`]: the outcome is unknown.
     pub async fn durable(
         &self,
         handle: &Handle,
@@ -168,8 +177,8 @@ impl Log {
         within(handle, deadline, "writing to the log", position.0.wait()).await?
     }
 
-    /// Waits until the commit at `position` may be acknowledged: [`Mode::Sync`] as
-    /// [`durable`](Log::durable), [`Mode::Async`] not at all.
+    /// Waits until the commit at `position` may be acknowledged. [`Mode::Sync`] waits like
+    /// [`durable`](Log::durable); [`Mode::Async`] does not wait.
     ///
     /// # Errors
     /// As [`durable`](Log::durable).
@@ -185,16 +194,17 @@ impl Log {
         }
     }
 
-    /// Waits until at most half of what may wait to be written does.
+    /// Waits until the backlog is at most half full.
     ///
     /// # Errors
-    /// The log has failed or is closed; the deadline.
+    /// The log has failed or is closed; the deadline passed.
     pub async fn room(&self, handle: &Handle, deadline: Time) -> Result<(), WalError> {
         within(handle, deadline, "waiting for room in the log", self.0.shared.room()).await?
     }
 
-    /// Waits until all that was appended before is lasting, and does not let the interval wait for
-    /// it. What is refused meanwhile is told to those who wait for it.
+    /// Waits until all records appended before this call are durable, and cuts the interval of
+    /// [`Mode::Async`] short. The refusal of an earlier flush batch is reported only to the waiters
+    /// of that batch.
     ///
     /// # Errors
     /// As [`durable`](Log::durable).
@@ -203,37 +213,39 @@ impl Log {
         self.durable(handle, &position, deadline).await
     }
 
-    /// Begins a new segment behind all that was appended before; its number. All that is appended
-    /// later is in this segment or in later ones.
+    /// Begins a new segment behind all records appended before, and returns its number. An empty
+    /// last segment is kept, and its number is returned. All later records are in this segment or
+    /// in later ones.
     ///
     /// # Errors
     /// [`WalError::Io`], [`WalError::Full`]: there is no new segment, and the log goes on. The log
-    /// has failed or is closed; the deadline.
+    /// has failed or is closed; the deadline passed.
     pub async fn rotate(&self, handle: &Handle, deadline: Time) -> Result<u64, WalError> {
         let rotation = self.0.shared.rotate()?;
         within(handle, deadline, "beginning a segment of the log", rotation.wait()).await?
     }
 
-    /// Removes the segments that the checkpoint in place makes unnecessary, as far as `floor`; how
-    /// many. See [`LogDirectory::remove_through`].
+    /// Removes the segments up to `floor` that the checkpoint in place makes unnecessary, and
+    /// returns their count. See [`LogDirectory::remove_through`].
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn remove_through(&self, floor: Timestamp) -> Result<usize, WalError> {
         self.0.directory.remove_through(self.node(), floor)
     }
 
-    /// Writes all that was appended, and closes the log. Then nothing but what the caller has keeps
-    /// the directory for this process.
+    /// Writes all appended records and closes the log. Afterwards the log holds no reference to the
+    /// directory; only the caller's references keep the directory locked.
     ///
     /// # Errors
-    /// What became of the last batch, when that was not lasting; the log has failed; the deadline.
+    /// The error of the last flush batch, if that batch did not become durable; the log has failed;
+    /// the deadline passed.
     pub async fn close(&self, handle: &Handle, deadline: Time) -> Result<(), WalError> {
         self.0.shared.close();
         within(handle, deadline, "closing the log", self.0.shared.ended.wait()).await?
     }
 
-    /// What the log has done so far.
+    /// Counts of what the log has done so far.
     pub fn stats(&self) -> Stats {
         self.0.shared.stats()
     }

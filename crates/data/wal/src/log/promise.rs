@@ -1,4 +1,4 @@
-//! [`Promise`]: a result that many wait for.
+//! [`Promise`]: a result that many tasks wait for.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -6,16 +6,20 @@ use std::task::{Context, Poll, Waker};
 use latchwork_runtime::sync::{Arc, Mutex};
 use slab::Slab;
 
-/// A result that comes once, from one thread to tasks of any.
+/// A result that is set once, by one thread, for tasks of any thread.
 ///
-/// # Why nobody waits for what has come, or sees it before
+/// # Why no waiter misses the result or sees it too early
 ///
-/// Result and wakers are under one lock. Who waits looks at the result and leaves its waker in the
-/// same critical section; who keeps the promise sets the result and takes the wakers in one. Either
-/// the first comes before, and its waker is among those taken; or it comes after, and finds the
-/// result. What was done before the promise was kept (a sync, say) is ordered before the lock's
-/// release, and what follows the wait after its acquisition. Wakers are woken outside of the lock,
-/// and a waker that is woken twice does no harm.
+/// 1. The result and the wakers are under one lock.
+/// 2. A waiter checks for the result and leaves its waker in one critical section.
+/// 3. [`keep`](Promise::keep) sets the result and takes the wakers in one critical section.
+/// 4. If the waiter's section comes first, its waker is among the wakers taken. If it comes second,
+///    the waiter finds the result. So no waiter misses the result.
+/// 5. What was done before `keep` (for example a sync) happens before the release of the lock. What
+///    follows the wait happens after the acquisition of the lock. So no waiter sees the result too
+///    early.
+///
+/// Wakers are woken outside of the lock. Waking a waker twice does no harm.
 #[derive(Debug)]
 pub(crate) struct Promise<T>(Mutex<Kept<T>>);
 
@@ -32,7 +36,7 @@ impl<T> Default for Promise<T> {
 }
 
 impl<T: Clone> Promise<T> {
-    /// Gives the result to all who wait, now and later. The first one counts.
+    /// Sets the result for all present and future waiters. The first result counts.
     pub(crate) fn keep(&self, result: T) {
         let wakers = {
             let mut kept = self.0.lock();
@@ -42,7 +46,7 @@ impl<T: Clone> Promise<T> {
         wakers.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
-    /// The result, if it has come.
+    /// The result, if it is set.
     pub(crate) fn result(&self) -> Option<T> {
         self.0.lock().result.clone()
     }
@@ -53,7 +57,7 @@ impl<T: Clone> Promise<T> {
     }
 }
 
-/// Is ready when the promise was kept. Dropping it leaves nothing behind.
+/// A future that is ready when the promise is kept. Dropping the future removes its waker.
 pub(crate) struct Wait<T: Clone> {
     promise: Arc<Promise<T>>,
     key: Option<usize>,
@@ -67,7 +71,7 @@ impl<T: Clone> Future for Wait<T> {
         let mut kept = this.promise.0.lock();
         if let Some(result) = &kept.result {
             let result = result.clone();
-            // Its waker went with the others.
+            // `keep` has taken the waker of this future.
             this.key = None;
             return Poll::Ready(result);
         }
@@ -83,8 +87,8 @@ impl<T: Clone> Drop for Wait<T> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
             let mut kept = self.promise.0.lock();
-            // The wakers are only all here until the promise is kept, and nobody waits anew after
-            // that.
+            // `wakers` holds the waker of this future only until the promise is kept. After that no
+            // future leaves a waker.
             let waker = if kept.result.is_none() { kept.wakers.try_remove(key) } else { None };
             drop(kept);
             drop(waker);

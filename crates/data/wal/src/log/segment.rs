@@ -1,4 +1,4 @@
-//! [`Active`]: the segment that is being appended to.
+//! [`Active`]: the last segment of a log, to which the flusher appends.
 
 use std::io;
 
@@ -7,7 +7,8 @@ use crate::format::{Content, FILE_HEADER, FileHeader, GROUP_HEADER, finish, name
 use crate::storage::File;
 use crate::{End, LogDirectory, NodeId, WalError};
 
-/// The last segment of a log, whole and lasting up to `length` whenever no batch is being written.
+/// The last segment of a log. Its first `length` bytes are durable. Between two flush batches it
+/// has no other bytes.
 pub(super) struct Active {
     pub(super) name: String,
     pub(super) segment: Segment,
@@ -16,20 +17,21 @@ pub(super) struct Active {
     file: Box<dyn File>,
 }
 
-/// Why there is no new segment.
+/// Why a new segment was not begun.
 pub(super) enum NotBegun {
-    /// Nothing of it is left: go on with the one before.
+    /// Nothing of the new segment is left: the previous segment may be appended to.
     Refused(WalError),
-    /// Something of it may be left, or may come back: the one before must not be appended to.
+    /// A part of the new segment may be left or may come back: the previous segment must not be
+    /// appended to.
     Unknown(WalError),
 }
 
 impl Active {
-    /// Begins a segment, of which name and header are lasting when this returns.
+    /// Begins a segment. When this returns, the name and the header of the segment are durable.
     ///
-    /// Whoever reads a log takes any segment but the last for whole. So the one before must be
-    /// lasting when this is called, and must not grow after it, unless nothing is left of the new
-    /// one.
+    /// A reader of a log takes every segment but the last for whole. So the previous segment must
+    /// be durable before this call. After this call the previous segment must not grow, unless
+    /// nothing is left of the new segment.
     pub(super) fn begin(
         directory: &LogDirectory,
         node: NodeId,
@@ -60,7 +62,7 @@ impl Active {
         Ok(Active { name, segment, length: FILE_HEADER as u64, header, file })
     }
 
-    /// Where the log ends, with so many groups.
+    /// The end of the log, which has `groups` log records.
     pub(super) fn end(&self, groups: u64) -> End {
         End { segment: self.segment.number, bytes: self.length, groups }
     }
@@ -70,14 +72,14 @@ impl Active {
         self.length == FILE_HEADER as u64
     }
 
-    /// Completes the headers of the groups in `bytes`, which are going to be appended `behind`
-    /// bytes behind what is durable.
+    /// Completes the headers of the log records in `bytes`, which will be appended `behind` bytes
+    /// behind the durable part.
     pub(super) fn finish(&self, bytes: &mut [u8], behind: usize) {
         let mut at = 0;
         while at + GROUP_HEADER <= bytes.len() {
             let length =
                 u32::from_le_bytes([bytes[at + 4], bytes[at + 5], bytes[at + 6], bytes[at + 7]]);
-            // All before this batch is lasting.
+            // Everything before this flush batch is durable.
             let offset = self.length + (behind + at) as u64;
             finish(&mut bytes[at..], &self.header, offset, self.length);
             at += length as usize;
@@ -92,8 +94,8 @@ impl Active {
         self.file.sync()
     }
 
-    /// Takes back what an append that failed has written. Lasting, since it must not come back
-    /// behind what is appended next.
+    /// Removes what a failed append has written, and syncs the removal. The sync is needed: those
+    /// bytes must not come back behind the next append.
     pub(super) fn roll_back(&self) -> io::Result<()> {
         self.file.truncate(self.length)?;
         self.file.sync()

@@ -1,4 +1,4 @@
-//! [`Shared`]: what those who commit and the flusher have in common.
+//! [`Shared`]: the state that the committers and the flusher share.
 
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
@@ -11,44 +11,44 @@ use super::promise::Promise;
 use crate::format::Group;
 use crate::{Mode, NodeId, Settings, Timestamp, WalError};
 
-/// The outcome of a batch.
+/// The outcome of a flush batch.
 pub(super) type Outcome = Promise<Result<(), WalError>>;
 /// The number of the segment that a rotation began.
 pub(super) type Rotation = Promise<Result<u64, WalError>>;
 
-/// Where a group stands in the log: what [`Log::durable`](crate::Log::durable) waits for.
+/// The log position of a log record, for [`Log::durable`](crate::Log::durable) to wait on.
 #[derive(Clone, Debug)]
 pub struct Position(pub(super) Arc<Outcome>);
 
 impl Position {
-    /// Whether the group is lasting; `None` while nobody knows.
+    /// Whether the record is durable; `None` while that is unknown.
     pub fn outcome(&self) -> Option<Result<(), WalError>> {
         self.0.result()
     }
 }
 
-/// What a log has done.
+/// Counts and times of one log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stats {
-    /// Groups that are lasting.
+    /// Durable log records.
     pub groups: u64,
-    /// Their bytes.
+    /// Bytes of the durable log records.
     pub bytes: u64,
-    /// Syncs that made groups lasting: one for each batch.
+    /// Syncs that made log records durable: one for each flush batch.
     pub syncs: u64,
-    /// Time spent in them.
+    /// Time spent in these syncs.
     pub syncing: Duration,
-    /// The longest one.
+    /// The longest of these syncs.
     pub sync_max: Duration,
-    /// Batches that could not be written; [`Mode::Async`] counts each attempt.
+    /// Failed attempts to write a flush batch. A batch that is retried counts once per attempt.
     pub refused: u64,
     /// Segments begun.
     pub segments: u64,
 }
 
 impl Stats {
-    /// How many commits share a sync, in the mean.
+    /// The mean count of commits that share a sync.
     pub fn groups_per_sync(&self) -> f64 {
         self.groups as f64 / self.syncs.max(1) as f64
     }
@@ -58,49 +58,50 @@ pub(super) struct Shared {
     pub(super) node: NodeId,
     pub(super) settings: Settings,
     state: Mutex<State>,
-    /// Groups since the log's beginning that other nodes may see before they are durable; none
-    /// where they cannot.
+    /// Log records since the start of the log that other nodes may see before the records are
+    /// durable. `None` in a mode that shows no record before it is durable.
     pub(super) visible: Option<Arc<AtomicU64>>,
-    /// Kept when the flusher is through with the files.
+    /// Kept when the flusher has finished with the files.
     pub(super) ended: Arc<Outcome>,
 }
 
-/// All of it under one lock, which is held for a copy of a group at most. So an appender either
-/// sees that the log has failed or is closed, or its group is in the batch that the flusher takes
-/// next.
+/// The mutable state. One lock covers all of it, and the lock is held at most for the copy of one
+/// log record. So an appender either sees that the log has failed or is closed, or the flusher
+/// takes its record with the next flush batch.
 #[derive(Default)]
 struct State {
     batch: Taken,
-    /// Of the batch before it, which may be under way.
+    /// The outcome of the previous flush batch, which may be in flight.
     before: Option<Arc<Outcome>>,
-    /// A batch on which others build waits for its device, which has refused it.
+    /// Why the device refused a flush batch on which later records depend. The batch is being
+    /// retried.
     refusing: Option<WalError>,
-    /// Bytes of groups that are not lasting, those that are being written included.
+    /// Bytes of log records that have no outcome yet, including those being written.
     waiting: usize,
     rotation: Option<Arc<Rotation>>,
-    /// Somebody waits for what the interval would let wait.
+    /// A caller waits for records that the interval would delay.
     hurry: bool,
     closing: bool,
     failed: Option<WalError>,
     flusher: Option<Waker>,
-    /// Groups in the batch for which the flusher wants to be woken.
+    /// The flusher wants to be woken when the flush batch has this many records.
     wanted: usize,
     room: Slab<Waker>,
     stats: Stats,
 }
 
-/// What the flusher takes at once.
+/// The log records that the flusher takes at once: one flush batch.
 #[derive(Default)]
 pub(super) struct Taken {
     pub(super) bytes: Vec<u8>,
     pub(super) groups: usize,
     pub(super) highest: Timestamp,
-    /// Others build on a group of it: it must not be refused.
+    /// Later records may depend on a record of this batch, so the batch must not be refused.
     pub(super) built_on: bool,
     pub(super) outcome: Arc<Outcome>,
 }
 
-/// What there is to do.
+/// The work that the flusher takes at once.
 pub(super) struct Work {
     pub(super) batch: Taken,
     pub(super) rotation: Option<Arc<Rotation>>,
@@ -113,14 +114,14 @@ impl Shared {
         Shared { node, settings, state: Mutex::default(), visible, ended: Arc::default() }
     }
 
-    // ---- those who commit ------------------------------------------------------------------------
+    // ---- committers -----------------------------------------------------------------------------
 
     pub(super) fn append(&self, group: &Group, built_on: bool) -> Result<Position, WalError> {
         let (bytes, most) = (group.bytes(), self.settings.backlog_bytes);
         if bytes > most {
             return Err(WalError::TooLarge { bytes, most });
         }
-        // Most of the work, and outside of the lock.
+        // The body checksum is most of the work, so it is computed outside of the lock.
         let crc = group.body_crc();
         let (position, waker) = {
             let mut state = self.state.lock();
@@ -136,8 +137,8 @@ impl Shared {
             group.encode(crc, &mut batch.bytes);
             batch.groups += 1;
             if let Some(visible) = &self.visible {
-                // Relaxed: another node that sees the group has synchronized with its commit, which
-                // follows this.
+                // Relaxed: another node that sees the record has synchronized with its commit,
+                // which follows this increment.
                 visible.fetch_add(1, Ordering::Relaxed);
             }
             batch.highest = batch.highest.max(group.timestamp());
@@ -149,7 +150,7 @@ impl Shared {
         Ok(position)
     }
 
-    /// Waits until half of what may wait is free.
+    /// Waits until the backlog is at most half full.
     pub(super) async fn room(&self) -> Result<(), WalError> {
         let mut place = Place { shared: self, key: None };
         poll_fn(|cx| {
@@ -169,12 +170,13 @@ impl Shared {
         .await
     }
 
-    /// The end of all that was appended so far; lets the interval not wait for it.
+    /// The outcome of all records appended so far. The flusher does not delay them for the
+    /// interval.
     pub(super) fn hurry(&self) -> Result<Position, WalError> {
         let (position, waker) = {
             let mut state = self.state.lock();
             state.check()?;
-            // Even when there is nothing in the batch: what is being written comes before it.
+            // Also when the flush batch is empty: the batch being written comes before it.
             state.hurry = true;
             (Position(state.batch.outcome.clone()), state.call_flusher())
         };
@@ -182,7 +184,7 @@ impl Shared {
         Ok(position)
     }
 
-    /// The end of all that was appended so far, unless that has been written, or refused.
+    /// The outcome of all records appended so far; `None` when all of them have an outcome already.
     pub(super) fn end_of_all(&self) -> Result<Option<Position>, WalError> {
         let state = self.state.lock();
         state.check()?;
@@ -218,7 +220,7 @@ impl Shared {
         self.state.lock().stats
     }
 
-    /// Makes what waits as much as may wait.
+    /// Fills the backlog.
     #[cfg(all(test, loom))]
     pub(super) fn fill(&self) {
         let mut state = self.state.lock();
@@ -229,7 +231,7 @@ impl Shared {
 
     // ---- the flusher -----------------------------------------------------------------------------
 
-    /// Waits until there are `groups` to write, or something else cannot wait.
+    /// Waits until there are `groups` log records to write, or until something urgent comes.
     pub(super) async fn work(&self, groups: usize) {
         poll_fn(|cx| {
             let mut state = self.state.lock();
@@ -243,7 +245,7 @@ impl Shared {
         .await;
     }
 
-    /// Takes all there is to do. `spare` is an empty buffer, for what comes next.
+    /// Takes all the work there is. `spare` is an empty buffer for the next flush batch.
     pub(super) fn take(&self, spare: Vec<u8>) -> Work {
         let mut state = self.state.lock();
         state.hurry = false;
@@ -259,12 +261,12 @@ impl Shared {
         self.state.lock().closing
     }
 
-    /// Takes nothing more, until a batch ends.
+    /// Refuses new records until a flush batch ends.
     pub(super) fn refuse(&self, refused: &WalError) {
         self.state.lock().refusing = Some(refused.clone());
     }
 
-    /// Ends a batch: its bytes wait no more.
+    /// Ends a flush batch: its bytes leave the backlog.
     pub(super) fn end(&self, batch: &Taken, outcome: Result<(), WalError>, took: Option<Duration>) {
         let room = {
             let mut state = self.state.lock();
@@ -288,7 +290,7 @@ impl Shared {
         change(&mut self.state.lock().stats);
     }
 
-    /// The log takes nothing any more: `error` for all who wait and all who come.
+    /// Makes the log refuse everything from now on. All present and future waiters get `error`.
     pub(super) fn fail(&self, error: &WalError) {
         let (batch, rotation, room) = {
             let mut state = self.state.lock();
@@ -318,7 +320,7 @@ impl State {
         self.hurry || self.closing || self.rotation.is_some()
     }
 
-    /// The flusher's waker, when it wants to be woken for what there is.
+    /// The flusher's waker, if the flusher wants to be woken for the present work.
     fn call_flusher(&mut self) -> Option<Waker> {
         if self.batch.groups >= self.wanted || self.is_urgent() {
             self.flusher.take()
@@ -334,7 +336,7 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-/// One waiter's place, given back when it is dropped.
+/// A task's entry in `State::room`, removed when this value is dropped.
 struct Place<'a> {
     shared: &'a Shared,
     key: Option<usize>,
@@ -349,7 +351,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Whether the flusher lets groups wait for the interval.
+/// Whether the flusher delays log records for the interval.
 pub(super) fn waits(settings: &Settings) -> bool {
     settings.mode == Mode::Async
 }

@@ -9,8 +9,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::{DirectoryLock, File, Locked, Storage};
 
-/// A directory of the file system. Files are synced by `fdatasync`, which also makes a changed
-/// length lasting; directories by `fsync`.
+/// A directory of the file system. `fdatasync` syncs the files, with a changed length; `fsync`
+/// syncs the directories.
 #[derive(Debug)]
 pub struct Disk {
     path: PathBuf,
@@ -20,14 +20,14 @@ impl Disk {
     /// The directory at `path`, which is made when there is none.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn new(path: impl Into<PathBuf>) -> io::Result<Disk> {
         let path: PathBuf = path.into();
-        // Of a relative path the last one is empty: where the process is.
+        // The last ancestor of a relative path is empty: the working directory.
         let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
         let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
         fs::create_dir_all(&path)?;
-        // New directories' own names have to last as well.
+        // The names of new directories must be durable as well.
         for new in missing {
             if let Some(parent) = new.canonicalize()?.parent() {
                 fs::File::open(parent)?.sync_all()?;
@@ -36,7 +36,7 @@ impl Disk {
         Ok(Disk { path })
     }
 
-    /// The directory.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -54,7 +54,7 @@ impl Storage for Disk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
-            // A name that is no text is none of ours.
+            // A name that is not UTF-8 is not a file of the log.
             names.extend(entry?.file_name().into_string());
         }
         names.sort_unstable();
@@ -68,7 +68,7 @@ impl Storage for Disk {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
-        // Not to be written: a file system may be there to be read only.
+        // Opened only to be read: the file system may be read-only.
         Ok(Box::new(DiskFile(fs::File::open(self.at(name))?)))
     }
 
@@ -88,11 +88,12 @@ impl Storage for Disk {
         let mut options = fs::OpenOptions::new();
         let path = self.at(name);
         let mut file = options.read(true).write(true).create(true).truncate(false).open(path)?;
-        // The system gives it back when the process ends, however that happens.
+        // The system releases the lock when the process ends, for whatever reason.
         if !take(&file, FlockOperation::NonBlockingLockExclusive)? {
             return Ok(Locked::Held { by: owner(file)? });
         }
-        // Whose it is, for the error that others get. Nothing depends on it: a disk may be full.
+        // The process id, for the error that other processes get. Nothing else depends on it, and
+        // the disk may be full, so a failure is ignored.
         let said = file.set_len(0).and_then(|()| file.rewind());
         let _ = said.and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Locked::Taken(Box::new(Flock(file))))
@@ -103,7 +104,8 @@ impl Storage for Disk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
-        // Shared: a file that is open to be read can have no other on every file system.
+        // A shared lock: some file systems give no exclusive lock on a file that is opened only to
+        // be read.
         match take(&file, FlockOperation::NonBlockingLockShared)? {
             true => Ok(Some(Locked::Taken(Box::new(Flock(file))))),
             false => Ok(Some(Locked::Held { by: owner(file)? })),
@@ -111,7 +113,7 @@ impl Storage for Disk {
     }
 }
 
-/// Asks for a lock of a file; whether it was given.
+/// Requests a lock of a file; `false` when another process has it.
 fn take(file: &fs::File, how: FlockOperation) -> io::Result<bool> {
     match flock(file, how) {
         Ok(()) => Ok(true),
@@ -120,11 +122,11 @@ fn take(file: &fs::File, how: FlockOperation) -> io::Result<bool> {
     }
 }
 
-/// The process that has said that the lock is its own, if it still runs.
+/// The process id in the lock file, if that process still runs.
 fn owner(file: fs::File) -> io::Result<String> {
     let mut by = String::new();
     file.take(64).read_to_string(&mut by)?;
-    // The process that has the lock has not said so yet, or only reads and says nothing.
+    // The holder may not have written its id yet, or it only reads and writes no id.
     let runs = by.trim().parse::<u32>().is_ok_and(|id| Path::new(&format!("/proc/{id}")).exists());
     Ok(if runs { by.trim().to_owned() } else { "(unknown)".to_owned() })
 }
@@ -135,8 +137,9 @@ struct Flock(fs::File);
 impl DirectoryLock for Flock {}
 
 impl Drop for Flock {
-    /// Closing the file is not enough: a child that this process has just forked has it, too, until
-    /// it runs its own program. What cannot be given back now is when the process ends.
+    /// Unlocks the file. Closing it is not enough: a child process that was just forked shares the
+    /// open file until it runs its own program. A failed unlock is ignored: the end of the process
+    /// releases the lock.
     fn drop(&mut self) {
         let _ = flock(&self.0, FlockOperation::Unlock);
     }

@@ -1,12 +1,12 @@
-//! [`Storage`]: a directory of files that only grow, be it on a disk or in a simulated world.
+//! [`Storage`]: a directory of files that only grow, on a disk or in a simulated world.
 //!
-//! What may be relied on after a crash is what POSIX promises, and no more:
+//! After a crash a caller may rely on what POSIX promises, and no more:
 //!
 //! | done | there after a crash |
 //! | --- | --- |
 //! | `append`, `truncate` | when a later [`File::sync`] succeeded; until then each sector may be old or new |
 //! | `create`, `rename`, `remove` | when a later [`Storage::sync_directory`] succeeded; until then each may be undone, whatever came after it |
-//! | a failed `sync` | nobody knows, and the next one succeeds although it wrote nothing |
+//! | a failed `sync` | unknown; the next sync succeeds although it wrote nothing |
 
 mod disk;
 pub mod torn;
@@ -17,109 +17,111 @@ use std::io;
 pub use disk::Disk;
 pub use torn::Torn;
 
-/// A directory of files. Calls block until the system has taken what they ask for.
+/// A directory of files. Each call blocks until the system has done what the call requests.
 ///
-/// Errors are those of the system; who calls says which file and what for.
+/// The errors are those of the system. The caller adds the file and the purpose.
 pub trait Storage: Send + Sync + fmt::Debug {
-    /// Where this is, for people.
+    /// Where the directory is, as a text for people.
     fn describe(&self) -> String;
 
     /// The names of all files, in order.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     fn list(&self) -> io::Result<Vec<String>>;
 
     /// Makes an empty file.
     ///
     /// # Errors
-    /// The system's; `AlreadyExists` when there is one of this name.
+    /// The system's errors; `AlreadyExists` when there is a file of this name.
     fn create(&self, name: &str) -> io::Result<Box<dyn File>>;
 
     /// Opens a file to read it.
     ///
     /// # Errors
-    /// The system's; `NotFound` when there is none of this name.
+    /// The system's errors; `NotFound` when there is no file of this name.
     fn open(&self, name: &str) -> io::Result<Box<dyn File>>;
 
-    /// Gives a file another name, and takes that name from the file which has it.
+    /// Renames a file. A file that has the new name already is replaced.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Makes lasting which names there are.
+    /// Makes the names of the files durable.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     fn sync_directory(&self) -> io::Result<()>;
 
-    /// Makes the directory this process's alone, until what it returns is dropped or the process
-    /// ends.
+    /// Locks the directory for this process alone, until the returned value is dropped or the
+    /// process ends.
     ///
     /// # Errors
-    /// The system's; [`Locked::Held`] is none.
+    /// The system's errors; [`Locked::Held`] is not an error.
     fn lock(&self, name: &str) -> io::Result<Locked>;
 
-    /// Sees to it that the directory is no other process's to write, until what it returns is
-    /// dropped or the process ends. Nothing is made or written: `None` where the lock was never
-    /// made, so that no process can have it. Those that read do not exclude one another.
+    /// Prevents other processes from writing to the directory, until the returned value is dropped
+    /// or the process ends. Nothing is made or written. `None`: the lock file does not exist, so no
+    /// process can hold the lock. Reading processes do not exclude one another.
     ///
     /// # Errors
     /// As [`lock`](Storage::lock).
     fn lock_to_read(&self, name: &str) -> io::Result<Option<Locked>>;
 }
 
-/// What became of a [`Storage::lock`].
+/// The result of a [`Storage::lock`].
 #[derive(Debug)]
 pub enum Locked {
-    /// The directory is this process's.
+    /// This process has the lock.
     Taken(Box<dyn DirectoryLock>),
-    /// It is another's.
+    /// Another process has the lock.
     Held {
-        /// Who says to have it: a process id, as far as is known.
+        /// The process id that the lock file states, as far as it is known.
         by: String,
     },
 }
 
-/// Holds a directory for as long as it lives.
+/// Holds the lock of a directory until it is dropped.
 pub trait DirectoryLock: Send + Sync + fmt::Debug {}
 
 /// An open file.
 pub trait File: Send + Sync + fmt::Debug {
-    /// Its length in bytes.
+    /// The length of the file in bytes.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     fn length(&self) -> io::Result<u64>;
 
-    /// Reads from byte `offset` on, until `buffer` is full or the file ends; how much that was.
+    /// Reads from byte `offset` on, until `buffer` is full or the file ends. Returns the count of
+    /// bytes read.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes `bytes` behind the file's end. When it fails, part of them may be there.
+    /// Writes `bytes` behind the end of the file. A failed append may leave a part of the bytes.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     fn append(&self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes the file's bytes, and its length, lasting.
+    /// Makes the bytes and the length of the file durable.
     ///
     /// # Errors
-    /// The system's; what is lasting then nobody knows, and a second call does not mend it.
+    /// The system's errors. After an error it is unknown what is durable, and a second call does
+    /// not repair that.
     fn sync(&self) -> io::Result<()>;
 
     /// Shortens the file to `length` bytes.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     fn truncate(&self, length: u64) -> io::Result<()>;
 }

@@ -1,4 +1,4 @@
-//! What tests of logs share.
+//! Helpers of the log tests.
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::sync::Arc;
@@ -38,14 +38,14 @@ pub(crate) fn at(counter: u64) -> Timestamp {
     Timestamp::new(counter, NODE).expect("small")
 }
 
-/// A commit that sets key `counter` to so many bytes.
+/// A commit that sets key `counter` to a value of `bytes` bytes.
 pub(crate) fn group(counter: u64, bytes: usize) -> Group {
     let mut group = Group::new(Kind::Commit, at(counter));
     group.put(TABLE, &counter.to_be_bytes(), &vec![counter as u8; bytes]).expect("small");
     group
 }
 
-/// Appends commits one after the other, each in a batch of its own.
+/// Appends commits one after another, each in a flush batch of its own.
 pub(crate) async fn commit(
     log: &Log,
     handle: &Handle,

@@ -1,4 +1,4 @@
-//! [`Ledger`]: what was appended and what became of it, and the judgement of what a recovery finds.
+//! [`Ledger`]: what was appended and what became of it, and the check of what a recovery finds.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -7,44 +7,43 @@ use latchwork_wal::{Kind, LogDirectory, NodeId, Replayed, TableId, Timestamp};
 
 pub(crate) type Key = (TableId, Vec<u8>);
 pub(crate) type Value = Option<Vec<u8>>;
-/// What each key is in memory: when that was committed, and the value.
+/// The content of memory: for each key its commit timestamp and its value.
 pub(crate) type Tables = BTreeMap<Key, (Timestamp, Value)>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
-    /// Appended; nobody said anything about it.
+    /// Appended, without a known outcome.
     Unknown,
-    /// Acknowledged, or found by a recovery on which others then built.
+    /// Acknowledged, or found by a recovery that later commits built on.
     Lasting,
-    /// The log said that it is not there.
+    /// The log reported that the record is not there.
     Refused,
-    /// A recovery did not find it.
+    /// A recovery did not find the record.
     Lost,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) node: NodeId,
-    /// Which of the node's appends it was.
+    /// The number of the append on its node.
     pub(crate) order: u64,
     pub(crate) entries: Vec<(Key, Value)>,
     pub(crate) fate: Fate,
-    /// When it was acknowledged, or found by a recovery, in the order of all appends and
-    /// acknowledgements.
+    /// When the record was acknowledged or found, in the order of all appends and acknowledgements.
     acknowledged: u64,
 }
 
-/// What a directory has gone through before it was opened.
+/// What happened to a directory before it was opened.
 #[derive(Clone, Debug)]
 pub(crate) enum Opened {
-    /// Crashes.
+    /// Crashes only.
     Whole,
-    /// Something was cut off, and nothing was said of it.
+    /// An end was cut off a log without a report.
     Cut {
-        /// All logs had been closed before.
+        /// All logs had been closed before the cut.
         clean: bool,
     },
-    /// Something was cut off, and the loss was accepted, which these logs have.
+    /// An end was cut off, and the loss of these logs was accepted.
     Accepted(Vec<NodeId>),
 }
 
@@ -61,7 +60,8 @@ impl Ledger {
         self.orders += 1;
         let order = self.orders;
         let record = Record { node, order, entries, fate: Fate::Unknown, acknowledged: 0 };
-        // What is not in the log is not known after a restart: its timestamp may be drawn again.
+        // A restart does not know a record that is not in the log, so its timestamp may be drawn
+        // again.
         let before = self.records.insert(at, record);
         let gone = |record: Record| matches!(record.fate, Fate::Lost | Fate::Refused);
         assert!(before.is_none_or(gone), "{at} twice");
@@ -73,7 +73,7 @@ impl Ledger {
         (record.fate, record.acknowledged) = (fate, self.orders);
     }
 
-    /// Judges what a recovery found, and takes it for the truth from now on.
+    /// Checks what a recovery found, and takes it as the truth from now on.
     pub(crate) fn judge(
         &mut self,
         directory: &LogDirectory,
@@ -105,7 +105,7 @@ impl Ledger {
                 return Err(format!("{at} at {place:?} was {:?} and is back", record.fate));
             }
         }
-        // A log ends between two groups: no group without those before it.
+        // A log ends between two records: no record is there without all records before it.
         let mut last: BTreeMap<NodeId, u64> = BTreeMap::new();
         for ((at, _), (place, _)) in &found {
             let last = last.entry(place.0).or_default();
@@ -128,14 +128,15 @@ impl Ledger {
                 if *at > floor && last.get(&record.node).is_some_and(|last| *last > record.order) {
                     return Err(format!("{at} is lost, and later groups of its node are there"));
                 }
-                // Under the floor every commit had ended, and those that had were lasting.
+                // At or below the floor every commit had ended, and the committed ones were
+                // durable.
                 record.fate = Fate::Lost;
             }
         }
         self.compare(floor, replayed)
     }
 
-    /// Whether what was durable and is not there may be gone so.
+    /// Checks whether durable records may be missing.
     fn judge_losses(
         &self,
         floor: Timestamp,
@@ -186,7 +187,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether the replay is what the lasting groups come to.
+    /// Checks whether the replay is the merge of the durable records.
     fn compare(&self, floor: Timestamp, replayed: &Replayed) -> Result<Tables, String> {
         let mut expected = Tables::new();
         for (at, record) in &self.records {
@@ -207,7 +208,7 @@ impl Ledger {
                 return Err(format!("{again:?} is in two partitions"));
             }
         }
-        // What was deleted under the floor may be forgotten.
+        // A deletion at or below the floor may be forgotten.
         let forgotten = |at: &Timestamp, value: &Value| value.is_none() && *at <= floor;
         let without = |tables: &Tables| -> Tables {
             let kept = tables.iter().filter(|(_, (at, value))| !forgotten(at, value));

@@ -1,4 +1,4 @@
-//! [`Life`]: from one start of the database to its end, in virtual time.
+//! [`Life`]: one life of the database in virtual time, from its start to its end.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -30,11 +30,12 @@ pub(crate) struct Life {
     in_flight: RefCell<BTreeSet<Timestamp>>,
     locked: RefCell<BTreeSet<Key>>,
     pub(crate) checkpoints: Cell<u32>,
-    /// Logs are being closed: what waits is tried once more, and then refused.
+    /// The logs are being closed: a waiting flush batch is tried once more, and then refused.
     closing: Cell<bool>,
-    /// All logs were closed, and said so.
+    /// All logs were closed without an error.
     pub(crate) clean: Cell<bool>,
-    /// Checkpoints do not wait for what they have seen to be lasting: wrong in [`Mode::Async`].
+    /// Checkpoints do not wait until what they have seen is durable. This is wrong in
+    /// [`Mode::Async`].
     pub(crate) careless: bool,
 }
 
@@ -65,7 +66,7 @@ impl Life {
         })
     }
 
-    /// Commits and checkpoints until all is done or the power goes off.
+    /// Runs commits and checkpoints until all have ended or the power goes off.
     pub(crate) fn run(
         self: &Rc<Life>,
         directory: &Arc<LogDirectory>,
@@ -89,7 +90,7 @@ impl Life {
             let handle = worker.handle();
             match Log::simulated(directory, node, settings.clone(), &handle, device) {
                 Ok(log) => logs.push(log),
-                // Whatever was told to fail: the next life looks what it came to.
+                // The cause may be any injected fault. The next life checks the result.
                 Err(_) => return Ok(()),
             }
         }
@@ -155,7 +156,7 @@ impl Life {
             if let Some(position) = waits {
                 if self.mode == Mode::Async {
                     self.install(at, &entries);
-                    // Seen from now on, by both nodes.
+                    // From now on both nodes see the commit.
                     self.locked.borrow_mut().retain(|key| !keys.contains(key));
                 }
                 match log.durable(&handle, &position, deadline(&handle)).await {
@@ -209,7 +210,8 @@ impl Life {
             handle.sleep(Duration::from_micros(random.below(1000))).await;
             match self.checkpoint(&directory, &logs, &handle, &mut random).await {
                 Ok(()) => self.checkpoints.set(self.checkpoints.get() + 1),
-                // Full, told to fail, or the power is off: the log goes on or says so.
+                // The device is full, an injected fault occurred, or the power is off. The log goes
+                // on or reports a failure.
                 Err(WalError::Io { .. } | WalError::Full { .. } | WalError::Refused { .. }) => {}
                 Err(WalError::Failed { .. } | WalError::Timeout { .. }) => {}
                 Err(other) => return Err(format!("checkpoint: {other}")),
@@ -218,7 +220,7 @@ impl Life {
         if random.below(2) == 0 {
             handle.sleep(Duration::from_millis(random.below(4))).await;
             for log in &logs {
-                // Committers that are not through get an error that they take for the end.
+                // Committers that have not finished get an error, which ends them.
                 let _ = log.flush(&handle, deadline(&handle)).await;
             }
         }
@@ -280,19 +282,19 @@ impl Life {
         a.finish()?;
         b.finish()?;
         if !self.careless {
-            // What was seen there must be lasting before the checkpoint is.
+            // What the scan has seen must be durable before the checkpoint is.
             for log in logs {
                 log.flush(handle, until).await?;
             }
             if random.below(2) == 0 {
-                // What the checkpoint has seen is in segments that are whole.
+                // What the checkpoint has seen is in whole segments.
                 for log in logs {
                     log.rotate(handle, until).await?;
                 }
             }
         }
         if random.below(4) == 0 {
-            // These few steps are where it matters, and among so many others they are rarely met.
+            // These few steps matter most, and a random step rarely hits them.
             self.torn.power_off_after(random.below(12));
         }
         writer.publish()?;

@@ -1,7 +1,7 @@
-//! Worlds in which the power goes off: thousands of short histories of commits, rotations and
-//! checkpoints on storage that loses what was not synced, each with several lives. After every
-//! crash what is found is judged: all that was acknowledged, nothing that was not appended,
-//! everything whole.
+//! Worlds in which the power goes off. There are thousands of short histories of commits, rotations
+//! and checkpoints on storage that loses unsynced data, each with several lives. After every crash
+//! the test checks that everything acknowledged is there, nothing is there that was not appended,
+//! and everything is whole.
 
 mod ledger;
 mod life;
@@ -24,7 +24,7 @@ use life::Life;
 const DATABASE: DatabaseId = DatabaseId(0xda7a);
 const LIVES: u64 = 4;
 
-/// What may happen to a world.
+/// The faults of a world.
 #[derive(Clone, Copy, Default)]
 struct Trouble {
     lie: Option<Lie>,
@@ -32,11 +32,11 @@ struct Trouble {
     faults: bool,
     /// See [`Life::careless`].
     careless: bool,
-    /// Logs lose their ends, by other ways than crashes.
+    /// Logs lose their ends other than by crashes.
     cuts: bool,
 }
 
-/// What worlds came to, so that tests can say that they tested something.
+/// Counts over all worlds, so that a test can prove that it tested something.
 #[derive(Debug, Default)]
 struct Sum {
     lasting: usize,
@@ -45,7 +45,8 @@ struct Sum {
     checkpoints: u32,
     crashes: u32,
     crashes_while_opening: u32,
-    /// Cuts that took nothing that another place knew of, were noticed, and could not be accepted.
+    /// Cuts of a part that no other place knew of, cuts that were detected, and cuts that could not
+    /// be accepted.
     silent: u32,
     noticed: u32,
     hopeless: u32,
@@ -70,7 +71,7 @@ fn world(mode: Mode, seed: u64, trouble: Trouble, sum: &mut Sum) -> Result<(), S
     let ledger = Rc::new(RefCell::new(Ledger::default()));
     let (mut cut, mut clean, mut accept) = (false, false, false);
     for life in 0..=LIVES {
-        // Opening may be interrupted as anything else, again and again.
+        // An opening may be interrupted again and again, like any other operation.
         let directory = loop {
             let interrupted = random.below(3) == 0;
             if interrupted {
@@ -99,7 +100,7 @@ fn world(mode: Mode, seed: u64, trouble: Trouble, sum: &mut Sum) -> Result<(), S
             torn = end(&torn, &mut random, sum);
         };
         let replayed = match directory.replay(1) {
-            // A segment in the middle.
+            // The damage is in a segment that is not the last.
             Err(WalError::Damaged { .. }) if cut && !accept => {
                 sum.noticed += 1;
                 return Ok(());
@@ -149,7 +150,7 @@ fn world(mode: Mode, seed: u64, trouble: Trouble, sum: &mut Sum) -> Result<(), S
     Ok(())
 }
 
-/// Takes the end of a log away; whether there was one.
+/// Cuts the end off a log; returns whether there was one.
 fn cut_something(torn: &Torn, random: &mut Random) -> bool {
     let names = torn.list().expect("the power is on");
     let node = format!("{:02}-", random.below(u64::from(life::NODES)));
@@ -172,7 +173,7 @@ fn cut_something(torn: &Torn, random: &mut Random) -> bool {
             torn.cut(name, random.below(length(name).max(1)));
         }
         _ => {
-            // Not many bytes of it.
+            // Only a few bytes of it.
             let length = length(last);
             torn.cut(last, length.saturating_sub(1 + random.below(1 + length.min(600))));
         }
@@ -197,7 +198,7 @@ fn worlds(mode: Mode, seeds: Range<u64>, trouble: Trouble) -> Sum {
     sum
 }
 
-/// Which complaints there are, of how many worlds each, with digits left out.
+/// The violations found, with digits left out, and the count of worlds that had each.
 fn complaints(mode: Mode, seeds: u64, trouble: Trouble) -> BTreeMap<String, u64> {
     let mut complaints = BTreeMap::new();
     for seed in 0..seeds {
@@ -224,15 +225,15 @@ fn failing_operations_and_a_full_device_lose_nothing_that_was_acknowledged() {
     for mode in Mode::ALL {
         let sum = worlds(mode, 0..700, Trouble { faults: true, ..Trouble::default() });
         assert!(sum.lasting > 10_000 && sum.lost > 500, "{sum:?}");
-        // Acknowledged before it is lasting, it cannot be refused any more.
+        // A commit that is acknowledged before it is durable cannot be refused any more.
         assert_eq!(sum.refused > 100, mode == Mode::Sync, "{sum:?}");
     }
 }
 
-/// Bug: a log that had lost its end was taken for one that ended there, and two nodes' logs came to
-/// a state that never was. Mechanism: what each log and the witness know of the others. Here a loss
-/// is an error unless no other place can know of it, and what is left of an accepted one is a state
-/// that was.
+/// Regression: a log that had lost its end was taken for one that ended there. Then the logs of two
+/// nodes came to a state that never existed. The fix is what each log and the witness know of the
+/// other logs. Here a loss is an error unless no other place can know of it. What is left after an
+/// accepted loss is a consistent state.
 #[test]
 fn a_log_that_loses_its_end_is_noticed_and_what_is_accepted_is_a_state_that_was() {
     for mode in Mode::ALL {
@@ -242,7 +243,7 @@ fn a_log_that_loses_its_end_is_noticed_and_what_is_accepted_is_a_state_that_was(
     }
 }
 
-/// What the judge would say about a log that does not sync where it has to.
+/// The check finds a log that does not sync where it must.
 #[test]
 fn a_device_that_lies_is_found_out() {
     let lies = [
@@ -258,7 +259,7 @@ fn a_device_that_lies_is_found_out() {
     }
 }
 
-/// A checkpoint shows what is not lasting yet: half of a commit is back after a crash.
+/// A checkpoint shows what is not durable yet: half of a commit is back after a crash.
 #[test]
 fn a_checkpoint_that_does_not_wait_for_the_logs_is_found_out() {
     let trouble = Trouble { careless: true, ..Trouble::default() };

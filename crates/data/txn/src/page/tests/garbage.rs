@@ -1,8 +1,8 @@
-//! Pages that are none: whatever bytes there are, nothing panics and nothing hangs.
+//! Corrupt pages: whatever the bytes are, no read panics and no loop hangs.
 
 use super::*;
 
-/// Random words; random words under a header in order; a page of rows with some bits turned.
+/// Random words; random words under a valid header; a page of rows with some bits inverted.
 fn garbage() -> impl Strategy<Value = Image> {
     let words = || vec(any::<u64>(), PAYLOAD / 8);
     let small = vec(0..(PAYLOAD as u64 / 8), PAYLOAD / 8);

@@ -1,4 +1,4 @@
-//! Pages against a model, and bytes that are no page.
+//! Pages against a model, and corrupt pages.
 
 mod garbage;
 
@@ -20,7 +20,7 @@ struct Image(Vec<AtomicU64>);
 
 impl Image {
     fn new() -> Image {
-        // What a line holds before it is a page is unspecified.
+        // The content of a line before it is formatted is unspecified.
         Image((0..PAYLOAD / 8).map(|_| AtomicU64::new(0xdead_beef_dead_beef)).collect())
     }
 
@@ -80,7 +80,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a slot should hold.
+/// The expected tuple of a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Row {
     state: State,
@@ -107,7 +107,7 @@ fn new(row: &Row) -> New<'_> {
     New { state: row.state, cts: Timestamp(row.cts), key: &row.key, value: &row.value }
 }
 
-/// The bytes of a page on which `rows` are all there is, at the least.
+/// The minimum number of bytes of a page with exactly these `rows`.
 fn least(rows: &BTreeMap<usize, Row>, slots: usize) -> usize {
     let sizes = rows.values().map(|row| tuple_size(row.key.len(), row.value.len()));
     HEADER + SLOT * slots + sizes.sum::<usize>()
@@ -119,7 +119,7 @@ proptest! {
     #[test]
     fn a_page_is_a_map_from_slots_and_says_what_it_wrote(ops in vec(op(), 1..60)) {
         let image = Image::page();
-        // Has of every change only the bytes that the change says it wrote: what other nodes get.
+        // The shadow page gets only the bytes that each change reports, as other nodes do.
         let shadow = Image::new();
         let copy = |range: std::ops::Range<usize>| {
             shadow.words().write_bytes(range.start, &image.bytes()[range]);
@@ -198,8 +198,7 @@ proptest! {
                     let (rows, header) = (rows.collect::<Vec<_>>(), page.header);
                     let (new, dirty) = page.append(rows.iter().map(new), most);
                     prop_assert!(new.len() <= rows.len());
-                    // What comes next is one too many, or needs free slots, or to move others
-                    // together.
+                    // The next row is one too many, or needs free slots or a compaction.
                     if let Some(row) = rows.get(new.len()) {
                         let size = tuple_size(row.key.len(), row.value.len()) + SLOT;
                         let full = new.end >= most || page.header.gap() < size;
@@ -263,7 +262,7 @@ fn an_update_in_place_writes_the_tuple_alone_and_one_of_a_part_less() {
     let at = usize::from(open(&image).header.heap);
     let next = Row { value: vec![3; 100], ..row };
     let all = open(&image).set(slot, new(&next)).expect("in place");
-    // To the end of its last word.
+    // Up to the end of its last word.
     assert_eq!(all.range(), at..at + (TUPLE + 104).next_multiple_of(8));
     let part = open(&image).set_part(slot, Timestamp(2), 3, &[5; 8]).expect("inside");
     assert_eq!(part.range(), at..at + TUPLE + 4 + 3 + 8);
@@ -278,7 +277,7 @@ fn space_of_rows_that_are_gone_is_used_again() {
         slots.push(slot);
     }
     assert_eq!(slots.len(), (PAYLOAD - HEADER) / (tuple_size(4, 60) + SLOT));
-    // Every other one goes: the longest hole is one row long, and two rows together need
+    // Every other row is removed. The longest hole is one row long, and two rows together need
     // compaction.
     for &slot in slots.iter().step_by(2) {
         open(&image).erase(slot).expect("there");
@@ -305,8 +304,8 @@ fn the_check_finds_each_kind_of_damage() {
             .map_err(|broken| broken.0.into())
             .and_then(|page| check(&page))
     };
-    // Magic, heap, garbage, table, free slots, tombstones, a slot's offset and length, a tuple's
-    // state.
+    // Magic, heap, garbage, table, free slots, tombstones, offset and length of a slot, state of a
+    // tuple.
     let state = usize::from(open(&image).header.heap) + 12;
     for at in [0, 4, 6, 8, 12, 14, HEADER, HEADER + 2, state] {
         assert!(damaged(at, 8).is_err(), "byte {at}");
@@ -315,8 +314,7 @@ fn the_check_finds_each_kind_of_damage() {
     check(&open(&image)).expect("in order again");
 }
 
-/// Mean lengths of keys and values of the nine tables of TPC-C, as the book's chapter on it has
-/// them.
+/// Mean lengths of keys and values of the nine tables of TPC-C, as in the book's chapter on TPC-C.
 const TPCC: [(&str, usize, usize); 9] = [
     ("WAREHOUSE", 4, 70),
     ("DISTRICT", 5, 80),

@@ -1,9 +1,10 @@
-//! What was encoded is read again, and other bytes are refused or are what reading them gives.
+//! Encoded keys and rows can be read again. Other bytes are refused, or equal the encoding of what
+//! they are read as.
 
 use super::*;
 use crate::schema::SchemaError;
 
-/// Bytes that are near to some: cut, lengthened, or one of them changed.
+/// Bytes that are close to the given ones: cut, lengthened, or with one byte changed.
 fn spoil(mut bytes: Vec<u8>, how: u8, at: &Pick, byte: u8) -> Vec<u8> {
     match (how, bytes.len()) {
         (0, _) => bytes.push(byte),
@@ -120,7 +121,7 @@ fn a_text_that_is_longer_than_its_column_is_no_text_of_it() {
     let schema = customer();
     let good = b"\0\0\0\0\0\0\0\0XY\x04\x00Alexdata";
     assert!(schema.row(good).is_ok());
-    // The rest is a blob, so that only the column's limit tells.
+    // The remaining bytes are a blob, so only the limit of the column shows the error.
     let long = b"\0\0\0\0\0\0\0\0XY\x05\x00Alexdata";
     let refused = SchemaError::BadRow { table: "CUSTOMER".to_owned(), len: long.len() };
     assert_eq!(schema.row(long).err(), Some(refused));

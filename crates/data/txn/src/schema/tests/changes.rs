@@ -1,4 +1,4 @@
-//! Parts of rows that are written where they stand.
+//! Parts of rows that are overwritten in place.
 
 use super::*;
 use crate::schema::SchemaError;
@@ -82,7 +82,7 @@ proptest! {
             });
             let may = schema.may_move(number, &before, &after);
             prop_assert!(may || old == new);
-            // Where texts are read, it is said so of all texts.
+            // If the index reads a text, the result is conservative for all texts.
             prop_assert!(texts || may == (old != new));
         }
         prop_assert!(schema.may_move(schema.indexes().len(), &before, &before));

@@ -1,4 +1,4 @@
-//! Tests of schemas, most of them on tables that nobody thought of: [`any_schema`].
+//! Tests of schemas, mostly on random tables: [`any_schema`].
 
 mod bytes;
 mod changes;
@@ -13,7 +13,7 @@ use proptest::sample::Index as Pick;
 use super::column::number;
 use super::{ColumnId, ColumnType, Order, Schema, Value};
 
-/// Types whose values are short, so that two rows often agree in some.
+/// Types with short values, so that two rows often agree in some of them.
 fn any_type() -> impl Strategy<Value = ColumnType> {
     prop_oneof![
         Just(ColumnType::U8),
@@ -29,7 +29,7 @@ fn any_type() -> impl Strategy<Value = ColumnType> {
     ]
 }
 
-/// Any table of up to seven columns, a blob perhaps, and up to two secondary indexes.
+/// A table of up to seven columns, sometimes with a blob, and with up to two secondary indexes.
 fn any_schema() -> impl Strategy<Value = Schema> {
     let index = (any::<bool>(), vec((any::<Pick>(), any::<bool>()), 1..4));
     let parts = (vec(any_type(), 1..7), any::<bool>(), vec(any::<Pick>(), 1..4));
@@ -71,7 +71,7 @@ fn order(descending: bool) -> Order {
     if descending { Order::Descending } else { Order::Ascending }
 }
 
-/// What a column's value is made from, whatever its type.
+/// The seed of a column's value, for any type.
 type Seed = (u8, u64, Vec<u8>);
 
 fn any_seed() -> impl Strategy<Value = Seed> {
@@ -84,8 +84,8 @@ fn any_row() -> impl Strategy<Value = Vec<Seed>> {
     vec(any_seed(), 7)
 }
 
-/// A value of a type: of numbers the least, the greatest and their neighbours more often than
-/// others.
+/// A value of a type. The minimum, the maximum and their neighbours are more frequent than other
+/// numbers.
 fn value(kind: ColumnType, (choice, random, bytes): &Seed) -> Value<'static> {
     let sized = |len: usize| {
         let mut bytes = bytes.clone();
@@ -113,7 +113,7 @@ fn value(kind: ColumnType, (choice, random, bytes): &Seed) -> Value<'static> {
     }
 }
 
-/// A row of a table: what each column holds.
+/// A row of a table: the value of each column.
 fn values(schema: &Schema, seeds: &[Seed]) -> Vec<Value<'static>> {
     let columns = schema.columns().iter().zip(seeds);
     columns.map(|(column, seed)| value(column.column_type(), seed)).collect()

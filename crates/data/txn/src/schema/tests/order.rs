@@ -1,4 +1,4 @@
-//! Keys order like the columns that they are made from.
+//! Keys have the order of their columns.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::Key;
 use crate::schema::end_of_prefix;
 
-/// How two values of one column compare.
+/// The order of two values of one column.
 fn compare(one: &Value<'_>, two: &Value<'_>) -> Ordering {
     match (one, two) {
         (Value::Unsigned(one), Value::Unsigned(two)) => one.cmp(two),
@@ -16,7 +16,7 @@ fn compare(one: &Value<'_>, two: &Value<'_>) -> Ordering {
     }
 }
 
-/// How two rows compare by some of their columns.
+/// The order of two rows by some of their columns.
 fn compare_by(
     columns: impl Iterator<Item = (ColumnId, Order)>,
     one: &[Value<'_>],
@@ -52,7 +52,7 @@ proptest! {
         for (number, index) in schema.indexes().iter().enumerate() {
             let keys = (index_key_of(&schema, number, &one), index_key_of(&schema, number, &two));
             let by_columns = compare_by(index.columns().iter().copied(), &one, &two);
-            // Where the index is not unique, the primary key decides between equal ones.
+            // In an index that is not unique, the primary key decides between equal columns.
             let rest = in_key().filter(|(id, _)| index.columns().iter().all(|(has, _)| has != id));
             let rest = if index.is_unique() { Ordering::Equal } else { compare_by(rest, &one, &two) };
             prop_assert_eq!(keys.0.cmp(&keys.1), by_columns.then(rest));

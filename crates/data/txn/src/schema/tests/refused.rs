@@ -1,4 +1,4 @@
-//! What cannot work is refused, and the error says what it is.
+//! Invalid schemas and values are refused, with an error that names the cause.
 
 use super::*;
 use crate::TxnError;
@@ -106,7 +106,7 @@ fn keys_that_no_index_holds_are_refused() {
         columns.primary_key(["a"])
     };
     let by_b = |kind| of(kind).unique_index("i", [("b", UP)]);
-    // 512 bytes are the most.
+    // 512 bytes are the maximum.
     assert!(by_b(ColumnType::Bytes(512)).build().is_ok());
     assert!(by_b(ColumnType::Text(255)).build().is_ok());
     let text = of(ColumnType::Text(255)).index("i", [("b", UP)]);
@@ -115,7 +115,7 @@ fn keys_that_no_index_holds_are_refused() {
     let primary = of(ColumnType::Bytes(512)).primary_key(["b", "a"]);
     assert!(refused(primary).starts_with("the primary key of table T can be 513 bytes long"));
 
-    // And where lines are short, fewer.
+    // Short lines have a lower limit.
     let schema = table().index("i", [("name", UP)]).build().expect("good");
     assert_eq!(schema.indexes()[0].key_len_max(), 26);
     assert_eq!(schema.check_keys(26), Ok(()));

@@ -1,4 +1,4 @@
-//! Schemas as bytes.
+//! The encoding of schemas.
 
 use super::*;
 use crate::schema::SchemaError;
@@ -33,7 +33,7 @@ proptest! {
             }
         }
         if let Ok(decoded) = Schema::decode(&bytes) {
-            // What is accepted has one form, and works.
+            // Accepted bytes have one encoding, and the schema works.
             prop_assert_eq!(decoded.encode(), &bytes[..]);
             prop_assert_eq!(decoded == schema, bytes == whole);
             prop_assert!(decoded.row(&[]).is_ok() == (decoded.row_len_min() == 0));
@@ -67,7 +67,7 @@ fn small() -> Schema {
         .expect("good")
 }
 
-/// What stands in logs has to be read for ever: if this fails, the version has to be another.
+/// Schemas in logs must stay readable. If this test fails, the change needs a new version.
 #[test]
 fn version_1_has_these_bytes() {
     let expected: &[&[u8]] = &[
@@ -81,7 +81,7 @@ fn version_1_has_these_bytes() {
     assert_eq!(small().fingerprint(), FINGERPRINT);
 }
 
-/// By another program: 64-bit FNV-1a of these bytes.
+/// 64-bit FNV-1a of these bytes, computed by another program.
 const FINGERPRINT: u64 = 0xC8DE_72E6_EACB_004B;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What programs may ask of a [`Torn`] storage.
+//! The [`Storage`] and [`File`] operations of a [`Torn`] storage.
 
 use std::io;
 
@@ -76,7 +76,7 @@ impl Storage for Torn {
     fn sync_directory(&self) -> io::Result<()> {
         let mut world = self.world.lock();
         if !world.step(self.life, Operation::SyncDirectory)? {
-            // Some of it is written, and all of it is taken for written.
+            // Some of the changes are written, and all of them count as written.
             world.lasting = world.torn_names();
             return world.failed("syncing the directory");
         }
@@ -103,7 +103,7 @@ impl Storage for Torn {
     }
 
     fn lock_to_read(&self, name: &str) -> io::Result<Option<Locked>> {
-        // One reader at a time is all that tests need.
+        // The tests need only one reader at a time.
         self.lock(name).map(Some)
     }
 }

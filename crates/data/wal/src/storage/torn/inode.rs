@@ -1,17 +1,17 @@
-//! [`Inode`]: a file's bytes as programs see them, and as they are on the device.
+//! [`Inode`]: the bytes of a file, as programs see them and as they are on the device.
 
 use latchwork_simulation::Random;
 
-/// What a device writes whole or not at all.
+/// The bytes that a device writes whole or not at all.
 pub(super) const SECTOR: usize = 512;
 
 #[derive(Default, Debug)]
 pub(super) struct Inode {
-    /// What reading gives.
+    /// The bytes that a read returns.
     pub(super) content: Vec<u8>,
-    /// What is on the device for sure.
+    /// The bytes that are on the device for certain.
     lasting: Vec<u8>,
-    /// What was done since the last sync.
+    /// The changes since the last sync.
     dirty: Vec<Change>,
 }
 
@@ -40,7 +40,7 @@ impl Inode {
         }
     }
 
-    /// Some sectors are written, and all are taken for written.
+    /// Some sectors are written, and all of them count as written.
     pub(super) fn sync_badly(&mut self, random: &mut Random) {
         self.lasting = self.image(random);
         self.dirty.clear();
@@ -68,12 +68,13 @@ impl Inode {
         true
     }
 
-    /// What may be on the device now.
+    /// A possible content of the device now.
     fn image(&self, random: &mut Random) -> Vec<u8> {
         if self.dirty.is_empty() {
             return self.lasting.clone();
         }
-        // What each sector and the length were, first on the device, then after each change.
+        // All contents of each sector, and all lengths: first those on the device, then those after
+        // each change.
         let mut now = self.lasting.clone();
         let mut lengths = vec![now.len()];
         let mut sectors: Vec<Vec<[u8; SECTOR]>> =
@@ -87,7 +88,7 @@ impl Inode {
             };
             let stale = random.below(4) == 0;
             while sectors.len() * SECTOR < touched.1 {
-                // Never written: zeros, or what some file had there once.
+                // A sector never written holds zeros, or old bytes of some file.
                 let fill = if stale { random.draw() as u8 | 1 } else { 0 };
                 sectors.push(vec![[fill; SECTOR]]);
             }
@@ -109,7 +110,7 @@ impl Inode {
                 .max(lengths.iter().copied().min().unwrap_or(0)),
             _ => newest,
         };
-        // From nearly nothing written to nearly all.
+        // The share of written sectors goes from almost none to almost all.
         let written = random.below(9);
         let mut image = Vec::with_capacity(sectors.len() * SECTOR);
         for versions in &sectors {

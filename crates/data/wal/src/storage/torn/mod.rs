@@ -1,18 +1,19 @@
-//! [`Torn`]: storage in memory that remembers what was synced, and loses the rest when it is told to.
+//! [`Torn`]: storage in memory that knows what was synced, and loses the rest in a simulated crash.
 //!
-//! What it may do to whoever stands on it:
+//! The faults that it can inject:
 //!
-//! - *Crash*, at any operation: each sector of 512 bytes that was not synced is as any of the
-//!   writes since then left it, or as before, independently of all others; a length that was not
-//!   synced is any that the file had since; sectors that nobody wrote are zeros or old bytes of
-//!   something else. Names that were not synced are there or not, each independently.
-//! - *Kill*: the process ends, the system goes on, with all that it was given.
-//! - *Fill up*, in the middle of a write, and *fail* any one operation. A sync that fails has
-//!   written some sectors; the others are taken for written from then on, as Linux does it, so that
-//!   a second sync succeeds and they are lost with the next crash.
-//! - *Lie*: say that it synced and not do it. This is for tests of tests.
+//! - *Crash*, at any operation. Each sector of 512 bytes that was not synced has its old content or
+//!   the content after any later write, independently of all other sectors. A length that was not
+//!   synced is one that the file had since the sync, or a whole count of sectors between these
+//!   lengths. A sector never written holds zeros or old bytes of another
+//!   file. Each name that was not synced is there or not, independently.
+//! - *Kill*: the process ends. The system goes on, with everything that was passed to it.
+//! - *Fill up*, in the middle of a write, and *fail* any one operation. A failed sync has written
+//!   some sectors. The other sectors count as written from then on, as on Linux. So a second sync
+//!   succeeds, and the next crash loses these sectors.
+//! - *Lie*: report a sync as done without doing it. This tests the tests.
 //!
-//! Everything is drawn from seeds: the same calls give the same losses.
+//! All faults are drawn from seeds: the same calls have the same losses.
 
 mod calls;
 mod inode;
@@ -25,40 +26,41 @@ use latchwork_simulation::Random;
 
 use inode::Inode;
 
-/// What can be told to fail.
+/// The operations that can be made to fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Making a file.
     Create,
-    /// Writing behind a file's end: some of the bytes are written.
+    /// Writing behind the end of a file: some of the bytes are written.
     Append,
-    /// Making bytes lasting.
+    /// Making bytes durable.
     Sync,
     /// Shortening a file.
     Truncate,
-    /// Giving a file another name.
+    /// Renaming a file.
     Rename,
     /// Removing a file.
     Remove,
-    /// Making names lasting.
+    /// Making names durable.
     SyncDirectory,
 }
 
-/// What the device says to have done, and has not.
+/// A sync that the device reports as done and does not do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lie {
-    /// Syncs of files whose name ends so.
+    /// Syncs of files with names that end in this text.
     Sync(&'static str),
     /// Syncs of the directory.
     SyncDirectory,
 }
 
-/// Storage that forgets. Clones are the same; so is what [`crash`](Torn::crash) and
-/// [`kill`](Torn::kill) return, after which everything opened before is dead.
+/// Storage that loses unsynced data. Clones share one storage, and so do the values that
+/// [`crash`](Torn::crash) and [`kill`](Torn::kill) return. After these two calls, everything opened
+/// before fails.
 #[derive(Clone, Debug)]
 pub struct Torn {
     world: Arc<Mutex<World>>,
-    /// Which life of the process this belongs to.
+    /// The life of the process to which this value belongs.
     life: u64,
 }
 
@@ -111,8 +113,8 @@ fn power_off() -> io::Error {
 }
 
 impl World {
-    /// One more operation. Whatever the last one before the power goes off does, nobody learns of
-    /// it.
+    /// Counts one more operation; `false` makes the operation fail. The last operation before the
+    /// power goes off may take effect, but its outcome is not reported.
     fn step(&mut self, life: u64, operation: Operation) -> io::Result<bool> {
         if self.off || self.life != life {
             return Err(power_off());
@@ -131,7 +133,7 @@ impl World {
         Ok(true)
     }
 
-    /// What an operation says that was carried out.
+    /// The result of an operation that was carried out; an error when the power is off.
     fn outcome<T>(&self, value: T) -> io::Result<T> {
         if self.off { Err(power_off()) } else { Ok(value) }
     }
@@ -182,8 +184,8 @@ impl Torn {
         Torn { world: Arc::new(Mutex::new(world)), life: 0 }
     }
 
-    /// The power goes off, if it has not, and on again: loses what was not synced, by `seed`.
-    /// Faults that were told and have not come are forgotten; capacity and lies stay.
+    /// Turns the power off, if it is on, and on again. What was not synced is lost, as drawn from
+    /// `seed`. Faults that were set and have not occurred are dropped; capacity and lies stay.
     pub fn crash(&self, seed: u64) -> Torn {
         let mut world = self.world.lock();
         world.random = Random::new(seed);
@@ -195,7 +197,7 @@ impl Torn {
         self.next_life(&mut world)
     }
 
-    /// The process ends and comes again; the system keeps what it has, synced or not.
+    /// Ends the process and starts it again. The system keeps everything, synced or not.
     pub fn kill(&self) -> Torn {
         self.next_life(&mut self.world.lock())
     }
@@ -209,29 +211,29 @@ impl Torn {
         Torn { world: self.world.clone(), life: world.life }
     }
 
-    /// So many bytes fit in all; [`u64::MAX`] is no limit.
+    /// Sets how many bytes fit in all files together; [`u64::MAX`] is no limit.
     pub fn set_capacity(&self, bytes: u64) {
         self.world.lock().capacity = bytes;
     }
 
-    /// The next such operation fails, or the one that comes after so many others of its kind.
+    /// Makes one operation of this kind fail, after `after` other operations of this kind.
     pub fn fail(&self, operation: Operation, after: u64) {
         self.world.lock().fault = Some((operation, after));
     }
 
-    /// The power goes off during the operation that comes after so many others, of any kind but
-    /// reads.
+    /// Turns the power off during a later operation, after `operations` others. All kinds of
+    /// operations count, except reads.
     pub fn power_off_after(&self, operations: u64) {
         let mut world = self.world.lock();
         world.off_at = world.operations + operations + 1;
     }
 
-    /// The power goes off now.
+    /// Turns the power off now.
     pub fn power_off(&self) {
         self.world.lock().off = true;
     }
 
-    /// What changes there were so far.
+    /// The count of changing operations so far.
     pub fn operations(&self) -> u64 {
         self.world.lock().operations
     }
@@ -242,13 +244,13 @@ impl Torn {
         !world.off && world.life == self.life
     }
 
-    /// The device lies from now on.
+    /// Makes the device lie from now on.
     pub fn lie(&self, lie: Lie) {
         self.world.lock().lie = Some(lie);
     }
 
-    /// Takes the end of a durable file away, as a bad disk or a hand does: `length` bytes are left.
-    /// `false` when there is no such file.
+    /// Cuts a durable file down to `length` bytes, as a bad disk or an operator might. `false` when
+    /// there is no such file.
     pub fn cut(&self, name: &str, length: u64) -> bool {
         let mut world = self.world.lock();
         let Ok(inode) = world.inode(name) else { return false };
@@ -256,8 +258,8 @@ impl Torn {
         true
     }
 
-    /// Changes bits of a file that lasts, as bad memory or a bad disk does: the byte at `offset`
-    /// becomes itself exclusive-or `bits`. `false` when there is no such byte.
+    /// Damages a durable byte, as bad memory or a bad disk might: the byte at `offset` is
+    /// exclusive-ored with `bits`. `false` when there is no such byte.
     pub fn damage(&self, name: &str, offset: u64, bits: u8) -> bool {
         let mut world = self.world.lock();
         let Ok(inode) = world.inode(name) else { return false };
