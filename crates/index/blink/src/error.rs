@@ -4,10 +4,10 @@ use latchwork_coherence::MemoryError;
 use latchwork_verbs::GlobalAddr;
 use thiserror::Error;
 
-/// Why an operation on a tree failed.
+/// The reason why an operation on a tree failed.
 #[derive(Debug, Error)]
 pub enum TreeError {
-    /// Keys have at least one byte.
+    /// The key is empty.
     #[error("a key must have at least one byte")]
     KeyEmpty,
     /// The key is longer than this tree's pages allow (see [`Limits`](crate::Limits)).
@@ -15,7 +15,7 @@ pub enum TreeError {
     KeyTooLong {
         /// Its length in bytes.
         len: usize,
-        /// The longest possible, in bytes.
+        /// The longest possible key, in bytes.
         max: usize,
     },
     /// The value is longer than a quarter of a line.
@@ -23,43 +23,43 @@ pub enum TreeError {
     ValueTooLong {
         /// Its length in bytes.
         len: usize,
-        /// The longest possible, in bytes.
+        /// The longest possible value, in bytes.
         max: usize,
     },
-    /// A change of a part of a value reaches beyond its end.
+    /// A change of a part of a value reaches beyond the end of the value.
     #[error("bytes {offset} to {} are not all inside a value of {value_len} bytes", .offset + .len)]
     OutsideValue {
-        /// First byte of the change.
+        /// The first byte of the change.
         offset: usize,
-        /// Length of the change in bytes.
+        /// The length of the change in bytes.
         len: usize,
-        /// Length of the value in bytes.
+        /// The length of the value in bytes.
         value_len: usize,
     },
-    /// The key to insert is there already.
+    /// The key to insert exists already.
     #[error("the key exists already")]
     Exists,
-    /// The key is not there.
+    /// The key does not exist.
     #[error("no such key")]
     NotFound,
-    /// Bulk loading needs a tree without entries.
+    /// Bulk loading needs an empty tree.
     #[error("the tree is not empty: bulk loading fills a new tree only")]
     NotEmpty,
     /// Bulk loading needs keys in strictly ascending order.
     #[error("key number {index} of the bulk load is not above the one before it")]
     Unsorted {
-        /// Its place in the input, from 0.
+        /// The position of the key in the input, from 0.
         index: u64,
     },
-    /// Transactions used the tree that was being loaded in bulk.
+    /// Transactions used the tree during its bulk load.
     #[error(
         "transactions used the tree while it was being loaded in bulk: load it before they begin"
     )]
     InUse,
-    /// The operation tells of stamps, which this tree has not.
+    /// The operation needs leaf stamps, and this tree has none.
     #[error("this tree has no stamps: make it with TreeConfig {{ stamped: true, .. }}")]
     NotStamped,
-    /// The share of each page to fill was not usable.
+    /// The fill factor is not between 0.1 and 1.
     #[error("a fill factor of {0} is not between 0.1 and 1")]
     FillFactor(f64),
     /// Lines of this size cannot hold a page.
@@ -68,20 +68,20 @@ pub enum TreeError {
         /// Bytes of payload per line.
         payload: usize,
     },
-    /// A page is not what the tree expects there.
+    /// A page does not have the content that the tree expects.
     #[error("page {page} is corrupt: {what}")]
     Corrupt {
         /// The page.
         page: GlobalAddr,
-        /// What is wrong with it.
+        /// The damage of the page.
         what: String,
     },
-    /// An operation lost one line over and over to other writers, beyond all patience.
+    /// An operation lost a line to other writers too often.
     #[error("gave up on page {page} after losing it {rounds} times to others")]
     Starved {
-        /// The page that was to be used last.
+        /// The last page that the operation needed.
         page: GlobalAddr,
-        /// How often a line had to be obtained in one operation.
+        /// The number of times that the operation had to obtain a line.
         rounds: u32,
     },
     /// The memory below failed.

@@ -8,36 +8,40 @@
 //!  level 0          [a..f) ► [f..p) ► ·· ► [p..t) ► [t..∞)      fences: low <= key < high
 //! ```
 //!
-//! A tree is known by the address of its root page, which never changes: when the root is full, its
-//! halves move to two new pages and it becomes their parent. Every page knows its fences and its
-//! right sibling (Lehman and Yao). A split first fills a new page, then cuts the old one and links
-//! it to the new one, and only later tells the level above; until then, and for ever if the
-//! splitter is cancelled, keys beyond a page's high fence are found by its right link. So no
-//! operation needs more than one page at a time, and none ever holds a latch on one page while it
-//! waits for another.
+//! The address of the root page identifies a tree and never changes. When the root is full, its
+//! halves move to two new pages, and the root becomes their parent. Every page stores its fence
+//! keys and its right link (Lehman and Yao). A split has three steps:
 //!
-//! # What holds
+//! 1. Fill a new page.
+//! 2. Cut the old page and link it to the new page.
+//! 3. Later, post the new page to the level above.
 //!
-//! - Reads are optimistic: they bear any bytes, and what they found counts only if the page was
+//! Until step 3, the right link leads to the keys beyond a page's high fence. If the operation that
+//! splits is cancelled, step 3 may stay undone, and the right link still serves. So no operation
+//! needs more than one page at a time. And no operation holds a latch on one page while it waits
+//! for another page.
+//!
+//! # Guarantees
+//!
+//! - Reads are optimistic: they are safe on any bytes, and a result counts only if the page was
 //!   consistent. [`Tree::try_get`] over cached pages is a plain function that writes no shared
 //!   memory.
-//! - Writes hold one page's write guard, and for a split that of a page that nobody else knows.
-//!   Never across an await.
-//! - Keys only move to the right, and pages never go away: an interrupted operation goes on where
-//!   it was.
-//! - A page always has room for its fences and two of the largest entries, so that every full page
+//! - A write holds the write guard of one page. A split also holds the guard of a new page that no
+//!   other operation can reach. No guard is held across an await.
+//! - Keys move only to the right, and pages are never removed. So an interrupted operation
+//!   continues where it was.
+//! - A page always has room for its fence keys and two of the largest entries. So every full page
 //!   can be split (see [`Limits`]).
-//! - A dropped operation leaves a correct tree. If it was about to tell the level above of a new
-//!   page, the next writer that meets the right link does it. A line it had allocated is used by
-//!   the next split of its handle.
-//! - A page that cannot be right ends in [`TreeError::Corrupt`], which names it; no loop is without
-//!   an end.
+//! - A dropped operation leaves a correct tree. If it has not posted a new page to the level above,
+//!   the next writer that meets the right link posts the page. The next split of its handle uses a
+//!   line that the operation had allocated.
+//! - A damaged page leads to [`TreeError::Corrupt`], which names the page. Every loop is bounded.
 //!
-//! Pages are not merged. A leaf that became empty keeps its place and takes new keys.
+//! Pages are not merged. An empty leaf stays in the tree and takes new keys.
 //!
-//! Of a tree [with stamps](TreeConfig::stamped) the operations whose names end in `_seen` tell
-//! which leaves they saw, and [`Tree::still`] whether anything has changed there since: what
-//! transactions need against phantoms.
+//! In a tree [with leaf stamps](TreeConfig::stamped), the operations with names in `_seen` report
+//! the leaves that they saw. [`Tree::still`] checks whether such a leaf has changed since.
+//! Transactions use this to detect phantoms.
 //!
 //! # Example
 //!

@@ -1,4 +1,4 @@
-//! How long keys and values may be, and how far pages may fill.
+//! The longest keys and values of a tree, and the settings of a tree.
 
 use crate::TreeError;
 use crate::page::{HEADER, SLOT};
@@ -7,12 +7,12 @@ use crate::stamp::STAMP;
 /// The longest key of any tree, in bytes.
 pub const KEY_MAX: usize = 512;
 
-/// The longest key and value that a tree accepts, in bytes; they follow from the line size.
+/// The longest key and value that a tree accepts, in bytes. Both follow from the line size.
 ///
-/// A value may take a quarter of a line. A key may take [`KEY_MAX`] bytes, but never so many that a
-/// page could not hold its two fences and two of the largest entries: a page with fewer could be
-/// full and yet impossible to split. (Inner pages, whose values are 8 bytes, then hold at least
-/// three children.)
+/// A value may take a quarter of a line. A key may take up to [`KEY_MAX`] bytes. But a page must
+/// always have room for its two fence keys and two of the largest entries. Otherwise a full page
+/// with fewer entries could not be split. Inner pages have values of 8 bytes, so they hold at least
+/// three children.
 ///
 /// | line | longest value | longest key | with stamps |
 /// | --- | --- | --- | --- |
@@ -30,16 +30,17 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limits of trees without stamps, for lines with `payload` bytes for their user.
+    /// The limits of a tree without leaf stamps, for lines with `payload` usable bytes.
     ///
     /// # Errors
-    /// [`TreeError::LineTooSmall`] when not even keys of 8 bytes would be possible.
+    /// [`TreeError::LineTooSmall`] when a page could not hold keys of 8 bytes.
     pub fn for_payload(payload: usize) -> Result<Limits, TreeError> {
-        // The line is a power of two, of which its owner keeps a small header.
+        // A line is a power of two, and the pool uses a small header of it.
         let value_max = payload.next_power_of_two() / 4;
-        // Two fences of K bytes, and two entries of a slotted page, which takes more than a fixed
-        // one: a head and a cell, V bytes of value, and K - 8 bytes of key besides its head. That
-        // makes 4 K + 2 (SLOT + V - 8) bytes, all multiples of 8.
+        // A slotted page takes more room than a fixed page. It needs two fence keys of K bytes and
+        // two entries. Each entry has a head, a cell, V bytes of value, and the K - 8 bytes of key
+        // behind its head. The sum is 4 K + 2 (SLOT + V - 8) bytes, and all parts are multiples
+        // of 8.
         let left = payload.saturating_sub(HEADER + 2 * (SLOT + value_max - 8));
         let key_max = (left / 4 / 8 * 8).min(KEY_MAX);
         if key_max < 8 || payload > usize::from(u16::MAX) || !payload.is_multiple_of(8) {
@@ -48,7 +49,7 @@ impl Limits {
         Ok(Limits { key_max, value_max })
     }
 
-    /// The limits of trees [with stamps](TreeConfig::stamped), for such lines.
+    /// The limits of a tree [with leaf stamps](TreeConfig::stamped), for such lines.
     ///
     /// # Errors
     /// As [`for_payload`](Limits::for_payload).
@@ -57,7 +58,7 @@ impl Limits {
         limits.map_err(|_| TreeError::LineTooSmall { payload })
     }
 
-    /// Whether a key can be in such a tree.
+    /// Checks whether such a tree accepts a key.
     ///
     /// # Errors
     /// [`TreeError::KeyEmpty`], [`TreeError::KeyTooLong`].
@@ -79,23 +80,22 @@ impl Limits {
     }
 }
 
-/// How a tree is made, and how a handle on it behaves.
+/// The settings of a tree and of its handles.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TreeConfig {
-    /// Each leaf carries a [`Stamp`](crate::Stamp), for transactions: the operations whose names
-    /// end in `_seen`, and [`still`](crate::Tree::still) and
-    /// [`raise_read`](crate::Tree::raise_read). All handles on a tree agree on this; it takes 24
-    /// bytes a page. In what follows they may differ.
+    /// Each leaf carries a leaf stamp ([`Stamp`](crate::Stamp)), which takes 24 bytes per page.
+    /// Transactions need it for the operations with names in `_seen`, for
+    /// [`still`](crate::Tree::still) and for [`raise_read`](crate::Tree::raise_read). All handles
+    /// on a tree must agree on this setting. The other settings may differ between handles.
     pub stamped: bool,
-    /// Split a leaf instead of letting it hold more entries; at least 2. `None`: only bytes count.
+    /// The most entries of a leaf before a split, at least 2. `None`: only bytes count.
     pub max_entries_leaf: Option<u16>,
-    /// Split an inner page instead of letting it hold more children; at least 3. `None`: only bytes
-    /// count.
+    /// The most children of an inner page before a split, at least 3. `None`: only bytes count.
     pub max_entries_inner: Option<u16>,
 }
 
 impl TreeConfig {
-    /// The limits of a tree in lines with `payload` bytes for their user.
+    /// The limits of a tree in lines with `payload` usable bytes.
     pub(crate) fn limits(&self, payload: usize) -> Result<Limits, TreeError> {
         if self.stamped { Limits::with_stamps(payload) } else { Limits::for_payload(payload) }
     }

@@ -1,61 +1,62 @@
-//! Stamps: what a tree that transactions use tells of each of its leaves.
+//! Leaf stamps: three words of each leaf in a tree that transactions use.
 //!
 //! ```text
 //! byte 0           8            16              24                payload length
 //! | structure 64   | read 64    | removed 64    | the page                     |
 //! ```
 //!
-//! A transaction has to notice keys that come into a range that it has seen, and go from it,
-//! without locks on keys that are not there: it remembers which leaves it looked at, and asks in
-//! the end whether they are still the same. This is the node set of Silo (Tu et al., SOSP 2013,
-//! section 4.6); `read` and `removed` are what timestamp ordering needs besides, as it keeps a
-//! reader's time with what was read and not with the reader.
+//! A transaction must notice keys that enter or leave a range that it has read, without locks on
+//! keys that do not exist. So the transaction records the leaves that it read. At its end it checks
+//! whether their structure numbers are unchanged. This is the node set of Silo (Tu et al., SOSP
+//! 2013, section 4.6). Timestamp ordering also needs `read` and `removed`: it stores the timestamp
+//! of a reader with the data, not with the reader.
 
 use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 
-/// Bytes of a stamp.
+/// The bytes of a leaf stamp.
 pub(crate) const STAMP: usize = 3 * WORD;
 
-/// What a leaf of a stamped tree says of itself (see
+/// The leaf stamp: the record that a leaf of a stamped tree keeps of its changes and readers (see
 /// [`TreeConfig::stamped`](crate::TreeConfig::stamped)).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Stamp {
-    /// Another number whenever an entry came, went or got another value, when the leaf was split,
-    /// and when the page became an inner one; never one that the page had before.
+    /// The structure number. It changes when an entry is added, removed or gets another value, when
+    /// the leaf is split, and when the page becomes an inner page. The page never had the new
+    /// number before.
     pub structure: u64,
-    /// The highest timestamp that [`raise_read`](crate::Tree::raise_read) or
-    /// [`remove_seen`](crate::Tree::remove_seen) left here.
+    /// The read timestamp: the highest timestamp that [`raise_read`](crate::Tree::raise_read) or
+    /// [`remove_seen`](crate::Tree::remove_seen) stored.
     pub read: u64,
-    /// The highest timestamp of a row whose entry was taken away, as
-    /// [`remove_seen`](crate::Tree::remove_seen) was told.
+    /// The removal timestamp: the highest timestamp of a removed row, stored by
+    /// [`remove_seen`](crate::Tree::remove_seen) or [`raise_removed`](crate::Tree::raise_removed).
     pub removed: u64,
 }
 
 impl Stamp {
-    /// That of a page which nobody has seen yet.
+    /// The leaf stamp of a page that no operation has read yet.
     pub(crate) const FIRST: Stamp = Stamp { structure: 1, read: 0, removed: 0 };
 
-    /// Which word of the stamp is `read`.
+    /// The index of the word `read` in the leaf stamp.
     pub(crate) const READ: usize = 1;
     pub(crate) const REMOVED: usize = 2;
 
-    /// With times at least as high as these.
+    /// The leaf stamp with both timestamps raised to at least these values.
     #[must_use]
     pub(crate) fn raised(self, read: u64, removed: u64) -> Stamp {
         Stamp { read: self.read.max(read), removed: self.removed.max(removed), ..self }
     }
 
-    /// After a change of the leaf.
+    /// The leaf stamp after a change of the leaf.
     #[inline]
     #[must_use]
     pub(crate) fn changed(self) -> Stamp {
         Stamp { structure: self.structure.wrapping_add(1), ..self }
     }
 
-    /// Of a new page that takes over keys from the page with this stamp: who depended on these
-    /// depends on the new page. The number is the same whatever the old page's is, so that a page
-    /// which was filled before its keys could be taken from the old one is right also if others of
-    /// that one's keys have changed since.
+    /// The leaf stamp of a new page that takes keys from the page with this leaf stamp. A
+    /// transaction that depends on these keys then depends on the new page. The new structure
+    /// number does not depend on the old number. So a page that was filled before the cut of the
+    /// old page stays right, even if other keys of the old page change meanwhile.
     #[must_use]
     pub(crate) fn inherited(self) -> Stamp {
         Stamp { structure: Stamp::FIRST.structure, ..self }
@@ -78,72 +79,73 @@ impl Stamp {
     }
 }
 
-/// A leaf as somebody saw it.
+/// A leaf at the instant at which an operation saw it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leaf {
-    /// The leaf's line.
+    /// The address of the leaf's line.
     pub addr: GlobalAddr,
-    /// Its stamp at that instant.
+    /// The leaf stamp at that instant.
     pub stamp: Stamp,
 }
 
 impl Leaf {
-    /// What a line of a stamped tree tells of its leaf.
+    /// The leaf in a line of a stamped tree.
     #[inline]
     pub(crate) fn of(line: Line<'_>) -> Leaf {
         Leaf { addr: line.addr, stamp: Stamp::load(line.payload()) }
     }
 }
 
-/// A leaf that was split: who depends on it as it was depends on both halves as they are.
+/// A split of a leaf. A transaction that depends on the leaf before the split depends on both
+/// halves after the split.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Split {
-    /// The leaf, just before.
+    /// The leaf just before the split.
     pub before: Leaf,
-    /// What took over its keys, just after.
+    /// The leaves that took its keys, just after the split.
     pub halves: [Leaf; 2],
 }
 
-/// What became of an [`insert_seen`](crate::Tree::insert_seen).
+/// The outcome of an [`insert_seen`](crate::Tree::insert_seen).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Insertion<R> {
-    /// The key is in the tree.
+    /// The key was inserted.
     New {
-        /// The leaf that took it, just before.
+        /// The leaf of the key, just before the insert.
         before: Leaf,
-        /// The leaf's stamp just after.
+        /// The leaf stamp just after the insert.
         after: Stamp,
     },
-    /// The key was there already.
+    /// The key existed already.
     Exists {
-        /// What the visitor made of its value.
+        /// The result of the visitor for its value.
         found: R,
-        /// The leaf that has it.
+        /// The leaf of the key.
         leaf: Leaf,
     },
-    /// The key was not there, and the stamp of the leaf where it belongs was not admitted.
+    /// The key did not exist, and `admit` refused the leaf stamp of its leaf.
     Refused(Leaf),
 }
 
-/// What became of a [`replace_seen`](crate::Tree::replace_seen).
+/// The outcome of a [`replace_seen`](crate::Tree::replace_seen).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Replacement {
     /// The key has the new value.
     Done {
-        /// The leaf that has it, just before.
+        /// The leaf of the key, just before the change.
         before: Leaf,
-        /// The leaf's stamp just after.
+        /// The leaf stamp just after the change.
         after: Stamp,
     },
-    /// The key had another value than the one to replace.
+    /// The key had another value than the value to replace.
     Different(Leaf),
-    /// The key was not there.
+    /// The key did not exist.
     Missing(Leaf),
-    /// The key had the value to replace, and the stamp of its leaf was not admitted.
+    /// The key had the value to replace, and `admit` refused the leaf stamp of its leaf.
     Refused(Leaf),
 }
 
-/// The line that a page is in.
+/// The line of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
     addr: GlobalAddr,
@@ -151,7 +153,7 @@ pub(crate) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// With the pool's header.
+    /// A line with the header of the pool.
     #[inline]
     pub(crate) fn new(addr: GlobalAddr, line: Words<'a>) -> Line<'a> {
         Line { addr, line }

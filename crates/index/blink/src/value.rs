@@ -1,4 +1,4 @@
-//! Values where they lie: views into a page, for reading and for changing in place.
+//! Views of values inside a page, for reads and for changes in place.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use latchwork_verbs::Words;
 
 /// A value inside a page, as an optimistic reader sees it.
 ///
-/// Its bytes may be torn, and its length wrong, until the read has been validated, which happens
-/// after the visitor that received it returned. A visitor must therefore bear any bytes, have no
-/// effect but its result, and expect to be called again. Bytes beyond the value's end, or the
-/// page's, read as zero.
+/// Until the read is validated, the bytes may be torn and the length may be wrong. The validation
+/// comes after the visitor of the value has returned. So a visitor must accept any bytes, must have
+/// no effect but its result, and may be called again. Bytes beyond the end of the value or of the
+/// page read as zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a> {
     words: Words<'a>,
@@ -22,7 +22,7 @@ impl<'a> Value<'a> {
         Value { words, offset, len }
     }
 
-    /// Length in bytes; never more than the largest value of the tree's pages.
+    /// The length in bytes. Never more than the bytes of the page.
     pub fn len(&self) -> usize {
         self.len.min(self.words.len())
     }
@@ -40,7 +40,7 @@ impl<'a> Value<'a> {
         outside.fill(0);
     }
 
-    /// The `u64` at byte `offset`, a multiple of 8, little-endian. One load: never torn in itself.
+    /// The little-endian `u64` at byte `offset`, a multiple of 8. One load, so it is never torn.
     pub fn u64(&self, offset: usize) -> u64 {
         if offset + 8 <= self.len() { self.words.u64(self.offset + offset) } else { 0 }
     }
@@ -58,9 +58,9 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A value that its holder may change in place, under the page's write guard. Its length stays.
+/// A value that may be changed in place, under the page's write guard. Its length stays.
 ///
-/// Only the bytes that were written count as changed.
+/// Only the written bytes become dirty.
 #[derive(Debug)]
 pub struct ValueMut<'a> {
     words: Words<'a>,
@@ -83,12 +83,12 @@ impl<'a> ValueMut<'a> {
         self.range.is_empty()
     }
 
-    /// Copies bytes from `offset` on into `to`; beyond the value's end they are zero.
+    /// Copies bytes from `offset` on into `to`. Bytes beyond the end of the value read as zero.
     pub fn read(&self, offset: usize, to: &mut [u8]) {
         self.view().read(offset, to);
     }
 
-    /// The `u64` at byte `offset`, a multiple of 8, little-endian; zero beyond the value's end.
+    /// The little-endian `u64` at byte `offset`, a multiple of 8. Zero beyond the end of the value.
     pub fn u64(&self, offset: usize) -> u64 {
         self.view().u64(offset)
     }
@@ -101,7 +101,7 @@ impl<'a> ValueMut<'a> {
     /// Writes `from` at byte `offset`.
     ///
     /// # Panics
-    /// When it does not fit into the value.
+    /// When `from` does not fit into the value.
     pub fn write(&mut self, offset: usize, from: &[u8]) {
         let end = offset.checked_add(from.len());
         assert!(
@@ -121,7 +121,7 @@ impl<'a> ValueMut<'a> {
     /// Writes a little-endian `u64` at byte `offset`.
     ///
     /// # Panics
-    /// When it does not fit into the value.
+    /// When the `u64` does not fit into the value.
     pub fn set_u64(&mut self, offset: usize, value: u64) {
         self.write(offset, &value.to_le_bytes());
     }
@@ -130,7 +130,7 @@ impl<'a> ValueMut<'a> {
         Value::new(self.words, self.range.start, self.range.len())
     }
 
-    /// What was written, empty if nothing was.
+    /// The written bytes. Empty if no byte was written.
     pub(crate) fn dirty(&self) -> Range<usize> {
         self.dirty.clone()
     }

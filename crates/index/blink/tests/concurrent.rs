@@ -1,5 +1,5 @@
-//! Many operations in flight on one worker, over lines that come and go: every await is a place
-//! where others split, fill and empty the pages that an operation was about to use.
+//! Many operations in flight on one worker, over lines that the cache loses and gets again. At
+//! every await, other operations may split, fill and empty the pages that an operation needs next.
 
 mod common;
 
@@ -38,7 +38,7 @@ async fn check(tree: &Tree<LocalMemory>, node: &Node, entries: usize) {
     assert_eq!(statistics.pages(), node.live_lines() as u64);
 }
 
-/// Keys in an order in which neighbours are far apart in time.
+/// Keys in an order in which neighbouring keys are far apart in time.
 fn shuffled(count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |k| k * 7919 % count)
 }
@@ -124,7 +124,7 @@ fn no_read_modify_write_is_lost_while_pages_split() {
                         let now = tree.modify(&(k * 1000).to_be_bytes(), add).await.unwrap();
                         assert!(now > last[k as usize], "a counter went back");
                         last[k as usize] = now;
-                        // Splits the pages of the counters.
+                        // This insert splits the pages of the counters.
                         let key = k * 1000 + 1 + task * 100 + round;
                         tree.insert(&key.to_be_bytes(), &[0; 20]).await.unwrap();
                     }
@@ -199,7 +199,7 @@ fn operations_dropped_at_any_await_lose_no_line_and_no_other_entry() {
     let unposted = &Cell::new(0);
     in_worlds(12, |node, handle, memory| async move {
         let tree = Tree::create(memory, FAN_OUT_3).await.unwrap();
-        // What each key may hold: an operation that was dropped may have taken effect.
+        // The possible content of each key: a dropped operation may have taken effect.
         let done: Rc<RefCell<BTreeMap<u64, bool>>> = Rc::default();
         let mut tasks = Vec::new();
         for k in shuffled(150) {
@@ -228,7 +228,7 @@ fn operations_dropped_at_any_await_lose_no_line_and_no_other_entry() {
         tree.release_spares().await.unwrap();
         assert_eq!(statistics.pages(), node.live_lines() as u64);
 
-        // Writers that pass the right links left behind repair them.
+        // Writers that meet the remaining right links repair the level above.
         for k in shuffled(150) {
             tree.upsert(&k.to_be_bytes(), b"again").await.unwrap();
         }

@@ -1,4 +1,4 @@
-//! What users get wrong, and what damaged pages do: clear errors, no panic, no endless loop.
+//! User errors and damaged pages: clear errors, no panic, no endless loop.
 
 mod common;
 
@@ -195,7 +195,7 @@ fn validate_names_the_page_and_what_is_wrong_with_it() {
         for k in 0..4_u64 {
             tree.insert(&k.to_be_bytes(), b"value").await.unwrap();
         }
-        // Exchanges the first two heads of the only page.
+        // Exchange the first two heads of the only page.
         let exchange = |guard: &mut latchwork_cache::WriteGuard<'_>| {
             let words = guard.words();
             let (first, second) = (words.u64(40), words.u64(48));
@@ -209,14 +209,14 @@ fn validate_names_the_page_and_what_is_wrong_with_it() {
     });
 }
 
-/// Words of a page's header.
+/// The words of a page's header.
 const HEADER: usize = 5;
 
 #[test]
 fn who_is_misled_is_told_and_overwrites_nothing() {
     run(Settings::CALM, async |_, memory| {
         let tree = Tree::create(memory.clone(), FAN_OUT_4).await.unwrap();
-        // A root and its leaves.
+        // This needs a root and its leaves.
         for k in 0..6_u64 {
             tree.insert(&k.to_be_bytes(), &k.to_le_bytes()).await.unwrap();
         }
@@ -240,7 +240,7 @@ fn who_is_misled_is_told_and_overwrites_nothing() {
         let is_corrupt = |error: TreeError| matches!(error, TreeError::Corrupt { .. });
         let (first, last) = (child(0).await, child(1).await);
 
-        // Each child in the place of the other.
+        // Exchange the two children.
         set(root, children, last.bits()).await;
         set(root, children + 1, first.bits()).await;
         assert!(is_corrupt(tree.upsert(&0_u64.to_be_bytes(), b"wrong").await.unwrap_err()));
@@ -248,13 +248,13 @@ fn who_is_misled_is_told_and_overwrites_nothing() {
         set(root, children + 1, last.bits()).await;
         tree.validate().await.unwrap();
 
-        // A leaf without room for what it has.
+        // A leaf whose room is smaller than its content.
         let sizes = memory.read(first, |words| words.word(3)).await.unwrap();
         set(first, 3, sizes & !(0xffff << 32)).await;
         assert!(is_corrupt(tree.get(&0_u64.to_be_bytes()).await.unwrap_err()));
         set(first, 3, sizes).await;
 
-        // A last leaf that leads to the first.
+        // A last leaf whose right link leads to the first leaf.
         set(last, 4, first.bits()).await;
         let go_on = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
         let scan = tree.scan_up(Bound::Unbounded, usize::MAX, go_on).await;
@@ -269,8 +269,8 @@ fn who_is_misled_is_told_and_overwrites_nothing() {
     });
 }
 
-/// Bug: a page that said in its header that a key belongs to it, and had a fence below that key,
-/// led in a circle.
+/// Bug: the header of a page claimed that a key belongs to the page, but the fence key was below
+/// that key. The links then formed a cycle.
 #[test]
 fn links_in_a_circle_have_an_end() {
     run(Settings::CALM, async |_, memory| {
@@ -280,7 +280,7 @@ fn links_in_a_circle_have_an_end() {
             tree.insert(&k.to_be_bytes(), &[1; 16]).await.unwrap();
         }
         let (_, leaf) = tree.get_seen(&30_u64.to_be_bytes(), |_| ()).await.unwrap();
-        // Behind the stamp: the head of the high fence, and the link to the right.
+        // Behind the leaf stamp: the head of the high fence, and the right link.
         let scribble = |guard: &mut latchwork_cache::WriteGuard<'_>| {
             guard.words().set_word(3 + 2, u64::MAX);
             guard.words().set_word(3 + 4, leaf.addr.bits());

@@ -1,4 +1,4 @@
-//! The tree against `BTreeMap`, one operation after another.
+//! The tree against a `BTreeMap`, one operation after another.
 
 mod common;
 
@@ -78,7 +78,7 @@ async fn apply(tree: &Tree<LocalMemory>, model: &mut Model, op: Op) {
             let wanted: Vec<_> =
                 wanted.map(|(number, key)| Some((number, model.get(key)?.clone()))).collect();
             assert_eq!(found, wanted);
-            // The hot way says the same, of those of which it says anything.
+            // The fast path gives the same results for the keys that it finds.
             let mut told = 0;
             tree.try_get_many(&keys, visit, |number, found| {
                 assert_eq!(number, told);
@@ -175,7 +175,7 @@ fn config() -> impl Strategy<Value = TreeConfig> {
     (fan_out, any::<bool>()).prop_map(|(config, stamped)| TreeConfig { stamped, ..config })
 }
 
-/// Lines where the longest keys fit the tree.
+/// Settings with lines in which the longest keys fit the tree.
 fn roomy(settings: Settings, config: TreeConfig) -> Settings {
     Settings { line_size: if config.stamped { 1024 } else { settings.line_size }, ..settings }
 }
@@ -206,7 +206,7 @@ proptest! {
             tree.release_spares().await.unwrap();
             assert_eq!(statistics.pages(), node.live_lines() as u64);
 
-            // Another handle finds the same tree by its root.
+            // Another handle opens the same tree by its root.
             let again = Tree::open(memory.clone(), tree.root(), config).await.unwrap();
             for (key, value) in &model {
                 assert_eq!(again.get(key).await.unwrap().as_ref(), Some(value));

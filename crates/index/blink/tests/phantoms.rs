@@ -1,6 +1,7 @@
-//! What stamps are for, with many at work at once: nobody adds a key to a range that somebody else
-//! counts without the other noticing, and a time that was left with a leaf is found by whoever
-//! comes later.
+//! Leaf stamps under concurrency:
+//!
+//! - No task adds a key to a range that another task counts, unless the other task notices.
+//! - A timestamp that a task leaves in a leaf is seen by every later task.
 
 mod common;
 
@@ -15,22 +16,22 @@ use latchwork_verbs::GlobalAddr;
 const CONFIG: TreeConfig =
     TreeConfig { stamped: true, max_entries_leaf: Some(2), max_entries_inner: Some(3) };
 
-/// Ranges of keys of which each may have so many at most.
+/// The number of key ranges. Each range may have a limited number of keys.
 const RANGES: u64 = 300;
 const MOST: u64 = 4;
-/// After so many attempts the next range has its turn, whose leaves have yet to be split.
+/// The attempts after which the next range is used, whose leaves are not split yet.
 const TURN: u64 = 24;
-/// Keys that each range might have.
+/// The number of possible keys per range.
 const KEYS: u64 = 40;
 
-/// What all workers share besides the tree.
+/// The state that all workers share besides the tree.
 struct Board {
-    /// Attempts to add a key.
+    /// The attempts to add a key.
     attempts: AtomicU64,
-    /// How many keys each range has for good.
+    /// The number of keys that each range has permanently.
     counts: Vec<AtomicU64>,
     added: AtomicU64,
-    /// How often somebody was in the way.
+    /// The number of conflicts with another task.
     conflicts: AtomicU64,
 }
 
@@ -49,7 +50,7 @@ fn key(range: u64, number: u64) -> [u8; 16] {
     key
 }
 
-/// The keys of a range, and the leaves that tell of it.
+/// The number of keys in a range, and the leaves on which that number depends.
 async fn count(tree: &Tree<LocalMemory>, range: u64, down: bool) -> (u64, Vec<Leaf>) {
     let (mut keys, mut leaves) = (0, Vec::new());
     let visit = |key: &[u8], _: &[u8]| {
@@ -77,9 +78,8 @@ async fn others_turn(handle: &Handle) {
     }
 }
 
-/// Adds a key to a range if that then has no more than it may: enters the key first, and takes it
-/// back unless all leaves of the range still are as they were when it was counted, but for this
-/// key.
+/// Adds a key to a range that has room for it. First inserts the key. Then removes the key again,
+/// unless all leaves of the range are unchanged since the count, except for this key.
 async fn add(tree: &Tree<LocalMemory>, board: &Board, handle: &Handle) {
     let range = board.attempts.fetch_add(1, Ordering::Relaxed) / TURN;
     let number = handle.random_below(KEYS);
@@ -96,8 +96,8 @@ async fn add(tree: &Tree<LocalMemory>, board: &Board, handle: &Handle) {
             leaf.stamp = after;
         }
     }
-    // Of two who enter keys in different leaves and then look at each other's, one sees the other's
-    // key.
+    // Two tasks insert keys in different leaves and then check each other's leaf. At least one of
+    // them sees the key of the other.
     fence(Ordering::SeqCst);
     let mut still = true;
     for leaf in &leaves {
@@ -118,7 +118,7 @@ async fn add(tree: &Tree<LocalMemory>, board: &Board, handle: &Handle) {
     assert!(tree.remove_seen(&key, &value, 0, 0).await.unwrap());
 }
 
-/// Looks after all is over.
+/// Checks the tree after the run.
 async fn check(tree: &Tree<LocalMemory>, board: &Board) {
     tree.validate().await.unwrap();
     for range in 0..RANGES {
@@ -131,7 +131,7 @@ async fn check(tree: &Tree<LocalMemory>, board: &Board) {
     assert!(conflicts.load(Ordering::Relaxed) > 0, "nobody met anybody: nothing was tested");
 }
 
-/// Raises times of leaves while others split these, and finds them again.
+/// Raises timestamps of leaves while other tasks split the leaves, and checks the timestamps.
 async fn leave_times(tree: &Tree<LocalMemory>, floors: &[AtomicU64], handle: &Handle) {
     let number = handle.random_below(KEYS);
     let (bytes, floor) = (key(0, number), &floors[number as usize]);
@@ -147,7 +147,7 @@ async fn leave_times(tree: &Tree<LocalMemory>, floors: &[AtomicU64], handle: &Ha
             }
         }
         1 => {
-            // Unless somebody else is about to do the same.
+            // Another task may do the same at the same time.
             tree.upsert(&bytes, &[1; 8]).await.unwrap();
         }
         _ => {
@@ -155,7 +155,7 @@ async fn leave_times(tree: &Tree<LocalMemory>, floors: &[AtomicU64], handle: &Ha
             if tree.remove_seen(&bytes, &[1; 8], to, 0).await.unwrap() {
                 floor.fetch_max(to, Ordering::SeqCst);
             }
-            // Pages that split stay; new keys between the old ones keep them splitting.
+            // Split pages stay. New keys between the old keys cause further splits.
             let other = key(0, KEYS + handle.random_below(KEYS));
             tree.upsert(&other, &[1; 8]).await.unwrap();
         }

@@ -1,5 +1,5 @@
-//! Keys that are added where others were added before: the handle goes to that leaf without a
-//! descent, and whatever has become of the leaf meanwhile, every key is where it belongs.
+//! Keys that are added behind recently added keys. The handle goes to that leaf without a descent.
+//! Whatever happens to the leaf meanwhile, every key is in the right position.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::{LocalMemory, Node, Settings, executor};
 use latchwork_blink::{Insertion, Tree, TreeConfig, TreeError, TreeStatistics};
 use latchwork_coherence::CoherentMemory;
 
-/// A key that counts up within a group, whose groups lie one behind the other.
+/// A key that counts up within a group. The groups follow each other.
 fn key(group: u32, count: u32) -> [u8; 8] {
     (u64::from(group) << 32 | u64::from(count)).to_be_bytes()
 }
@@ -20,7 +20,7 @@ async fn add(tree: &Tree<LocalMemory>, keys: impl IntoIterator<Item = [u8; 8]>) 
     }
 }
 
-/// Every key, and nothing else, is where searches and scans look.
+/// Checks that searches and scans find exactly the expected keys.
 async fn check(
     tree: &Tree<LocalMemory>,
     keys: impl IntoIterator<Item = [u8; 8]>,
@@ -52,7 +52,7 @@ fn keys_that_ascend_in_groups_need_no_descents_and_leave_full_leaves() {
         for count in 50..500 {
             add(&tree, (0..groups).map(|group| key(group, count))).await;
         }
-        // One for each key, and a few for each new leaf.
+        // One page read for each key, and a few for each new leaf.
         let looks = (node.reads() - before) as f64 / f64::from(groups * 450);
         assert!(looks < 2.0, "{looks} looks at pages for each key");
         let all = (0..groups).flat_map(|group| (0..500).map(move |count| key(group, count)));
@@ -70,7 +70,7 @@ fn a_leaf_that_another_handle_has_split_takes_only_what_belongs_there() {
         for round in 0..50 {
             let from = round * 1000;
             let own = (from..from + 3).map(|count| key(1, count));
-            // In front of what was added last, and between that and what comes next.
+            // Keys before the last added key, and between that key and the next key.
             let others = (from..from + 40).map(|count| key(1, count + 900));
             let between = (from..from + 40).map(|count| key(1, count + 3));
             let next = (from..from + 3).map(|count| key(1, count + 500));
@@ -102,9 +102,9 @@ fn keys_with_the_same_beginning_come_in_front_of_the_leaf_and_into_the_middle_of
     run(async |memory, _| {
         let tree = Tree::create(memory, TreeConfig::default()).await.unwrap();
         add(&tree, (1000..1400).map(|count| key(1, 2 * count))).await;
-        // Below the low fence of the leaf of the last key.
+        // A key below the low fence of the last key's leaf.
         add(&tree, [key(1, 1), key(1, 3000), key(1, 2)]).await;
-        // Between those that are in it, upwards and downwards.
+        // Keys between the keys of the leaf, upwards and downwards.
         add(&tree, (1380..1400).map(|count| key(1, 2 * count + 1))).await;
         add(&tree, (1300..1380).rev().map(|count| key(1, 2 * count + 1))).await;
         let twice = tree.insert(&key(1, 2 * 1399 + 1), b"").await;
@@ -160,7 +160,7 @@ fn plain_functions_add_where_all_is_here_and_nothing_where_it_is_not() {
             model.extend(run[..new].iter().map(|(key, value)| (key.to_vec(), value.to_vec())));
 
             if count < 100 {
-                // A root that is a leaf is one that only later keys are brought to at once.
+                // While the root is a leaf, the fast path reaches that leaf only for later keys.
                 continue;
             }
             let again = tree.try_insert_seen(&key, b"three", |_| true, value);
@@ -182,7 +182,7 @@ fn of_a_run_out_of_order_only_what_ascends_is_added() {
     run(async |memory, _| {
         let stamped = TreeConfig { stamped: true, ..TreeConfig::default() };
         let tree = Tree::create(memory, stamped).await.unwrap();
-        // So that there is a page with room for more.
+        // After this, a page has room for more.
         tree.insert(b"m", b"0").await.unwrap();
         let run: [(&[u8], &[u8]); 5] =
             [(b"b", b"1"), (b"c", b"2"), (b"a", b"3"), (b"e", b"4"), (b"c", b"5")];

@@ -1,4 +1,4 @@
-//! Replacing values by what becomes of them, while their lengths change.
+//! Replaces values by values that depend on them, with changing lengths.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Stamps against a model: what a leaf that still is as it was promises, what it must not forget,
-//! and that leaves which nobody touched stay as they are.
+//! Leaf stamps against a model. The tests check the promises of an unchanged leaf and the
+//! timestamps that a leaf must keep. They also check that a leaf without a change stays unchanged.
 
 mod common;
 
@@ -12,14 +12,14 @@ use latchwork_verbs::GlobalAddr;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// So many keys there may be.
+/// The number of possible keys.
 const KEYS: u64 = 60;
 
 fn key(number: u64) -> Vec<u8> {
-    // Groups with a beginning of their own, so that many pages have one in common which others have
-    // not.
+    // Groups with prefixes of their own, so that many pages have a common prefix which other pages
+    // do not have.
     let mut key = vec![(number >> 3) as u8, 9, 9, number as u8 & 7];
-    // Neighbours of different lengths, so that pages have all shapes.
+    // Neighbouring keys have different lengths, so that pages have all shapes.
     key.resize(4 + (number % 3) as usize * 12, 7);
     key
 }
@@ -39,19 +39,19 @@ fn bytes(value: Value<'_>) -> Vec<u8> {
 #[derive(Clone, Debug)]
 enum Op {
     Insert(u64, u64),
-    /// So many side by side.
+    /// Inserts this number of adjacent keys.
     InsertRun(u64, u64, u64),
     Replace(u64, u64),
     Remove(u64, u64, u64),
-    /// Without stamps in mind.
+    /// An operation without regard to leaf stamps.
     Plain(u64, u64, u8),
     RaiseRead(u64, u64),
-    /// Of a leaf as it was seen some time ago.
+    /// Raises the timestamp of a leaf that was seen some time ago.
     RaiseOld(prop::sample::Index, u64),
     LookAt(u64),
     Scan {
         from: Bound<u64>,
-        /// Of a scan upwards.
+        /// The end of an upward scan.
         to: Bound<u64>,
         limit: usize,
         down: bool,
@@ -82,20 +82,20 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Something that was seen, and the leaves that it depends on.
+/// A result that was seen, and the leaves on which it depends.
 struct Seen {
     leaves: Vec<Leaf>,
-    /// The keys of these leaves that are certain, with how often each had changed by then.
+    /// The keys that certainly belong to these leaves, with their number of changes at that time.
     changes: Vec<(u64, u64)>,
 }
 
-/// The tree, what it should hold, and what was seen of it.
+/// The tree, its expected content, and the results that were seen.
 struct World {
     tree: Tree<LocalMemory>,
     content: BTreeMap<u64, Vec<u8>>,
-    /// How often each key came, went, or got another value.
+    /// The number of changes of each key: inserts, removals and new values.
     changes: Vec<u64>,
-    /// The times that the leaf of each key, there or not, has to tell.
+    /// The timestamps that the leaf of each key, existing or not, must have at least.
     times: Vec<(u64, u64)>,
     seen: Vec<Seen>,
 }
@@ -110,7 +110,7 @@ impl World {
     /// The leaf of a key.
     async fn leaf(&self, number: u64) -> Leaf {
         let (found, leaf) = self.tree.get_seen(&key(number), bytes).await.unwrap();
-        // The hot way says the same, if it says anything.
+        // The fast path returns the same, if it succeeds.
         if let Some(seen) = self.tree.try_get_seen(&key(number), bytes) {
             assert_eq!(seen, (found.clone(), leaf));
         }
@@ -118,7 +118,7 @@ impl World {
         leaf
     }
 
-    /// All leaves, by address.
+    /// The leaf stamps of all leaves, by address.
     async fn leaves(&self) -> BTreeMap<GlobalAddr, Stamp> {
         let mut leaves = BTreeMap::new();
         let leaf = |leaf: Leaf| assert!(leaves.insert(leaf.addr, leaf.stamp).is_none());
@@ -136,7 +136,7 @@ impl World {
         self.changes[number as usize] += 1;
     }
 
-    /// Raises the times of all keys of a leaf.
+    /// Raises the timestamps of all keys of a leaf.
     async fn raise(&mut self, leaf: GlobalAddr, read: u64, removed: u64) {
         for number in 0..KEYS {
             if self.leaf(number).await.addr == leaf {
@@ -194,8 +194,8 @@ impl World {
         }
     }
 
-    /// A leaf that was `before` was split on the way of a change, until it came into what was
-    /// `leaf` then: each split is told, and its other half is as it was told.
+    /// Checks the reported splits of a change that began in the leaf `before` and ended in the leaf
+    /// `leaf`. Every split was reported, and its other half is unchanged since the report.
     async fn check_splits(&self, splits: &[Split], before: Leaf, leaf: Leaf) {
         let mut at = before;
         for (number, split) in splits.iter().enumerate() {
@@ -325,7 +325,7 @@ impl World {
                         tree.replace_with(&key, grow).await.ok()
                     }
                 };
-                // Nothing in the place of nothing is no change.
+                // An empty value in place of an empty value is no change.
                 if let Some(new) = new
                     && (old.as_ref() != Some(&new) || !new.is_empty())
                 {
@@ -336,8 +336,8 @@ impl World {
         }
     }
 
-    /// All leaves but that of a changed key are as they were. That is, too, if the key did not
-    /// change.
+    /// Checks that all leaves except the leaf of a changed key are unchanged. If the key did not
+    /// change, its leaf is also unchanged.
     async fn check_others(
         &self,
         mut leaves: BTreeMap<GlobalAddr, Stamp>,
@@ -359,7 +359,7 @@ impl World {
         let (leaves, shown) = (&std::cell::RefCell::new(Vec::new()), &mut Vec::new());
         let leaf = |leaf| leaves.borrow_mut().push(leaf);
         let visit = |key: &[u8], value: &[u8]| {
-            // An entry comes after its leaf.
+            // The leaf is reported before its entries.
             assert!(!leaves.borrow().is_empty());
             shown.push((number(key), value.to_vec()));
             ControlFlow::Continue(())
@@ -386,7 +386,7 @@ impl World {
         }
         let wanted = all.iter().filter_map(|(number, value)| Some((*number, value.clone()?)));
         assert_eq!(*shown, wanted.take(limit).collect::<Vec<_>>());
-        // Up to where it stopped, or to the end.
+        // The scan reached this entry, or the end.
         let end = match shown.last() {
             Some((last, _)) if shown.len() == limit => {
                 all.iter().position(|(number, _)| number == last).map_or(0, |at| at + 1)
@@ -398,7 +398,7 @@ impl World {
         self.seen.push(Seen { leaves: leaves.take(), changes });
     }
 
-    /// Asks again about everything that was seen.
+    /// Checks again everything that was seen.
     async fn check_seen(&self) {
         for Seen { leaves, changes } in &self.seen {
             let mut still = true;
@@ -446,7 +446,7 @@ proptest! {
         executor.block_on(async {
             let tree = Tree::create(memory, config).await.unwrap();
             let mut world = World::new(tree.clone());
-            // What was seen before a bulk load, too.
+            // Includes results that were seen before a bulk load.
             world.apply(Op::LookAt(0)).await;
             world.apply(Op::RaiseRead(KEYS - 1, 5)).await;
             let entries = (0..KEYS).step_by(2).take(loaded).map(|number| (number, value(number)));

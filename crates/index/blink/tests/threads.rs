@@ -1,4 +1,4 @@
-//! Several threads on one node's cache: reads are torn by real writers here.
+//! Several threads on the cache of one node: real writers tear reads here.
 
 mod common;
 
@@ -59,7 +59,7 @@ fn values_are_never_seen_half_written() {
                     let key = (round * 7 % keys).to_be_bytes();
                     match (thread + round) % 5 {
                         0 => {
-                            // Grows and shrinks, so that entries move inside the page.
+                            // The length grows and shrinks, so that entries move inside the page.
                             let len = 8 + (round % 60) as usize;
                             tree.update(&key, &vec![round as u8; len]).await.unwrap();
                         }
@@ -109,7 +109,7 @@ fn threads_that_insert_side_by_side_find_all_their_keys() {
         on_threads(&node, |thread, node| {
             with_tree(&node, root, config, thread, async |tree| {
                 for k in 0..each {
-                    // Ascending for all, so that everybody is after the same leaf.
+                    // Keys ascend for all threads, so that all threads need the same leaf.
                     let key = k * THREADS + thread;
                     tree.insert(&key.to_be_bytes(), &key.to_le_bytes()).await.unwrap();
                     highest.fetch_max(key, Ordering::Relaxed);

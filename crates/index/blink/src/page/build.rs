@@ -1,4 +1,4 @@
-//! Writing a page from its first entry to its last: new pages, halves of a split, compaction.
+//! Writes a page from its first to its last entry: new pages, halves of a split, rebuilt pages.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,14 +10,14 @@ use super::{
     head_of,
 };
 
-/// A page in private memory, as long as a line's payload.
+/// A page in private memory with the length of a line's payload.
 #[derive(Debug)]
 pub(crate) struct Image(Box<[AtomicU64]>);
 
 impl Image {
-    /// An image of `bytes` (a multiple of 8) zero bytes.
+    /// An image of `bytes` zero bytes. `bytes` is a multiple of 8.
     pub(crate) fn new(bytes: usize) -> Image {
-        // Zeroed as a whole, and turned into what it is in place.
+        // The allocation is zeroed as a whole, and then converted in place.
         Image(vec![0; bytes / WORD].into_iter().map(AtomicU64::new).collect())
     }
 
@@ -33,22 +33,22 @@ impl PartialEq for Image {
     }
 }
 
-/// Fills a page with entries in ascending order. The page is one only after [`Builder::finish`].
+/// Fills a page with entries in ascending order. The page is valid only after [`Builder::finish`].
 ///
-/// It is a fixed page until an entry does not fit the shape. A slotted page's heads and cells are
-/// put down at the end, when it is known how many there are.
+/// The page is fixed until an entry does not fit the shape. The heads and cells of a slotted page
+/// are written at the end, when their number is known.
 ///
-/// Equal calls on zeroed words give equal words, on which the comparison of images rests.
+/// Equal calls on zeroed words give equal words. The comparison of images relies on this.
 #[derive(Debug)]
 pub(crate) struct Builder<'a> {
     words: Words<'a>,
     header: Header,
-    /// Heads and cells of a slotted page.
+    /// The heads and cells of a slotted page.
     slots: Vec<(u64, u64)>,
 }
 
 impl<'a> Builder<'a> {
-    /// Starts a page with these fences (empty: infinite) in zeroed words.
+    /// Starts a page with these fence keys in zeroed words. An empty fence key means infinity.
     pub(crate) fn new(
         words: Words<'a>,
         tag: Tag,
@@ -63,7 +63,7 @@ impl<'a> Builder<'a> {
         Ok(Builder { words, header, slots: Vec::new() })
     }
 
-    /// Appends an entry, unless the page has no room for it: then returns false.
+    /// Appends an entry. Returns false if the page has no room for it.
     ///
     /// `key` starts with the page's prefix, or is empty for the first slot of an inner page.
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
@@ -101,9 +101,9 @@ impl<'a> Builder<'a> {
         self.push(key, &child.bits().to_le_bytes())
     }
 
-    /// Chooses the shape after the first entry.
+    /// Chooses the shape by the first entry.
     fn choose(&mut self, suffix: &[u8], value: usize) {
-        // Separators differ in length.
+        // The lengths of separators differ.
         let constant = Shape::constant(suffix.len().min(HEAD));
         let shape = if self.header.is_leaf() { constant } else { Shape::DERIVED };
         if value <= FIXED_VALUE_MAX && shape.holds(suffix) {
@@ -117,7 +117,7 @@ impl<'a> Builder<'a> {
         self.header.cap = self.header.cap_max() as u16;
     }
 
-    /// Whether the entry fits the shape, which it may have to change to another fixed one.
+    /// Whether the entry fits the shape. May change the shape to another fixed shape.
     fn fits(&mut self, suffix: &[u8], value: usize) -> bool {
         let header = &mut self.header;
         if header.shape.is_slotted() {
@@ -129,7 +129,7 @@ impl<'a> Builder<'a> {
         header.shape.holds(suffix) || relax(header, self.words, suffix)
     }
 
-    /// Makes the page a slotted one, if it then has `more` bytes left.
+    /// Makes the page slotted, if the slotted page has `more` bytes of room.
     fn convert(&mut self, more: usize) -> bool {
         let (count, old) = (self.header.count(), self.header);
         let (width, size) = (usize::from(old.width), old.stride());
@@ -151,7 +151,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Appends an entry of a slotted page, which `put` writes to the heap.
+    /// Appends an entry of a slotted page. `put` writes the entry to the heap.
     #[inline]
     fn push_slotted(
         &mut self,
@@ -173,9 +173,9 @@ impl<'a> Builder<'a> {
         true
     }
 
-    /// Appends the entries in `slots` of `page`, whose fences may be wider than this page's, unless
-    /// the page has no room for them: then returns false. The first one of an inner page loses its
-    /// suffix, for its key is the low fence.
+    /// Appends the entries in `slots` of `page`. The fence keys of `page` may be wider than those
+    /// of this page. Returns false if this page has no room. The first entry of an inner page loses
+    /// its suffix, because its key is the low fence.
     pub(super) fn take(&mut self, page: &Page<'_>, slots: Range<usize>) -> Result<bool, Broken> {
         let cut = self.header.prefix().checked_sub(page.header.prefix());
         let cut = cut.ok_or(Broken("the prefix is not that of the fences"))?;
@@ -194,7 +194,7 @@ impl<'a> Builder<'a> {
         self.take_each(page, slots)
     }
 
-    /// Takes the shape of `page`, if there is nothing here yet that has another.
+    /// Takes the shape of `page`, if this page has no entries yet.
     fn adopt(&mut self, page: &Page<'_>, cut: usize, count: usize) {
         let shape = page.header.shape.cut(cut);
         if self.header.count == 0 && count > 0 && (self.header.is_leaf() || shape == Shape::DERIVED)
@@ -203,7 +203,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Whether a page that starts with the entries in `slots` of a slotted page may be a fixed one.
+    /// Whether a page that starts with the entries in `slots` of a slotted page may be fixed.
     fn may_be_fixed(&self, page: &Page<'_>, slots: Range<usize>) -> bool {
         let mut entries = slots.map(|slot| page.entry(slot));
         let value = entries.clone().next().map_or(0, |first| first.value);
@@ -211,7 +211,7 @@ impl<'a> Builder<'a> {
             && entries.all(|entry| entry.value == value && entry.suffix_len() <= HEAD)
     }
 
-    /// As [`take`](Builder::take), from a page of the same shape: all at once.
+    /// Like [`take`](Builder::take), from a page of the same shape: copies all entries at once.
     fn take_fixed(&mut self, page: &Page<'_>, cut: usize, slots: Range<usize>) -> bool {
         let (from, to) = (self.header.count(), self.header.count() + slots.len());
         if to > usize::from(self.header.cap) || slots.end > usize::from(page.header.cap) {
@@ -238,7 +238,7 @@ impl<'a> Builder<'a> {
         true
     }
 
-    /// As [`take`](Builder::take), from a slotted page with the same prefix to another such.
+    /// Like [`take`](Builder::take), from a slotted page to a slotted page with the same prefix.
     fn take_slotted(&mut self, page: &Page<'_>, slots: Range<usize>) -> Result<bool, Broken> {
         for slot in slots {
             let entry = page.checked_entry(slot)?;
@@ -247,7 +247,7 @@ impl<'a> Builder<'a> {
                 if is_first { (0, 0) } else { (page.head(slot), entry.suffix_len()) };
             let is_taken = self.push_slotted(head, suffix, entry.value_len(), |words, to| {
                 let part = |offset| offset..offset + to.size();
-                // An entry without bytes lies nowhere.
+                // An entry without bytes has no position.
                 if to.size() > 0 {
                     words
                         .slice(part(to.offset()))
@@ -261,7 +261,7 @@ impl<'a> Builder<'a> {
         Ok(true)
     }
 
-    /// As [`take`](Builder::take), from any page to any.
+    /// Like [`take`](Builder::take), from any page to any page.
     fn take_each(&mut self, page: &Page<'_>, slots: Range<usize>) -> Result<bool, Broken> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         for slot in slots {
@@ -280,7 +280,7 @@ impl<'a> Builder<'a> {
         Ok(true)
     }
 
-    /// Makes it a page.
+    /// Completes the page.
     pub(crate) fn finish(mut self, right: GlobalAddr) {
         if self.header.shape.is_slotted() {
             self.put_slots();
@@ -289,8 +289,8 @@ impl<'a> Builder<'a> {
         self.header.store(self.words);
     }
 
-    /// Puts heads and cells down, with room for as many more as will fill the heap meanwhile, if
-    /// they are like these.
+    /// Writes the heads and cells of a slotted page. Chooses the capacity so that the arrays and
+    /// the heap become full together, if later entries are like these.
     fn put_slots(&mut self) {
         let count = self.slots.len();
         let heap = usize::from(self.header.high.offset) - self.header.heap();
@@ -305,8 +305,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Makes a page of constant suffixes one of derived ones, if none of it, and neither `suffix`, ends
-/// in zero.
+/// Makes a constant page derived, if no suffix of the page ends in zero, and `suffix` does not
+/// either.
 pub(super) fn relax(header: &mut Header, words: Words<'_>, suffix: &[u8]) -> bool {
     let Some(len) = header.shape.constant_len() else { return false };
     let tells = |slot| Shape::DERIVED.suffix_len(words.u64(Header::head_at(slot))) == len;

@@ -1,17 +1,17 @@
-//! Checking a page against everything that this module promises.
+//! Checks a page against all guarantees of this module.
 
 use latchwork_verbs::WORD;
 
 use super::{FIXED_VALUE_MAX, HEADER, Page, align, head_of};
 
-/// What a page without faults holds.
+/// The result for an undamaged page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PageCheck {
-    /// Bytes in use: header, heads, cells, fences, entries.
+    /// The used bytes: header, heads, cells, fence keys, entries.
     pub(crate) used: usize,
 }
 
-/// Checks the order of the keys, the fences, and that every byte of the heap is accounted for.
+/// Checks the order of the keys, the fence keys, and that every byte of the heap is accounted for.
 pub(crate) fn check(page: &Page<'_>) -> Result<PageCheck, String> {
     check_header(page)?;
     check_entries(page)?;
@@ -92,7 +92,7 @@ fn check_entries(page: &Page<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that no byte of the heap is used twice or forgotten; returns how many are in use.
+/// Checks that no byte of the heap is used twice or missing. Returns the number of used bytes.
 fn check_heap(page: &Page<'_>) -> Result<usize, String> {
     let header = page.header;
     let mut taken = Vec::with_capacity(header.count() + 2);

@@ -1,4 +1,4 @@
-//! Changing a page in place, under its write guard.
+//! Changes of a page in place, under its write guard.
 
 use std::ops::Range;
 
@@ -10,35 +10,36 @@ use super::{
     head_behind, head_of,
 };
 
-/// The bytes of the page from the first that a change wrote to the last: no more is asked of it.
+/// The bytes of the page from the first to the last written byte. This range is enough for the
+/// callers.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Dirty(Range<usize>);
 
 impl Dirty {
-    /// These bytes.
+    /// Exactly these bytes.
     #[inline]
     pub(crate) fn range(range: Range<usize>) -> Dirty {
         Dirty(range)
     }
 
-    /// If nothing was written, the first word, as if it was.
+    /// The first word, as if it was written, if nothing was written.
     pub(crate) fn or_first_word(self) -> Dirty {
         if self.0.is_empty() { Dirty(0..WORD) } else { self }
     }
 
-    /// The bytes as ranges that are not empty.
+    /// The bytes as non-empty ranges.
     #[inline]
     pub(crate) fn ranges(self) -> impl Iterator<Item = Range<usize>> {
         Some(self.0).into_iter().filter(|range| !range.is_empty())
     }
 }
 
-/// Why a change did not happen.
+/// The reason why a change did not happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Edit {
-    /// No room, even compacted.
+    /// The page has no room, even after a rebuild.
     Full,
-    /// The page is not what it should be.
+    /// The page is damaged.
     Broken(Broken),
 }
 
@@ -48,7 +49,7 @@ impl From<Broken> for Edit {
     }
 }
 
-/// What a page written anew has instead of the entries in `slots`.
+/// The entry of a rebuilt page that replaces the entries in `slots`.
 #[derive(Clone, Debug)]
 struct Replace<'e> {
     slots: Range<usize>,
@@ -57,7 +58,8 @@ struct Replace<'e> {
 }
 
 impl Page<'_> {
-    /// Inserts `key`, which lies within the fences, at `slot`, where [`Page::search`] missed it.
+    /// Inserts `key` at `slot`, where [`Page::search`] missed it. The key lies within the fence
+    /// keys.
     pub(crate) fn insert(&self, slot: usize, key: &[u8], value: &[u8]) -> Result<Dirty, Edit> {
         let mut header = self.header;
         let suffix = key.get(header.prefix()..).unwrap_or(&[]);
@@ -67,7 +69,7 @@ impl Page<'_> {
             && usize::from(header.width) == value.len()
             && (header.shape.holds(suffix) || relax(&mut header, self.words, suffix))
         {
-            // A slotted page would hold fewer.
+            // A slotted page would hold fewer entries.
             if is_full {
                 return Err(Edit::Full);
             }
@@ -94,9 +96,14 @@ impl Page<'_> {
         self.rebuild(&Replace { slots: slot..slot, key, value })
     }
 
-    /// As [`insert`](Page::insert), of the first of `entries`, and of as many that follow in
-    /// ascending order, come into the same place, have room as the page is, and are not more than
-    /// `most` with it. Returns how many.
+    /// Like [`insert`](Page::insert), for several `entries`. Inserts the first entry. Also inserts
+    /// as many of the following entries as meet these conditions:
+    ///
+    /// - Their keys are ascending and belong into the same position.
+    /// - They have room without a rebuild.
+    /// - The total is at most `most`.
+    ///
+    /// Returns the number of inserted entries.
     pub(crate) fn insert_run(
         &self,
         slot: usize,
@@ -109,7 +116,7 @@ impl Page<'_> {
         let (first, more) = entries.split_first().ok_or(Broken("nothing to insert"))?;
         let ascending = entries.windows(2).take_while(|pair| pair[0].0 < pair[1].0).count();
         let more = &more[..ascending];
-        // As a rule all or none of them.
+        // Usually either all or none of them belong there.
         let together = match more.last() {
             Some((last, _)) if self.comes_before(slot, last) => more.len(),
             _ => more.iter().take_while(|(key, _)| self.comes_before(slot, key)).count(),
@@ -128,7 +135,7 @@ impl Page<'_> {
         self.insert(slot, key, value).map(|dirty| (1, dirty))
     }
 
-    /// Whether `key`, which is above another that is to come into `slot`, belongs there as well.
+    /// Whether `key` belongs into `slot`, given that a lower key belongs there.
     fn comes_before(&self, slot: usize, key: &[u8]) -> bool {
         self.place(Seek::At(key)) == Ok(Place::Here)
             && (slot == self.header.count()
@@ -136,8 +143,8 @@ impl Page<'_> {
                 || self.search(key) == Err(slot))
     }
 
-    /// Inserts as many as the page's shape holds, side by side into a fixed page that has slots for
-    /// all of them.
+    /// Inserts the entries side by side into a fixed page that has slots for all of them. Stops at
+    /// the first entry that does not fit the page's shape.
     fn insert_run_fixed(&self, slot: usize, entries: &[(&[u8], &[u8])]) -> (usize, Dirty) {
         let mut header = self.header;
         let holds = |(key, value): &&(&[u8], &[u8])| {
@@ -159,8 +166,8 @@ impl Page<'_> {
         (new, Dirty::range(0..cells.end))
     }
 
-    /// As [`insert_run_fixed`](Page::insert_run_fixed), into a slotted page: as many as its gap has
-    /// room for.
+    /// Like [`insert_run_fixed`](Page::insert_run_fixed), for a slotted page. Inserts as many
+    /// entries as have room in the gap.
     fn insert_run_slotted(&self, slot: usize, entries: &[(&[u8], &[u8])]) -> (usize, Dirty) {
         let mut header = self.header;
         let suffix = |key: &'_ [u8]| key.len().saturating_sub(header.prefix());
@@ -185,8 +192,8 @@ impl Page<'_> {
         (new, Dirty::range(0..end))
     }
 
-    /// Writes an entry of a slotted page: below the others in the heap, which has room for it, and
-    /// its head and cell.
+    /// Writes an entry of a slotted page: its bytes below the other entries in the heap, its head
+    /// and its cell. The heap has room for it.
     #[inline]
     fn put_slotted(
         &self,
@@ -205,7 +212,7 @@ impl Page<'_> {
         self.words.set_u64(cell, entry.bits());
     }
 
-    /// Inserts into a slotted page that has room for it in its arrays and before its heap.
+    /// Inserts into a slotted page that has room in its arrays and in the gap before its heap.
     fn insert_slotted(&self, slot: usize, suffix: &[u8], value: &[u8]) -> Dirty {
         let mut header = self.header;
         let end = header.heap();
@@ -216,7 +223,7 @@ impl Page<'_> {
         Dirty::range(0..end)
     }
 
-    /// Removes `slot`.
+    /// Removes the entry in `slot`.
     pub(crate) fn remove(&self, slot: usize) -> Result<Dirty, Edit> {
         let mut header = self.header;
         let entry = self.checked_entry(slot)?;
@@ -260,7 +267,8 @@ impl Page<'_> {
             entry.offset()
         } else if size <= header.gap() {
             release(&mut header, entry);
-            // `release` may have grown the gap at its upper end; allocate below either way.
+            // `release` may have moved the start of the heap up. The new bytes are directly below
+            // that start in both cases.
             header.heap -= size as u16;
             header.heap()
         } else if size <= header.free() + entry.size()
@@ -270,7 +278,7 @@ impl Page<'_> {
         } else {
             return Err(Edit::Full);
         };
-        // The rest of the suffix moves with its value, and the two places may overlap.
+        // The rest of the suffix moves with its value. The old and the new position may overlap.
         let mut rest = Vec::new();
         let (rest_at, rest_len) = entry.rest();
         self.words.append_to(rest_at, rest_len, &mut rest);
@@ -283,20 +291,20 @@ impl Page<'_> {
         Ok(Dirty::range(0..offset + size))
     }
 
-    /// The bytes of the value in `slot`, certain to lie inside the page.
+    /// The bytes of the value in `slot`, checked to lie inside the page.
     pub(crate) fn value_range(&self, slot: usize) -> Result<Range<usize>, Broken> {
         let entry = self.checked_entry(slot)?;
         Ok(entry.offset()..entry.offset() + entry.value_len())
     }
 
-    /// The entry of `slot`, if it lies inside the heap, or is a cell: writes must not leave the
+    /// The entry of `slot`, if it lies inside the heap or is a cell. Writes must not leave the
     /// page.
     pub(super) fn checked_entry(&self, slot: usize) -> Result<Entry, Broken> {
         let entry = self.entry(slot);
         let outside = entry.offset() < self.header.heap()
             || entry.offset() + entry.size() > self.words.len()
             || !entry.offset().is_multiple_of(WORD);
-        // An entry without bytes lies nowhere, and cells lie where the header says.
+        // An entry without bytes has no position, and the header fixes the positions of cells.
         let outside = outside && entry.size() > 0 && self.header.shape.is_slotted();
         if slot >= self.header.count() || outside {
             return Err(Broken("an entry outside the heap"));
@@ -304,8 +312,8 @@ impl Page<'_> {
         Ok(entry)
     }
 
-    /// Moves the slots from `slot` on up by `new`, for which there is room. Returns what of the
-    /// heads and of the cells is written then.
+    /// Moves the slots from `slot` on up by `new`. The page must have room. Returns the written
+    /// bytes of the heads and of the cells.
     #[inline]
     fn open_slots(&self, slot: usize, new: usize) -> [Range<usize>; 2] {
         let (header, count) = (&self.header, self.header.count());
@@ -317,7 +325,7 @@ impl Page<'_> {
         [head..heads_end + by_heads, cell..cells_end + by_cells]
     }
 
-    /// Bytes that the header and so many of a fixed page's entries would take in a slotted one.
+    /// The bytes of the header and of `count` entries of a fixed page, if the page were slotted.
     fn size_slotted(&self, count: usize) -> usize {
         HEADER + count * (SLOT + self.header.stride())
     }
@@ -327,15 +335,15 @@ impl Page<'_> {
         self.rebuild(&Replace { slots: slot..slot + 1, key: &key, value })
     }
 
-    /// Whether the page may become a fixed one when an entry of these lengths replaces those in
-    /// `slots` of a slotted page.
+    /// Whether a slotted page may become fixed when an entry of these lengths replaces the entries
+    /// in `slots`.
     fn may_become_fixed(&self, slots: &Range<usize>, suffix: usize, value: usize) -> bool {
         let others = (0..self.header.count()).filter(|slot| !slots.contains(slot));
         let fits = |entry: Entry| entry.value_len() == value && entry.suffix_len() <= HEAD;
         suffix <= HEAD && others.map(|slot| self.entry(slot)).all(fits)
     }
 
-    /// Writes the page anew, without garbage and in the shape that is best now, if there is room.
+    /// Rebuilds the page without garbage, in the shape that is now best, if it has room.
     fn rebuild(&self, replace: &Replace<'_>) -> Result<Dirty, Edit> {
         let image = Image::new(self.words.len());
         let (low, high) = (self.low(), self.high());
@@ -353,11 +361,11 @@ impl Page<'_> {
 }
 
 fn add_garbage(header: &mut Header, bytes: usize) {
-    // More than a page of garbage only adds up in a damaged one.
+    // Only in a damaged page the garbage can exceed the page.
     header.garbage = header.garbage.saturating_add(bytes as u16);
 }
 
-/// Gives an entry's heap bytes back.
+/// Frees the bytes of an entry in the heap.
 fn release(header: &mut Header, entry: Entry) {
     if entry.offset == header.heap {
         header.heap += entry.size() as u16;

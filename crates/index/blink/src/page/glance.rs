@@ -1,5 +1,4 @@
-//! The way of a hot descent through a page: as few loads and comparisons as lead on when all is
-//! well.
+//! The fast path through a page: no more loads and comparisons than an undamaged page needs.
 
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
@@ -12,48 +11,51 @@ use latchwork_verbs::{GlobalAddr, WORD, Words};
 use super::{CHILD, Entry, HEAD, HEADER, Header, Shape, Tag, head_behind};
 use crate::Value;
 
-/// Of so many heads not all are fetched before a search begins. Without branches no step begins
-/// before the one before has its head, so on a page that is far away it would wait for each in
-/// turn: it asks for the rest when fewer are left.
+/// The number of heads from which a search prefetches. For so many heads, the prefetch before the
+/// search does not cover all of them. The search has no branches, so each step waits for the head
+/// of the step before. On a page outside the processor's cache, each step would wait for memory in
+/// turn. So the search prefetches the remaining heads as soon as fewer than `LONG` remain.
 const LONG: usize = 128;
 
 /// Pages from this level on are so few that they are in the processor's cache anyway.
 const LEVEL_HOT: u8 = 2;
 
-/// A page of which nothing was checked but its tag.
+/// A page of which only the tag was checked.
 ///
-/// Whoever descends so relies on what holds for every page of the tree: a validated way leads to
-/// pages that hold the key or have it to their right, and a page that carries the tag is in order.
-/// What does not fit is answered with `None`: then the careful way ([`Page::open`],
-/// [`Page::place`]) has to be taken, which finds out what it was. Reads stay inside the page on any
-/// bytes, as everywhere here.
+/// A descent by glances relies on two facts:
+///
+/// 1. A validated path leads to a page that holds the key, or that has the key to its right.
+/// 2. A page with the tree's tag is not damaged.
+///
+/// A page that does not fit yields `None`. The slow path ([`Page::open`], [`Page::place`]) then
+/// finds the cause. Reads stay inside the page on any bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Glance<'a> {
     words: Words<'a>,
     /// Word 0 of the header.
     counts: u64,
-    /// Word 1.
+    /// Word 1 of the header.
     mark: u64,
 }
 
-/// Words of the header.
+/// The words of the header.
 const HEADER_WORDS: usize = HEADER / WORD;
 
 impl<'a> Glance<'a> {
-    /// Which bytes of a page of `len` bytes a lookup looks at, most likely: header and heads.
+    /// The bytes that a lookup most likely reads in a page of `len` bytes: header and heads.
     #[inline]
     pub(crate) fn likely(len: usize) -> Range<usize> {
         0..(len / 2).min(1024)
     }
 
-    /// Looks at a page; `None` if it is none of the tree's.
+    /// Glances at a page. `None` if the page is not of this tree.
     #[inline]
     pub(crate) fn at(words: Words<'a>, tag: Tag) -> Option<Glance<'a>> {
         let glance = Glance::of(words)?;
         (Tag(glance.mark >> 16) == tag).then_some(glance)
     }
 
-    /// Looks at a page whose header was checked; `None` if it has none.
+    /// Glances at a page whose header was checked. `None` if the page has no header.
     #[inline]
     pub(super) fn of(words: Words<'a>) -> Option<Glance<'a>> {
         let header: &[_; HEADER_WORDS] = words.as_atomics().first_chunk()?;
@@ -86,7 +88,7 @@ impl<'a> Glance<'a> {
         usize::from((self.words.word(3) >> 32) as u16)
     }
 
-    /// Whether what a lookup in a leaf relies on fits together.
+    /// Whether the fields on which a lookup in a leaf relies are consistent.
     #[inline]
     pub(crate) fn is_plausible(&self) -> bool {
         self.count() <= self.cap() && self.shape().0 <= Shape::MAX
@@ -101,12 +103,13 @@ impl<'a> Glance<'a> {
             || head == high && is_below_high(self.words, key)
     }
 
-    /// Slot and address of the child that leads to `key`; the page is inner.
+    /// The slot and the address of the child that leads to `key`. The page is inner.
     #[inline]
     pub(crate) fn child_for(&self, key: &[u8]) -> Option<(usize, GlobalAddr)> {
         let (slot, at) = if self.shape() == Shape::DERIVED {
             let heads = self.heads();
-            // Equal heads are those of a separator and the same with zero bytes behind it.
+            // A key with the head of a separator is the separator or an extension of it. So it
+            // belongs to the separator's child.
             let head = head_behind(key, self.prefix());
             let above = match head.checked_add(1) {
                 Some(next) => self.count_below(heads, next),
@@ -121,10 +124,11 @@ impl<'a> Glance<'a> {
         (!child.is_null()).then_some((slot, child))
     }
 
-    /// The slot of `key`, or where it would be inserted. The key lies within the fences.
+    /// The slot of `key`, or the slot where it would be inserted. The key lies within the fence
+    /// keys.
     #[inline]
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
-        // Keys within the fences share the prefix; a shorter one can only be met on a torn page.
+        // Keys within the fence keys have the prefix. Only a torn page may show a shorter key here.
         let prefix = self.prefix();
         let head = head_behind(key, prefix);
         let heads = self.heads();
@@ -135,7 +139,7 @@ impl<'a> Glance<'a> {
         if self.shape().is_slotted() {
             return search_tie(self.words, slot, head, key.get(prefix..).unwrap_or(&[]));
         }
-        // What is behind the shorter one are zero bytes.
+        // The heads are equal. So the longer suffix has only zero bytes behind the shorter one.
         match self.shape().suffix_len(head).cmp(&key.len().saturating_sub(prefix)) {
             Ordering::Equal => Ok(slot),
             Ordering::Less => Err(slot + 1),
@@ -143,7 +147,8 @@ impl<'a> Glance<'a> {
         }
     }
 
-    /// Bisects over whole suffixes from slot `low` on, the first whose head is `head`.
+    /// Bisects over whole suffixes from slot `low` on. `low` is the first slot with the head
+    /// `head`.
     fn search_tie(&self, mut low: usize, head: u64, suffix: &[u8]) -> Result<usize, usize> {
         let mut high = self.heads().len();
         // Usually the first comparison decides.
@@ -162,8 +167,9 @@ impl<'a> Glance<'a> {
     /// Compares the suffix in `slot` with `suffix`, whose head is `head`.
     fn compare_suffix(&self, slot: usize, head: u64, suffix: &[u8]) -> Ordering {
         self.head(slot).cmp(&head).then_with(|| {
-            // With equal heads the rests decide; if there is none on either side, a zero byte of
-            // the longer suffix equals the padding of the shorter one, which therefore comes first.
+            // With equal heads, the rests decide. If neither side has a rest, a zero byte of the
+            // longer suffix equals the padding of the shorter suffix. So the shorter suffix comes
+            // first.
             let entry = self.entry(slot);
             let (rest, len) = entry.rest();
             self.words
@@ -172,7 +178,7 @@ impl<'a> Glance<'a> {
         })
     }
 
-    /// How many of `heads` are below `head`.
+    /// The number of `heads` below `head`.
     #[inline]
     fn count_below(&self, heads: &[AtomicU64], head: u64) -> usize {
         if heads.len() < LONG {
@@ -182,7 +188,7 @@ impl<'a> Glance<'a> {
         }
     }
 
-    /// The heads of all slots, as far as there are any.
+    /// The heads of all slots inside the page.
     #[inline]
     fn heads(&self) -> &'a [AtomicU64] {
         let behind = self.words.as_atomics().get(HEADER_WORDS..).unwrap_or(&[]);
@@ -195,7 +201,7 @@ impl<'a> Glance<'a> {
         self.words.u64(Header::head_at(slot))
     }
 
-    /// Where the entry of `slot` is.
+    /// The entry of `slot`.
     #[inline]
     pub(super) fn entry(&self, slot: usize) -> Entry {
         let (cap, width) = (self.cap(), (self.words.word(3) >> 48) as u16);
@@ -218,15 +224,15 @@ impl<'a> Glance<'a> {
     }
 }
 
-/// As [`Glance::is_below_high`], when the heads do not tell.
-// Not a method, as the other rare ways: a glance that is borrowed has to be in memory.
+/// Like [`Glance::is_below_high`], for equal heads.
+// Not a method, like the other rare cases: a borrowed glance has to be in memory.
 #[cold]
 fn is_below_high(words: Words<'_>, key: &[u8]) -> bool {
     let high = Header::load(words).high;
     words.compare(high.offset.into(), high.len.into(), key).is_gt()
 }
 
-/// As [`Glance::child_for`], in a page that is not derived; the child as an index of words.
+/// Like [`Glance::child_for`], for a page that is not derived. The child is an index of words.
 #[inline(never)]
 fn child_of_other_shape(words: Words<'_>, key: &[u8]) -> Option<(usize, usize)> {
     let glance = Glance::of(words)?;
@@ -238,13 +244,14 @@ fn child_of_other_shape(words: Words<'_>, key: &[u8]) -> Option<(usize, usize)> 
     (entry.value_len() == CHILD).then_some((slot, entry.offset() / WORD))
 }
 
-/// As [`Glance::search`], in a slotted page where the head of `slot` is that of `suffix`.
+/// Like [`Glance::search`], for a slotted page in which the head of `slot` equals the head of
+/// `suffix`.
 #[inline(never)]
 fn search_tie(words: Words<'_>, slot: usize, head: u64, suffix: &[u8]) -> Result<usize, usize> {
     Glance::of(words).ok_or(slot)?.search_tie(slot, head, suffix)
 }
 
-/// How many of `heads`, fewer than [`LONG`], are below `head`.
+/// The number of `heads` below `head`. There are fewer than [`LONG`] heads.
 #[inline(never)]
 fn count_below(heads: &[AtomicU64], head: u64) -> usize {
     match heads.len() {
@@ -255,7 +262,7 @@ fn count_below(heads: &[AtomicU64], head: u64) -> usize {
     }
 }
 
-/// As [`count_below`], of many heads of a page of this level.
+/// Like [`count_below`], for at least [`LONG`] heads of a page of this level.
 #[inline(never)]
 fn count_below_many(words: Words<'_>, level: u8, heads: &[AtomicU64], head: u64) -> usize {
     let mut window = heads;
@@ -269,21 +276,22 @@ fn count_below_many(words: Words<'_>, level: u8, heads: &[AtomicU64], head: u64)
     start / WORD + count_below(window, head)
 }
 
-/// As [`count_below`], of `N..2 * N` heads, where `N` is a power of two: bisects without a branch
-/// or a check of bounds, three or four instructions a step.
+/// Like [`count_below`], for `N..2 * N` heads, where `N` is a power of two. Bisects without a
+/// branch and without a bounds check, in three or four instructions per step.
 #[inline]
 fn count_below_of<const N: usize>(heads: &[AtomicU64], head: u64) -> usize {
     let (Some(first), Some(last)) = (heads.first_chunk::<N>(), heads.last_chunk::<N>()) else {
         return 0;
     };
-    // With the first of the last `N` below, the answer is among these, else among the first `N`.
+    // If the first of the last `N` heads is below, the answer is among the last `N`, else among the
+    // first `N`.
     let is_last = last[0].load(Relaxed) < head;
     let start = select_unpredictable(is_last, heads.len() - N, 0);
     let window = select_unpredictable(is_last, last, first);
     let (mut below, mut half) = (0, N / 2);
     while half > 0 {
         let middle = below + half;
-        // A conditional move instead of a branch: the outcome is a coin toss. The mask changes
+        // A conditional move instead of a branch, because the outcome is random. The mask changes
         // nothing.
         let is_above = window[(middle - 1) & (N - 1)].load(Relaxed) < head;
         below = select_unpredictable(is_above, middle, below);
@@ -292,18 +300,18 @@ fn count_below_of<const N: usize>(heads: &[AtomicU64], head: u64) -> usize {
     start + below + usize::from(window[below & (N - 1)].load(Relaxed) < head)
 }
 
-/// The half of `window`, of at least two heads, in which the first one not below `head` is, or
-/// before or behind which it is.
+/// The half of `window` that contains, or borders on, the first head that is not below `head`.
+/// `window` has at least two heads.
 #[inline]
 fn upper_or_lower(window: &[AtomicU64], head: u64) -> &[AtomicU64] {
     let half = window.len() / 2;
     let rest = window.len() - half;
-    // A conditional move instead of a branch: the outcome is a coin toss.
+    // A conditional move instead of a branch, because the outcome is random.
     let is_above = window[half - 1].load(Relaxed) < head;
     select_unpredictable(is_above, &window[half..], &window[..rest])
 }
 
-/// Where `part` starts in `whole`.
+/// The position of `part` in `whole`, in bytes.
 #[inline]
 fn byte_offset(whole: &[AtomicU64], part: &[AtomicU64]) -> usize {
     part.as_ptr().addr() - whole.as_ptr().addr()

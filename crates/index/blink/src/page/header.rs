@@ -1,4 +1,4 @@
-//! The header of a page, and how it says where everything is.
+//! The header of a page, and the positions of all parts of the page.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -6,29 +6,29 @@ use latchwork_verbs::{GlobalAddr, WORD, Words};
 
 use super::{Broken, HEAD, LEVEL_MAX, Tag, align, head_of};
 
-/// Bytes of the header.
+/// The bytes of the header.
 pub(crate) const HEADER: usize = 40;
 
-/// Where some bytes lie in the page.
+/// The position of some bytes in the page.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Span {
     pub(crate) offset: u16,
     pub(crate) len: u16,
 }
 
-/// How the entries of a page are laid out.
+/// The layout of the entries of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape(pub(super) u8);
 
 impl Shape {
-    /// A cell says where in the heap its entry is.
+    /// A cell holds the position of its entry in the heap.
     pub(crate) const SLOTTED: Shape = Shape(0);
-    /// A cell is a value, a head a whole suffix: without the zero bytes at its end.
+    /// A cell is a value. A head is a whole suffix, without the zero bytes at its end.
     pub(crate) const DERIVED: Shape = Shape(1);
 
     pub(super) const MAX: u8 = 2 + HEAD as u8;
 
-    /// A cell is a value, a head a whole suffix: its first `suffix` bytes, at most 8.
+    /// A cell is a value. The first `suffix` bytes of a head, at most 8, are a whole suffix.
     pub(crate) const fn constant(suffix: usize) -> Shape {
         Shape(2 + suffix as u8)
     }
@@ -38,7 +38,7 @@ impl Shape {
         self == Shape::SLOTTED
     }
 
-    /// The length of all suffixes, if it is one.
+    /// The length of all suffixes, if the shape fixes it.
     #[inline]
     pub(crate) fn constant_len(self) -> Option<usize> {
         self.0.checked_sub(2).map(usize::from)
@@ -50,7 +50,7 @@ impl Shape {
         self.constant_len().unwrap_or(HEAD - head.trailing_zeros() as usize / 8)
     }
 
-    /// Whether a head is all that has to be kept of `suffix`; never on slotted pages.
+    /// Whether the head holds all of `suffix`. Never true for slotted pages.
     #[inline]
     pub(crate) fn holds(self, suffix: &[u8]) -> bool {
         match self.constant_len() {
@@ -63,7 +63,7 @@ impl Shape {
         }
     }
 
-    /// What holds suffixes whose first `cut` bytes are gone into the prefix.
+    /// The shape of the same suffixes without their first `cut` bytes, which move to the prefix.
     pub(crate) fn cut(self, cut: usize) -> Shape {
         self.constant_len().map_or(self, |len| Shape::constant(len.saturating_sub(cut)))
     }
@@ -75,19 +75,19 @@ pub(crate) struct Header {
     pub(crate) level: u8,
     pub(crate) shape: Shape,
     pub(crate) count: u16,
-    /// First byte of the heap.
+    /// The first byte of the heap.
     pub(crate) heap: u16,
-    /// Bytes of the heap that nobody uses.
+    /// The unused bytes inside the heap.
     pub(crate) garbage: u16,
     pub(crate) prefix: u16,
     pub(crate) tag: Tag,
-    /// Head of the high fence.
+    /// The head of the high fence.
     pub(crate) high_head: u64,
     pub(crate) low: Span,
     pub(crate) high: Span,
-    /// Entries that the arrays have room for.
+    /// The capacity of the arrays in entries.
     pub(crate) cap: u16,
-    /// Length of all values; of a cell's word on slotted pages.
+    /// The length of all values. On slotted pages the length of a cell's word.
     pub(crate) width: u16,
     pub(crate) right: GlobalAddr,
 }
@@ -99,8 +99,8 @@ impl Header {
         let [a, b, high_head, c, right] = header
             .map_or([0; HEADER / WORD], |header| header.each_ref().map(|word| word.load(Relaxed)));
         let (low_len, high_len) = (c as u16, (c >> 16) as u16);
-        // The fences are the last bytes of the page. Those of a damaged one may be longer than it
-        // is.
+        // The fence keys are the last bytes of the page. The fence keys of a damaged page may be
+        // longer than the page.
         let low_at = words.len().saturating_sub(align(low_len.into()));
         let high_at = low_at.saturating_sub(align(high_len.into()));
         Header {
@@ -120,8 +120,8 @@ impl Header {
         }
     }
 
-    /// The header of a page of `len` bytes without entries, if its fences fit. Both fences still
-    /// have to be written.
+    /// The header of a page of `len` bytes without entries, or `None` if the fence keys do not fit.
+    /// The caller still has to write both fence keys.
     pub(super) fn new(len: usize, tag: Tag, level: u8, low: &[u8], high: &[u8]) -> Option<Header> {
         let low_at = len.checked_sub(align(low.len()))?;
         let high_at = low_at.checked_sub(align(high.len())).filter(|&at| at >= HEADER)?;
@@ -142,7 +142,7 @@ impl Header {
         })
     }
 
-    /// Stores word 0: all that inserts and removes change.
+    /// Stores word 0, the only word that inserts and removes change.
     #[inline]
     pub(crate) fn store_counts(&self, words: Words<'_>) {
         let value = u64::from(self.level)
@@ -165,13 +165,13 @@ impl Header {
         words.set_word(4, self.right.bits());
     }
 
-    /// Checks everything that later code relies on to stay inside the page.
+    /// Checks all fields on which later code relies to stay inside the page.
     #[inline]
     pub(crate) fn verify(&self, tag: Tag) -> Result<(), Broken> {
         if self.tag != tag {
             return Err(Broken("not a page of this tree"));
         }
-        // What does not fit makes an offset 0, which is in the header.
+        // If the fence keys do not fit, this offset is 0, which is inside the header.
         let fences = self.high.offset;
         let heap_is_odd = if self.shape.is_slotted() {
             self.heap > fences
@@ -180,7 +180,7 @@ impl Header {
         } else {
             self.heap != fences || self.garbage != 0
         };
-        // Without a branch for each: nearly always all are looked at.
+        // Without branches: nearly always all conditions have to be checked.
         let is_odd = (self.level > LEVEL_MAX)
             | (self.shape.0 > Shape::MAX)
             | (self.count > self.cap)
@@ -188,7 +188,7 @@ impl Header {
             | heap_is_odd
             | !self.heap.is_multiple_of(WORD as u16)
             | (self.prefix > self.low.len.min(self.high.len))
-            // Who walks a level along its links would not come to an end.
+            // A walk along this level would not end.
             | (self.high.len == 0 && !self.right.is_null());
         if is_odd {
             return Err(Broken("the header contradicts itself"));
@@ -219,30 +219,30 @@ impl Header {
         usize::from(self.prefix)
     }
 
-    /// Bytes from one cell to the next.
+    /// The bytes from one cell to the next.
     #[inline]
     pub(crate) fn stride(&self) -> usize {
         align(self.width.into())
     }
 
-    /// Bytes that an entry takes in the two arrays.
+    /// The bytes of an entry in the two arrays.
     #[inline]
     pub(crate) fn step(&self) -> usize {
         HEAD + self.stride()
     }
 
-    /// How many entries the two arrays could have room for if they reached to the heap.
+    /// The capacity of the two arrays if they reached to the heap.
     pub(crate) fn cap_max(&self) -> usize {
         self.heap().saturating_sub(HEADER) / self.step()
     }
 
-    /// Where a head is.
+    /// The position of a head.
     #[inline]
     pub(crate) fn head_at(slot: usize) -> usize {
         HEADER + HEAD * slot
     }
 
-    /// Where a cell is.
+    /// The position of a cell.
     #[inline]
     pub(crate) fn cell_at(&self, slot: usize) -> usize {
         Header::head_at(self.cap.into()) + self.stride() * slot
@@ -252,24 +252,24 @@ impl Header {
         HEADER + self.step() * usize::from(self.cap)
     }
 
-    /// Free bytes between the cells and the heap.
+    /// The free bytes between the cells and the heap.
     pub(crate) fn gap(&self) -> usize {
         self.heap().saturating_sub(self.cells_end())
     }
 
-    /// Free bytes, counting those that a rebuild would win.
+    /// The free bytes after a rebuild.
     pub(crate) fn free(&self) -> usize {
         let taken = HEADER + self.step() * self.count();
         self.heap().saturating_sub(taken) + usize::from(self.garbage)
     }
 }
 
-/// Where an entry is, and how long: the cell of a slotted page.
+/// The position and the length of an entry: the cell of a slotted page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// First byte of the value.
+    /// The first byte of the value.
     pub(crate) offset: u16,
-    /// Length of the suffix, head included.
+    /// The length of the suffix, including its head.
     pub(crate) suffix: u16,
     pub(crate) value: u16,
 }
@@ -299,13 +299,13 @@ impl Entry {
         usize::from(self.value)
     }
 
-    /// Where the suffix continues behind its head, and for how long.
+    /// The position and the length of the part of the suffix behind its head.
     #[inline]
     pub(crate) fn rest(self) -> (usize, usize) {
         (self.offset() + self.value_len(), self.suffix_len().saturating_sub(HEAD))
     }
 
-    /// Bytes in the heap.
+    /// The bytes in the heap.
     pub(crate) fn size(self) -> usize {
         super::entry_size(self.suffix_len(), self.value_len())
     }

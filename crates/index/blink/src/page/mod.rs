@@ -1,7 +1,7 @@
-//! The page: everything a tree stores, in the payload of one line.
+//! The page: all data of a tree, in the payloads of lines.
 //!
-//! Nothing here knows of memory protocols, latches or other pages: a page is a view of words
-//! ([`Words`]), its tag and nothing else, and none of it is generic.
+//! The code here knows no memory protocol, no latch and no other page. A page is a view of words
+//! ([`Words`]) and a tag. No type here is generic.
 //!
 //! ```text
 //! byte 0       40              cap heads            cap cells           heap        payload length
@@ -19,30 +19,35 @@
 //! high, low       the fences, each padded to a multiple of 8
 //! ```
 //!
-//! A page holds keys `low <= key < high`. An empty low fence is minus infinity and an empty high
-//! fence plus infinity, since no key is empty. What the two fences have in common, all keys between
-//! them have in common too: it is the page's *prefix*, and an entry stores only the *suffix* behind
-//! it. So heads are compared where keys differ, which for integers and for keys like `user0001234`
-//! is nearly always enough to leave the rest of the page alone. The heads stand side by side, eight
-//! in a cache line.
+//! A page holds keys `low <= key < high`. No key is empty. So an empty low fence means minus
+//! infinity, and an empty high fence means plus infinity.
 //!
-//! **Shapes.** Where no suffix is longer than its head and all values have one length, the page is
-//! *fixed*: values are cells, and there are no entries in a heap. The suffixes' lengths are either
-//! all the same (*constant*, the length is in the shape), or none ends in a zero byte, so that a
-//! head tells how long it is (*derived*: separators, which are cut as short as can be). Everything
-//! else is *slotted*. Whoever writes a page anew chooses the shape, fixed whenever possible, and
-//! how many entries the arrays have room for: in a fixed page as many as go in, in a slotted one so
-//! many that the arrays and the heap will be full together if the entries to come are like those
-//! that are there. What does not fit the shape, or the arrays although bytes are free, causes a
-//! page to be written anew.
+//! The common prefix of both fence keys is also a prefix of all keys between them. It is the
+//! *prefix* of the page, and an entry stores only the *suffix* behind it. So heads are compared
+//! where keys differ. For integers and for keys like `user0001234`, a search therefore almost never
+//! reads beyond the heads. The heads are adjacent, eight in one line of the CPU cache.
 //!
-//! In an inner page the value of a slot is the address of a child, and slot `i` leads to the keys
-//! from its own key up to that of slot `i + 1`. Slot 0 has an empty suffix, below everything; the
-//! key that it stands for is the low fence.
+//! **Shapes.** The writer of a new page chooses its shape: fixed whenever possible.
 //!
-//! **Reads are safe on any bytes.** An optimistic reader may look at a page while it is rewritten,
-//! or at a line that is no page at all. Loops are bounded by the view's length, offsets out of
-//! bounds read as zero, nothing panics; the reader's validation throws the result away.
+//! - A *fixed* page has values of one length, and no suffix is longer than its head. Its cells are
+//!   values, and it has no heap. If all suffixes have one length, the page is *constant*, and its
+//!   shape contains the length. If no suffix ends in a zero byte, the page is *derived*, and a head
+//!   implies the length of its suffix. Separators are derived, because they are cut as short as
+//!   possible.
+//! - Every other page is *slotted*.
+//!
+//! The writer also chooses the capacity of the arrays of heads and cells. A fixed page gets as many
+//! cells as have room. A slotted page gets so many that the arrays and the heap become full
+//! together, if later entries are like the present entries. An entry may not fit the shape, or the
+//! arrays although bytes are free. Then the page is rebuilt.
+//!
+//! In an inner page the value of a slot is the address of a child. Slot `i` leads to the keys from
+//! its own key up to the key of slot `i + 1`. Slot 0 has an empty suffix, which is below all other
+//! suffixes. Slot 0 stands for the low fence.
+//!
+//! **Reads are safe on any bytes.** An optimistic reader may read a page during a change, or a line
+//! that is not a page. Loops are bounded by the length of the view, offsets out of bounds read as
+//! zero, and nothing panics. The validation of the reader then discards the result.
 
 mod build;
 mod check;
@@ -68,19 +73,19 @@ pub(crate) use tally::Tally;
 
 use latchwork_verbs::GlobalAddr;
 
-/// Bytes of a head and the cell of a slotted page.
+/// The bytes of a head and the cell of a slotted page.
 pub(crate) const SLOT: usize = 16;
-/// The longest values of a fixed page. What it saves is 8 bytes an entry, and what it costs is that
-/// an insert moves values: with these it still saves 5 %.
+/// The longest values of a fixed page. A fixed page saves 8 bytes per entry, but an insert moves
+/// values. With values of this length a fixed page still saves 5 %.
 pub(crate) const FIXED_VALUE_MAX: usize = 128;
-/// Bytes of a child address.
+/// The bytes of a child address.
 pub(crate) const CHILD: usize = 8;
-/// Bytes of a suffix that its head holds.
+/// The bytes of a suffix that its head holds.
 pub(crate) const HEAD: usize = 8;
-/// Levels are numbered from 0 (leaves); more than this is not a page.
+/// The highest level of a valid page. Level 0 holds the leaves.
 pub(crate) const LEVEL_MAX: u8 = 63;
 
-/// What is wrong with a page; becomes [`TreeError::Corrupt`](crate::TreeError::Corrupt) if the read
+/// The damage of a page. It becomes [`TreeError::Corrupt`](crate::TreeError::Corrupt) if the read
 /// of the page validates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken(pub(crate) &'static str);
@@ -90,18 +95,18 @@ pub(crate) const fn align(bytes: usize) -> usize {
     bytes.next_multiple_of(8)
 }
 
-/// Bytes that an entry takes in the heap.
+/// The bytes of an entry in the heap.
 pub(crate) const fn entry_size(suffix: usize, value: usize) -> usize {
     align(value + suffix.saturating_sub(HEAD))
 }
 
-/// The first 8 bytes of `suffix` as a number that orders like they do.
+/// The first 8 bytes of `suffix` as a number with the same order.
 #[inline]
 pub(crate) fn head_of(suffix: &[u8]) -> u64 {
     if let Some(bytes) = suffix.first_chunk() {
         return u64::from_be_bytes(*bytes);
     }
-    // Two loads that overlap, or one, instead of a copy of unknown length.
+    // One load, or two loads that overlap, instead of a copy of unknown length.
     let end = 64 - 8 * suffix.len();
     if let (Some(first), Some(last)) = (suffix.first_chunk(), suffix.last_chunk()) {
         u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << end
@@ -112,13 +117,13 @@ pub(crate) fn head_of(suffix: &[u8]) -> u64 {
     }
 }
 
-/// The head of what stands behind the first `prefix` bytes of `key`.
+/// The head of the part of `key` behind its first `prefix` bytes.
 #[inline]
 pub(crate) fn head_behind(key: &[u8], prefix: usize) -> u64 {
     let head = |at: usize, bytes: u64| bytes.checked_shl(8 * (prefix - at) as u32).unwrap_or(0);
     match key.len().checked_sub(HEAD) {
-        // The last 8 bytes of the key, if there are no 8 behind the prefix: what is too much falls
-        // out.
+        // Fewer than 8 bytes are behind the prefix: load the last 8 bytes of the key. The shift
+        // then removes the bytes of the prefix.
         Some(last) => {
             let at = prefix.min(last);
             key.get(at..)
@@ -129,12 +134,13 @@ pub(crate) fn head_behind(key: &[u8], prefix: usize) -> u64 {
     }
 }
 
-/// How many bytes `a` and `b` have in common at their start.
+/// The length of the common prefix of `a` and `b`.
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// The mark that all pages of the tree with this root carry, so that a foreign line is noticed.
+/// The tag on all pages of the tree with this root. By the tag, a reader detects a line of another
+/// user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tag(u64);
 
@@ -142,12 +148,12 @@ impl Tag {
     const BITS: u32 = 48;
 
     pub(crate) fn of(root: GlobalAddr) -> Tag {
-        // Multiplicative hashing keeps zeroed memory from being a page, and spreads the address
-        // over the 48 bits that the header has room for.
+        // By multiplicative hashing, zeroed memory is not a page. It also spreads the address over
+        // the 48 bits of the tag in the header.
         Tag((root.bits() ^ 0xb11f).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - Self::BITS))
     }
 
-    /// That of a tree with stamps, whose pages stand elsewhere in their lines.
+    /// The tag of a tree with leaf stamps. Its pages start elsewhere in their lines.
     pub(crate) fn stamped(self) -> Tag {
         Tag(!self.0 & (u64::MAX >> (64 - Self::BITS)))
     }

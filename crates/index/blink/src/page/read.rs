@@ -1,4 +1,4 @@
-//! Looking things up in a page; safe on any bytes.
+//! Lookups in a page, safe on any bytes.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -8,31 +8,31 @@ use latchwork_verbs::{GlobalAddr, Words};
 use super::{Broken, CHILD, Entry, Glance, HEAD, Header, Span, Tag, head_behind, head_of};
 use crate::Value;
 
-/// A leaf of so many bytes is fetched whole before anything in it is looked at: most likely it is
-/// far away, and where in it a lookup goes, the processor cannot guess.
+/// The length up to which a leaf is prefetched whole, before any read of it. The leaf is probably
+/// not in the processor's cache, and the processor cannot guess which part a lookup needs.
 const FETCHED_WHOLE: usize = 2048;
 
-/// Of a longer leaf, so many bytes at its start, which are header and heads, and at its end, which
-/// are its fences.
+/// The bytes of a longer leaf to prefetch: at its start (header and heads) and at its end (fence
+/// keys).
 const FETCHED_ENDS: (usize, usize) = (256, 64);
 
-/// The key that a descent is after.
+/// The key to which a descent leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Seek<'k> {
-    /// The place of this key; the empty key is the start of the tree.
+    /// The position of this key. The empty key means the start of the tree.
     At(&'k [u8]),
-    /// The place of the largest key strictly below this one, which is not empty.
+    /// The position of the largest key strictly below this key. This key is not empty.
     Below(&'k [u8]),
     /// The end of the tree.
     Last,
 }
 
-/// Where a page stands relative to what is sought.
+/// The position of the sought key relative to a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
-    /// Inside the fences.
+    /// Between the fence keys.
     Here,
-    /// Behind the high fence: follow this link.
+    /// Behind the high fence. The value is the right link.
     Right(GlobalAddr),
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// Asks the processor for a page that is probably a leaf, to be called before it is opened.
+    /// Prefetches a page that is probably a leaf, before the page is opened.
     #[inline]
     pub(crate) fn fetch_leaf(words: Words<'a>) {
         if words.len() <= FETCHED_WHOLE {
@@ -63,14 +63,14 @@ impl<'a> Page<'a> {
         Ok(Page { words, header })
     }
 
-    /// Compares the sought key with the fences.
+    /// Compares the sought key with the fence keys.
     #[inline]
     pub(crate) fn place(&self, seek: Seek<'_>) -> Result<Place, Broken> {
         let (low, high) = (self.header.low, self.header.high);
         let (left, right) = match seek {
             Seek::At(key) => {
                 let head = head_of(key);
-                // The fence is padded with zeros, as heads are.
+                // Fence keys are padded with zeros, like heads.
                 let low_head = self.words.u64(low.offset.into()).swap_bytes();
                 let high_head = self.header.high_head;
                 (
@@ -96,7 +96,7 @@ impl<'a> Page<'a> {
         Ok(Place::Right(self.header.right))
     }
 
-    /// How many entries are not behind `to`, which may lie outside the fences.
+    /// The number of entries that are not behind `to`, which may lie outside the fence keys.
     pub(crate) fn end_of(&self, to: Bound<&[u8]>) -> usize {
         let (Bound::Included(key) | Bound::Excluded(key)) = to else { return self.header.count() };
         match self.place(Seek::At(key)) {
@@ -110,7 +110,8 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// The child that leads to what is sought; the page is inner and [`Place::Here`].
+    /// The child that leads to the sought key. The page is inner, and the key lies between its
+    /// fence keys.
     #[inline]
     pub(crate) fn child_for(&self, seek: Seek<'_>) -> Result<GlobalAddr, Broken> {
         let slot = match seek {
@@ -135,15 +136,15 @@ impl<'a> Page<'a> {
         Ok(child)
     }
 
-    /// The slot of `key`, or the slot where it would be inserted. The key lies within the fences.
+    /// The slot of `key`, or the slot where it would be inserted. The key lies within the fence
+    /// keys.
     #[inline]
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         Glance::of(self.words).map_or(Err(0), |page| page.search(key))
     }
 
-    /// Whether `key`, which lies within the fences, is certain to belong between the entry in front
-    /// of `slot` and the one in it: as their heads tell. Of a slot without an entry in front of it
-    /// they never do.
+    /// Whether the heads prove that `key` belongs between the entry before `slot` and the entry in
+    /// `slot`. The key lies within the fence keys. Never true without an entry before `slot`.
     #[inline]
     pub(crate) fn is_place(&self, slot: usize, key: &[u8]) -> bool {
         let Some(before) = slot.checked_sub(1) else { return false };
@@ -151,8 +152,8 @@ impl<'a> Page<'a> {
         slot <= count && self.head(before) < head && (slot == count || head < self.head(slot))
     }
 
-    /// If entries were added where a search had found no key, and nothing else has happened since:
-    /// the slot behind them.
+    /// The slot behind the entries that were added where a search had found no key. `None` if no
+    /// entry was added. The page must not have changed otherwise.
     #[inline]
     pub(crate) fn slot_behind(&self, found: Result<usize, usize>) -> Option<usize> {
         let slot = found.err()?;
@@ -166,7 +167,7 @@ impl<'a> Page<'a> {
         self.words.u64(Header::head_at(slot))
     }
 
-    /// Where the entry of `slot` is.
+    /// The entry of `slot`.
     #[inline]
     pub(crate) fn entry(&self, slot: usize) -> Entry {
         let none = Entry { offset: 0, suffix: 0, value: 0 };
@@ -190,7 +191,7 @@ impl<'a> Page<'a> {
         let entry = self.entry(slot);
         self.words.append_to(usize::from(self.header.low.offset), self.header.prefix(), to);
         let end = to.len() + entry.suffix_len().min(HEAD);
-        // A head is one store, and to forget what is too much of it is cheap.
+        // A head is one store. Removing its surplus bytes is cheap.
         to.extend_from_slice(&self.head(slot).to_be_bytes());
         to.truncate(end);
         let (rest, len) = entry.rest();
@@ -231,8 +232,8 @@ impl<'a> Page<'a> {
         bytes
     }
 
-    /// Compares a fence, which is not empty, with `key`, whose first 8 bytes are `head`; `first`
-    /// are those of the fence, and usually decide.
+    /// Compares a non-empty fence key with `key`. The heads of both, `first` and `head`, usually
+    /// decide.
     #[inline]
     fn compare_fence(&self, fence: Span, first: u64, key: &[u8], head: u64) -> Ordering {
         if first != head {

@@ -1,5 +1,5 @@
-//! Entries copied out of shared memory, to be shown one by one once the read was validated: from
-//! then on nothing of them can change, and their bytes are plain ones.
+//! Copies of entries from shared memory, to be shown after the read was validated. After the copy
+//! the entries cannot change, and their bytes are plain bytes.
 
 use std::ops::{ControlFlow, Range};
 
@@ -7,39 +7,41 @@ use latchwork_verbs::WORD;
 
 use super::{Broken, Entry, HEAD, Header, Page, Shape, head_of};
 
-/// A slotted page's heap is copied as a whole when at least one of so many entries is wanted.
+/// The heap of a slotted page is copied as a whole if the scan wants at least one `WHOLE`-th of its
+/// entries.
 const WHOLE: usize = 8;
 
-/// Copies of consecutive entries of one page. Empty until some were taken.
+/// Copies of consecutive entries of one page. Empty at first.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// The heads, the cells, and of a slotted page what `heap` says.
+    /// The heads, the cells, and for a slotted page the part of the heap that `heap` describes.
     bytes: Vec<u8>,
     count: usize,
     shape: Shape,
     width: usize,
     stride: usize,
     heap: Heap,
-    /// The key that is shown: the prefix, and room for what is behind it.
+    /// The key that is shown: the prefix, and room for the suffix.
     key: Vec<u8>,
     prefix: usize,
 }
 
-/// Puts heads behind the prefix.
+/// Writes a head behind the prefix of a key.
 ///
-/// Whoever is shown a key probably loads it a word at a time. A load that needs bytes of two stores
-/// waits until both are in the cache, which took a third of a scan's time; so the bytes of the
-/// prefix that share a word with the head are stored along with it.
+/// A visitor probably loads the key in words. A load that needs the bytes of two stores waits until
+/// both are in the cache. This wait took a third of the time of a scan. So the bytes of the prefix
+/// that share a word with the head are stored together with the head.
 #[derive(Clone, Copy, Debug)]
 struct Splice {
-    /// The word that the prefix ends in, and how many bits of it are the prefix's.
+    /// The position of the word in which the prefix ends, and the number of its bits that belong to
+    /// the prefix.
     at: usize,
     bits: u32,
     start: u64,
 }
 
 impl Splice {
-    /// Behind the first `prefix` bytes of `key`, which is made long enough.
+    /// Splices behind the first `prefix` bytes of `key`. Makes `key` long enough.
     fn new(key: &mut Vec<u8>, prefix: usize) -> Splice {
         let (at, within) = (prefix / WORD * WORD, prefix % WORD);
         key.truncate(prefix);
@@ -58,12 +60,12 @@ impl Splice {
     }
 }
 
-/// What there is of a slotted page's heap.
+/// The copied part of a slotted page's heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Heap {
-    /// All, from this byte of the page on.
+    /// The whole heap, from this byte of the page on.
     From(usize),
-    /// The entries that are meant, one behind the other.
+    /// The copied entries, one behind the other.
     Entries,
 }
 
@@ -114,8 +116,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Shows the entries of a leaf that was consistent, the last one first with `down`. Returns how
-    /// many it showed, and whether the visitor wants more.
+    /// Shows the entries of a leaf that was consistent, in descending order if `down`. Returns the
+    /// number of shown entries, and whether the visitor wants more.
     #[inline]
     pub(crate) fn show(
         &mut self,
@@ -167,7 +169,8 @@ impl Snapshot {
         let (cells, entries) = rest.split_at_checked(HEAD * *count).ok_or(outside)?;
         let ((heads, _), (cells, _)) = (heads.as_chunks(), cells.as_chunks());
         let splice = Splice::new(key, *prefix);
-        // Where the next entry starts, or ends, when they lie one behind the other.
+        // The start of the next entry, or with `down` its end, if the entries are one behind the
+        // other.
         let mut next = if down { entries.len() } else { 0 };
         for shown in 0..*count {
             let slot = if down { *count - 1 - shown } else { shown };
@@ -178,7 +181,7 @@ impl Snapshot {
                 Heap::Entries if down => next.checked_sub(entry.size()),
                 Heap::Entries => Some(next),
             };
-            // An entry without bytes lies nowhere.
+            // An entry without bytes has no position.
             let at = if entry.size() > 0 { at.ok_or(outside)? } else { next };
             next = if down { at } else { at + entry.size() };
             let (value, rest) = entries

@@ -1,4 +1,4 @@
-//! Cutting a full page in two.
+//! Cuts a full page into two pages.
 
 use std::ops::Range;
 
@@ -6,21 +6,23 @@ use latchwork_verbs::{GlobalAddr, Words};
 
 use super::{Broken, Builder, Page, Span, align, common_prefix};
 
-/// Where a page is cut.
+/// The cut of a page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Split {
-    /// First slot that goes to the right.
+    /// The first slot that goes to the right page.
     pub(crate) at: usize,
-    /// High fence of the left page, low fence of the right one.
+    /// The high fence of the left page and low fence of the right page.
     pub(crate) separator: Vec<u8>,
 }
 
 /// Decides where to cut a page that has no room for `key`.
 ///
-/// At the middle of its bytes, unless keys seem to come in ascending order: then beside `key`, so
-/// that what stays of the page is full for good, and those to come have a page to fill. That is so
-/// for a key behind everything in the last page of its level, and in a slot of which `is_next` says
-/// that the last key came in front of it.
+/// The cut is in the middle of the bytes, unless keys seem to come in ascending order. Then the cut
+/// is beside `key`. So the left page stays full, and later keys fill another page. Keys seem to
+/// ascend in two cases:
+///
+/// - `key` is behind all keys of the last page of its level.
+/// - `is_next` says that the last key went into the slot before the slot of `key`.
 pub(crate) fn plan_split(
     page: &Page<'_>,
     key: &[u8],
@@ -48,9 +50,10 @@ pub(crate) fn plan_split(
     Ok(Split { at, separator })
 }
 
-/// Cuts a leaf where `key` is to come, into `slot`: in front of it when it is the last, so that the
-/// page stays full, else behind it, so that nothing takes up room behind those to come. `None` when
-/// there is no entry to the left, or no room for another fence.
+/// Cuts a leaf beside `key`, whose slot is `slot`. If `key` is behind all entries, the cut is in
+/// front of `key`, so that the page stays full. Otherwise the cut is behind `key`, so that no
+/// entries take up the room of later keys. `None` if no entry is to the left, or if a page has no
+/// room for the new fence key.
 fn beside(page: &Page<'_>, slot: usize, key: &[u8]) -> Option<Split> {
     let count = page.header.count();
     let last = page.key(slot.checked_sub(1)?);
@@ -59,7 +62,7 @@ fn beside(page: &Page<'_>, slot: usize, key: &[u8]) -> Option<Split> {
     } else {
         shortest_between(key, &page.key(slot))
     };
-    // Entries only become shorter: the fences move closer to each other.
+    // An entry never becomes longer, because the fence keys move closer to each other.
     let has_room = |gone: Range<usize>, old: Span| {
         let spared = bytes(page, gone) + align(old.len.into());
         align(separator.len()) <= page.header.free() + spared
@@ -68,16 +71,24 @@ fn beside(page: &Page<'_>, slot: usize, key: &[u8]) -> Option<Split> {
     fits.then_some(Split { at: slot, separator })
 }
 
-/// Builds both halves of a page in zeroed words. The right one is to live at `right_addr`; the left
-/// one links to it.
+/// Builds both halves of a page in zeroed words. The address of the right page is `right_addr`, and
+/// the left page links to it.
 ///
-/// Both always fit. Beside a key that is to come they were found to. Else the left page loses an
-/// entry whose key starts with the separator (or, in an append, was found to have room for it); the
-/// right page loses an entry whose key is at most one byte shorter than the separator; and the
-/// fence that is replaced holds at least the prefix that the entry had spared. Of a fixed page, no
-/// separator is longer than the prefix and 8 bytes, and each half loses an entry with a head of 8.
-/// Half of a fixed page is fixed, and what half of a slotted page takes when it becomes fixed is
-/// less.
+/// Both halves always fit:
+///
+/// 1. A cut beside a new key: `beside` has checked both halves, also for an append.
+/// 2. Any other cut, left page: it loses an entry whose key starts with the separator, which is the
+///    new high fence.
+/// 3. Any other cut of a leaf, right page: it loses an entry whose key is at most one byte shorter
+///    than the separator.
+/// 4. Any other cut of an inner page, right page: it loses an entry, and its first entry loses the
+///    suffix. The key of that first entry is the separator.
+/// 5. An entry stores its key without the prefix. The replaced fence key is at least as long as the
+///    prefix, so it makes up for the difference.
+/// 6. In a fixed page, a separator is at most 8 bytes longer than the prefix. Each half loses an
+///    entry with a head of 8 bytes.
+/// 7. The half of a fixed page is fixed. If the half of a slotted page becomes fixed, it takes less
+///    room.
 pub(crate) fn write_halves(
     page: &Page<'_>,
     split: &Split,
@@ -106,7 +117,7 @@ pub(crate) fn shortest_between(left: &[u8], right: &[u8]) -> Vec<u8> {
     right[..(common_prefix(left, right) + 1).min(right.len())].to_vec()
 }
 
-/// Bytes that the entries in these slots take.
+/// The bytes of the entries in these slots.
 fn bytes(page: &Page<'_>, slots: Range<usize>) -> usize {
     let step = page.header.step();
     if !page.header.shape.is_slotted() {
@@ -115,7 +126,7 @@ fn bytes(page: &Page<'_>, slots: Range<usize>) -> usize {
     slots.map(|slot| page.entry(slot).size() + step).sum()
 }
 
-/// The first slot of the upper half of the bytes; leaves an entry on both sides.
+/// The first slot of the upper half of the bytes. Each half gets an entry.
 fn middle(page: &Page<'_>) -> usize {
     let count = page.header.count();
     if !page.header.shape.is_slotted() {

@@ -1,29 +1,29 @@
-//! How much room entries will take, before there is a page.
+//! Computes the room that entries will take, before their page exists.
 
 use super::{FIXED_VALUE_MAX, HEAD, HEADER, SLOT, Shape, align, entry_size};
 
-/// Counts the bytes of a page that is to hold some entries, with any fences.
+/// Counts the bytes of a page with given entries and any fence keys.
 ///
-/// The prefix that the fences will spare is not known yet, so the count is exact for keys of up to
-/// 8 bytes and an upper bound for others.
+/// The prefix that the fence keys will save is unknown. So the count is exact for keys of up to 8
+/// bytes, and an upper bound for longer keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
-    /// Header, entries and, by `new`, the low fence.
+    /// The bytes of the header, of the entries and of the low fence.
     bytes: usize,
     count: usize,
     fixed: Fixed,
 }
 
-/// What speaks for a fixed page.
+/// Whether the page can be fixed.
 #[derive(Clone, Copy, Debug)]
 enum Fixed {
-    /// No entry against it.
+    /// No entry has been counted.
     Open,
-    /// All values have the first length and all keys the second; whether no key ends in zero.
+    /// All values have the first length and all keys the second. The flag: no key ends in zero.
     Constant(usize, usize, bool),
     /// All values have this length, and no key ends in zero.
     Derived(usize),
-    /// Some entry does not fit.
+    /// An entry does not fit a fixed page.
     No,
 }
 
@@ -49,7 +49,7 @@ impl Fixed {
 }
 
 impl Tally {
-    /// No entries, behind a low fence of so many bytes.
+    /// No entries, behind a low fence of `low` bytes.
     pub(crate) fn new(low: usize) -> Tally {
         Tally { bytes: HEADER + align(low), count: 0, fixed: Fixed::Open }
     }
@@ -59,10 +59,10 @@ impl Tally {
         *self = self.with(key, value);
     }
 
-    /// Bytes of all but the high fence, with one more entry.
+    /// The bytes of everything except the high fence, with one more entry.
     pub(crate) fn size_with(&self, key: &[u8], value: usize) -> usize {
         let with = self.with(key, value);
-        // What a slotted page has and a fixed one has not is a cell per entry.
+        // In a slotted page each entry also has a cell.
         if matches!(with.fixed, Fixed::No) {
             with.bytes
         } else {

@@ -1,4 +1,4 @@
-//! Bulk loading: sorted input into full pages, level by level from the leaves.
+//! Bulk loading: fills pages from sorted input, level by level from the leaves.
 
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
@@ -10,21 +10,21 @@ use crate::TreeError;
 use crate::page::{Broken, Builder, CHILD, Image, LEVEL_MAX, Page, Tally, align, shortest_between};
 use crate::stamp::{Line, Stamp};
 
-/// How far to fill pages.
+/// The limits up to which pages are filled.
 #[derive(Clone, Copy, Debug)]
 struct Room {
-    /// In bytes.
+    /// The target size of a page in bytes.
     target: usize,
     /// The longest key.
     key_max: usize,
     entries_max: usize,
 }
 
-/// A page that is filling up, and those of its level that are written.
+/// The page of a level that is being filled, and the written pages of the level.
 #[derive(Debug)]
 struct Level {
     level: u8,
-    /// Of its pages, in a stamped tree.
+    /// The leaf stamp of its pages, in a stamped tree.
     stamp: Stamp,
     low: Vec<u8>,
     entries: Vec<(Vec<u8>, Vec<u8>)>,
@@ -44,13 +44,13 @@ impl Level {
         self.entries.push((key, value));
     }
 
-    /// Whether the page is to take another entry, and has room for any high fence behind it.
+    /// Whether the page takes another entry, and then still has room for any high fence.
     fn has_room(&self, key: &[u8], value: &[u8], room: Room) -> bool {
         let size = self.tally.size_with(key, value.len());
-        // A separator behind the last key of a leaf is at most one byte longer.
+        // A separator behind the last key of a leaf is at most one byte longer than that key.
         let fence = if self.level == 0 { key.len() + 1 } else { room.key_max };
-        // As many of the largest always fit. Inner pages need several, or the levels would not
-        // become shorter.
+        // This number of the largest entries always fits. An inner page needs several children, or
+        // the number of pages would not shrink from level to level.
         let least = if self.level == 0 { 1 } else { 3 };
         self.entries.len() < least
             || self.entries.len() < room.entries_max
@@ -59,17 +59,18 @@ impl Level {
 }
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Fills an empty tree from entries in strictly ascending order, which is much faster than
-    /// inserting them, and gives full pages. Returns how many there were.
+    /// Fills an empty tree with full pages from entries in strictly ascending order. This is much
+    /// faster than inserts. Returns the number of entries.
     ///
-    /// `fill` is the share of each page to use: 1 for data that will only be read, less to leave
-    /// room for inserts. The entries become visible all at once at the end. Nobody should insert
-    /// meanwhile: whoever comes second fails, or finds the other's entry in the way.
+    /// `fill` is the share of each page to use: 1 for data that is only read, less to leave room
+    /// for inserts. The entries become visible at one instant at the end. No operation should
+    /// insert meanwhile. After such an insert the load fails, and an insert after the load may find
+    /// its key in the tree.
     ///
     /// # Errors
     /// [`TreeError::Unsorted`], [`TreeError::NotEmpty`], [`TreeError::InUse`] or
-    /// [`TreeError::FillFactor`], keys and values out of bounds, and when memory fails or is full.
-    /// Then the tree is as it was.
+    /// [`TreeError::FillFactor`]; when a key or a value is out of bounds; and when memory fails or
+    /// is full. Then the tree is unchanged.
     pub async fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         entries: impl IntoIterator<Item = (K, V)>,
@@ -81,7 +82,8 @@ impl<M: CoherentMemory> Tree<M> {
         let target = (self.image_page(&self.image()).len() as f64 * fill) as usize;
         let loaded = self.load_levels(entries, target).await;
         if loaded.is_err() {
-            // The first error says more; lines that could not be freed stay with the handle.
+            // The first error is the one to report. Lines that could not be freed stay with the
+            // handle.
             let _ = self.release_spares().await;
         }
         loaded
@@ -92,7 +94,7 @@ impl<M: CoherentMemory> Tree<M> {
         entries: impl IntoIterator<Item = (K, V)>,
         target: usize,
     ) -> Result<u64, TreeError> {
-        // Whoever depended on the empty leaf depends on the pages that take its place.
+        // A transaction that depends on the empty leaf depends on the pages that replace it.
         let stamp = self.empty_root().await?.inherited();
         let mut leaves = Level::new(0, stamp);
         let mut count = 0;
@@ -100,7 +102,7 @@ impl<M: CoherentMemory> Tree<M> {
             let (key, value) = (key.as_ref(), value.as_ref());
             self.limits.check_key(key)?;
             self.limits.check_value(value)?;
-            // After the first entry there is always one in the page that is filling.
+            // After the first entry, the page that is being filled always has an entry.
             let last = leaves.entries.last().map_or(&[][..], |(last, _)| last);
             if last >= key {
                 return Err(TreeError::Unsorted { index: count });
@@ -144,7 +146,7 @@ impl<M: CoherentMemory> Tree<M> {
         Room { target, key_max, entries_max }
     }
 
-    /// Writes the page that is full, and starts its right sibling at `separator`.
+    /// Writes the full page, and starts its right sibling at `separator`.
     async fn close_page(&self, level: &mut Level, separator: Vec<u8>) -> Result<(), TreeError> {
         let here = match level.here.take() {
             Some(here) => here,
@@ -161,7 +163,7 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(())
     }
 
-    /// Writes the last page of a level that has several.
+    /// Writes the last page of a level with several pages.
     async fn close_level(&self, level: &mut Level) -> Result<(), TreeError> {
         let Some(here) = level.here.take() else { return Ok(()) };
         let image = self.page_image(level, &[], GlobalAddr::NULL)?;
@@ -194,7 +196,7 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(image)
     }
 
-    /// The stamp of the root, if that is an empty leaf.
+    /// The leaf stamp of the root, if the root is an empty leaf.
     async fn empty_root(&self) -> Result<Stamp, TreeError> {
         let operation = self.memory.enter().await?;
         let empty = |page: &Page<'_>, line: Line<'_>| {
@@ -205,8 +207,7 @@ impl<M: CoherentMemory> Tree<M> {
         stamp.ok_or(TreeError::NotEmpty)
     }
 
-    /// Writes the root, if it is an empty leaf, and nobody left a time in its stamp since the
-    /// image's was inherited from it.
+    /// Writes the root, if the root is an empty leaf with the timestamps that the image inherited.
     async fn replace_empty_root(&self, image: &Image) -> Result<(), TreeError> {
         let operation = self.memory.enter().await?;
         let replaced = self

@@ -1,5 +1,5 @@
-//! From the root to a page: plain functions that stop at the first line that is not here, and the
-//! loop that obtains it.
+//! The path from the root to a page. Plain functions stop at the first line that is not here, and a
+//! loop obtains that line.
 
 use latchwork_coherence::{CoherentMemory, Mode, Need};
 use latchwork_verbs::GlobalAddr;
@@ -9,50 +9,53 @@ use crate::TreeError;
 use crate::page::{Broken, Page, Place, Seek};
 use crate::stamp::Line;
 
-/// How often an optimistic read is repeated before its reader asks for the line and so makes way.
+/// The attempts of an optimistic read. Then the reader requests the line, and so lets the writers
+/// finish.
 const READS_MAX: u32 = 8;
-/// How often one step may have to obtain a line. Each time, somebody else made progress with it.
+/// The limit for the lines that one step may have to obtain. Each loss of a line is progress of
+/// another operation.
 const ROUNDS_MAX: u32 = 1_000_000;
-/// How many pages one descent may visit: far more than a tree has levels and unfinished splits.
+/// The limit for the pages of one descent: far more than a tree has levels and unfinished splits.
 const VISITS_MAX: u32 = 1 << 16;
 
-/// Why a step did not finish.
+/// The reason why a step did not finish.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stop {
-    /// A line is not here: obtain it and call again.
+    /// A line is not here. The caller obtains the line and calls again.
     Need(Need),
-    /// The page is corrupt: its read was validated.
+    /// The page is corrupt, by a validated read.
     Broken(GlobalAddr, Broken),
 }
 
-/// A separator that the level above should have, found by following a right link.
+/// A separator that the level above may miss, found at a right link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Post {
-    /// The level that it belongs into.
+    /// The level to which the separator belongs.
     pub(super) level: u8,
     pub(super) separator: Vec<u8>,
     pub(super) child: GlobalAddr,
 }
 
-/// A way down the tree that can be interrupted anywhere: it remembers the page it is at, and a page
-/// that was once on the way to a key leads to it for ever, since keys only move to the right.
+/// A path down the tree that can be interrupted at any page. A descent stores its current page. A
+/// page that was once on the path to a key leads to the key permanently, because keys move only to
+/// the right.
 #[derive(Debug)]
 pub(super) struct Descent {
     pub(super) addr: GlobalAddr,
-    /// The level of that page, when the way there told it.
+    /// The level of that page, if the page before determined it.
     level: Option<u8>,
     visits: u32,
-    /// The last right link followed.
+    /// The last right link that the descent followed.
     pub(super) missing: Option<Post>,
 }
 
 impl Descent {
-    /// Starts at a page of `level`; with `None`, at the root.
+    /// A descent from a page of `level`. With `None`, the level is unknown, as for the root.
     pub(super) fn new(addr: GlobalAddr, level: Option<u8>) -> Descent {
         Descent { addr, level, visits: 0, missing: None }
     }
 
-    /// Goes on at another page.
+    /// Continues at another page.
     pub(super) fn turn(&mut self, addr: GlobalAddr, level: Option<u8>) {
         self.addr = addr;
         self.level = level;
@@ -69,13 +72,13 @@ impl Descent {
     }
 }
 
-/// Where to go from a page.
+/// The next page after a page.
 enum Turn {
     Right(Post),
     Down(GlobalAddr, u8),
 }
 
-/// What a visit of a page led to.
+/// The result of a visit of a page.
 enum Visit<R> {
     Turn(Turn),
     Arrived(R),
@@ -86,7 +89,7 @@ impl<M: CoherentMemory> Tree<M> {
         TreeError::Corrupt { page, what: broken.0.into() }
     }
 
-    /// Runs a step until it is through, obtaining one line at a time in between.
+    /// Repeats a step until it finishes. Between two attempts, obtains one line.
     pub(super) async fn drive<R>(
         &self,
         mut step: impl FnMut() -> Result<R, Stop>,
@@ -106,7 +109,7 @@ impl<M: CoherentMemory> Tree<M> {
         }
     }
 
-    /// Reads one page. `read` may see garbage; its result is used only if the page was consistent.
+    /// Reads one page. `read` may see any bytes. Its result counts only if the page was consistent.
     pub(super) fn read_page<R>(
         &self,
         addr: GlobalAddr,
@@ -115,7 +118,7 @@ impl<M: CoherentMemory> Tree<M> {
         self.read_page_of(addr, None, |page, _| read(page))
     }
 
-    /// As [`read_page`](Tree::read_page), of a page whose level may be known.
+    /// Like [`read_page`](Tree::read_page), for a page whose level may be known.
     #[inline]
     pub(super) fn read_page_of<R>(
         &self,
@@ -138,7 +141,7 @@ impl<M: CoherentMemory> Tree<M> {
         Err(Stop::Need(Need { addr, mode: Mode::Shared }))
     }
 
-    /// Goes to the page of `level` where `seek` leads, and visits it.
+    /// Descends to the page of `level` to which `seek` leads, and visits the page.
     pub(super) fn find<R>(
         &self,
         at: &mut Descent,
@@ -161,8 +164,8 @@ impl<M: CoherentMemory> Tree<M> {
         }
     }
 
-    /// Goes to the page of `level` where the parent level leads for `seek`, without touching it: a
-    /// writer asks for it in exclusive mode at once.
+    /// Descends to the page of `level` to which the parent level leads for `seek`, without reading
+    /// that page. A writer then requests it in exclusive mode at once.
     pub(super) fn approach(&self, at: &mut Descent, seek: Seek<'_>, level: u8) -> Result<(), Stop> {
         while at.level != Some(level) {
             self.count_visit(at)?;
@@ -174,7 +177,7 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(())
     }
 
-    /// Which way `seek` goes from `page`; `None` when it is the one on `level`.
+    /// The next step of `seek` from `page`. `None` when `page` is on `level`.
     #[inline]
     fn turn(
         &self,
@@ -184,7 +187,7 @@ impl<M: CoherentMemory> Tree<M> {
         level: u8,
     ) -> Result<Option<Turn>, Broken> {
         let here = page.header.level;
-        // The root alone changes its level: it rises while its address stays.
+        // Only the root changes its level: the level rises while the address stays.
         if at.level.is_some_and(|level| level != here) && at.addr != self.root {
             return Err(Broken("a page on another level than the way to it"));
         }
@@ -207,7 +210,7 @@ impl<M: CoherentMemory> Tree<M> {
     }
 }
 
-/// The right link of `page`, if `seek` goes there.
+/// The right link of `page`, if `seek` leads beyond the high fence.
 #[inline]
 pub(super) fn step_right(page: &Page<'_>, seek: Seek<'_>) -> Result<Option<Post>, Broken> {
     match page.place(seek)? {
@@ -221,7 +224,7 @@ fn right_link(page: &Page<'_>, child: GlobalAddr) -> Post {
     Post { level: page.header.level + 1, separator: page.high(), child }
 }
 
-/// Counts how often one step had to obtain a line.
+/// Counts the lines that one step had to obtain.
 #[derive(Debug, Default)]
 pub(super) struct Rounds(u32);
 

@@ -1,11 +1,16 @@
-//! The hot way: what an operation does when every line that it meets is cached here and nobody is
-//! in its way, which is nearly always. Whatever is unusual ends it: a line that is elsewhere or
-//! being written, a split that the level above does not know of, a page that is none of the tree's.
-//! Nothing has happened then, and the careful way, which can wait and tells what is wrong, goes on
-//! at the page where that was.
+//! The fast path: succeeds when every line on the path is cached here and no other operation
+//! interferes. That is nearly always so. Anything unusual ends the fast path:
 //!
-//! Readers trust a page that carries the tree's tag, but for what they would trip over; writers
-//! check its header and its fences in full, so that they do no damage where somebody else has.
+//! - a line that is not here, or that another worker writes;
+//! - a split that the level above does not contain yet;
+//! - a page that does not belong to the tree.
+//!
+//! The fast path has then changed nothing. The slow path, which can wait and reports errors,
+//! continues at the page at which the fast path ended.
+//!
+//! A reader trusts a page with the tree's tag, and checks only what could mislead the search. A
+//! writer checks the header and the fence keys in full, so that it adds no damage to a damaged
+//! page.
 
 use latchwork_cache::Hint;
 use latchwork_coherence::CoherentMemory;
@@ -19,52 +24,51 @@ use crate::Value;
 use crate::page::{Broken, Dirty, Edit, Glance, LEVEL_MAX, Page, Place, Seek, head_of};
 use crate::stamp::Line;
 
-/// A page on the way, and where it probably is.
+/// A page on the path, with a hint for its frame.
 #[derive(Clone, Copy)]
 pub(super) struct Child<'m> {
     pub(super) addr: GlobalAddr,
     pub(super) hint: &'m Hint,
-    /// Where its siblings to the right probably are, as far as they have the same parent.
+    /// Hints for its right siblings, as far as they have the same parent.
     pub(super) siblings: &'m [Hint],
     pub(super) level: u8,
 }
 
 impl Child<'_> {
-    /// The careful way from here: keys only move to the right, so a page that was on the way to one
-    /// leads to it for ever.
+    /// The slow path from here. Keys move only to the right, so a page that was on the path to a
+    /// key leads to the key permanently.
     #[inline]
     pub(super) fn descent(self) -> Descent {
         Descent::new(self.addr, (self.level != ANY_LEVEL).then_some(self.level))
     }
 }
 
-/// Bytes that a processor fetches at once.
+/// The bytes that a processor fetches at once.
 const CACHE_LINE: usize = 64;
 
-/// Hints that no page holds.
+/// Hints that are not stored with a page.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
     root: Hint,
     pub(super) recent: Recent,
-    /// For children of pages that have no hints for them: mostly wrong, and corrected in vain.
+    /// The hint for children of pages without hints: mostly wrong, and each correction is useless.
     spare: Hint,
 }
 
-/// In the place of the level of the root, which alone may be on any.
+/// Stands for the unknown level of the root. Only the root may be on any level.
 const ANY_LEVEL: u8 = LEVEL_MAX + 1;
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Where every way begins.
+    /// The start of every path.
     #[inline]
     pub(super) fn hot_root(&self) -> Child<'_> {
         Child { addr: self.root, hint: &self.hints.root, siblings: &[], level: ANY_LEVEL }
     }
 
-    /// From the page `at`, which is not a leaf, to its child for `key`, whose first 8 bytes are
-    /// `head`.
+    /// Steps from the inner page `at` to its child for `key`. `head` is the first 8 bytes of `key`.
     ///
-    /// Inlined wherever it is used: a child that is handed back through memory costs as much as the
-    /// search, since it is stored in words and loaded in pairs of them.
+    /// Always inlined. A child that is returned through memory costs as much as the search: it is
+    /// stored in single words and loaded in pairs of words.
     #[inline(always)]
     pub(super) fn hot_step<'m>(
         &'m self,
@@ -86,14 +90,14 @@ impl<M: CoherentMemory> Tree<M> {
         read.validate().then_some(child)
     }
 
-    /// The leaf that the level above has for `key`, without a look at it.
+    /// The leaf to which the level above leads for `key`, without a read of the leaf.
     ///
     /// # Errors
-    /// The page where the careful way is to go on: also a root that is a leaf.
+    /// The page at which the slow path continues. A root that is a leaf is also such a page.
     #[inline(always)]
     pub(super) fn hot_leaf(&self, key: &[u8], head: u64) -> Result<Child<'_>, Child<'_>> {
         let mut at = self.hot_root();
-        // Each step goes down by a level.
+        // Each step goes down by one level.
         while at.level > 0 {
             at = self.hot_step(at, key, head).ok_or(at)?;
             // The pages above are so few that they are in the processor's cache anyway.
@@ -111,7 +115,7 @@ impl<M: CoherentMemory> Tree<M> {
         Child { addr, hint, siblings, level: 0 }
     }
 
-    /// Reads a leaf where `seek` leads.
+    /// Reads the leaf to which `seek` leads.
     #[inline]
     pub(super) fn hot_page<R>(
         &self,
@@ -128,8 +132,8 @@ impl<M: CoherentMemory> Tree<M> {
         read(&page, line).ok().filter(|_| seen.validate())
     }
 
-    /// What [`try_get`](Tree::try_get) finds, and what `seen` makes of the leaf's line; or where
-    /// the careful way is to go on.
+    /// The result of [`try_get`](Tree::try_get), and the result of `seen` for the leaf's line. The
+    /// error is the page at which the slow path continues.
     #[inline]
     pub(super) fn hot_get<R, S>(
         &self,
@@ -143,7 +147,7 @@ impl<M: CoherentMemory> Tree<M> {
         self.hot_visit(leaf, key, head, visit, seen).ok_or_else(|| leaf.descent())
     }
 
-    /// Looks a key up in its leaf.
+    /// Looks up a key in its leaf.
     #[inline]
     pub(super) fn hot_visit<R, S>(
         &self,
@@ -163,10 +167,11 @@ impl<M: CoherentMemory> Tree<M> {
         read.validate().then_some((found, seen))
     }
 
-    /// Applies `change` to the leaf where `key` belongs, or says where the careful way is to go on.
+    /// Applies `change` to the leaf of `key`. The error is the page at which the slow path
+    /// continues.
     ///
-    /// Everything is looked up before the latch is taken, which then has to wait for nothing and is
-    /// held for as long as the change takes. No operation is begun, which might have to wait: see
+    /// All lookups come before the latch. So the holder of the latch waits for nothing and holds
+    /// the latch only during the change. No operation is entered, because entering may wait: see
     /// [`try_get`](Tree::try_get).
     #[inline]
     pub(super) fn hot_write<R>(
@@ -180,18 +185,18 @@ impl<M: CoherentMemory> Tree<M> {
         changed.map(|(result, _)| result).ok_or_else(|| leaf.descent())
     }
 
-    /// Asks the processor for what is looked at of a leaf that is to be changed.
+    /// Prefetches the parts of a leaf that a change reads.
     #[inline(always)]
     pub(super) fn fetch_to_change(&self, leaf: Child<'_>) {
         let len = self.memory.payload_len();
         self.memory.prefetch(leaf.hint, Glance::likely(len));
-        // A reader that was misled finds nothing or something else, a writer would do damage: so
-        // the low fence is looked at, too, which stands at the end.
+        // A misled reader finds nothing or a wrong entry, but a misled writer would do damage. So a
+        // writer also checks the low fence, which is at the end of the page.
         self.memory.prefetch(leaf.hint, len - CACHE_LINE..len);
     }
 
-    /// Applies `change` to the leaf `leaf`, if `key` belongs there, probably into the slot `next`.
-    /// If entries were added then, the second result is the slot behind them.
+    /// Applies `change` to `leaf`, if `key` belongs there. `next` is the probable slot of the key.
+    /// If entries were added, the second result is the slot behind them.
     #[inline(always)]
     pub(super) fn hot_change<R>(
         &self,
@@ -215,8 +220,8 @@ impl<M: CoherentMemory> Tree<M> {
         Some((result, page.slot_behind(found)))
     }
 
-    /// Makes room among the hints of the inner page at `addr`, which got a new child in `slot`: the
-    /// children behind it would not be found where their hints are.
+    /// Makes room among the hints of the inner page at `addr` for a new child in `slot`. Otherwise
+    /// the hints of the children behind it would be wrong.
     pub(super) fn shift_hints(&self, addr: GlobalAddr, slot: usize) {
         let Ok(read) = self.memory.try_read(addr) else { return };
         let Ok(page) = Page::open(self.page_words(read.line()), self.tag) else { return };

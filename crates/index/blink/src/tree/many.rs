@@ -1,4 +1,4 @@
-//! Many lookups at once: the waits for memory overlap.
+//! Many lookups at once, so that their waits for memory overlap.
 
 use latchwork_coherence::CoherentMemory;
 
@@ -6,21 +6,22 @@ use super::Tree;
 use crate::page::{Glance, head_of};
 use crate::{TreeError, Value};
 
-/// Lookups that are under way together: enough to hide a miss of the processor's cache behind the
-/// others' work, and few enough for what was fetched to be there still.
+/// The lookups in flight together. They are enough to hide a cache miss of one lookup behind the
+/// work of the others. They are few enough that fetched lines stay in the processor's cache until
+/// their turn.
 const LANES: usize = 16;
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Looks up all of `keys`: `found` gets one result for each, in their order, and loses what was
-    /// in it. Each key is seen at some instant of its own.
+    /// Looks up all of `keys`. Empties `found`, then stores one result for each key, in the order
+    /// of the keys. Each key is seen at an instant of its own.
     ///
-    /// As [`get_with`](Tree::get_with) for each, but several times as fast when the tree is larger
-    /// than the processor's caches: all descend together, one level at a time, and each one's next
-    /// page is on its way from memory while the others have their turn. `visit` is given the key's
-    /// position, too.
+    /// Like [`get_with`](Tree::get_with) for each key, but several times as fast if the tree is
+    /// larger than the processor's caches. All lookups descend together, one level at a time. The
+    /// next page of each lookup arrives from memory while the other lookups proceed. `visit` also
+    /// receives the position of the key.
     ///
     /// # Errors
-    /// When one of the keys is empty or too long, and when memory fails; `found` is empty then.
+    /// When one of the keys is empty or too long, and when memory fails. Then `found` is empty.
     pub async fn get_many<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
@@ -34,7 +35,7 @@ impl<M: CoherentMemory> Tree<M> {
         }
         for group in keys.chunks(LANES) {
             let first = found.len();
-            // Which of them have to take the careful way.
+            // The lookups that have to take the slow path.
             let mut careful = 0_u32;
             self.hot_group(
                 group,
@@ -61,9 +62,10 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(())
     }
 
-    /// As [`get_many`](Tree::get_many), of those keys whose pages are all cached and in order: a
-    /// plain function that writes no shared memory. `found` is told of each key in order what
-    /// became of it: `None` if [`get_with`](Tree::get_with) has to find out.
+    /// The fast path of [`get_many`](Tree::get_many) alone: a plain function that writes no shared
+    /// memory. `found` receives the result of each key, in order. The result is `None` for a key
+    /// whose pages are not all cached and undamaged. Then [`get_with`](Tree::get_with) finds the
+    /// value.
     pub fn try_get_many<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
@@ -84,8 +86,8 @@ impl<M: CoherentMemory> Tree<M> {
         }
     }
 
-    /// Up to [`LANES`] lookups; `done` is called for each in order, without a result for those that
-    /// have to take the careful way.
+    /// Performs up to [`LANES`] lookups. `done` receives the result of each lookup in order. The
+    /// result is `None` for a lookup that has to take the slow path.
     #[inline]
     fn hot_group<K: AsRef<[u8]>, R>(
         &self,
@@ -99,7 +101,7 @@ impl<M: CoherentMemory> Tree<M> {
             *head = head_of(key.as_ref());
         }
         let lanes = &mut lanes[..keys.len()];
-        // All of them are on one level, but those that gave up.
+        // All lookups are on one level, except those that gave up.
         while lanes.iter().flatten().any(|at| at.level > 0) {
             for ((lane, key), head) in lanes.iter_mut().zip(keys).zip(heads) {
                 *lane = lane.and_then(|at| self.hot_step(at, key.as_ref(), head));

@@ -1,4 +1,4 @@
-//! The tree: a root address, and the way from there to a page.
+//! The tree: a root address, and the path from the root to a page.
 
 mod bulk;
 mod descend;
@@ -32,29 +32,30 @@ use scan::Scratch;
 
 /// One worker's handle on a B-link tree.
 ///
-/// The tree is known by the address of its root page, which never changes. Handles are cheap to
-/// clone and, like the memory handle inside, stay on their worker's thread.
+/// The address of the root page identifies the tree and never changes. A handle is cheap to clone.
+/// Like the memory handle inside, it stays on its worker's thread.
 pub struct Tree<M: CoherentMemory> {
     memory: M,
     root: GlobalAddr,
     tag: Tag,
-    // The word of a line where its page starts.
+    // The word of a line at which its page starts.
     page_at: usize,
     hints: Rc<Hints>,
     limits: Limits,
     config: TreeConfig,
-    // Lines that were allocated for a split which then was not needed; clones share them.
+    // Lines that were allocated for a split that did not need them. All clones of the handle share
+    // them.
     spares: Rc<RefCell<Vec<GlobalAddr>>>,
     scratch: Rc<Cell<Option<Scratch>>>,
 }
 
-/// What is wrong with a root that belongs to the other kind of tree.
+/// The damage of a root that belongs to a tree of the other kind.
 const WITH_STAMPS: Broken =
     Broken("the root of a tree with stamps: open it with TreeConfig { stamped: true, .. }");
 const WITHOUT_STAMPS: Broken =
     Broken("the root of a tree without stamps: open it with TreeConfig { stamped: false, .. }");
 
-/// What marks the pages of a tree, and with which word of their lines they start.
+/// The tag of a tree's pages, and the word of a line at which a page starts.
 fn layout(root: GlobalAddr, stamped: bool) -> (Tag, usize) {
     let (tag, page_at) = (Tag::of(root), LINE_HEADER / WORD);
     if stamped { (tag.stamped(), page_at + STAMP / WORD) } else { (tag, page_at) }
@@ -76,8 +77,8 @@ impl<M: CoherentMemory> fmt::Debug for Tree<M> {
 }
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Makes an empty tree in `memory`. Other nodes open it at its [`root`](Tree::root). If this
-    /// future is dropped, the line that it had allocated stays allocated.
+    /// Creates an empty tree in `memory`. Other nodes open the tree at its [`root`](Tree::root). If
+    /// this future is dropped, its allocated line stays allocated.
     ///
     /// # Errors
     /// When memory fails or is full, and when its lines are too small for pages.
@@ -96,7 +97,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// Opens the tree whose root is at `root`.
     ///
     /// # Errors
-    /// [`TreeError::Corrupt`] when there is no tree's root, and when memory fails.
+    /// [`TreeError::Corrupt`] when no root of a tree is there, and when memory fails.
     pub async fn open(
         memory: M,
         root: GlobalAddr,
@@ -116,11 +117,11 @@ impl<M: CoherentMemory> Tree<M> {
         Tree { memory, root, tag, page_at, hints, limits, config, spares, scratch }
     }
 
-    /// Looks whether there is the root of a tree such as this handle is for.
+    /// Checks that the root of a tree of this handle's kind is there.
     fn open_root(&self) -> Result<(), Stop> {
         let opened = self.read_page(self.root, |_| Ok(()));
         let Err(Stop::Broken(root, broken)) = opened else { return opened };
-        // Not what it should be: perhaps the other kind of tree.
+        // The root may belong to a tree of the other kind.
         let (tag, page_at) = layout(root, !self.config.stamped);
         let seen = self.memory.try_read(root).map_err(Stop::Need)?;
         let other = Page::open(seen.line().skip(page_at), tag).is_ok() && seen.validate();
@@ -134,22 +135,22 @@ impl<M: CoherentMemory> Tree<M> {
         line.skip(self.page_at)
     }
 
-    /// The address that the tree is known by.
+    /// The address of the root page, which identifies the tree.
     pub fn root(&self) -> GlobalAddr {
         self.root
     }
 
-    /// The longest key and value.
+    /// The longest key and value of the tree.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// The memory that the tree lives in.
+    /// The memory of the tree.
     pub fn memory(&self) -> &M {
         &self.memory
     }
 
-    /// Overwrites the whole page at `addr`, which no one else knows yet.
+    /// Overwrites the whole page at `addr`, which no other operation can reach yet.
     async fn write_page(&self, addr: GlobalAddr, image: &Image) -> Result<(), TreeError> {
         self.drive(|| {
             let mut guard = self.memory.try_write(addr).map_err(Stop::Need)?;

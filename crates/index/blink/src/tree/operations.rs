@@ -8,14 +8,14 @@ use crate::page::{Dirty, Edit, Page, Seek};
 use crate::{TreeError, Value, ValueMut};
 
 impl<M: CoherentMemory> Tree<M> {
-    /// The value of `key`, if all pages on the way are cached: a plain function that writes no
-    /// shared memory. `visit` sees the value in place, perhaps torn (see [`Value`]); what it
-    /// returned on consistent bytes is the result.
+    /// The value of `key`, if all pages on the path are cached: a plain function that writes no
+    /// shared memory. `visit` sees the value in place, perhaps torn (see [`Value`]). The result is
+    /// what `visit` returned on consistent bytes.
     ///
     /// # Errors
-    /// The line to [`ensure`](CoherentMemory::ensure) before trying again;
-    /// [`get_with`](Tree::get_with) does that. It also tells what is wrong with a key or a page,
-    /// which here is `None` and a need.
+    /// The line to [`ensure`](CoherentMemory::ensure) before the next attempt;
+    /// [`get_with`](Tree::get_with) does both. An invalid key yields `None` here, and a damaged
+    /// page yields a need. [`get_with`](Tree::get_with) reports both as errors.
     pub fn try_get<R>(
         &self,
         key: &[u8],
@@ -38,8 +38,8 @@ impl<M: CoherentMemory> Tree<M> {
         key: &[u8],
         visit: &mut impl FnMut(Value<'_>) -> R,
     ) -> Result<Option<R>, Need> {
-        // No operation is begun, which might have to wait: pages leave the tree never, so none that
-        // is reached from the root can have been handed out anew.
+        // A plain function enters no operation, because entering may wait. None is needed: pages
+        // never leave the tree, so the line of a page that the root leads to is never reused.
         self.get_step(&mut at, key, visit).map_err(|stop| match stop {
             Stop::Need(need) => need,
             Stop::Broken(addr, _) => Need { addr, mode: latchwork_coherence::Mode::Shared },
@@ -57,8 +57,8 @@ impl<M: CoherentMemory> Tree<M> {
         })
     }
 
-    /// The value of `key`, seen in place by `visit`, which is called until it saw consistent bytes
-    /// (see [`Value`]).
+    /// The value of `key`, seen in place by `visit`. `visit` is called until it saw consistent
+    /// bytes (see [`Value`]).
     ///
     /// # Errors
     /// When the key is empty or too long, and when memory fails.
@@ -96,11 +96,11 @@ impl<M: CoherentMemory> Tree<M> {
         self.get_with(key, |value| value.to_vec()).await
     }
 
-    /// Adds a key that is not there yet.
+    /// Inserts a new key.
     ///
     /// # Errors
-    /// [`TreeError::Exists`] when it is; when key or value is empty or too long; when memory fails
-    /// or is full.
+    /// [`TreeError::Exists`] when the key exists. Also when the key is empty, when key or value is
+    /// too long, and when memory fails or is full.
     pub async fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         self.limits.check_value(value)?;
         let new = self
@@ -116,10 +116,10 @@ impl<M: CoherentMemory> Tree<M> {
         if new { Ok(()) } else { Err(TreeError::Exists) }
     }
 
-    /// Replaces the value of a key that is there. A value of the same length stays in its place.
+    /// Replaces the value of an existing key. A value of the same length stays in its position.
     ///
     /// # Errors
-    /// [`TreeError::NotFound`] when the key is not there; else as [`insert`](Tree::insert).
+    /// [`TreeError::NotFound`] when the key does not exist; otherwise as [`insert`](Tree::insert).
     pub async fn update(&self, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         self.limits.check_value(value)?;
         let known = self
@@ -131,7 +131,7 @@ impl<M: CoherentMemory> Tree<M> {
         if known { Ok(()) } else { Err(TreeError::NotFound) }
     }
 
-    /// Sets the value of a key, there or not. Returns whether the key is new.
+    /// Sets the value of a key, new or existing. Returns whether the key is new.
     ///
     /// # Errors
     /// As [`insert`](Tree::insert), without [`TreeError::Exists`].
@@ -144,11 +144,11 @@ impl<M: CoherentMemory> Tree<M> {
         .await
     }
 
-    /// Overwrites a part of a value in place; only these bytes count as changed.
+    /// Overwrites a part of a value in place. Only the written bytes become dirty.
     ///
     /// # Errors
-    /// [`TreeError::NotFound`] when the key is not there, [`TreeError::OutsideValue`] when the
-    /// value is too short; else as [`get_with`](Tree::get_with).
+    /// [`TreeError::NotFound`] when the key does not exist, [`TreeError::OutsideValue`] when the
+    /// value is too short; otherwise as [`get_with`](Tree::get_with).
     pub async fn update_range(
         &self,
         key: &[u8],
@@ -166,12 +166,12 @@ impl<M: CoherentMemory> Tree<M> {
         .await?
     }
 
-    /// Reads and changes a value in place, atomically: `change` runs once, under the page's write
-    /// guard. It must be short, since every accessor of the page waits for it.
+    /// Reads and changes a value in place, atomically. `change` runs once, under the page's write
+    /// guard. It must be short, because every access to the page waits for it.
     ///
     /// # Errors
-    /// [`TreeError::NotFound`] when the key is not there (`change` has not run then); else as
-    /// [`get_with`](Tree::get_with).
+    /// [`TreeError::NotFound`] when the key does not exist (then `change` has not run); otherwise
+    /// as [`get_with`](Tree::get_with).
     pub async fn modify<R>(
         &self,
         key: &[u8],
@@ -181,7 +181,7 @@ impl<M: CoherentMemory> Tree<M> {
         self.write(key, |page, found, _| {
             let Ok(slot) = found else { return Ok((None, Dirty::default())) };
             let mut value = ValueMut::new(page.words, page.value_range(slot)?);
-            // Taken at most once: what it returns ends the write.
+            // Taken at most once: the write ends with the result of `change`.
             let result = change.take().map(|change| change(&mut value));
             Ok((result, Dirty::range(value.dirty())))
         })
@@ -189,10 +189,10 @@ impl<M: CoherentMemory> Tree<M> {
         .ok_or(TreeError::NotFound)
     }
 
-    /// Replaces a value by what `change` makes of it, atomically; its length may change. `change`
-    /// sees the old value under the page's write guard and leaves the new one in the buffer, which
-    /// is empty. It may run several times, before the page is split and after, so it must have no
-    /// effect but that.
+    /// Replaces a value by the result of `change`, atomically. The length may change. `change` sees
+    /// the old value under the page's write guard and leaves the new value in the buffer, which is
+    /// empty at first. `change` may run several times, before and after a split. So it must have no
+    /// other effect.
     ///
     /// # Errors
     /// As [`update`](Tree::update).
@@ -216,10 +216,10 @@ impl<M: CoherentMemory> Tree<M> {
         .await?
     }
 
-    /// Removes a key. Returns whether it was there.
+    /// Removes a key. Returns whether the key existed.
     ///
-    /// Pages are never merged (Lehman and Yao): a leaf that becomes empty stays in its place, is
-    /// passed by scans, and takes new keys between its fences.
+    /// Pages are never merged (Lehman and Yao). An empty leaf stays in the tree, and scans pass it.
+    /// The leaf takes new keys between its fence keys.
     ///
     /// # Errors
     /// As [`get_with`](Tree::get_with).
@@ -231,8 +231,8 @@ impl<M: CoherentMemory> Tree<M> {
         .await
     }
 
-    /// Removes a key if its value is `value`, atomically. Returns whether it did: for whoever
-    /// cleans up behind others, who may have given the key another value meanwhile.
+    /// Removes a key if its value is `value`, atomically. Returns whether the key was removed. For
+    /// a cleanup that must not remove a key to which another operation has given a new value.
     ///
     /// # Errors
     /// As [`get_with`](Tree::get_with).

@@ -1,14 +1,16 @@
-//! Where keys were added last, so that the next ones need no descent.
+//! The leaves in which keys were added last, so that the next keys need no descent.
 //!
-//! Who adds keys in ascending order (the next order of a district, the next row of a log) adds them
-//! to one leaf for a while, each behind the one before. A handle remembers such leaves, one for
-//! each beginning of keys.
+//! Ascending keys go to one leaf for a while, each key behind the previous one: the next order of a
+//! district, the next row of a log. A handle stores such leaves, one for each key prefix.
 //!
-//! It is a guess at the way, never at the place: a leaf of the tree stays one for ever, with the
-//! same low fence, since pages never leave the tree and splits only take keys to the right. Before
-//! anything is written there its tag, its level and both fences are looked at in full, as at the
-//! end of any way ([`Tree::hot_write`]); the root, which alone changes its level, is noticed by
-//! that. Whatever does not fit means a descent.
+//! A stored leaf is a guess of the path, never of the position of the key:
+//!
+//! 1. A leaf stays a leaf with the same low fence. The reason: pages never leave the tree, and a
+//!    split only moves keys to the right.
+//! 2. Only the root changes its level, and the check in step 3 detects that.
+//! 3. Before any write, the tag, the level and both fence keys are checked in full. The same check
+//!    ends any other path ([`Tree::hot_write`]).
+//! 4. If the check fails, the operation descends from the root.
 
 use std::cell::{Cell, OnceCell};
 
@@ -23,36 +25,36 @@ use super::write::Found;
 use crate::page::{Dirty, Edit, Page, head_of};
 use crate::stamp::Line;
 
-/// Leaves that a handle remembers: a power of two.
+/// The number of leaves that a handle stores: a power of two.
 const LEAVES: usize = 128;
 
-/// Bytes at the end of a key in which those that come to one leaf differ.
+/// The bytes at the end of a key in which the keys of one leaf differ.
 const COUNTED: usize = 3;
 
-/// How far a leaf is trusted to which two keys in a row have come. One key elsewhere is what a
-/// split looks like.
+/// The trust in a leaf after two keys in a row belonged to it. One key elsewhere may be only a
+/// split.
 const TRUST: u8 = 2;
 
-/// The last leaves by the beginning of the keys that were added.
+/// The last leaves in which keys were added, by key prefix.
 #[derive(Debug, Default)]
 pub(super) struct Recent(OnceCell<Box<[RecentLeaf]>>);
 
-/// Which beginning a key has.
+/// The hash of a key's prefix.
 #[derive(Clone, Copy)]
 pub(super) struct Beginning(u64);
 
 /// A leaf in which a key was added.
 #[derive(Debug, Default)]
 pub(super) struct RecentLeaf {
-    /// Null where there is none.
+    /// Null when the entry is empty.
     addr: Cell<GlobalAddr>,
     hint: Hint,
-    /// Of the key's beginning.
+    /// The mark of the key prefix.
     mark: Cell<u32>,
-    /// The slot behind it.
+    /// The slot behind the last added key.
     next: Cell<u16>,
-    /// How often keys may come elsewhere until it is not looked at any more: keys that come
-    /// anywhere would do that in vain.
+    /// The number of keys that may still go elsewhere before the leaf is no longer tried. For keys
+    /// in random order each try would be useless.
     trust: Cell<u8>,
 }
 
@@ -71,15 +73,14 @@ impl Beginning {
 }
 
 impl Recent {
-    /// What is remembered for this beginning, or will be.
+    /// The entry for this key prefix, which may be empty or belong to another prefix.
     #[inline]
     pub(super) fn leaf(&self, start: Beginning) -> &RecentLeaf {
         let leaves = self.0.get_or_init(|| (0..LEAVES).map(|_| RecentLeaf::default()).collect());
         &leaves[(start.0 >> (64 - LEAVES.trailing_zeros())) as usize & (leaves.len() - 1)]
     }
 
-    /// Whether the last key with the beginning of `key` came into the slot before `slot` of this
-    /// leaf.
+    /// Whether the last key with the prefix of `key` went into the slot before `slot` of this leaf.
     pub(super) fn is_next(&self, key: &[u8], addr: GlobalAddr, slot: usize) -> bool {
         let start = Beginning::of(key);
         let last = self.leaf(start);
@@ -92,7 +93,7 @@ impl RecentLeaf {
         self.mark.get() == start.mark()
     }
 
-    /// The leaf, and where in it the key is to be expected, if that is likely enough.
+    /// The leaf and the expected slot of the key, if the trust is high enough.
     #[inline]
     fn likely(&self, start: Beginning) -> Option<(Child<'_>, usize)> {
         let addr = self.addr.get();
@@ -100,8 +101,8 @@ impl RecentLeaf {
         (self.is_of(start) && self.trust.get() > 0).then(|| (leaf, self.next.get().into()))
     }
 
-    /// Notes that keys were added up to the slot `next`, in a leaf that is probably where the hint
-    /// says.
+    /// Records that keys were added before the slot `next` of a leaf. `hint` is a hint for the
+    /// leaf's frame.
     #[inline]
     pub(super) fn note(&self, start: Beginning, addr: GlobalAddr, hint: &Hint, next: usize) {
         let is_known = self.is_of(start);
@@ -118,8 +119,8 @@ impl RecentLeaf {
 }
 
 impl<M: CoherentMemory> Tree<M> {
-    /// As [`hot_write`](Tree::hot_write), of a change that probably adds the key: to the leaf,
-    /// then, to which the last one was added that begins as it does.
+    /// Like [`hot_write`](Tree::hot_write), for a change that probably adds the key. First tries
+    /// the leaf to which the last key with the same prefix was added.
     #[inline]
     pub(super) fn hot_add<R>(
         &self,

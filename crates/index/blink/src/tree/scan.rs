@@ -1,4 +1,4 @@
-//! Scans: one leaf at a time, up by right links, down by descending again.
+//! Scans, one leaf at a time: upwards by right links, downwards by a new descent for each leaf.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -11,24 +11,24 @@ use crate::TreeError;
 use crate::page::{Broken, Page, Seek, Snapshot, head_of};
 use crate::stamp::{Leaf, Line};
 
-/// Of the next leaf so many bytes are asked for in advance: more of them would push each other out.
+/// The bytes of the next leaf to prefetch. More bytes would evict each other from the cache.
 const FETCHED: usize = 4096;
 
-/// What a scan leaves behind for the next one, so that it need not allocate.
+/// The buffers of a scan, which the next scan uses again without an allocation.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     entries: Snapshot,
-    /// Where it is, and where the page ends that it took entries from.
+    /// The position of the scan, and the end of the page from which it took entries.
     key: Vec<u8>,
     high: Vec<u8>,
 }
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Shows entries in ascending order from `from` on: at most `limit`, and until `visit` breaks.
-    /// Returns how many it showed.
+    /// Shows at most `limit` entries in ascending order, starting at `from`, until `visit` breaks.
+    /// Returns the number of shown entries.
     ///
-    /// Each page is seen at one instant, the scan as a whole is not: what is inserted or removed
-    /// meanwhile may or may not be seen. Entries that stay are seen exactly once.
+    /// Each page is seen at one instant, but not the whole scan. An entry that is inserted or
+    /// removed meanwhile may or may not be seen. An entry that stays is seen exactly once.
     ///
     /// # Errors
     /// When memory fails.
@@ -41,12 +41,12 @@ impl<M: CoherentMemory> Tree<M> {
         self.scan_pages_up(from, Bound::Unbounded, limit, visit, |_| (), |()| ()).await
     }
 
-    /// As [`scan_up`](Tree::scan_up), no further than `to`, and tells of each leaf that it looked
-    /// at, once, before it shows what it took from there, also if that is nothing. The ranges of
-    /// keys of these leaves cover all from `from` up to where the scan ended.
+    /// Like [`scan_up`](Tree::scan_up), no further than `to`. Also reports each leaf that it reads
+    /// to `leaf`, once, before it shows the entries of that leaf, and also when it takes none. The
+    /// key ranges of these leaves cover everything from `from` to the end of the scan.
     ///
     /// # Errors
-    /// As [`scan_up`](Tree::scan_up); [`TreeError::NotStamped`] when this tree has no stamps.
+    /// As [`scan_up`](Tree::scan_up); [`TreeError::NotStamped`] when this tree has no leaf stamps.
     pub async fn scan_up_seen(
         &self,
         from: Bound<&[u8]>,
@@ -59,8 +59,8 @@ impl<M: CoherentMemory> Tree<M> {
         self.scan_pages_up(from, to, limit, visit, Leaf::of, leaf).await
     }
 
-    /// Scans upwards. What `look` makes of the line of each page, as of the instant when the page
-    /// was seen, `report` is given.
+    /// Scans upwards. `look` reads the line of each page at the instant at which the page is seen.
+    /// `report` receives the result of `look`.
     async fn scan_pages_up<S>(
         &self,
         from: Bound<&[u8]>,
@@ -78,7 +78,8 @@ impl<M: CoherentMemory> Tree<M> {
         }
         let mut excluded = matches!(from, Bound::Excluded(_));
         let mut leaf = self.hot_leaf(key, head_of(key)).ok();
-        // A scan may go on where a hot descent ended: pages stay.
+        // A scan may continue where a descent on the fast path ended, because pages are never
+        // removed.
         let mut at = match leaf {
             Some(leaf) => Descent::new(leaf.addr, Some(0)),
             None => Descent::new(self.root, None),
@@ -101,7 +102,7 @@ impl<M: CoherentMemory> Tree<M> {
                 }
                 entries.take(page, first..end)?;
                 high.clear();
-                // Nobody asks where the last page of the scan ends.
+                // The end of the last page of the scan is not needed.
                 if is_last {
                     return Ok((GlobalAddr::NULL, look(line)));
                 }
@@ -128,8 +129,8 @@ impl<M: CoherentMemory> Tree<M> {
                 break;
             }
             self.check_progress(at.addr, key < high)?;
-            // The next page starts where this one ended; if it has been split since, its first half
-            // is still where the link leads.
+            // The next page starts where this page ended. If that page was split since, the link
+            // leads to its first half.
             at = Descent::new(right, Some(0));
             leaf = leaf.map(|leaf| self.hot_sibling(leaf, right));
             std::mem::swap(key, high);
@@ -139,10 +140,11 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(seen)
     }
 
-    /// Shows entries in descending order from `from` on: at most `limit`, and until `visit` breaks.
-    /// Returns how many it showed. As consistent as [`scan_up`](Tree::scan_up).
+    /// Shows at most `limit` entries in descending order, starting at `from`, until `visit` breaks.
+    /// Returns the number of shown entries. As consistent as [`scan_up`](Tree::scan_up).
     ///
-    /// Pages have no left links: the scan descends anew to the key below a page's low fence.
+    /// Pages have no left links. So the scan descends again, to the key below the low fence of the
+    /// last page.
     ///
     /// # Errors
     /// When memory fails.
@@ -155,7 +157,7 @@ impl<M: CoherentMemory> Tree<M> {
         self.scan_pages_down(from, limit, visit, |_| (), |()| ()).await
     }
 
-    /// As [`scan_down`](Tree::scan_down), and tells of each leaf as
+    /// Like [`scan_down`](Tree::scan_down), and reports each leaf as
     /// [`scan_up_seen`](Tree::scan_up_seen) does.
     ///
     /// # Errors
@@ -171,7 +173,7 @@ impl<M: CoherentMemory> Tree<M> {
         self.scan_pages_down(from, limit, visit, Leaf::of, leaf).await
     }
 
-    /// Scans downwards; as [`scan_pages_up`](Tree::scan_pages_up).
+    /// Scans downwards; otherwise like [`scan_pages_up`](Tree::scan_pages_up).
     async fn scan_pages_down<S>(
         &self,
         from: Bound<&[u8]>,
@@ -187,7 +189,7 @@ impl<M: CoherentMemory> Tree<M> {
             Bound::Excluded([]) => return Ok(0),
             Bound::Excluded(key) => Seek::Below(key),
         };
-        // Those who scan downwards often are transactions, and they have trees with stamps.
+        // Frequent downward scans come from transactions, and their trees have leaf stamps.
         let mut is_hot = self.config.stamped;
         let mut scratch = self.scratch.take().unwrap_or_default();
         let entries = &mut scratch.entries;
@@ -215,7 +217,7 @@ impl<M: CoherentMemory> Tree<M> {
             let (next, looked) = match leaf.and_then(|leaf| self.hot_page(leaf, seek, &mut take)) {
                 Some(taken) => taken,
                 None => {
-                    // What is below a key may be to the left of its leaf.
+                    // The keys below a key may be to the left of its leaf.
                     at = Descent::new(self.root, None);
                     let operation = self.memory.enter().await?;
                     let taken = self.drive(|| self.find(&mut at, seek, 0, &mut take)).await?;
@@ -238,14 +240,14 @@ impl<M: CoherentMemory> Tree<M> {
             };
             self.check_progress(at.addr, below)?;
             low = next;
-            // The hot way leads to the leaf that starts there, and not to the one before.
+            // The fast path leads to the leaf that starts at `low`, not to the leaf before it.
             (seek, is_hot) = (Seek::Below(&low), false);
         }
         self.scratch.set(Some(scratch));
         Ok(seen)
     }
 
-    /// How many entries there are: exact while nobody changes the tree.
+    /// The number of entries, exact while no operation changes the tree.
     ///
     /// # Errors
     /// When memory fails.
@@ -274,8 +276,8 @@ impl<M: CoherentMemory> Tree<M> {
         }
     }
 
-    /// Makes sure that whoever walks along a level comes closer to its end. A damaged page may say
-    /// in its header where a key belongs and have other fences: then links could lead in a circle.
+    /// Ensures that a walk along a level comes closer to its end. The header of a damaged page may
+    /// claim a range of keys that differs from its fence keys. Then links could form a cycle.
     fn check_progress(&self, page: GlobalAddr, goes_on: bool) -> Result<(), TreeError> {
         let broken = || self.corrupt(page, Broken("a page that does not end where it leads on"));
         if goes_on { Ok(()) } else { Err(broken()) }

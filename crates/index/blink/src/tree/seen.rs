@@ -1,4 +1,4 @@
-//! Operations on one key that tell which leaf they saw, for transactions.
+//! Operations on one key that report the leaf that they saw, for transactions.
 
 use latchwork_coherence::CoherentMemory;
 
@@ -10,11 +10,12 @@ use crate::stamp::{Insertion, Leaf, Line, Replacement, Split, Stamp};
 use crate::{TreeError, Value};
 
 impl<M: CoherentMemory> Tree<M> {
-    /// As [`get_with`](Tree::get_with), with the leaf where the key is or would be, as of the same
-    /// instant.
+    /// Like [`get_with`](Tree::get_with), and returns the leaf of the key as of the same instant.
+    /// The leaf is returned also when the key does not exist.
     ///
     /// # Errors
-    /// As [`get_with`](Tree::get_with); [`TreeError::NotStamped`] when this tree has no stamps.
+    /// As [`get_with`](Tree::get_with); [`TreeError::NotStamped`] when this tree has no leaf
+    /// stamps.
     pub async fn get_seen<R>(
         &self,
         key: &[u8],
@@ -30,9 +31,9 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(seen)
     }
 
-    /// As [`get_seen`](Tree::get_seen), if all pages on the way are cached and in order: a plain
-    /// function that writes no shared memory. `None`: [`get_seen`](Tree::get_seen) finds out, and
-    /// tells what is wrong if something is.
+    /// The fast path of [`get_seen`](Tree::get_seen) alone: a plain function that writes no shared
+    /// memory. Returns `None` unless all pages on the path are cached and undamaged. Then
+    /// [`get_seen`](Tree::get_seen) finds the value or reports the error.
     #[inline]
     pub fn try_get_seen<R>(
         &self,
@@ -44,7 +45,7 @@ impl<M: CoherentMemory> Tree<M> {
         }
         match self.hot_get(key, &mut visit, Leaf::of) {
             Ok(seen) => Some(seen),
-            // Perhaps the tree is so small that its root is a leaf.
+            // A small tree may have a leaf as its root.
             Err(_) => self.hot_visit(self.hot_root(), key, head_of(key), &mut visit, Leaf::of),
         }
     }
@@ -65,18 +66,18 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(seen)
     }
 
-    /// Adds a key that is not there yet, if `admit` agrees to the stamp of the leaf where it
-    /// belongs.
+    /// Inserts a new key, if `admit` accepts the leaf stamp of the leaf to which the key belongs.
     ///
-    /// `admit` is asked under the leaf's write guard, and again when the leaf had to be split
-    /// first, so it must have no effect but its answer; what it agreed to last is what the key went
-    /// into. A key that is there is shown to `visit`, also under the guard, and `admit` is not
-    /// asked. `split` is told of each leaf that this splits, also if it comes to nothing then:
-    /// whoever has seen the leaf as it was before can depend on its halves from then on.
+    /// - `admit` is called under the leaf's write guard, and again if the leaf had to be split
+    ///   first. So `admit` must have no effect but its result. The key enters the leaf with the
+    ///   stamp that `admit` accepted last.
+    /// - If the key exists, `visit` sees its value under the guard, and `admit` is not called.
+    /// - `split` receives each leaf that this call splits, also if the insert then fails. A
+    ///   transaction that has seen the leaf before the split can depend on the halves from then on.
     ///
     /// # Errors
     /// As [`insert`](Tree::insert) without [`TreeError::Exists`]; [`TreeError::NotStamped`] when
-    /// this tree has no stamps.
+    /// this tree has no leaf stamps.
     pub async fn insert_seen<R>(
         &self,
         key: &[u8],
@@ -93,9 +94,9 @@ impl<M: CoherentMemory> Tree<M> {
         self.add(key, change, split).await
     }
 
-    /// As [`insert_seen`](Tree::insert_seen), if all pages on the way are here and in order, and
-    /// the leaf has room: a plain function. `None`: nothing has happened, and
-    /// [`insert_seen`](Tree::insert_seen) does it, or tells what is wrong.
+    /// The fast path of [`insert_seen`](Tree::insert_seen) alone: a plain function. Returns `None`,
+    /// and changes nothing, unless all pages on the path are here and undamaged, and the leaf has
+    /// room. Then [`insert_seen`](Tree::insert_seen) inserts the key or reports the error.
     #[inline]
     pub fn try_insert_seen<R>(
         &self,
@@ -113,7 +114,7 @@ impl<M: CoherentMemory> Tree<M> {
         .ok()
     }
 
-    /// Whether a tree such as this one takes the entry.
+    /// Whether this tree accepts the entry.
     #[inline]
     fn may_insert(&self, key: &[u8], value: &[u8]) -> bool {
         let limits = &self.limits;
@@ -145,13 +146,14 @@ impl<M: CoherentMemory> Tree<M> {
         Ok((Insertion::New { before: leaf, after: leaf.stamp.changed() }, dirty))
     }
 
-    /// As [`insert_seen`](Tree::insert_seen), of the first of `entries`, keys and values, and of as
-    /// many that follow in strictly ascending order of keys and go into the same place of the same
-    /// leaf, all at one instant. Returns how many were added; of the others nothing is known yet.
-    /// `admit`, `visit`, `split` and what is told are about the first.
+    /// Like [`insert_seen`](Tree::insert_seen), for several ascending `entries` at one instant.
+    /// Inserts the first entry and as many of the following entries as belong into the same
+    /// position of the same leaf. Their keys must be strictly ascending. Returns the number of
+    /// inserted entries; the other entries are not examined. `admit`, `visit`, `split` and the
+    /// returned [`Insertion`] concern the first entry.
     ///
     /// # Errors
-    /// As [`insert_seen`](Tree::insert_seen), about any of the keys and values.
+    /// As [`insert_seen`](Tree::insert_seen), for any of the keys and values.
     pub async fn insert_run_seen<R>(
         &self,
         entries: &[(&[u8], &[u8])],
@@ -164,7 +166,7 @@ impl<M: CoherentMemory> Tree<M> {
             self.limits.check_key(key)?;
             self.limits.check_value(value)?;
         }
-        // Nothing is no key.
+        // Without entries, the key is empty, which is an error.
         let first = entries.first().map_or(&[][..], |(key, _)| key);
         let change = |page: &Page<'_>, found: Found, line: Line<'_>| {
             self.enter_run(page, found, line, entries, &mut admit, &mut visit)
@@ -172,9 +174,10 @@ impl<M: CoherentMemory> Tree<M> {
         self.add(first, change, split).await
     }
 
-    /// As [`insert_run_seen`](Tree::insert_run_seen), if all pages on the way are here and in
-    /// order, and the leaf has room for the first: a plain function. `None`: nothing has happened,
-    /// and [`insert_run_seen`](Tree::insert_run_seen) does it, or tells what is wrong.
+    /// The fast path of [`insert_run_seen`](Tree::insert_run_seen) alone: a plain function. Returns
+    /// `None`, and changes nothing, unless all pages on the path are here and undamaged, and the
+    /// leaf has room for the first entry. Then [`insert_run_seen`](Tree::insert_run_seen) inserts
+    /// the entries or reports the error.
     #[inline]
     pub fn try_insert_run_seen<R>(
         &self,
@@ -221,13 +224,13 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(((new, Insertion::New { before: leaf, after: leaf.stamp.changed() }), dirty))
     }
 
-    /// Replaces a value, if it is `old` and `admit` agrees to the leaf's stamp (see
-    /// [`insert_seen`](Tree::insert_seen)). It counts as a change of the leaf's structure, also
-    /// when `new` is the same as `old`.
+    /// Replaces a value, if the value is `old` and `admit` accepts the leaf stamp (see
+    /// [`insert_seen`](Tree::insert_seen)). The structure number changes, also when `new` equals
+    /// `old`.
     ///
     /// # Errors
     /// As [`update`](Tree::update) without [`TreeError::NotFound`]; [`TreeError::NotStamped`] when
-    /// this tree has no stamps.
+    /// this tree has no leaf stamps.
     pub async fn replace_seen(
         &self,
         key: &[u8],
@@ -254,11 +257,11 @@ impl<M: CoherentMemory> Tree<M> {
         .await
     }
 
-    /// Removes a key, if its value is `value`, and raises the times of its leaf to at least `read`
-    /// and `removed`, all at one instant. Returns whether it did.
+    /// Removes a key, if its value is `value`. At the same instant, raises the timestamps of its
+    /// leaf to at least `read` and `removed`. Returns whether the key was removed.
     ///
     /// # Errors
-    /// As [`remove`](Tree::remove); [`TreeError::NotStamped`] when this tree has no stamps.
+    /// As [`remove`](Tree::remove); [`TreeError::NotStamped`] when this tree has no leaf stamps.
     pub async fn remove_seen(
         &self,
         key: &[u8],

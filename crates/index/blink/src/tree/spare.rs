@@ -1,4 +1,4 @@
-//! Lines for pages to come.
+//! Allocated lines for future pages.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,8 +9,8 @@ use latchwork_verbs::GlobalAddr;
 use super::Tree;
 use crate::TreeError;
 
-/// A line that is allocated but linked nowhere. Dropped, it waits for the next split: so an
-/// operation that is cancelled, or finds that it needs no new page, loses nothing.
+/// A line that is allocated but not linked. A dropped spare stays for the next split. So an
+/// operation that is cancelled, or that needs no new page, loses nothing.
 #[derive(Debug)]
 pub(super) struct Spare {
     addr: GlobalAddr,
@@ -22,7 +22,7 @@ impl Spare {
         self.addr
     }
 
-    /// The line is part of the tree from now on.
+    /// Marks the line as a part of the tree.
     pub(super) fn keep(mut self) {
         self.addr = GlobalAddr::NULL;
     }
@@ -37,7 +37,7 @@ impl Drop for Spare {
 }
 
 impl<M: CoherentMemory> Tree<M> {
-    /// A line for a new page.
+    /// Returns a line for a new page.
     pub(super) async fn spare(&self) -> Result<Spare, TreeError> {
         let stored = self.spares.borrow_mut().pop();
         let addr = match stored {
@@ -47,11 +47,12 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(Spare { addr, home: self.spares.clone() })
     }
 
-    /// Frees the lines that this handle and its clones hold for splits to come. They are few, about
-    /// as many as operations were in flight at once; call it before the last handle is dropped.
+    /// Frees the lines that this handle and its clones keep for future splits. There are about as
+    /// many lines as operations were in flight at once. Call this before the last handle is
+    /// dropped.
     ///
     /// # Errors
-    /// When memory fails; lines not freed yet stay with the handle.
+    /// When memory fails. Lines that are not freed yet stay with the handle.
     pub async fn release_spares(&self) -> Result<(), TreeError> {
         loop {
             let stored = self.spares.borrow_mut().pop();

@@ -1,22 +1,27 @@
-//! Splitting a full page.
+//! The split of a full page P into P and a new page Q.
 //!
-//! A split writes a new page Q and then the full page P, which from that moment links to Q. Nobody
-//! knows Q before, so all that matters is that Q holds P's upper half *as it is when P is cut*.
+//! A split writes Q and then P, and from that write on P links to Q. No operation can reach Q
+//! before. So the one condition is that Q holds P's upper half *as it is when P is cut*.
 //!
-//! When both lines are here, one step writes both. But an operation reserves one line at a time,
-//! and with a protocol without a cache, or a cache of a few frames, it may never find both at once.
-//! So the step that misses Q leaves behind the image of what Q should hold (*prepared*). A later
-//! step fills Q from it; a yet later one, holding P, builds the image again: if it is equal, Q is
-//! right, and P alone is left to write. If not, somebody changed P's upper half meanwhile, the
-//! image is replaced and Q filled anew. An operation can therefore only be held up by others that
-//! make progress; and since P is full, all inserts into it are such operations.
+//! When both lines are here, one step writes both. But an operation reserves one line at a time.
+//! With a protocol without a cache, or with a cache of a few frames, the operation may never have
+//! both lines at once. Then the split goes as follows:
+//!
+//! 1. The step that misses Q stores the image of Q's future content (*prepared*).
+//! 2. A later step fills Q from the image.
+//! 3. A step after that holds P and builds the image again. If both images are equal, Q is right,
+//!    and the step writes only P.
+//! 4. If the images differ, another operation has changed P or its leaf stamp. The new image
+//!    replaces the old one, and the split continues at step 2.
+//! 5. So only operations that make progress can delay a split. Because P is full, every insert into
+//!    P is such an operation: it needs the same split.
 //!
 //! The root keeps its address: its halves move into two new pages, and it becomes their parent.
 //!
-//! In a tree with stamps the page that was split has another structure than before: the left half,
-//! and the root that became an inner page. New pages take over what else the stamp says, so that a
-//! reader who depended on the page depends on them. Images hold the stamp, too: if it was raised
-//! since Q was filled, Q is filled anew.
+//! In a tree with leaf stamps, the page that was split gets a new structure number. That page is
+//! the left half, or the root that became an inner page. New pages inherit the timestamps of the
+//! leaf stamp. So a reader that depends on the page depends on the new pages. An image contains the
+//! leaf stamp. If the leaf stamp was raised since Q was filled, Q is filled again.
 
 use latchwork_cache::WriteGuard;
 use latchwork_coherence::CoherentMemory;
@@ -28,7 +33,7 @@ use super::write::{Cursor, Progress};
 use crate::page::{Broken, Builder, Image, LEVEL_MAX, Page, plan_split, write_halves};
 use crate::stamp::{Leaf, Split, Stamp};
 
-/// New pages that are still private, and what they should hold.
+/// New pages that no other operation can reach, and their intended content.
 #[derive(Debug)]
 pub(super) struct Prepared(Vec<NewPage>);
 
@@ -40,7 +45,7 @@ struct NewPage {
 }
 
 impl Prepared {
-    /// Takes over what `earlier` knows to be written already.
+    /// Takes from `earlier` which pages are written already.
     fn inherit(&mut self, earlier: Option<Prepared>) {
         let Some(earlier) = earlier else { return };
         for (new, old) in self.0.iter_mut().zip(earlier.0) {
@@ -50,7 +55,7 @@ impl Prepared {
 }
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Writes prepared pages that are not written yet.
+    /// Writes the prepared pages that are not written yet.
     pub(super) fn fill(&self, prepared: &mut Prepared) -> Result<(), Stop> {
         for page in prepared.0.iter_mut().filter(|page| !page.filled) {
             let mut guard = self.memory.try_write(page.addr).map_err(Stop::Need)?;
@@ -61,7 +66,7 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(())
     }
 
-    /// Splits the page of `guard`, which the cursor found full.
+    /// Splits the page of `guard`, which is full for the cursor's change.
     pub(super) fn split<R>(
         &self,
         cursor: &mut Cursor<'_>,
@@ -148,17 +153,17 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(image)
     }
 
-    /// A line's payload to fill: the page, in a stamped tree behind the stamp.
+    /// A zeroed image of a line's payload. In a stamped tree the page comes behind the leaf stamp.
     pub(super) fn image(&self) -> Image {
         Image::new(self.memory.payload_len())
     }
 
-    /// Where an image holds its page.
+    /// The page in an image.
     pub(super) fn image_page<'i>(&self, image: &'i Image) -> Words<'i> {
         image.words().skip(self.page_at - LINE_HEADER / WORD)
     }
 
-    /// Gives an image its stamp, if the tree has any.
+    /// Writes the leaf stamp into an image, if the tree has leaf stamps.
     pub(super) fn stamp_image(&self, image: &Image, stamp: Stamp) {
         if self.config.stamped {
             stamp.store(image.words());

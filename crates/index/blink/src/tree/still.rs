@@ -1,4 +1,4 @@
-//! What became of a leaf that was seen.
+//! Checks whether a leaf has changed since it was seen, and raises its timestamps.
 
 use latchwork_coherence::{CoherentMemory, Mode, Need};
 use latchwork_verbs::{GlobalAddr, WORD};
@@ -9,21 +9,23 @@ use crate::TreeError;
 use crate::page::Page;
 use crate::stamp::{Leaf, Stamp};
 
-/// How often a leaf is looked for again that others change.
+/// The attempts to raise a timestamp of a leaf that other operations change.
 const RAISES_MAX: u32 = 1000;
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Whether a leaf of this tree still is as it was seen: then no entry came, went or got another
-    /// value in the whole range of keys that it had. A plain function that writes no shared memory.
+    /// Whether a leaf of this tree has the same structure number as when it was seen. Then no entry
+    /// was added, removed or changed in the whole range of keys that the leaf had. A plain function
+    /// that writes no shared memory.
     ///
-    /// Who has entered keys before, and relies on one of two seeing the other's, puts a
-    /// `fence(SeqCst)` in between: a store that gives a latch back may become visible after a load
-    /// of another line.
+    /// A caller may have inserted keys before, and may rely on this: of two such callers, one sees
+    /// the keys of the other. Such a caller needs a memory fence, `fence(SeqCst)`, between the
+    /// insert and this call. Otherwise the store that releases a latch may become visible after the
+    /// load of another line.
     ///
     /// # Errors
-    /// The line to [`ensure`](CoherentMemory::ensure) before trying again; [`still`](Tree::still)
-    /// does that. It also tells what is wrong with a page or with a tree without stamps, which here
-    /// is a need.
+    /// The line to [`ensure`](CoherentMemory::ensure) before the next attempt;
+    /// [`still`](Tree::still) does both. A damaged page and a tree without leaf stamps also yield a
+    /// need here. [`still`](Tree::still) reports them as errors.
     pub fn try_still(&self, leaf: &Leaf) -> Result<bool, Need> {
         let need = Need { addr: leaf.addr, mode: Mode::Shared };
         if !self.config.stamped {
@@ -36,11 +38,11 @@ impl<M: CoherentMemory> Tree<M> {
         }
     }
 
-    /// As [`try_still`](Tree::try_still), and obtains the leaf if it is not here.
+    /// Like [`try_still`](Tree::try_still), and obtains the leaf if it is not here.
     ///
     /// # Errors
-    /// [`TreeError::NotStamped`] when this tree has no stamps, [`TreeError::Corrupt`] when the leaf
-    /// is none of its pages, and when memory fails.
+    /// [`TreeError::NotStamped`] when this tree has no leaf stamps, [`TreeError::Corrupt`] when the
+    /// leaf is not a page of this tree, and when memory fails.
     pub async fn still(&self, leaf: &Leaf) -> Result<bool, TreeError> {
         self.check_stamped()?;
         let stamp = match self.stamp_at(leaf.addr) {
@@ -56,9 +58,9 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(stamp.structure == leaf.stamp.structure)
     }
 
-    /// Raises the read time of a leaf to at least `to`, if its structure still is as it was seen:
-    /// whoever changes the leaf from now on finds that time. Returns the leaf's stamp then; `None`
-    /// when it has changed. Nothing is written where the time is as high already.
+    /// Raises the read timestamp of a leaf to at least `to`, if its structure number is unchanged.
+    /// Every later change of the leaf finds that timestamp. Returns the new leaf stamp, or `None`
+    /// when the structure number has changed. Writes nothing if the timestamp is high enough.
     ///
     /// # Errors
     /// As [`still`](Tree::still).
@@ -67,12 +69,13 @@ impl<M: CoherentMemory> Tree<M> {
         self.raise(leaf, to, 0).await
     }
 
-    /// Raises the removal time of the leaf that has `key`, or would, to at least `to`: as if an
-    /// entry had gone that stays for now. Nothing else of the leaf changes.
+    /// Raises the removal timestamp of the leaf of `key` to at least `to`, also when the key does
+    /// not exist. For an entry that counts as removed but stays for now. Nothing else of the leaf
+    /// changes.
     ///
     /// # Errors
-    /// As [`get_seen`](Tree::get_seen); [`TreeError::Starved`] when others change the leaf over and
-    /// over.
+    /// As [`get_seen`](Tree::get_seen); [`TreeError::Starved`] when other operations change the
+    /// leaf in each attempt.
     pub async fn raise_removed(&self, key: &[u8], to: u64) -> Result<(), TreeError> {
         let mut page = self.root;
         for _ in 0..RAISES_MAX {
@@ -128,7 +131,7 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(Some(raised))
     }
 
-    /// The stamp of the page at `addr`.
+    /// The leaf stamp of the page at `addr`.
     fn stamp_at(&self, addr: GlobalAddr) -> Result<Stamp, Stop> {
         self.read_page_of(addr, None, |_, line| Ok(Stamp::load(line.payload())))
     }

@@ -1,4 +1,4 @@
-//! Checking a whole tree.
+//! The check of a whole tree.
 
 use std::collections::BTreeSet;
 
@@ -9,50 +9,54 @@ use super::Tree;
 use crate::TreeError;
 use crate::page::{Image, Page, check};
 
-/// What a walk over a whole tree found.
+/// The result of a walk over a whole tree.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TreeStatistics {
-    /// Keys with their values.
+    /// The number of entries.
     pub entries: u64,
-    /// Pages of each level, leaves first; its length is the height of the tree.
+    /// The number of pages on each level, leaves first. The length is the height of the tree.
     pub pages_per_level: Vec<u64>,
-    /// Leaves without entries: all of them were removed.
+    /// The number of leaves without entries.
     pub empty_leaves: u64,
-    /// Pages that only a right link leads to: their splitter was cancelled before it told the level
-    /// above. They cost readers a step; the next writer that passes by repairs them.
+    /// The number of pages to which only a right link leads, because a split was cancelled before
+    /// its post. Such a page costs readers one step. The next writer that meets the link posts the
+    /// page.
     pub unposted_pages: u64,
-    /// Bytes of payload in use.
+    /// The used bytes of payload.
     pub used_bytes: u64,
-    /// Bytes of payload of all pages.
+    /// The bytes of payload of all pages.
     pub total_bytes: u64,
 }
 
 impl TreeStatistics {
-    /// Pages in all.
+    /// The number of pages.
     pub fn pages(&self) -> u64 {
         self.pages_per_level.iter().sum()
     }
 
-    /// The share of the pages' bytes that is in use.
+    /// The used share of the bytes of all pages.
     pub fn fill(&self) -> f64 {
         self.used_bytes as f64 / self.total_bytes.max(1) as f64
     }
 }
 
-/// A child as its parent sees it.
+/// A child as its parent describes it.
 struct Child {
     low: Vec<u8>,
     addr: GlobalAddr,
 }
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Walks the whole tree and checks that in each page the keys ascend between the fences and
-    /// every byte is accounted for; that the fences of neighbours meet, and those of children are
-    /// the separators of their parents; that levels descend by one; that every page is reached
-    /// exactly once along its level, and every child is.
+    /// Walks the whole tree and checks these properties:
     ///
-    /// Meant for a tree at rest: a split under way looks like damage.
+    /// - In each page the keys ascend between the fence keys, and every byte is accounted for.
+    /// - The fence keys of neighbours meet, and the low fences of children are the separators of
+    ///   their parents.
+    /// - Levels descend by one.
+    /// - A walk along a level reaches every page exactly once, and every child of the level above.
+    ///
+    /// Meant for a tree without writers: a split in progress looks like damage.
     ///
     /// # Errors
     /// [`TreeError::Corrupt`] with the first fault and its page; and when memory fails.
@@ -73,8 +77,8 @@ impl<M: CoherentMemory> Tree<M> {
         }
     }
 
-    /// Walks a level along its right links, against what the level above `expected`; returns the
-    /// children of its pages.
+    /// Walks a level along its right links and compares it with the children of the level above
+    /// (`expected`). Returns the children of its pages.
     async fn walk_level(
         &self,
         level: u8,

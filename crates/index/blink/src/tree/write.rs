@@ -1,4 +1,4 @@
-//! Changing the tree: one page at a time, and what a full page sets off.
+//! Changes of the tree: one page at a time, and the splits that a full page causes.
 
 use std::ops::Range;
 
@@ -15,41 +15,41 @@ use crate::TreeError;
 use crate::page::{Broken, Dirty, Edit, Page, Seek};
 use crate::stamp::{Line, Split, Stamp};
 
-/// Where a search found its key, or the place for it.
+/// The slot at which a search found its key, or the slot for the key.
 pub(super) type Found = Result<usize, usize>;
 
-/// A change of one page under its write guard, where a search found its key or the place for it:
-/// its result and what it wrote.
+/// A change of one page under its write guard, given the result of the search. Returns its result
+/// and the bytes that it wrote.
 pub(super) type Change<'c, R> =
     dyn FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit> + 'c;
 
-/// A change on its way to its page.
+/// The state of a change on the path to its page.
 #[derive(Debug)]
 pub(super) struct Cursor<'k> {
     pub(super) key: &'k [u8],
     pub(super) level: u8,
     pub(super) at: Descent,
-    /// `at` is on `level`.
+    /// Whether `at` is on `level`.
     arrived: bool,
     pub(super) spares: Vec<Spare>,
     pub(super) prepared: Option<Prepared>,
-    /// The leaf that was split last.
+    /// The last split of a leaf.
     pub(super) split: Option<Split>,
 }
 
-/// How far a step came.
+/// The progress of a step.
 pub(super) enum Progress<R> {
     /// The change is done.
     Done(R),
-    /// The page was split; what its parent is to learn, unless it was the root. The change is not
-    /// done yet.
+    /// The page was split. The value is the post for its parent, or `None` if the page was the
+    /// root. The change is not done yet.
     Split(Option<Post>),
-    /// Splitting needs this many spare lines in all.
+    /// The split needs this many spare lines in total.
     Spares(usize),
 }
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Applies `change` to the leaf where `key` belongs. On an error nothing was changed.
+    /// Applies `change` to the leaf of `key`. On an error nothing was changed.
     pub(super) async fn write<R>(
         &self,
         key: &[u8],
@@ -64,8 +64,8 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(result)
     }
 
-    /// As [`write`](Tree::write), of a change that probably adds the key. `split` is told of each
-    /// leaf of a stamped tree that this splits, also when it fails then.
+    /// Like [`write`](Tree::write), for a change that probably adds the key. `split` receives each
+    /// leaf of a stamped tree that this call splits, also when the call then fails.
     pub(super) async fn add<R>(
         &self,
         key: &[u8],
@@ -112,7 +112,7 @@ impl<M: CoherentMemory> Tree<M> {
         Cursor { key, level, at, arrived: false, spares, prepared, split }
     }
 
-    /// Takes steps until the change is done or a page was split.
+    /// Repeats steps until the change is done or a page was split.
     async fn advance<R>(
         &self,
         cursor: &mut Cursor<'_>,
@@ -166,7 +166,7 @@ impl<M: CoherentMemory> Tree<M> {
                 if addr != self.root || page.header.level < cursor.level {
                     return Err(broken(Broken("a page on another level than the way to it")));
                 }
-                // The root rose since it was read.
+                // The level of the root rose since the root was read.
                 self.restart(cursor)?;
                 continue;
             }
@@ -193,8 +193,8 @@ impl<M: CoherentMemory> Tree<M> {
         }
     }
 
-    /// Reports what a change of a page on `level` wrote. In a stamped tree any change of a leaf
-    /// changes its structure, whoever made it.
+    /// Marks the bytes that a change of a page on `level` wrote. In a stamped tree every change of
+    /// a leaf changes its structure number, whichever operation made the change.
     #[inline(always)]
     pub(super) fn mark_changed(&self, guard: &mut WriteGuard<'_>, dirty: Dirty, level: u8) {
         let page_at = self.page_at * WORD;
@@ -204,13 +204,13 @@ impl<M: CoherentMemory> Tree<M> {
                 let stamp = Stamp::load(guard.words());
                 stamp.changed().store_structure(guard.words());
             }
-            // The stamp stands before the page.
+            // The leaf stamp is in front of the page.
             let start = if is_stamped { LINE_HEADER } else { start + page_at };
             guard.mark_line_dirty(start..end + page_at);
         }
     }
 
-    /// Sends the cursor back to the root.
+    /// Returns the cursor to the root.
     pub(super) fn restart(&self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
         self.count_visit(&mut cursor.at)?;
         cursor.at.turn(self.root, None);
@@ -219,7 +219,7 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(())
     }
 
-    /// Tells the level above of a page. Idempotent; may split pages there, and so on upwards.
+    /// Posts a page to the level above. Idempotent. May split pages there, and so on upwards.
     async fn post(&self, post: Post) -> Result<(), TreeError> {
         let mut posts = vec![post];
         while let Some(post) = posts.last() {
@@ -240,7 +240,8 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(())
     }
 
-    /// Adds a child, unless it is there already; the result is the slot where it was added.
+    /// Adds a child, unless the page has the child already. The result is the slot of the new
+    /// child.
     fn insert_child(
         &self,
         page: &Page<'_>,
@@ -259,16 +260,16 @@ impl<M: CoherentMemory> Tree<M> {
         }
     }
 
-    /// Tells the level above of a page that only a right link led to: its splitter may have been
-    /// cancelled. A failure fails no one: the operation on whose way the link was is done, and the
-    /// next one that meets it tries again.
+    /// Posts a page that was found only by a right link, because its split may have been cancelled.
+    /// An error is ignored: the operation that found the link is done, and the next operation that
+    /// meets the link tries again.
     async fn repair(&self, missing: Post) {
         if let Ok(false) = self.is_posted(&missing).await {
             let _ = self.post(missing).await;
         }
     }
 
-    /// Whether the level above knows the page already.
+    /// Whether the level above contains the page already.
     async fn is_posted(&self, post: &Post) -> Result<bool, TreeError> {
         let key = post.separator.as_slice();
         let mut at = Descent::new(self.root, None);

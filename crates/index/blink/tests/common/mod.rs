@@ -1,5 +1,5 @@
-//! Coherent memory without a cluster: one node whose cache is as small, and whose lines are as
-//! restless, as a test wants.
+//! Coherent memory without a cluster: one node. The test chooses the size of its cache and how
+//! often lines leave the cache.
 
 #![allow(dead_code, private_interfaces, reason = "every test file uses its own part of this")]
 
@@ -17,17 +17,17 @@ use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
 use latchwork_verbs::{GlobalAddr, MemoryNodeId, WORD};
 
-/// How a [`LocalMemory`] behaves.
+/// The behaviour of a [`LocalMemory`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) line_size: usize,
     pub(crate) frames: usize,
-    /// Every `ensure` also takes this many random lines away that nobody reserved, as other nodes
+    /// Every `ensure` also evicts this number of random lines without a reservation, as other nodes
     /// would.
     pub(crate) thefts: u64,
-    /// Lines are there only while a ticket reserves them, as without a cache.
+    /// Lines are present only while a ticket reserves them, as without a cache.
     pub(crate) without_cache: bool,
-    /// Allocation fails beyond this many lines.
+    /// Allocation fails beyond this number of lines.
     pub(crate) lines_max: usize,
 }
 
@@ -47,9 +47,9 @@ impl Settings {
 struct Shared {
     cache: Cache,
     settings: Settings,
-    // Whoever changes which lines are in the cache holds it.
+    // Held by every thread that changes which lines are in the cache.
     pool: Mutex<Pool>,
-    // Looks at lines, by whatever way.
+    // The reads of lines on any path.
     reads: AtomicU64,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct LocalMemory {
     handle: Handle,
 }
 
-/// What the workers of a node share; [`Node::worker`] makes a memory of one.
+/// The state that the workers of a node share. [`Node::worker`] makes a memory for one worker.
 #[derive(Clone)]
 pub(crate) struct Node(Arc<Shared>);
 
@@ -86,19 +86,19 @@ impl Node {
         self.0.pool.lock().lines.keys().copied().collect()
     }
 
-    /// How often somebody has looked at a line, to read or to write it.
+    /// The number of times that an operation accessed a line, to read or to write it.
     pub(crate) fn reads(&self) -> u64 {
         self.0.reads.load(Ordering::Relaxed)
     }
 
-    /// Lines allocated and not freed.
+    /// The number of lines that are allocated and not freed.
     pub(crate) fn live_lines(&self) -> usize {
         self.0.pool.lock().live.len()
     }
 }
 
 pub(crate) fn executor(seed: u64) -> Executor<RealDriver> {
-    // A small budget: operations that only hit take turns, too.
+    // A small budget, so that operations with only hits also take turns.
     let config = ExecutorConfig { seed, coop_budget: 2, ..ExecutorConfig::default() };
     Executor::new(RealDriver::new(), config)
 }
@@ -121,14 +121,14 @@ impl Drop for Ticket {
 }
 
 impl Shared {
-    /// Writes a line back and takes it out of the cache, unless somebody uses or reserved it.
+    /// Writes a line back and removes it from the cache, unless the line is used or reserved.
     fn evict(&self, pool: &mut Pool, addr: GlobalAddr) -> bool {
         let Some(id) = self.cache.find(addr) else { return false };
         let frame = self.cache.frame(id);
         if frame.is_reserved() || !frame.try_invalidate() {
             return false;
         }
-        // Only what was marked dirty survives, as over a fabric.
+        // Only the bytes that were marked dirty survive, as over a fabric.
         let dirty = frame.dirty().range();
         let line = self.cache.line(id);
         let home = pool.lines.get_mut(&addr).expect("cached lines have a home");
@@ -257,7 +257,7 @@ impl CoherentMemory for LocalMemory {
             GlobalAddr::new(MemoryNodeId(0), (pool.lines.len() + 1) as u64 * line_size as u64);
         let addr = pool.free.pop().unwrap_or(fresh);
         pool.live.insert(addr);
-        // Unspecified content.
+        // The content of new lines is unspecified.
         pool.lines.entry(addr).or_insert_with(|| vec![0xdead_beef_dead_beef; line_size / WORD]);
         Ok(addr)
     }

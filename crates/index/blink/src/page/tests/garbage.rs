@@ -1,8 +1,8 @@
-//! Pages that are none: whatever bytes there are, nothing panics and nothing hangs.
+//! Words that are not a page: for any bytes, no operation panics or hangs.
 
 use super::*;
 
-/// Random words under no header, a header in order with the tag, or a page with a few words spoilt.
+/// Random words without a header, a valid header with the tag, or a page with a few damaged words.
 fn garbage() -> impl Strategy<Value = Image> {
     let random = vec(any::<u64>(), PAYLOAD / 8).prop_map(|words| (words, 0usize));
     let tagged = vec(any::<u64>(), PAYLOAD / 8).prop_map(|words| (words, 1));
@@ -16,7 +16,7 @@ fn garbage() -> impl Strategy<Value = Image> {
                     if shape & 1 == 0 { (vec![], vec![]) } else { (vec![7; 9], vec![7, 8]) };
                 let valid = page(&low, &high);
                 let mut header = Header::load(valid.words());
-                // Mostly in order, over heads and cells out of order.
+                // A mostly valid header over random heads and cells.
                 header.level = level % 3;
                 header.shape = Shape(shape / 16 % 12);
                 header.width = if header.shape.is_slotted() { 8 } else { u16::from(width) % 40 };
@@ -53,7 +53,7 @@ fn filled(ops: Vec<Op>) -> Image {
     let image = page(b"", b"");
     for op in ops {
         let page = open(&image);
-        // What does not fit is left out.
+        // An entry that does not fit is skipped.
         match op {
             Op::Put(key, value) => match page.search(&key) {
                 Ok(slot) => drop(page.set_value(slot, &value)),
@@ -80,7 +80,7 @@ proptest! {
 
     #[test]
     fn reading_it_neither_panics_nor_hangs(image in garbage(), key in suffix()) {
-        // Without a look at the header, as a reader whose page is torn right behind it.
+        // Without a check of the header, like a reader whose page is torn just after that check.
         let page = Page { words: image.words(), header: Header::load(image.words()) };
         for seek in [Seek::At(&key), Seek::Below(&key), Seek::Last] {
             let _ = page.place(seek);
@@ -135,7 +135,7 @@ proptest! {
         on_a_copy(&|page| drop(page.remove(slot)));
         on_a_copy(&|page| drop(page.set_value(slot, &value)));
         on_a_copy(&|page| drop(page.set_value(0, &value)));
-        // There is nothing behind the last slot.
+        // No entry is behind the last slot.
         on_a_copy(&|page| {
             let value = vec![0; page.header.width.into()];
             assert!(page.set_value(count, &value).is_err() && page.remove(count).is_err());

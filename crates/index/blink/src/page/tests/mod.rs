@@ -38,7 +38,7 @@ fn contents(image: &Image) -> BTreeMap<Vec<u8>, Vec<u8>> {
     (0..page.header.count()).map(|slot| (page.key(slot), page.value(slot).to_vec())).collect()
 }
 
-/// Keys that collide in their heads, differ in length only, and share long prefixes.
+/// Keys with equal heads, keys that differ only in length, and keys with long common prefixes.
 fn suffix() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         vec(prop_oneof![Just(0u8), Just(1), Just(255)], 1..12),
@@ -48,7 +48,7 @@ fn suffix() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Whether a page of their own could hold these entries.
+/// Whether a new page could hold these entries.
 fn fit(low: &[u8], high: &[u8], entries: &BTreeMap<Vec<u8>, Vec<u8>>) -> bool {
     let image = Image::new(PAYLOAD);
     let mut to = Builder::new(image.words(), tag(), 0, low, high).expect("fences fit");
@@ -63,7 +63,7 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![vec(any::<u8>(), 0..20), vec(any::<u8>(), 0..=VALUE_MAX)]
 }
 
-/// Entries of one kind, with few of others among them: what pages of each shape are made of.
+/// Entries of one kind with a few others among them, so that pages of each shape occur.
 fn entries_of_a_kind() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>)>> {
     let number = (0..5000u64).prop_map(|k| k.to_be_bytes().to_vec());
     let short = vec(prop_oneof![Just(0u8), 1..=255u8], 1..=4);
@@ -103,14 +103,14 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Changes without order, or such as keep a page's shape until one does not.
+/// Changes in random order, or changes that keep the shape of a page until one does not.
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let put = |(key, value)| Op::Put(key, value);
     let of_a_kind = (entries_of_a_kind(), vec(any::<prop::sample::Index>(), 0..20)).prop_map(
         move |(all, removed)| {
             let mut ops: Vec<_> = all.iter().cloned().map(put).collect();
             for at in removed {
-                // Here and there one that is there, most likely.
+                // Sometimes a key that most likely exists.
                 let key = all[at.index(all.len())].0.clone();
                 ops.insert(at.index(ops.len()), Op::Remove(key));
             }
@@ -288,9 +288,9 @@ fn a_change_of_equal_length_dirties_the_value_alone() {
     assert_eq!(ranges[0].len(), 24);
 }
 
-// Bug: removing its neighbour made the page look corrupt. Mechanism: an entry without value whose
-// key fits the slot takes no bytes, but its offset was checked against a heap that had shrunk
-// since. Fix: such an entry lies nowhere.
+// Bug: removing its neighbour made the page look corrupt. Mechanism: an entry without a value,
+// whose key fits the slot, takes no bytes. But its offset was checked against a heap that had
+// shrunk since. Fix: such an entry has no position.
 #[test]
 fn an_entry_without_bytes_outlives_its_neighbours() {
     let image = page(b"", b"");

@@ -1,4 +1,4 @@
-//! Which shape a page takes, what changes it, and that a check tells when it is not in order.
+//! The shape that a page takes, the changes of that shape, and the detection of damage by `check`.
 
 use std::ops::{ControlFlow, Range};
 
@@ -23,7 +23,7 @@ fn shape(image: &Image) -> Shape {
 fn numbers(count: u64) -> Image {
     let image = page(b"", b"");
     for k in 0..count {
-        // In no order.
+        // Keys in mixed order.
         let key = (k * 7 % count).to_be_bytes();
         let page = open(&image);
         let slot = page.search(&key).expect_err("new");
@@ -49,7 +49,7 @@ fn keys_of_other_lengths_are_derived_unless_one_ends_in_zero() {
     assert_eq!(shape(&image), Shape::constant(3));
     let dirty = open(&image).insert(1, b"abcd", b"3").expect("room");
     assert_eq!(shape(&image), Shape::DERIVED);
-    // Nothing was written anew for that.
+    // The page was not rebuilt for that.
     assert!(dirty.ranges().all(|range| range.end < PAYLOAD));
     open(&image).insert(3, b"b\0", b"4").expect("room");
     assert_eq!(shape(&image), Shape::SLOTTED);
@@ -88,7 +88,8 @@ fn a_value_of_another_length_makes_a_page_slotted_and_the_last_such_one_fixed_ag
         open(&image).set_value(slot, b"longer than it was").expect("room");
     }
     assert_eq!(shape(&image), Shape::SLOTTED);
-    // Until there is no room, which a fixed page has.
+    // Insert until the slotted page has no room. The page then becomes fixed, because a fixed page
+    // has room.
     for k in 4..u64::MAX {
         let page = open(&image);
         page.insert(k as usize, &k.to_be_bytes(), b"longer than it was").expect("room");
@@ -177,7 +178,7 @@ proptest! {
         for (suffix, value) in entries {
             let key = key_between(&low, &suffix);
             if let Err(slot) = open(&image).search(&key) {
-                // What does not fit is left out.
+                // An entry that does not fit is skipped.
                 let _ = open(&image).insert(slot, &key, &value);
             }
         }
@@ -212,7 +213,7 @@ proptest! {
     }
 }
 
-/// Spoils a page in one way; `check` is to notice.
+/// Damages a page in one way that `check` must detect.
 type Spoil = fn(&Page<'_>);
 
 #[test]
@@ -267,7 +268,7 @@ fn exchange(page: &Page<'_>, a: usize, b: usize) {
     page.words.set_u64(b, old_a);
 }
 
-/// Lets the entry of slot `to` start where that of slot `from` does.
+/// Makes the entry of slot `to` start where the entry of slot `from` starts.
 fn overlap(page: &Page<'_>, from: usize, to: usize) {
     let cell = |slot| page.words.u64(page.header.cell_at(slot));
     page.words.set_u64(page.header.cell_at(to), cell(to) & !0xffff | cell(from) & 0xffff);

@@ -4,7 +4,7 @@ use proptest::collection::{btree_map, btree_set};
 
 use super::*;
 
-/// What separators between numbers look like: short, and none ends in zero.
+/// Typical separators between numbers: short, and without a zero byte at the end.
 fn separator() -> impl Strategy<Value = Vec<u8>> {
     (vec(0..3u8, 0..4), 1..=255u8).prop_map(|(start, end)| [start, vec![end]].concat())
 }
@@ -27,7 +27,7 @@ proptest! {
         for (key, value) in &entries {
             let page = open(&image);
             if let Err(slot) = page.search(key) && (last || *key < high) {
-                // What does not fit is left out.
+                // An entry that does not fit is skipped.
                 let _ = page.insert(slot, key, value);
             }
         }
@@ -51,7 +51,7 @@ proptest! {
         prop_assert_eq!(open(&left).header.right, addr(3));
         prop_assert_eq!(open(&left).high(), open(&right).low());
 
-        // Splitting again gives the same words: what images are compared for.
+        // A second split gives the same words. The comparison of images relies on this.
         let (again, right_again) = (Image::new(PAYLOAD), Image::new(PAYLOAD));
         write_halves(&open(&image), &split, addr(3), again.words(), right_again.words()).expect("as before");
         prop_assert_eq!((again, right_again), (left, right));
