@@ -1,4 +1,5 @@
-//! The enums over the backends. Every method is the backend's own, behind one predicted branch.
+//! The enums over the backends. Every method calls the backend's own method, behind one predicted
+//! branch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,26 +18,26 @@ use latchwork_verbs_tcp as tcp;
 
 use crate::closed::Closed;
 
-/// The nodes that can reach each other. Clones are the same fabric.
+/// A set of nodes that can reach each other. Clones are the same fabric.
 ///
-/// The enum is for one thread. To build workers on several threads, give each a clone of a
-/// [`Threaded`], which is `Send`, and let it make its own enum from that.
+/// The enum is for one thread. To build workers on several threads, give each thread a clone of a
+/// [`Threaded`], which is `Send`. Each thread then makes its own enum from its clone.
 #[derive(Clone)]
 pub enum Fabric {
-    /// Threads of one process, or of several on one host, on shared memory.
+    /// Threads of one process, or of several processes on one host, on shared memory.
     Shm(shm::Fabric),
     /// Actors of one simulated world.
     Sim(sim::Fabric),
-    /// This process's nodes, and its peers', over sockets. Nodes that are added here belong to this
-    /// process.
+    /// Nodes of this process and of its peers, over sockets. Nodes that are added here belong to
+    /// this process.
     #[cfg(feature = "tcp")]
     Tcp(tcp::Fabric),
-    /// Nodes of this and other processes, on RDMA devices.
+    /// Nodes of this process and of other processes, on RDMA devices.
     #[cfg(target_os = "linux")]
     Ibv(ibv::Fabric),
 }
 
-/// A fabric whose workers are threads of this process: what each of them makes its [`Fabric`] from.
+/// A fabric whose workers are threads of this process. Each thread makes its [`Fabric`] from it.
 #[derive(Clone)]
 pub enum Threaded {
     /// On shared memory.
@@ -62,14 +63,14 @@ impl From<Threaded> for Fabric {
 }
 
 impl Threaded {
-    /// Has the operating system give the memory of this process's memory nodes now (see
+    /// Makes the operating system allocate the memory of this process's memory nodes now (see
     /// [`Region::prefault`]).
     pub fn prefault(&self) {
         match self {
             Threaded::Shm(fabric) => fabric.prefault(),
             #[cfg(feature = "tcp")]
             Threaded::Tcp(fabric) => fabric.prefault(),
-            // It is there since it was registered.
+            // The registration has allocated the memory.
             #[cfg(target_os = "linux")]
             Threaded::Ibv(_) => {}
         }
@@ -103,11 +104,13 @@ impl From<ibv::Fabric> for Fabric {
 }
 
 impl Fabric {
-    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8. Ids count from 0. The
-    /// memory costs nothing until it is touched.
+    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, under the lowest free
+    /// id. On RDMA devices, and on shared memory in a directory, all of the memory is allocated at
+    /// once. Elsewhere the memory costs nothing until its first touch.
     ///
     /// # Errors
-    /// [`SetupError::Region`] and [`SetupError::TooManyMemoryNodes`].
+    /// [`SetupError::Region`] and [`SetupError::TooManyMemoryNodes`]; also [`SetupError::NoRoom`],
+    /// [`SetupError::Listen`] or [`SetupError::System`] on the fabrics that have these errors.
     pub fn add_memory_node(&self, bytes: usize) -> Result<MemoryNodeId, SetupError> {
         match self {
             Fabric::Shm(fabric) => fabric.add_memory_node(bytes),
@@ -134,8 +137,8 @@ impl Fabric {
         }
     }
 
-    /// Memory for regions that peers address: on shared memory of several processes it is a file
-    /// that they can map, everywhere else any [`Region`] would do.
+    /// Makes memory for regions that peers address. On shared memory of several processes the
+    /// memory is a file that the peers can map. On all other fabrics any [`Region`] serves as well.
     ///
     /// # Errors
     /// [`SetupError::Region`] and [`SetupError::NoRoom`].
@@ -169,8 +172,8 @@ impl Fabric {
         }
     }
 
-    /// A new endpoint for one worker of `node`, which runs on the executor of `handle`. Where
-    /// completions arrive by themselves, they wake it.
+    /// Makes an endpoint for one worker of `node`, which runs on the executor of `handle`. On
+    /// fabrics with asynchronous completions, a completion wakes the executor.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -202,7 +205,8 @@ impl Fabric {
         }
     }
 
-    /// Cuts a compute node off: verbs to it complete with [`VerbError::Disconnected`] from now on.
+    /// Cuts a compute node off. From now on verbs to the node complete with
+    /// [`VerbError::Disconnected`].
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -217,7 +221,7 @@ impl Fabric {
         }
     }
 
-    /// The memory of a memory node, for tests and tools that look at it from outside.
+    /// The memory of a memory node, for tests and tools that read the memory from outside.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
         match self {
             Fabric::Shm(fabric) => fabric.memory(node),
@@ -231,7 +235,8 @@ impl Fabric {
 }
 
 /// One worker's connection to every node; see [`latchwork_verbs::Endpoint`].
-// Both are large and there is one per worker: boxing would only add a hop to every verb.
+// The variants are large and there is one value per worker: boxing would only add a hop to every
+// verb.
 #[allow(clippy::large_enum_variant)]
 pub enum Endpoint {
     /// On shared memory.
@@ -244,12 +249,12 @@ pub enum Endpoint {
     /// On an RDMA device.
     #[cfg(target_os = "linux")]
     Ibv(ibv::Endpoint),
-    /// Of a node that may not touch memory any more.
+    /// The endpoint of a node that may not touch memory any more.
     Closed(Closed),
 }
 
 impl Endpoint {
-    /// Whether a post now submits what was posted before, as a ring does.
+    /// Whether a post now submits earlier batches, as a ring does.
     #[inline]
     pub(crate) fn submits_at_post(&self) -> bool {
         match self {
@@ -258,7 +263,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether a poll now may submit something that was pushed back.
+    /// Whether a poll now may submit a batch that was pushed back.
     #[inline]
     pub(crate) fn submits_at_poll(&self) -> bool {
         match self {
@@ -361,7 +366,7 @@ pub enum Inbox {
     Shm(shm::Inbox),
     /// In a simulated world.
     Sim(sim::Inbox),
-    /// Of a node of this process, over sockets.
+    /// The inbox of a node of this process, over sockets.
     #[cfg(feature = "tcp")]
     Tcp(tcp::Inbox),
     /// On an RDMA device.
@@ -370,8 +375,8 @@ pub enum Inbox {
 }
 
 impl Inbox {
-    /// Registers a worker that will poll this inbox and can be woken through `notifier`. It counts
-    /// as active at once.
+    /// Registers a worker that will poll this inbox, and that `notifier` can wake. The worker
+    /// counts as active at once.
     pub fn subscribe(&self, notifier: Notifier) -> Subscription {
         match self {
             Inbox::Shm(inbox) => Subscription::Shm(inbox.subscribe(notifier)),
@@ -403,7 +408,7 @@ pub enum Subscription {
     Shm(shm::Subscription),
     /// In a simulated world.
     Sim(sim::Subscription),
-    /// Of a node of this process, over sockets.
+    /// A subscription to the inbox of a node of this process, over sockets.
     #[cfg(feature = "tcp")]
     Tcp(tcp::Subscription),
     /// On an RDMA device.

@@ -1,18 +1,18 @@
-//! [`Closed`]: what takes the place of an endpoint whose node may not touch memory any more.
+//! [`Closed`]: the endpoint of a node that may not touch memory any more.
 
 use std::collections::VecDeque;
 
 use latchwork_verbs::{Completion, Request, Target, VerbError};
 
-/// An endpoint that submits nothing: whatever was in flight, or is posted, completes with
-/// [`VerbError::Barred`].
+/// An endpoint that submits nothing. Batches that were in flight, and all later batches, complete
+/// with [`VerbError::Barred`].
 #[derive(Default)]
 pub struct Closed {
     completed: VecDeque<Completion>,
 }
 
 impl Closed {
-    /// Ends the batch of this token.
+    /// Ends the batch with this token.
     pub(crate) fn fail(&mut self, token: u64) {
         self.completed.push_back(Completion { token, result: Err(VerbError::Barred) });
     }
@@ -20,8 +20,8 @@ impl Closed {
 
 impl latchwork_verbs::Endpoint for Closed {
     fn post(&mut self, _: Target, token: u64, _: &[Request]) -> Result<(), VerbError> {
-        // As a completion and not at once: whoever posts is ready for a target that is gone, which
-        // comes this way.
+        // A completion, not an error of the post: every poster handles the failure of a target,
+        // which comes as a completion.
         self.fail(token);
         Ok(())
     }

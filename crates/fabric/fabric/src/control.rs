@@ -1,12 +1,12 @@
-//! Word operations for the control plane: the pool's superblock, catalogues, epochs.
+//! Word operations for the control plane: superblock of the pool, catalogues, epochs.
 
 use latchwork_verbs::{GlobalAddr, Outcome, Request, Target, VerbError, WORD};
 
 use crate::port::Port;
 use crate::scratch::SLOT_BYTES;
 
-/// How often an operation is done again whose end was ambiguous. Then the connection counts as
-/// gone.
+/// How often an operation with an ambiguous end is repeated. After that, the connection counts as
+/// failed.
 const AGAIN_MAX: u32 = 16;
 
 fn memory(addr: GlobalAddr) -> Target {
@@ -15,16 +15,17 @@ fn memory(addr: GlobalAddr) -> Target {
 
 /// Word operations on memory nodes, each a round trip. Addresses are multiples of 8.
 ///
-/// All fail with what [`Endpoint::post`](latchwork_verbs::Endpoint::post) finds wrong. A future
-/// that is dropped before its end leaves the operation to take effect or not; its buffer is safe
-/// either way.
+/// All operations fail with the errors of [`Endpoint::post`](latchwork_verbs::Endpoint::post). A
+/// future that is dropped before its end leaves open whether the operation takes effect. The buffer
+/// of the operation is safe in both cases.
 ///
-/// When the connection fails under a READ or a WRITE, that is done again; so are words written only
-/// by those whose alone they are. Whether to do an atomic again, its caller must know:
-/// [`VerbError::Ambiguous`].
+/// When the connection fails under a READ or a WRITE, the operation is repeated. So only the owner
+/// of a word may write the word with these operations. An atomic, except that of [`Port::advance`],
+/// is not repeated: only its caller can decide whether a repetition is correct
+/// ([`VerbError::Ambiguous`]).
 impl Port {
-    /// Adds to a counter of which nobody minds if it skips numbers: as
-    /// [`fetch_add`](Port::fetch_add), and done again when the end is ambiguous.
+    /// Adds to a counter that may skip numbers. Like [`fetch_add`](Port::fetch_add), but repeated
+    /// when the end is ambiguous.
     ///
     /// # Errors
     /// See above.
@@ -47,7 +48,7 @@ impl Port {
         }
     }
 
-    /// Adds to a word, wrapping; what it was before.
+    /// Adds to a word, wrapping; returns the old value.
     ///
     /// # Errors
     /// See above.
@@ -56,7 +57,7 @@ impl Port {
         Ok(self.execute(memory(addr), &[request]).await?.old[0])
     }
 
-    /// Sets a word to `desired` if it is `expected`; what it was before.
+    /// Sets a word to `desired` if the word is `expected`; returns the old value.
     ///
     /// # Errors
     /// See above.
@@ -89,10 +90,11 @@ impl Port {
         self.execute_repeatedly(memory(addr), request).await.map(drop)
     }
 
-    /// Reads `count` words, torn between any two of them when others write.
+    /// Reads `count` words. With concurrent writes the result is torn between any two words.
     ///
     /// # Errors
-    /// See above; found before anything is allocated for an impossible `count`.
+    /// See above. The result grows by one read piece at a time. So an impossible `count` fails at
+    /// the first piece beyond the memory, without memory for the rest.
     pub async fn read_words(&self, addr: GlobalAddr, count: usize) -> Result<Vec<u64>, VerbError> {
         let mut words = Vec::new();
         while words.len() < count {
@@ -104,11 +106,11 @@ impl Port {
         Ok(words)
     }
 
-    /// Writes words, in pieces of 4 KiB from front to back: the next piece starts when the last has
-    /// completed.
+    /// Writes words, in pieces of 4 KiB from front to back. The next piece starts when the last
+    /// piece has completed.
     ///
     /// # Errors
-    /// See above; pieces before the one that failed have been written.
+    /// See above. The pieces before a failed piece have been written.
     pub async fn write_words(&self, addr: GlobalAddr, words: &[u64]) -> Result<(), VerbError> {
         for (i, piece) in words.chunks(SLOT_BYTES / WORD).enumerate() {
             let to = ahead(addr, i * SLOT_BYTES / WORD)?;
@@ -129,7 +131,7 @@ impl Port {
         Ok(())
     }
 
-    /// Reads at most a slot's words.
+    /// Reads at most the words of one slot.
     async fn read_into(&self, addr: GlobalAddr, words: &mut [u64]) -> Result<(), VerbError> {
         let len = words.len() * WORD;
         let mut again = 0;
@@ -149,7 +151,7 @@ impl Port {
     }
 }
 
-/// The address `words` words behind `addr`.
+/// The address `words` words after `addr`.
 fn ahead(addr: GlobalAddr, words: usize) -> Result<GlobalAddr, VerbError> {
     let offset = addr.offset() + (words * WORD) as u64;
     if offset >> 48 != 0 {

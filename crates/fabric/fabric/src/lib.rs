@@ -1,8 +1,8 @@
-//! One enum over the fabrics, so that nothing above is generic over the transport.
+//! One enum over all fabrics, so that no code above is generic over the transport.
 //!
-//! This crate owns the enums ([`Fabric`], [`Endpoint`], [`Inbox`], [`Subscription`]: one predicted
-//! branch per call), and the [`Port`], which is how a worker uses an endpoint: a slab of operations
-//! that says what each batch is for.
+//! This crate owns the enums [`Fabric`], [`Endpoint`], [`Inbox`] and [`Subscription`], which cost
+//! one predicted branch per call. The crate also owns the [`Port`], through which a worker uses an
+//! endpoint. A port has a slab of operations that records the purpose of each batch.
 //!
 //! ```text
 //!   engine                          control plane (superblock, catalogue, epochs)
@@ -16,12 +16,12 @@
 //!
 //! # Invariants
 //!
-//! - Every batch that was accepted has exactly one entry in the slab until its completion.
-//! - A future that is dropped leaves its entry as an orphan: its scratch slot is not used again
-//!   before the completion.
-//! - Once a node's [`Permission`] has ended, its ports ring nothing, and end all batches with an
-//!   error. It is asked before each doorbell of a port that has one.
-//! - User code (sinks, wakers) runs while nothing of the port is borrowed, so it may post.
+//! - Every accepted batch has exactly one entry in the slab until its completion.
+//! - A dropped future leaves its entry as an orphan. The scratch slot of an orphan is not used
+//!   again before the completion.
+//! - Once a node's [`Permission`] has ended, the node's ports ring nothing, and end all batches
+//!   with an error. A port with a permission checks it before each doorbell.
+//! - User code (sinks, wakers) runs while no part of the port is borrowed, so it may post.
 //!
 //! # Example
 //!

@@ -1,4 +1,4 @@
-//! The operation slab: what is to be done when a batch completes.
+//! The operation slab: the action to take when a batch completes.
 
 use std::task::Waker;
 
@@ -10,16 +10,16 @@ pub(crate) type SlotIndex = u16;
 
 pub(crate) type BatchResult = Result<Outcome, VerbError>;
 
-/// What a batch in flight belongs to.
+/// The owner of a batch in flight, and of its result.
 ///
 /// ```text
-///   engine    Engine ──completed──► gone, tag reported
-///   future    Awaited ──completed──► Done ──polled or dropped──► gone
-///                └──dropped──► Orphan ──completed──► gone
+///   engine    Engine ──completed──► removed, tag reported
+///   future    Awaited ──completed──► Done ──polled or dropped──► removed
+///                └──dropped──► Orphan ──completed──► removed
 /// ```
 ///
-/// The scratch slot of a batch is given back by whoever removes its entry, so never before the
-/// completion, whatever happens to the future that asked.
+/// The scratch slot of a batch is released with the entry of the batch. So the slot is never
+/// released before the completion, even when the future is dropped.
 pub(crate) enum Operation {
     Engine { tag: u64 },
     Awaited { waker: Waker, slot: Option<SlotIndex> },
@@ -27,7 +27,7 @@ pub(crate) enum Operation {
     Orphan { slot: Option<SlotIndex> },
 }
 
-/// What the owner of the slab must do after a completion, outside of any borrow.
+/// The action that the owner of the slab must take after a completion, outside of any borrow.
 pub(crate) enum After {
     Report { tag: u64, result: BatchResult },
     Wake(Waker),
@@ -43,7 +43,7 @@ impl Operations {
         self.0.insert(operation) as u64
     }
 
-    /// Forgets an operation whose batch was refused, so that no completion will come.
+    /// Removes an operation whose batch was refused, so that no completion will come.
     pub(crate) fn cancel(&mut self, token: u64) {
         self.0.remove(token as usize);
     }
@@ -69,7 +69,7 @@ impl Operations {
         }
     }
 
-    /// The result, when the batch has completed; otherwise `waker` is the one to wake.
+    /// Returns the result when the batch has completed. Otherwise stores `waker`.
     pub(crate) fn poll(
         &mut self,
         token: u64,
@@ -87,7 +87,7 @@ impl Operations {
         None
     }
 
-    /// The future of an operation is gone; the slot, when it is free with that.
+    /// Handles the drop of an operation's future; returns the slot if the slot is now free.
     pub(crate) fn abandon(&mut self, token: u64) -> Option<SlotIndex> {
         let operation = &mut self.0[token as usize];
         match operation {
@@ -103,7 +103,7 @@ impl Operations {
         }
     }
 
-    /// The tokens of all batches whose completions have not come.
+    /// The tokens of all batches without a completion.
     pub(crate) fn in_flight(&self) -> impl Iterator<Item = u64> {
         let is_over = |operation: &Operation| matches!(operation, Operation::Done { .. });
         self.0.iter().filter(move |(_, o)| !is_over(o)).map(|(key, _)| key as u64)

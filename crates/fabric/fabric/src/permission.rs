@@ -3,34 +3,38 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Whether a node may still touch memory; copies are the same permission. The default one never
-/// ends, and asking it costs a branch.
+/// Whether a node may still touch memory. Clones are the same permission. The default permission
+/// never ends, and its check costs one branch.
 ///
-/// # When it is asked, and what that leaves open
+/// # When a port checks the permission, and the gap that is left
 ///
-/// A [`Port`](crate::Port) asks right before it lets its endpoint submit anything, and not at the
-/// start of the sweep, although the executor has looked at the clock there for free: a busy worker
-/// is inside a sweep nearly all the time, so a process that is stopped (by a signal, by swap, by
-/// its hypervisor) is most likely stopped between such a look and the doorbell. What is left is the
-/// way from the answer to the doorbell itself: some hundred instructions, and on shared memory,
-/// where the ringing thread copies, the batches of one sweep. A process that is stopped exactly
-/// there rings too late by as long as it was stopped. Nothing on the node itself can exclude that;
-/// two things outside of it do. The permission ends well before others act on it, which covers
-/// short stops; and others act only after the fabric keeps the node out, which covers all of them
-/// (sockets refuse its epoch, queue pairs are destroyed, a process on the same machine is killed,
-/// and a stopped one does not run again before).
+/// A [`Port`](crate::Port) checks the permission right before its endpoint may submit anything. The
+/// executor has read the clock at the start of the sweep, and a check there would be free. But a
+/// busy worker is inside a sweep nearly all the time. So a process that is stopped (by a signal, by
+/// swap, by its hypervisor) most likely stops between such an early check and the doorbell.
 ///
-/// An idle port asks nothing: it rings nothing.
+/// The gap that is left is the path from the check to the doorbell itself. The path is some hundred
+/// instructions. On shared memory, where the ringing thread copies, the path also has the batches
+/// of one sweep. A process that is stopped exactly there rings too late, by the time of its stop.
+/// No check on the node itself can close the gap. Two facts outside of the node close it:
+///
+/// 1. The permission ends well before other nodes act on its end. That covers short stops.
+/// 2. Other nodes act only after the fabric has fenced the node. That covers all stops. Sockets
+///    refuse the node's epoch, queue pairs are destroyed, and a process on the same machine is
+///    killed. A stopped process does not run again before the kill ends it.
+///
+/// An idle port does not check the permission, because it rings nothing.
 #[derive(Clone, Default)]
 pub struct Permission(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
 
 impl Permission {
-    /// One that lasts as long as `lasts` says so. Once it has said no, it is to say no for ever.
+    /// Makes a permission that lasts while `lasts` returns true. After its first false, `lasts`
+    /// must always return false.
     pub fn while_it(lasts: impl Fn() -> bool + Send + Sync + 'static) -> Permission {
         Permission(Some(Arc::new(lasts)))
     }
 
-    /// Whether it may end at all.
+    /// Whether the permission can end at all.
     #[inline]
     pub(crate) fn can_end(&self) -> bool {
         self.0.is_some()

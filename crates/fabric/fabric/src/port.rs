@@ -1,4 +1,4 @@
-//! [`Port`]: an endpoint and its operations, for one worker.
+//! [`Port`]: an endpoint with its operations, for one worker.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -19,14 +19,16 @@ use crate::operations::{After, BatchResult, Operation, Operations};
 use crate::permission::Permission;
 use crate::scratch::{SLOT_BYTES, SLOTS, Scratch, Slot};
 
-/// One worker's way into the fabric: an endpoint, and a slab with what each batch is for.
+/// One worker's access to the fabric: an endpoint, and a slab that records the purpose of each
+/// batch.
 ///
-/// There are two kinds of users. An engine posts batches with a tag of its own and gets the tag
-/// back from [`Port::poll`]. The control plane awaits: [`Port::execute`], and the word operations
+/// A port has two kinds of users. An engine posts batches with a tag of its own, and gets the tag
+/// back from [`Port::poll`]. The control plane awaits [`Port::execute`], and the word operations
 /// that use registered scratch memory of the port.
 ///
-/// Nothing moves by itself. Somebody must call [`Port::poll`] and [`Port::ring`] on every sweep of
-/// the worker: an engine's own poller, or where there is none, the one of [`Port::poller`].
+/// A port makes no progress by itself. On every sweep of the worker some code must call
+/// [`Port::poll`] and [`Port::ring`]. The engine's own poller does so. A worker without an engine
+/// uses the poller of [`Port::poller`].
 pub struct Port {
     node: ComputeNodeId,
     fabric: Fabric,
@@ -43,9 +45,10 @@ struct Inner {
 }
 
 impl Inner {
-    /// Whether nothing may be rung any more; asked before whatever would. The first time that this
-    /// is so all that is in flight is given up: it ends with [`VerbError::Barred`], and the
-    /// endpoint goes, so that what had been pushed back there is never submitted.
+    /// Whether the node has fenced itself. To be called before each operation that may submit a
+    /// batch. The first call after the end of the permission gives up all batches in flight, which
+    /// end with [`VerbError::Barred`]. That call also drops the endpoint, so that batches that had
+    /// been pushed back are never submitted.
     #[inline]
     fn is_barred(&mut self, permission: &Permission) -> bool {
         permission.has_ended() && self.close()
@@ -56,7 +59,8 @@ impl Inner {
         if !matches!(self.endpoint, Endpoint::Closed(_)) {
             let mut closed = Closed::default();
             self.operations.in_flight().for_each(|token| closed.fail(token));
-            // Dropped before anybody is told: its local buffers are in nobody's hands from then on.
+            // The endpoint is dropped before any of these completions is polled. From then on no
+            // fabric uses the local buffers.
             self.endpoint = Endpoint::Closed(closed);
         }
         true
@@ -64,7 +68,7 @@ impl Inner {
 }
 
 impl Port {
-    /// A port for one worker of `node`, which runs on the executor of `handle`.
+    /// Makes a port for one worker of `node`, which runs on the executor of `handle`.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`], [`SetupError::TooManyRegions`] and [`SetupError::Region`].
@@ -76,13 +80,13 @@ impl Port {
         Port::permitted(fabric, node, handle, Permission::default())
     }
 
-    /// As [`Port::new`], for a node that may touch memory only as long as it has the permission: it
-    /// is asked before everything that may ring a doorbell. Once it has ended, all that is in
-    /// flight and all that is posted later ends with [`VerbError::Barred`], at the next
-    /// [`Port::poll`].
+    /// Like [`Port::new`], for a node that may touch memory only while the permission lasts. The
+    /// port checks the permission before every operation that may ring a doorbell. After the end of
+    /// the permission, all batches in flight and all later batches end with [`VerbError::Barred`],
+    /// at the next [`Port::poll`].
     ///
     /// # Errors
-    /// As [`Port::new`].
+    /// Like [`Port::new`].
     pub fn permitted(
         fabric: &Fabric,
         node: ComputeNodeId,
@@ -98,12 +102,12 @@ impl Port {
         Ok(Rc::new(Port { node, fabric, permission, inner: RefCell::new(inner), scratch }))
     }
 
-    /// The compute node whose worker this is.
+    /// The compute node of this worker.
     pub fn node(&self) -> ComputeNodeId {
         self.node
     }
 
-    /// Registers memory of the port's node, for local buffers of what it posts.
+    /// Registers memory of the port's node, for the local buffers of posted batches.
     ///
     /// # Errors
     /// [`SetupError::TooManyRegions`].
@@ -111,20 +115,20 @@ impl Port {
         self.fabric.register(self.node, region)
     }
 
-    /// Posts a batch whose completion [`Port::poll`] reports with `tag`. The local buffers in it
-    /// belong to the fabric until then.
+    /// Posts a batch whose completion [`Port::poll`] reports with `tag`. Until then the local
+    /// buffers of the batch belong to the fabric.
     ///
     /// # Errors
-    /// What is wrong with the batch. Then nothing of it takes effect and nothing is reported.
+    /// An error in the batch. Then the batch has no effect, and nothing is reported.
     pub fn post(&self, target: Target, requests: &[Request], tag: u64) -> Result<(), VerbError> {
         self.submit(target, requests, Operation::Engine { tag }).map(drop)
     }
 
-    /// Posts a batch of whose end nobody is told. Without local buffers: nobody would know when
-    /// they are free.
+    /// Posts a batch without a report of its end. The batch must have no local buffers, because no
+    /// code would learn when the buffers are free.
     ///
     /// # Errors
-    /// What is wrong with the batch.
+    /// An error in the batch.
     pub fn post_unreported(&self, target: Target, requests: &[Request]) -> Result<(), VerbError> {
         debug_assert!(requests.iter().all(|request| request.local().is_none()));
         self.submit(target, requests, Operation::Orphan { slot: None }).map(drop)
@@ -148,13 +152,13 @@ impl Port {
 
     /// Posts a batch and waits for its completion.
     ///
-    /// A future that is dropped takes nothing back: the batch takes effect, and its entry in the
-    /// slab waits for the completion alone. Local buffers in `requests` must stay untouched as
-    /// long; the port cannot know when the owner would have liked them back, so this is for buffers
-    /// that outlive any operation, and for requests that have none.
+    /// A dropped future takes nothing back: the batch still takes effect, and its entry in the slab
+    /// stays until the completion. The local buffers in `requests` must stay untouched until then,
+    /// and the caller of a dropped future cannot see the completion. So this function is for
+    /// buffers that outlive any operation, and for requests without buffers.
     ///
     /// # Errors
-    /// What is wrong with the batch, or became wrong with its target.
+    /// An error in the batch, or a failure of its target.
     pub async fn execute(
         &self,
         target: Target,
@@ -163,15 +167,15 @@ impl Port {
         self.execute_in(target, requests, None).await.map(|(outcome, _)| outcome)
     }
 
-    /// Like [`Port::execute`], for a batch whose only local buffer is in `slot`, which it gives
-    /// back.
+    /// Like [`Port::execute`], for a batch with at most one local buffer, in `slot`. Returns the
+    /// slot.
     pub(crate) async fn execute_in<'a>(
         &'a self,
         target: Target,
         requests: &[Request],
         slot: Option<Slot<'a>>,
     ) -> Result<(Outcome, Option<Slot<'a>>), VerbError> {
-        // Polled at once, which sets the waker.
+        // The first poll comes at once and sets the waker.
         let index = slot.as_ref().map(Slot::index);
         let operation = Operation::Awaited { waker: Waker::noop().clone(), slot: index };
         let token = self.submit(target, requests, operation)?;
@@ -183,8 +187,8 @@ impl Port {
         result.map(|outcome| (outcome, slot))
     }
 
-    /// Gives the tag and result of every engine batch that completed to `sink`, and wakes the
-    /// futures of the others. True when anything completed.
+    /// Passes the tag and the result of every completed engine batch to `sink`, and wakes the
+    /// futures of the other batches. Returns true when any batch completed.
     ///
     /// The sink may post.
     pub fn poll(&self, sink: &mut dyn FnMut(u64, Result<Outcome, VerbError>)) -> bool {
@@ -209,13 +213,13 @@ impl Port {
         some
     }
 
-    /// Says that a WRITE to this place is likely to come; see
+    /// Announces that a WRITE to this address is likely to come; see
     /// [`latchwork_verbs::Endpoint::expect_write`].
     pub fn expect_write(&self, target: Target, remote: u64, len: u32) {
         self.inner.borrow_mut().endpoint.expect_write(target, remote, len);
     }
 
-    /// Submits what was posted. To be called at the end of every sweep.
+    /// Submits the posted batches. To be called at the end of every sweep.
     pub fn ring(&self) {
         let inner = &mut *self.inner.borrow_mut();
         if self.permission.can_end()
@@ -227,18 +231,18 @@ impl Port {
         inner.endpoint.ring();
     }
 
-    /// Whether its permission has ended: nothing that is posted here takes effect any more.
+    /// Whether the permission has ended: batches that are posted now take no effect.
     pub fn is_barred(&self) -> bool {
         self.permission.has_ended()
     }
 
-    /// Batches that were posted and whose completions were not polled.
+    /// The number of posted batches whose completions have not been polled.
     pub fn in_flight(&self) -> usize {
         self.inner.borrow().endpoint.in_flight()
     }
 
-    /// Whether the worker may park as far as this port is concerned: everything in flight will
-    /// notify its executor.
+    /// Whether this port lets the worker park: true when every batch in flight will notify the
+    /// executor.
     pub fn may_park(&self) -> bool {
         self.inner.borrow().endpoint.may_park()
     }
@@ -248,19 +252,20 @@ impl Port {
         self.inner.borrow().endpoint.nap(time)
     }
 
-    /// Entries in the operation slab: batches in flight, and results that no future has taken yet.
+    /// The number of entries in the operation slab: batches in flight, and results that no future
+    /// has taken yet.
     pub fn operations(&self) -> usize {
         self.inner.borrow().operations.len()
     }
 
-    /// A poller that polls and rings this port, for a worker without an engine. Reports of tags are
-    /// dropped.
+    /// A poller that polls and rings this port, for a worker without an engine. The poller drops
+    /// the reports of tags.
     pub fn poller(self: &Rc<Self>) -> Rc<dyn Poller> {
         Rc::new(PortPoller(Rc::clone(self)))
     }
 }
 
-/// The claim of a future on the result of its batch.
+/// The claim of a future to the result of its batch.
 struct Execution<'a> {
     port: &'a Port,
     token: Option<u64>,

@@ -1,5 +1,4 @@
-//! Scratch memory of a port: registered, cut into slots, for the reads and writes of the control
-//! plane.
+//! Scratch memory of a port: registered slots for the reads and writes of the control plane.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -10,10 +9,10 @@ use latchwork_verbs::{LocalBuffer, Region, RegionKey, Words};
 
 use crate::operations::SlotIndex;
 
-/// Bytes in one slot; longer transfers are cut.
+/// The bytes of one slot. Longer transfers are cut into pieces.
 pub(crate) const SLOT_BYTES: usize = 4096;
 
-/// Slots of one port: transfers of the control plane at a time.
+/// The slots of one port: the largest number of control-plane transfers at one time.
 pub(crate) const SLOTS: u16 = 16;
 
 pub(crate) struct Scratch {
@@ -28,14 +27,13 @@ struct State {
 }
 
 impl Scratch {
-    /// `region` is registered under `key` and `SLOTS * SLOT_BYTES` long.
+    /// `region` is registered under `key` and is `SLOTS * SLOT_BYTES` long.
     pub(crate) fn new(region: Arc<Region>, key: RegionKey) -> Self {
         let state = State { free: (0..SLOTS).collect(), waiting: Vec::new() };
         Scratch { region, key, state: RefCell::new(state) }
     }
 
-    /// A free slot, as soon as there is one. The wait is for a completion, which every fabric
-    /// gives.
+    /// Waits for a free slot. The wait ends with a completion, which every fabric provides.
     pub(crate) async fn slot(&self) -> Slot<'_> {
         let index = std::future::poll_fn(|context| {
             let mut state = self.state.borrow_mut();
@@ -50,13 +48,13 @@ impl Scratch {
         Slot { index: index.await, scratch: self }
     }
 
-    /// Takes over a slot that a batch had.
+    /// Takes over the slot of a completed batch.
     pub(crate) fn adopt(&self, index: SlotIndex) -> Slot<'_> {
         Slot { index, scratch: self }
     }
 }
 
-/// A slot that no verb uses; free again when dropped.
+/// A slot that no verb uses. Dropping it frees the slot.
 pub(crate) struct Slot<'a> {
     index: SlotIndex,
     scratch: &'a Scratch,
@@ -84,7 +82,7 @@ impl Slot<'_> {
         self.index
     }
 
-    /// Leaves the slot taken: a batch that was posted has its index now.
+    /// Leaves the slot taken, because a posted batch now has its index.
     pub(crate) fn leave_to_batch(self) {
         std::mem::forget(self);
     }
@@ -97,7 +95,7 @@ impl Drop for Slot<'_> {
             state.free.push(self.index);
             std::mem::take(&mut state.waiting)
         };
-        // All of them: the one that would be chosen may have been dropped meanwhile.
+        // All waiters: the future of a single chosen waiter may have been dropped meanwhile.
         waiting.into_iter().for_each(Waker::wake);
     }
 }

@@ -1,5 +1,4 @@
-//! A node whose permission has ended: nothing that it posted or posts takes effect, and all of it
-//! ends.
+//! A node whose permission has ended: none of its batches takes effect, and all of its batches end.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,7 +31,7 @@ impl Setup {
         self.may.store(false, Ordering::Relaxed);
     }
 
-    /// The permission ends right behind the next look at it, which finds that it lasts.
+    /// The permission ends right after the next check, which still finds the permission valid.
     fn end_permission_behind_a_look(&self) {
         self.last.store(true, Ordering::Relaxed);
     }
@@ -77,7 +76,7 @@ fn what_was_not_rung_before_the_end_is_never_rung_and_ends_with_an_error() {
         port.write_word(AT, 1).await.expect("it may");
         assert_eq!((setup.word(), port.is_barred()), (1, false));
         handle.remove_poller(&poller);
-        // One with a tag, one that a future waits for, and one of which nobody hears.
+        // One batch with a tag, one that a future waits for, and one without a report.
         let write = |value| [Request::WriteWord { remote: AT.offset(), value }];
         port.post(MEMORY, &write(2), 7).expect("it is accepted");
         let waits = handle.spawn({
@@ -94,7 +93,7 @@ fn what_was_not_rung_before_the_end_is_never_rung_and_ends_with_an_error() {
             let _ = port.poll(&mut |tag, end| told.push((tag, end.map(drop))));
         };
         look();
-        // It stays so, whatever is posted.
+        // Later posts change nothing.
         port.post(MEMORY, &write(4), 8).expect("it is accepted");
         port.ring();
         look();
@@ -102,7 +101,7 @@ fn what_was_not_rung_before_the_end_is_never_rung_and_ends_with_an_error() {
         assert_eq!(waits.await.expect("it is not aborted"), Err(VerbError::Barred));
         assert_eq!((setup.word(), port.is_barred()), (1, true));
         assert_eq!((port.in_flight(), port.operations(), port.may_park()), (0, 0, true));
-        // More often than there are scratch slots: each comes back.
+        // More operations than scratch slots: each slot is released.
         handle.add_poller(poller);
         for _ in 0..40 {
             assert_eq!(port.write_word(AT, 5).await, Err(VerbError::Barred));
@@ -111,9 +110,10 @@ fn what_was_not_rung_before_the_end_is_never_rung_and_ends_with_an_error() {
     });
 }
 
-/// Between the look and the doorbell the permission ends: that doorbell rings, as nothing on the
-/// node can exclude, and it is the last one. What it has submitted may take effect, and ends well
-/// or as barred; what was posted behind it does neither.
+/// The permission ends between the check and the doorbell. No check on the node can prevent this
+/// doorbell, but it is the last one. The batch of this doorbell may take effect, and ends with
+/// success or with [`VerbError::Barred`]. A batch that is posted later neither takes effect nor
+/// ends with success.
 #[test]
 fn a_permission_that_ends_between_the_look_and_the_doorbell_rings_once_more_and_never_again() {
     on_all(async |setup| {
@@ -136,15 +136,15 @@ fn a_permission_that_ends_between_the_look_and_the_doorbell_rings_once_more_and_
         ends.sort_unstable_by_key(|(tag, _)| *tag);
         let [(7, first), (8, Err(VerbError::Barred))] = ends[..] else { panic!("{ends:?}") };
         assert!(matches!(first, Ok(()) | Err(VerbError::Barred)), "{first:?}");
-        // Whatever was told of it, it may have taken effect; where it was told that it has, it has.
+        // After an error the batch may have taken effect. After success the batch has taken effect.
         let word = setup.word();
         assert!(word == 2 || word == 1 && first.is_err(), "{word}");
         assert_eq!((port.in_flight(), port.operations(), port.may_park()), (0, 0, true));
     });
 }
 
-/// A message that found no room waits at its sender, with what its batch has behind it, and every
-/// poll tries again.
+/// A message that found no room waits at its sender, with the rest of its batch, and every poll
+/// tries again.
 #[test]
 fn what_had_been_pushed_back_stays_where_it_is() {
     on(shm::Fabric::new(shm::Config { inbox_capacity: 4 }).into(), async |setup| {
@@ -174,8 +174,8 @@ fn what_had_been_pushed_back_stays_where_it_is() {
     });
 }
 
-/// When a node of another process has gone, an endpoint on shared memory submits at the next post
-/// what it has: before another one takes that place.
+/// After a cut-off of a node of another process, the next post on shared memory submits the earlier
+/// batches. Otherwise a replacement of the node could get these batches.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_post_that_finds_a_node_gone_rings_nothing_either() {

@@ -1,4 +1,5 @@
-//! Ports on all backends: the control plane, engines, and futures that are dropped half way.
+//! Ports on all backends: the control plane, engines, and futures that are dropped before their
+//! end.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -43,7 +44,7 @@ fn at(offset: u64) -> GlobalAddr {
     GlobalAddr::new(MemoryNodeId(0), offset)
 }
 
-/// Runs a test on shared memory, over sockets where they are built, and in simulated worlds.
+/// Runs a test on shared memory, over sockets (with the feature), and in simulated worlds.
 fn on_all<F>(test: impl Fn(Setup) -> F)
 where
     F: Future<Output = ()> + 'static,
@@ -107,7 +108,7 @@ fn a_refused_batch_leaves_nothing_behind() {
         assert_eq!(port.post(nowhere, &add, 1), unknown);
         assert_eq!(port.execute(nowhere, &add).await.map(drop), unknown);
         let end = at(MEMORY_BYTES as u64 - 8);
-        // More often than there are slots, which must come back each time.
+        // More transfers than slots: each slot must be released.
         for _ in 0..40 {
             let beyond = port.read_words(end, 2).await;
             assert!(matches!(beyond, Err(VerbError::OutOfBounds { .. })), "{beyond:?}");
@@ -172,9 +173,10 @@ fn an_engine_gets_each_tag_back_once_and_may_post_from_the_sink() {
     });
 }
 
-/// Tasks write and read back ranges of their own, and in between drop transfers of other ranges at
-/// random times. If a dropped one lost its scratch slot too early, its late READ would spoil
-/// somebody else's data, or somebody's data would be written in its place.
+/// Tasks write and read back ranges of their own. In between they drop transfers of other ranges at
+/// random times. A dropped transfer must not release its scratch slot too early. Otherwise its late
+/// READ would corrupt the data of another transfer, or its WRITE would write the data of another
+/// transfer.
 #[test]
 fn dropped_futures_leave_slots_and_slab_consistent() {
     const TASKS: u64 = 6;

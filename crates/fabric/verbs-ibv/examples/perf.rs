@@ -1,5 +1,5 @@
-//! Latencies and a message rate of the RDMA fabric between the first two devices, one line each:
-//! name, bytes, value, unit. For `scripts/rdma-perf.sh`, which sets them beside those of perftest.
+//! Latencies and a message rate of the RDMA fabric between the first two devices. One line each:
+//! name, bytes, value, unit. `scripts/rdma-perf.sh` compares them with those of perftest.
 
 #[cfg(target_os = "linux")]
 fn main() {
@@ -35,7 +35,7 @@ mod perf {
             return Err("usage: perf ITERATIONS, a hundred at least".into());
         };
         let fabric = Fabric::open(Config::default())?;
-        // On the first device, and the compute node that posts on the second one.
+        // The memory node is on the first device, and the posting compute node on the second one.
         let memory = Target::Memory(fabric.add_memory_node(1 << 20)?);
         let (poster, receiver) = (node(2), node(1));
         for node in [poster, receiver] {
@@ -60,7 +60,7 @@ mod perf {
         ComputeNodeId::new(id).expect("1 to 58")
     }
 
-    /// The median of the times from posting one batch to its completion, with nothing else in
+    /// The median time from the posting of one batch to its completion, with nothing else in
     /// flight.
     fn latency(
         endpoint: &mut Endpoint,

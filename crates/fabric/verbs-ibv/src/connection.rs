@@ -1,4 +1,4 @@
-//! What two nodes tell each other before they are connected, as bytes that anything may carry.
+//! The bytes that two nodes exchange before they are connected. Any courier can carry them.
 //!
 //! ```text
 //!   offer, 56 bytes                                              close, 24 bytes
@@ -13,8 +13,8 @@
 //!   └───┴───┴────────────────┘                                   └───┴───┴───────┘
 //! ```
 //!
-//! All integers are little-endian. The first is the version, the second says what it is. A node is
-//! its id, and behind it 0 for a memory node or 1 for a compute node.
+//! All integers are little-endian. The first is the version, the second the kind. A node is its id,
+//! followed by 0 for a memory node or 1 for a compute node.
 
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, SetupError};
 
@@ -31,51 +31,51 @@ const REFUSAL: u16 = 4;
 
 const DATA_BYTES: usize = 32;
 
-/// A node as it joined at an epoch.
+/// A node with its member epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Caller {
     pub(crate) peer: Peer,
     pub(crate) epoch: u64,
 }
 
-/// One end of a connection, as the other end needs it.
+/// One end of a connection, described for the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ConnectionData {
     /// The queue pair's number, 24 bits.
     pub(crate) pair: u32,
-    /// The number of its first packet, 24 bits.
+    /// The number of the queue pair's first packet, 24 bits.
     pub(crate) psn: u32,
     /// The port's address within an InfiniBand subnet; 0 on Ethernet.
     pub(crate) lid: u16,
     /// The port's global address, in network order.
     pub(crate) gid: [u8; 16],
-    /// The largest packet, as `ibv_mtu` counts: 1 for 256 bytes, 5 for 4096.
+    /// The largest packet, in the units of `ibv_mtu`: 1 for 256 bytes, 5 for 4096.
     pub(crate) mtu: u8,
-    /// READs and atomics at a time, which a requester wants and a responder serves.
+    /// READs and atomics at a time: the number that a requester wants, or that a responder serves.
     pub(crate) reads: u8,
 }
 
-/// What a node sends to another one.
+/// A note from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Note {
-    /// It wants to be connected.
+    /// The sender wants a connection.
     Offer(Offer),
-    /// It does not use this end of a connection any more.
+    /// The sender does not use this end of a connection any more.
     Close { from: Caller, pair: u32 },
 }
 
-/// What a requester sends to the node that it wants to be connected with.
+/// The offer of a requester to the node with which it wants a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Offer {
     pub(crate) from: Caller,
     /// The requester's end.
     pub(crate) data: ConnectionData,
-    /// The responder's end of the connection before, which is destroyed first: nothing that was
-    /// sent to it takes effect when the answer has been given.
+    /// The responder's end of the connection before. The responder destroys that end first. So
+    /// after the answer no request sent to it takes effect.
     pub(crate) replaces: Option<u32>,
 }
 
-/// What the other node answers.
+/// The answer of the responder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Answer {
     /// The responder's end.
@@ -88,7 +88,7 @@ fn begin(kind: u16) -> Vec<u8> {
     [VERSION.to_le_bytes(), kind.to_le_bytes()].concat()
 }
 
-/// What it is, and the bytes behind that.
+/// The kind, and the bytes behind it.
 fn kind(bytes: &[u8]) -> Result<(u16, &[u8]), ConnectError> {
     let malformed = ConnectError::Malformed;
     let (version, rest) = bytes.split_first_chunk::<2>().ok_or(malformed)?;
@@ -149,7 +149,7 @@ impl ConnectionData {
     }
 }
 
-/// The number of a queue pair.
+/// Parses the number of a queue pair.
 fn pair(number: u64) -> Option<u32> {
     u32::try_from(number).ok().filter(|number| number >> 24 == 0)
 }
@@ -207,7 +207,7 @@ impl Note {
     }
 }
 
-/// What is answered to an [`Offer`], as bytes.
+/// The answer to an [`Offer`], as bytes.
 pub(crate) fn answer_to_bytes(answer: &Result<Answer, ConnectError>) -> Vec<u8> {
     match answer {
         Ok(answer) => {
@@ -232,7 +232,7 @@ pub(crate) fn answer_to_bytes(answer: &Result<Answer, ConnectError>) -> Vec<u8> 
     }
 }
 
-/// What was answered to an [`Offer`].
+/// Parses the answer to an [`Offer`].
 pub(crate) fn answer_from_bytes(bytes: &[u8]) -> Result<Answer, ConnectError> {
     let (kind, rest) = kind(bytes)?;
     if kind == ANSWER {
@@ -291,7 +291,7 @@ mod tests {
             assert_eq!(answer_to_bytes(&Err(why)).len(), 8);
             assert_eq!(answer_from_bytes(&answer_to_bytes(&Err(why))), Err(why));
         }
-        // What was called there is of no use here.
+        // The name of the other side's call is not sent.
         let setup = SetupError::System { call: "ibv_create_qp", errno: libc::ENOMEM };
         let told = answer_from_bytes(&answer_to_bytes(&Err(ConnectError::Setup(setup))));
         assert_eq!(told, Err(ConnectError::Refused { errno: libc::ENOMEM }));
@@ -306,12 +306,13 @@ mod tests {
         }
         let longer = [&good[..], &[0]].concat();
         assert_eq!(Note::from_bytes(&longer), Err(ConnectError::Malformed));
-        // An answer is no offer, nor the other way round.
+        // An answer does not parse as an offer, nor an offer as an answer.
         assert_eq!(answer_from_bytes(&good), Err(ConnectError::Malformed));
         let answer = answer_to_bytes(&Ok(Answer { data: data() }));
         assert_eq!(Note::from_bytes(&answer), Err(ConnectError::Malformed));
-        // The version before, what it is, ids and kinds of nodes that there are not, bits beyond a
-        // number's 24, packets of no size or too large, no reads, bytes that must be zero.
+        // In this order: the version before, a wrong kind, and impossible ids and kinds of nodes.
+        // Then bits beyond the 24 of a number, packets of no size or too large, no reads, and
+        // reserved bytes that are not zero.
         let wrong = [(0, 1), (2, 4), (4, 0), (4, 59), (5, 1), (6, 2), (19, 1), (23, 1)];
         for (at, value) in wrong.into_iter().chain([(42, 0), (42, 6), (43, 0), (44, 1), (54, 9)]) {
             let mut bad = good.clone();

@@ -1,5 +1,5 @@
-//! Nodes of other processes: [`Contact`], what one says of itself; [`Peers`], those that are known;
-//! [`Courier`], which carries what has to be said before there is a connection.
+//! Nodes of other processes. [`Contact`]: a node's description of itself. [`Peers`]: the known
+//! nodes. [`Courier`]: carries bytes between two nodes before they are connected.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::error::ConnectError;
 
-/// A node that an endpoint can be connected with.
+/// A node with which an endpoint can be connected.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Peer {
     /// A memory node.
@@ -30,28 +30,28 @@ impl From<Target> for Peer {
     }
 }
 
-/// Registered memory of a peer, as requests name it.
+/// Registered memory of a peer, as requests address it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteMemory {
-    /// The first byte's address on the peer.
+    /// The address of the first byte at the peer.
     pub address: u64,
     /// Length in bytes.
     pub len: u64,
-    /// The key that lets the device in.
+    /// The key by which the peer's device permits access.
     pub rkey: u32,
 }
 
-/// What a node says of itself to those of other processes: since when it is there, and its
-/// registered memory. As text it is `ibv2:EPOCH:ADDRESS-LENGTH-KEY,..`, in hexadecimal digits.
+/// A node's description of itself for other processes: its member epoch and its registered memory.
+/// As text it is `ibv2:EPOCH:ADDRESS-LENGTH-KEY,..`, in hexadecimal digits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Contact {
-    /// When it joined: whoever has its name later has a higher one.
+    /// The member epoch: a later node with the same name has a higher one.
     pub epoch: u64,
-    /// Its memory, by key; that of a memory node is one region.
+    /// The registered memory, by key; a memory node has one region.
     pub regions: Vec<RemoteMemory>,
 }
 
-/// Text that is no [`Contact`] of this version.
+/// The text is not a [`Contact`] of this version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("not what a node of this version says of itself")]
 pub struct NoContact;
@@ -96,24 +96,24 @@ fn number(text: &str) -> Option<u64> {
     plain.then(|| u64::from_str_radix(text, 16).ok()).flatten()
 }
 
-/// Takes what the other process has answered, from whatever thread, once.
+/// Takes the answer of the other process, on any thread, once.
 pub type Reply = Box<dyn FnOnce(Result<Vec<u8>, ConnectError>) + Send>;
 
-/// Carries bytes to a node of another process, by whatever means that know who it is.
+/// Carries bytes to a node of another process, over a channel that authenticates the sender.
 pub trait Courier: Send + Sync {
-    /// Has the process of `peer`, as it joined at `epoch`, pass the bytes to
-    /// [`Fabric::deliver`](crate::Fabric::deliver) together with the name of the sender, and gives
-    /// what that returns to `reply`; or [`ConnectError::Gone`] when the peer is, or
-    /// [`ConnectError::Unreachable`] when that did not come to an end within `limit`. It does not
-    /// wait here.
+    /// Carries `bytes` to the process of `peer` with this epoch. That process passes the bytes and
+    /// the name of the sender to [`Fabric::deliver`](crate::Fabric::deliver), and `reply` gets the
+    /// result. `reply` gets [`ConnectError::Gone`] when the peer has left or died, and
+    /// [`ConnectError::Unreachable`] when there is no result within `limit`. The call itself does
+    /// not wait.
     fn carry(&self, peer: Peer, epoch: u64, bytes: Vec<u8>, limit: Duration, reply: Reply);
 }
 
-/// The nodes of other processes that are known.
+/// The known nodes of other processes.
 #[derive(Default)]
 pub(crate) struct Peers {
     known: RwLock<BTreeMap<Peer, Known>>,
-    // Those that have gone so far.
+    // The number of nodes that have left or died so far.
     departures: AtomicU64,
 }
 
@@ -123,7 +123,7 @@ struct Known {
 }
 
 impl Peers {
-    /// Learns of a node. One that had its name before is gone.
+    /// Adds a node. An earlier node with the same name counts as dead.
     pub(crate) fn add(&self, peer: Peer, contact: Contact) {
         let before = self.known.write().insert(peer, Known { contact, is_gone: false });
         if before.is_some_and(|before| !before.is_gone) {
@@ -131,13 +131,14 @@ impl Peers {
         }
     }
 
-    /// A node is gone, up to an epoch; whether that is news.
+    /// Marks a node with this epoch or a lower one as dead. True when it was not marked before.
     pub(crate) fn depart(&self, peer: Peer, epoch: u64) -> bool {
         let mut known = self.known.write();
         let known = known.get_mut(&peer).filter(|known| known.contact.epoch <= epoch);
         let Some(known) = known.filter(|known| !known.is_gone) else { return false };
         known.is_gone = true;
-        // Under the lock: whoever sees the number looks the node up.
+        // The counter changes under the lock. A thread that sees the new number looks the node up
+        // under the same lock.
         self.departures.fetch_add(1, Ordering::Release);
         true
     }
@@ -146,7 +147,7 @@ impl Peers {
         self.departures.load(Ordering::Acquire)
     }
 
-    /// Whether there is such a node, or was.
+    /// Whether the node is known, alive or not.
     pub(crate) fn knows(&self, peer: Peer) -> bool {
         self.known.read().contains_key(&peer)
     }
@@ -157,12 +158,12 @@ impl Peers {
         known.get(&peer).filter(|known| !known.is_gone).map(|known| known.contact.epoch)
     }
 
-    /// The epoch of the last node that had this name.
+    /// The epoch of the last node with this name.
     pub(crate) fn last_epoch(&self, peer: Peer) -> Option<u64> {
         self.known.read().get(&peer).map(|known| known.contact.epoch)
     }
 
-    /// A region of the node of this epoch.
+    /// A region of the node with this epoch.
     pub(crate) fn memory(&self, peer: Peer, epoch: u64, key: RegionKey) -> Option<RemoteMemory> {
         let known = self.known.read();
         let known = known.get(&peer).filter(|known| known.contact.epoch == epoch)?;

@@ -1,4 +1,4 @@
-//! [`Endpoint`]: one worker's connections, and the completion queue that it polls.
+//! [`Endpoint`]: one worker's connections, and the completion queue that the worker polls.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,22 +21,22 @@ use crate::slots::Slots;
 use crate::sys::ffi::{WC_SUCCESS, WorkCompletion};
 use crate::sys::{Completions, Troubles, Watch};
 
-/// Completions that one poll takes at most, in steps, so that a flood does not keep a worker from
-/// its other work.
+/// One poll takes at most `STEPS_MAX` steps of `STEP` completions, so that a flood does not keep a
+/// worker from its other work.
 const STEP: usize = 32;
 const STEPS_MAX: usize = 8;
 
-/// How long an endpoint that is dropped waits for what is in its connections to take effect.
+/// How long a dropped endpoint waits for its batches in flight to take effect.
 const LINGER: Duration = Duration::from_millis(200);
 
 /// One worker's endpoint on the RDMA fabric; see [`latchwork_verbs::Endpoint`].
 ///
-/// It has a queue pair of its own for each peer that it has posted to, and one completion queue for
-/// all of them. A peer that leaves an offer of a connection unanswered for too long counts as
-/// disconnected until the next batch for it asks again.
+/// The endpoint has its own queue pair for each peer to which it has posted, and one completion
+/// queue for all of them. A peer that does not answer an offer of a connection in time counts as
+/// disconnected. The next batch for the peer makes a new offer.
 pub struct Endpoint {
-    // In the order in which they must go: connections, then what is told of completions, then the
-    // queue and the memory.
+    // The fields are in the order of their drops: connections, then the watch of completions, then
+    // the queue and the memory.
     lanes: Vec<Lane>,
     _watch: Option<Watch>,
     common: Common,
@@ -44,30 +44,30 @@ pub struct Endpoint {
     of_compute: [Option<u16>; ComputeNodeId::MAX as usize],
     in_flight: usize,
     departures: u64,
-    // Troubles of the device that were looked at.
+    // The number of failures of the device that this endpoint has handled.
     troubles: u64,
     clock: Clock,
-    // What a poll takes at once; kept, because it is large.
+    // The completions of one step of a poll; kept, because it is large.
     buffer: Box<[WorkCompletion; STEP]>,
-    // Completions that were found when the worker wanted to park.
+    // Completions found when the worker was about to park.
     found: RefCell<Vec<WorkCompletion>>,
-    // The queue will tell of its next completion.
+    // Whether the queue will signal its next completion.
     armed: Cell<bool>,
 }
 
-/// What wakes an endpoint's worker.
+/// Wakes the worker of an endpoint.
 pub(crate) struct Wake {
-    // Set before the worker is notified; cleared by its next poll.
+    // Set before the worker is notified; cleared by the worker's next poll.
     fired: AtomicBool,
     notifier: Option<Notifier>,
 }
 
 impl Wake {
-    /// Something has happened that the worker must look at.
+    /// Records an event that the worker must handle, and notifies the worker.
     pub(crate) fn fire(&self) {
-        // Published before the notification, which is a full fence: a worker that is about to park
-        // finds either it or this (`Notifier` has the argument, and `may_park` is what looks
-        // there).
+        // The store comes before the notification, which is a full memory fence. A worker that is
+        // about to park sees either the notification or this flag. (`Notifier` has the argument;
+        // `may_park` reads the flag.)
         self.fired.store(true, Ordering::Release);
         if let Some(notifier) = &self.notifier {
             notifier.notify();
@@ -83,8 +83,8 @@ impl Endpoint {
     ) -> Result<Endpoint, SetupError> {
         let device = Arc::clone(&own.device);
         let batches = shared.config.batches.clamp(1, 1 << 14);
-        // Each request of a connection that breaks completes, and so many are in all connections at
-        // most.
+        // When a connection breaks, each of its requests completes. This is the most requests in
+        // all connections.
         let completions = Completions::new(&device, batches * BATCH_MAX as u32)?;
         let slots = Slots::new(&device, batches)?;
         let wake = Arc::new(Wake { fired: AtomicBool::new(false), notifier });
@@ -124,7 +124,7 @@ impl Endpoint {
         })
     }
 
-    /// The lane to the target's node, a new one if need be.
+    /// The index of the send queue to the target's node, created if there is none.
     fn lane(&mut self, target: Target) -> Result<usize, VerbError> {
         let place = match target {
             Target::Memory(id) => {
@@ -150,7 +150,7 @@ impl Endpoint {
         Ok(index.into())
     }
 
-    /// Takes what is in the completion queue.
+    /// Handles the completions in the completion queue.
     #[inline]
     fn gather(&mut self) {
         let Endpoint { lanes, common, clock, buffer, found, .. } = self;
@@ -170,7 +170,7 @@ impl Endpoint {
         }
     }
 
-    /// Gives up what is for nodes that have gone since.
+    /// Ends the batches to nodes that have left or died since the last call.
     fn look_for_departures(&mut self) {
         let departures = self.common.shared.departures();
         if std::mem::replace(&mut self.departures, departures) == departures {
@@ -183,7 +183,7 @@ impl Endpoint {
         }
     }
 
-    /// Gives up what is on a device, or on a queue pair, that has failed.
+    /// Replaces connections on failed queue pairs, and ends everything on a failed device.
     fn look_for_troubles(&mut self) {
         let Endpoint { lanes, common, clock, troubles, .. } = self;
         match common.device.health.look(troubles) {
@@ -197,14 +197,15 @@ impl Endpoint {
         }
     }
 
-    /// Whether the worker may sleep until the completion queue tells of something; has it do that.
+    /// Whether the worker may sleep until the completion queue signals. Arms the queue if it is not
+    /// armed.
     fn is_told(&self) -> bool {
         if self.armed.get() {
             return !self.common.wake.fired.load(Ordering::Relaxed);
         }
         let Ok(()) = self.common.completions.arm() else { return false };
         self.armed.set(true);
-        // What came before the queue was armed is not told of.
+        // A completion before the arming causes no signal.
         let mut completions = [WorkCompletion::default(); STEP];
         let taken = self.common.completions.poll(&mut completions);
         self.found.borrow_mut().extend_from_slice(&completions[..taken]);
@@ -226,7 +227,8 @@ impl latchwork_verbs::Endpoint for Endpoint {
     }
 
     fn ring(&mut self) {
-        // Nothing goes to a node that was known to be gone when it was posted.
+        // No batch is sent to a node that was known to be dead or to have left when the batch was
+        // posted.
         self.look_for_departures();
         for lane in &mut self.lanes {
             if lane.has_unposted() {
@@ -240,7 +242,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
             return false;
         }
         if self.common.wake.fired.load(Ordering::Relaxed) {
-            // Acquire: what was published before is seen below.
+            // Acquire: everything published before the flag was set is visible below.
             self.common.wake.fired.swap(false, Ordering::Acquire);
             self.armed.set(false);
         }
@@ -279,8 +281,8 @@ impl latchwork_verbs::Endpoint for Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // What is in the connections takes effect as far as peers are there to let it; a queue pair
-        // that is destroyed takes it along.
+        // Batches in flight take effect as far as their peers are reachable. A batch that is still
+        // in a queue pair at its destruction is lost.
         let until = self.clock.now() + LINGER;
         while self.lanes.iter().any(Lane::is_flying) && self.clock.now() < until {
             self.gather();

@@ -1,4 +1,4 @@
-//! Why the fabric could not be opened, or a connection not be made.
+//! Errors of opening the fabric and of connecting.
 
 use std::ffi::CStr;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use latchwork_verbs::SetupError;
 use thiserror::Error;
 
-/// Why no RDMA fabric could be opened on this machine.
+/// The reason why no RDMA fabric can be opened on this machine.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// There is no libibverbs, or it does not load.
@@ -14,24 +14,24 @@ pub enum OpenError {
         "libibverbs cannot be opened ({why}): install rdma-core (Debian: libibverbs1 and ibverbs-providers)"
     )]
     Library {
-        /// What the loader says.
+        /// The error of the loader.
         why: String,
     },
-    /// The libibverbs that is there is older than everything that this was written for.
+    /// The installed libibverbs is older than any version that this crate supports.
     #[error("libibverbs has no {name:?}: install rdma-core 17 or later")]
     Symbol {
-        /// The function that is missing.
+        /// The missing function.
         name: &'static CStr,
     },
-    /// No RDMA device, or none with the name that was asked for.
+    /// There is no RDMA device, or none with the requested name.
     #[error(
         "no RDMA device {wanted}; there are: {there} (`ibv_devices` lists them, `rdma link add rxe0 type rxe netdev INTERFACE` \
          makes one of any network interface)"
     )]
     NoDevice {
-        /// The name that was asked for, or "at all".
+        /// The requested name, or "at all".
         wanted: String,
-        /// The names of those that are there, or "none".
+        /// The names of the devices, or "none".
         there: String,
     },
     /// The device's port carries no frames.
@@ -40,13 +40,13 @@ pub enum OpenError {
         /// The device.
         device: String,
     },
-    /// The device cannot do what latch words need.
+    /// The device has no atomics, which latch words need.
     #[error("{device} has no atomics: it cannot be used")]
     NoAtomics {
         /// The device.
         device: String,
     },
-    /// The device has no address in the table of its port.
+    /// The table of the device's port has no usable address.
     #[error(
         "port 1 of {device} has no usable address (GID): give its network interface an IP address"
     )]
@@ -54,69 +54,69 @@ pub enum OpenError {
         /// The device.
         device: String,
     },
-    /// The device has no such address in the table of its port.
+    /// The table of the device's port has no address with the requested number.
     #[error(
         "port 1 of {device} has no address (GID) with the number {index}: see /sys/class/infiniband/{device}/ports/1/gids"
     )]
     NoGid {
         /// The device.
         device: String,
-        /// The number that was asked for.
+        /// The requested number.
         index: u8,
     },
-    /// The thread that wakes parked workers could not be started.
+    /// The thread that wakes parked workers cannot be started.
     #[error(transparent)]
     Thread {
-        /// Why.
+        /// The cause.
         error: SetupError,
     },
-    /// A call failed.
+    /// A call of libibverbs failed.
     #[error("{device}: {call}: {error}")]
     Call {
         /// The device.
         device: String,
         /// The function of libibverbs.
         call: &'static str,
-        /// What it said.
+        /// The error of the function.
         error: io::Error,
     },
 }
 
-/// Why a peer did not connect.
+/// The reason why a peer did not connect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ConnectError {
-    /// The peer is gone, or refuses for good.
+    /// The peer has left or died, or refuses permanently.
     #[error("the peer is gone")]
     Gone,
-    /// The peer is not a node that is known here.
+    /// The node is not known.
     #[error("no such node")]
     Unknown,
-    /// Nobody answered in time.
+    /// The peer did not answer in time.
     #[error("the peer does not answer")]
     Unreachable,
-    /// The bytes are no offer or answer that this version understands.
+    /// The bytes are not an offer or answer of this version.
     #[error(
         "not connection data of version {}: run the same release on all nodes",
         crate::connection::VERSION
     )]
     Malformed,
-    /// The peer could not make a queue pair.
+    /// The peer could not create a queue pair.
     #[error("the peer could not make a queue pair: {}", io::Error::from_raw_os_error(*errno))]
     Refused {
-        /// The error's number, there.
+        /// The error number at the peer.
         errno: i32,
     },
-    /// The queue pair could not be made.
+    /// The queue pair of this side could not be created.
     #[error(transparent)]
     Setup(#[from] SetupError),
 }
 
-/// The error of a call that tells through `errno`.
+/// The error of a call that reports through `errno`.
 pub(crate) fn last(call: &'static str) -> SetupError {
     SetupError::System { call, errno: io::Error::last_os_error().raw_os_error().unwrap_or(0) }
 }
 
-/// The error of a call that returns the error's number, or -1 and sets `errno`.
+/// The result of a call that returns the error number, or -1 and sets `errno`.
 pub(crate) fn check(call: &'static str, result: i32) -> Result<(), SetupError> {
     match result {
         0 => Ok(()),

@@ -19,33 +19,34 @@ use crate::inbox::Inbox;
 use crate::node::Node;
 use crate::sys::{Device, Library, Tuning, Watch, Watcher};
 
-/// How an RDMA fabric is built.
+/// The settings of an RDMA fabric.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// The devices to use, by name; all there are when empty. Nodes of this process are dealt out
-    /// to them in turn.
+    /// The devices to use, by name; empty means all devices. Nodes of this process are assigned to
+    /// the devices in turn.
     pub devices: Vec<String>,
-    /// The entry of the port's table of addresses (GIDs); found by itself if `None`.
+    /// The entry of the port's table of addresses (GIDs). With `None` the fabric chooses one.
     pub gid_index: Option<u8>,
-    /// Messages that wait in the inbox of one compute node at most, as far as the device has room;
-    /// 128 bytes each. What is beyond waits at the senders.
+    /// Limit of messages that wait in the inbox of one compute node, as far as the device has room;
+    /// 128 bytes each. Further messages wait at the senders.
     pub inbox_capacity: usize,
-    /// Requests in the send queue of one connection at most, as far as the device has room. What is
-    /// beyond waits in software.
+    /// Limit of requests in the send queue of one connection, as far as the device has room.
+    /// Further requests wait in software.
     pub send_queue: u32,
-    /// Batches that one endpoint has in its connections at most. What is beyond waits in software.
+    /// Limit of batches that one endpoint has in its connections. Further batches wait in software.
     pub batches: u32,
-    /// READs and atomics outstanding per connection at most, as far as both devices allow it.
+    /// Limit of outstanding READs and atomics per connection, as far as both devices allow it.
     pub reads: u8,
-    /// 4.096 us times two to this power, from 1 to 31, until an acknowledgement is missed. 16 is
-    /// 0.27 s.
+    /// The time until an acknowledgement counts as lost: 4.096 us times two to this power, from 1
+    /// to 31. 16 is 0.27 s.
     pub timeout: u8,
-    /// Times that a request is repeated then, from 0 to 6. (7 is for ever on Soft-RoCE.)
+    /// The number of repetitions of a request after that, from 0 to 6. (7 is unlimited on
+    /// Soft-RoCE.)
     pub retries: u8,
-    /// How long a peer has to answer an offer of a connection.
+    /// Time limit for a peer to answer an offer of a connection.
     pub connect_timeout: Duration,
-    /// When the nodes of this process joined, where others are elsewhere: whoever has their names
-    /// later has a higher one.
+    /// The member epoch of the nodes of this process, for nodes of other processes. A later node
+    /// with the same name has a higher epoch.
     pub epoch: u64,
 }
 
@@ -72,12 +73,12 @@ pub struct Fabric {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// A [`Fabric`] that is not kept open by this, for whoever is called by what the fabric owns.
+/// A [`Fabric`] handle that does not keep the fabric open, for callbacks that the fabric owns.
 #[derive(Clone)]
 pub struct WeakFabric(Weak<Shared>);
 
 impl WeakFabric {
-    /// The fabric, as long as somebody has it.
+    /// The fabric, while another handle keeps it open.
     pub fn upgrade(&self) -> Option<Fabric> {
         self.0.upgrade().map(|shared| Fabric { shared })
     }
@@ -94,16 +95,16 @@ pub(crate) struct Shared {
     memory: RwLock<BTreeMap<u16, Arc<Node>>>,
     nodes: RwLock<Vec<Option<Arc<Node>>>>,
     peers: Peers,
-    // Peers that are refused, up to an epoch. Locked inside of a node's list of responders.
+    // The epoch up to which each peer is fenced. Locked inside the lock of a node's responders.
     fences: RwLock<BTreeMap<Peer, u64>>,
     departures: AtomicU64,
     wakes: Mutex<Vec<Weak<Wake>>>,
     watches: Mutex<Vec<Watch>>,
 }
 
-/// What lanes ask, of nodes here and elsewhere alike.
+/// The requests of send queues, for nodes of this process and of others.
 impl Shared {
-    /// The peer, if it is a node of this process.
+    /// The node of `peer`, if it is a node of this process.
     fn node(&self, peer: Peer) -> Option<Arc<Node>> {
         match peer {
             Peer::Memory(id) => self.memory.read().get(&id.0).cloned(),
@@ -116,19 +117,20 @@ impl Shared {
         Tuning { timeout: timeout.clamp(1, 31), retries: retries.min(6), reads: reads.max(1) }
     }
 
-    /// Has the endpoint's worker woken when a node departs.
+    /// Registers `wake`: it is fired when a node leaves or dies.
     pub(crate) fn wake_on_departure(&self, wake: &Arc<Wake>) {
         let mut wakes = self.wakes.lock();
         wakes.retain(|wake| wake.strong_count() > 0);
         wakes.push(Arc::downgrade(wake));
     }
 
-    /// Whether there is such a node, or was.
+    /// Whether the node is known, alive or not.
     pub(crate) fn knows(&self, peer: Peer) -> bool {
         self.node(peer).is_some() || self.peers.knows(peer)
     }
 
-    /// The epoch of the node that has this name now; `None` when there is none, or it is cut off.
+    /// The epoch of the node that has this name now. `None` when there is none, or when it is
+    /// disconnected.
     pub(crate) fn epoch(&self, peer: Peer) -> Option<u64> {
         match self.node(peer) {
             Some(node) => (!node.is_cut_off()).then_some(self.config.epoch),
@@ -136,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// The memory that a target names, of the node of this epoch. It never changes.
+    /// The memory of a target, at the node of this epoch. The memory never changes.
     pub(crate) fn memory(&self, target: Target, epoch: u64) -> Option<RemoteMemory> {
         let key = match target {
             Target::Memory(_) => RegionKey(0),
@@ -148,13 +150,13 @@ impl Shared {
         }
     }
 
-    /// How many nodes have gone so far. Grows after they have.
+    /// The number of nodes that have left or died so far. The number grows after the node is
+    /// marked.
     pub(crate) fn departures(&self) -> u64 {
         self.departures.load(Ordering::Acquire) + self.peers.departures()
     }
 
-    /// Brings an offer to the peer, as it joined at this epoch, and gives the answer to `answered`,
-    /// perhaps later.
+    /// Sends an offer to the peer of this epoch. `answered` gets the answer, perhaps later.
     pub(crate) fn connect(&self, peer: Peer, epoch: u64, offer: Offer, answered: Answered) {
         if let Some(node) = self.node(peer) {
             return answered(node.answer(&offer, || self.is_refused(offer.from)));
@@ -168,12 +170,12 @@ impl Shared {
                 let bytes = Note::Offer(offer).to_bytes();
                 courier.carry(peer, epoch, bytes, limit, Box::new(reply));
             }
-            // Another one of its name is not who was meant.
+            // Another node with the same name is not the peer that was meant.
             _ => answered(Err(ConnectError::Gone)),
         }
     }
 
-    /// Tells the peer that this queue pair of its is not used any more.
+    /// Reports to the peer that its queue pair `pair` is not used any more.
     pub(crate) fn close(&self, peer: Peer, epoch: u64, from: Caller, pair: u32) {
         if let Some(node) = self.node(peer) {
             return node.close(from, pair);
@@ -182,7 +184,7 @@ impl Shared {
             && self.peers.epoch(peer) == Some(epoch)
         {
             let bytes = Note::Close { from, pair }.to_bytes();
-            // When it gets lost the pair stays until this process ends: nobody uses it.
+            // If this note is lost, the unused pair stays until the peer's process ends.
             courier.carry(peer, epoch, bytes, self.config.connect_timeout, Box::new(drop));
         }
     }
@@ -208,17 +210,17 @@ impl Shared {
 }
 
 impl Fabric {
-    /// Opens the devices. All nodes are of this process.
+    /// Opens the devices for a fabric with nodes of this process only.
     ///
     /// # Errors
-    /// [`OpenError`]: there is no libibverbs, no such device, or it cannot be used.
+    /// [`OpenError`]: there is no libibverbs, no such device, or the device cannot be used.
     pub fn open(config: Config) -> Result<Fabric, OpenError> {
         Fabric::build(config, None)
     }
 
-    /// Opens the devices. What nodes of this process have to say to those of others before they are
-    /// connected goes through `courier`; what theirs say is passed to [`Fabric::deliver`]. They are
-    /// learned of by [`Fabric::add_peer`].
+    /// Opens the devices for a fabric with nodes of several processes. Before two nodes are
+    /// connected, `courier` carries the bytes for nodes of other processes. The bytes from those
+    /// nodes are passed to [`Fabric::deliver`]. [`Fabric::add_peer`] adds each such node.
     ///
     /// # Errors
     /// As [`Fabric::open`].
@@ -270,14 +272,14 @@ impl Fabric {
         &self.shared.devices[turn % self.shared.devices.len()]
     }
 
-    /// The names of the devices that are open.
+    /// The names of the open devices.
     pub fn devices(&self) -> Vec<String> {
         self.shared.devices.iter().map(|device| device.name.clone()).collect()
     }
 
-    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, to this process, with
-    /// the lowest id that none has here. Its memory is locked in RAM at once: devices reach nothing
-    /// else.
+    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, to this process. The
+    /// node gets the lowest id that is free in this process. Its memory is locked in RAM at once,
+    /// because devices reach only locked memory.
     ///
     /// # Errors
     /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::System`].
@@ -333,8 +335,8 @@ impl Fabric {
     }
 
     /// Registers memory of a compute node of this process, as a local buffer of its own verbs and
-    /// as a target of its peers'. Keys count from 0 per node. The memory is locked in RAM, and the
-    /// fabric keeps it for its own lifetime.
+    /// as a target of its peers. Keys count from 0 per node. The memory is locked in RAM, and the
+    /// fabric keeps it as long as the fabric exists.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`], [`SetupError::TooManyRegions`] and [`SetupError::System`].
@@ -346,8 +348,9 @@ impl Fabric {
         self.own(node)?.register(region)?.ok_or(SetupError::TooManyRegions(node))
     }
 
-    /// A new endpoint for one worker of `node`, a node of this process. Completions wake the worker
-    /// through `notifier` when it is parked; without one it does not park while it expects some.
+    /// A new endpoint for one worker of `node`, a node of this process. Completions wake the parked
+    /// worker through `notifier`. A worker without a notifier does not park while it expects
+    /// completions.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`] and [`SetupError::System`].
@@ -369,9 +372,9 @@ impl Fabric {
         Ok(Inbox::new(own, mailbox))
     }
 
-    /// Cuts a compute node of this process off: verbs to it, also those pushed back, complete with
-    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on. Its own
-    /// verbs to others are not affected.
+    /// Disconnects a compute node of this process: from now on verbs to the node, also those pushed
+    /// back, complete with [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected).
+    /// The node's own verbs to others are not affected.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -380,7 +383,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Cuts a memory node of this process off, in the same way.
+    /// Disconnects a memory node of this process, in the same way.
     ///
     /// # Errors
     /// [`SetupError::UnknownMemoryNode`].
@@ -396,7 +399,7 @@ impl Fabric {
         self.departed();
     }
 
-    /// Wakes parked workers, to give up what they have posted to nodes that are gone.
+    /// Wakes parked workers, so that they end their batches to nodes that have left or died.
     fn departed(&self) {
         let wakes = self.shared.wakes.lock().clone();
         wakes.iter().filter_map(Weak::upgrade).for_each(|wake| wake.fire());
@@ -409,39 +412,38 @@ impl Fabric {
         WeakFabric(Arc::downgrade(&self.shared))
     }
 
-    /// What a node of this process says of itself to those of others: what it has registered so
+    /// The description of a node of this process for other processes, with the memory registered so
     /// far.
     pub fn contact(&self, own: Peer) -> Option<Contact> {
         let node = self.shared.node(own)?;
         Some(Contact { epoch: self.shared.config.epoch, regions: node.remotes() })
     }
 
-    /// Learns of a node of another process. One that had its name before is gone.
+    /// Adds a node of another process. An earlier node with the same name counts as dead.
     pub fn add_peer(&self, peer: Peer, contact: Contact) {
         self.shared.peers.add(peer, contact);
         self.departed();
     }
 
-    /// Takes what a node of another process says to `to`, a node of this one: bytes that a
-    /// [`Courier`] carries. The answer is for its reply. Who says it, and since when it is there,
-    /// is what the courier knows, whatever stands in the bytes.
+    /// Takes bytes for `to`, a node of this process, that a [`Courier`] carried. Returns the answer
+    /// for the courier's reply. `from` and `epoch` are what the courier knows of the sender; bytes
+    /// that name another sender are refused.
     pub fn deliver(&self, to: Peer, from: Peer, epoch: u64, bytes: &[u8]) -> Vec<u8> {
         answer_to_bytes(&self.shared.deliver(to, Caller { peer: from, epoch }, bytes))
     }
 
-    /// A node of another process is gone: verbs to it complete with
-    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on, also
-    /// those pushed back, and it is kept out as by [`Fabric::fence`]. False when no such node is
-    /// known, or it was not certain within `patience`.
+    /// Removes a node of another process. From now on verbs to the node, also those pushed back,
+    /// complete with [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected), and the
+    /// node is fenced as by [`Fabric::fence`]. False when no such node is known, or when the fence
+    /// was not complete within `patience`.
     pub fn remove_peer(&self, peer: Peer, patience: Duration) -> bool {
         let epoch = self.shared.peers.last_epoch(peer);
         epoch.is_some_and(|epoch| self.fence(peer, epoch, patience))
     }
 
-    /// From now on the nodes of this process refuse a node of another one with this epoch or a
-    /// lower one. When this returns true, the queue pairs at which it was answered are destroyed:
-    /// nothing that it has posted takes effect here any more. False when that took longer than
-    /// `patience`.
+    /// Fences a node of another process: from now on the nodes of this process refuse it with this
+    /// epoch or a lower one. True: the queue pairs at this end are destroyed, and no verb that the
+    /// fenced node has posted takes effect here any more. False: that took longer than `patience`.
     pub fn fence(&self, peer: Peer, epoch: u64, patience: Duration) -> bool {
         let shared = &self.shared;
         {
@@ -475,16 +477,16 @@ impl Fabric {
         }
     }
 
-    /// Connections that end at nodes of this process.
+    /// The number of connections that end at nodes of this process.
     pub fn connections(&self) -> usize {
         let memory = self.shared.memory.read();
         let compute = self.shared.nodes.read();
         memory.values().chain(compute.iter().flatten()).map(|node| node.responders()).sum()
     }
 
-    /// The memory of a memory node of this process, for tests and tools that look at it from
-    /// outside. CPU atomics and those of the device do not exclude each other: words that verbs
-    /// change atomically must be left to verbs.
+    /// The memory of a memory node of this process, for tests and tools that read it from outside.
+    /// Atomics of the CPU and of the device do not exclude each other, so words that verbs change
+    /// atomically must be accessed only by verbs.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
         let node = self.shared.node(Peer::Memory(node))?;
         Some(Arc::clone(&node.region(RegionKey(0))?.region))

@@ -10,31 +10,33 @@ use latchwork_verbs::Message;
 use crate::node::Node;
 use crate::sys::{Found, Receives};
 
-/// Messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive) gives at most, so that a
-/// flood does not keep a worker from its other work.
+/// The most messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive) returns, so that
+/// a flood does not keep a worker from its other work.
 const RECEIVE_MAX: usize = 32;
 
-/// The messages of one node, and who polls for them.
+/// The messages of one node, and the workers that poll for them.
 ///
 /// # No wake is lost
 ///
-/// Messages arrive without a CPU, so nobody is there who could look whether a worker polls. Instead
-/// the last worker that parks has the completion queue tell the [watcher](crate::sys::Watcher) of
-/// the next message:
+/// Messages arrive without a CPU, so no code runs at their arrival that could check whether a
+/// worker polls. Instead the last worker that parks arms the completion queue, so that the queue
+/// notifies the [watcher](crate::sys::Watcher) of the next message:
 ///
 /// ```text
 ///   worker that parks                          watcher
-///   under the lock:                            told of a message, under the lock:
+///   under the lock:                            notified of a message, under the lock:
 ///     into the list; active -= 1                 armed = false
 ///     if active = 0: arm the queue               if active = 0: take one from the list,
-///   look at the queue                              active += 1, notify it
+///   poll the queue                                 active += 1, notify it
 ///   a message? out of the list, active += 1
 /// ```
 ///
-/// A message that comes behind the arming is told of; one that came before it is found by the look.
-/// While somebody is active nothing needs to be told: that one polls, or parks, and then is the
-/// last. A worker that is notified was counted active by the watcher, so that a burst wakes one and
-/// not all.
+/// 1. A message that arrives after the arming notifies the watcher.
+/// 2. A message that arrives before the arming is found by the poll, which follows the arming.
+/// 3. While a worker is active, no notification is needed, because this worker polls before it
+///    parks. If it parks as the last one, 1 and 2 apply.
+/// 4. The watcher counts a worker as active before it notifies the worker. So a burst of messages
+///    wakes one worker, not all.
 pub(crate) struct Mailbox {
     receives: Arc<Receives>,
     found: Mutex<Found>,
@@ -44,7 +46,7 @@ pub(crate) struct Mailbox {
 #[derive(Default)]
 struct Attention {
     active: usize,
-    // The queue was armed, and has not told of anything since.
+    // Whether the queue is armed and has not notified the watcher since.
     armed: bool,
     parked: Vec<Parked>,
     subscribers: u64,
@@ -60,7 +62,7 @@ impl Mailbox {
         Mailbox { receives, found: Mutex::default(), attention: Mutex::default() }
     }
 
-    /// Finds messages if none is left; whether there is one.
+    /// Polls for messages if none is left. True if there is one.
     fn look(&self, found: &mut Found) -> bool {
         if found.filled.is_empty() {
             self.receives.poll(found);
@@ -83,9 +85,9 @@ impl Mailbox {
         None
     }
 
-    /// Takes what has arrived out of the device's queue, and keeps it: with a queue pair that is
-    /// destroyed some devices also take back what their queues tell of it. Whoever has to be woken
-    /// for it is, because the queue told of it when it came.
+    /// Takes all arrived messages out of the device's queue and stores them. When a queue pair is
+    /// destroyed, some devices also remove its completions from their queues. No further wake is
+    /// needed: an armed queue notified the watcher when the message arrived.
     pub(crate) fn keep_all(&self) {
         let mut found = self.found.lock();
         let mut before = usize::MAX;
@@ -95,14 +97,14 @@ impl Mailbox {
         }
     }
 
-    /// The queue has told of a message.
+    /// Handles the watcher's notification of a message.
     pub(crate) fn told(&self) {
         let mut attention = self.attention.lock();
         attention.armed = false;
         attention.wake_if_unattended();
     }
 
-    /// Has the queue tell of the next message, unless it will. False when it could not be asked.
+    /// Arms the queue, unless it is armed. False when arming fails.
     fn arm(&self, attention: &mut Attention) -> bool {
         if !attention.armed {
             attention.armed = self.receives.completions.arm().is_ok();
@@ -121,8 +123,8 @@ impl Attention {
         }
     }
 
-    /// Takes a subscriber out of the list. False when the watcher has done it, and counted it
-    /// active.
+    /// Takes a subscriber out of the list. False when the watcher has taken it out and counted it
+    /// as active.
     fn leave(&mut self, subscriber: u64) -> bool {
         let place = self.parked.iter().position(|parked| parked.subscriber == subscriber);
         place.map(|place| self.parked.remove(place)).is_some()
@@ -132,7 +134,7 @@ impl Attention {
 /// The inbox of one compute node. Clones are the same inbox.
 #[derive(Clone)]
 pub struct Inbox {
-    // Of the node, with what wakes it.
+    // Keeps the node, with the watch that wakes its workers.
     node: Arc<Node>,
     mailbox: Arc<Mailbox>,
 }
@@ -142,8 +144,8 @@ impl Inbox {
         Inbox { node, mailbox }
     }
 
-    /// Registers a worker that will poll this inbox and can be woken through `notifier`. It counts
-    /// as active at once.
+    /// Registers a worker that will poll this inbox and can be woken through `notifier`. The worker
+    /// counts as active at once.
     pub fn subscribe(&self, notifier: Notifier) -> Subscription {
         let mut attention = self.mailbox.attention.lock();
         let id = attention.subscribers;
@@ -157,7 +159,7 @@ impl latchwork_verbs::Inbox for Inbox {
     fn receive(&self, sink: &mut dyn FnMut(Message)) -> bool {
         let mut some = false;
         for _ in 0..RECEIVE_MAX {
-            // The sink runs without a lock: it may receive.
+            // The sink runs without a lock, because it may call `receive`.
             let Some(message) = self.mailbox.next() else { break };
             some = true;
             sink(message);
@@ -182,7 +184,7 @@ impl latchwork_verbs::Subscription for Subscription {
         {
             let mut attention = mailbox.attention.lock();
             if attention.active == 1 && !mailbox.arm(&mut attention) {
-                // Nobody would be told of a message: somebody has to go on polling.
+                // No notification would come for a message, so this worker must go on polling.
                 return false;
             }
             attention.active -= 1;
@@ -213,7 +215,8 @@ impl Drop for Subscription {
         if self.parked.get() && attention.leave(self.id) {
             return;
         }
-        // Active, or made active by the watcher, whose wake nobody will answer now.
+        // The subscriber is active, or the watcher has made it active with a wake that no worker
+        // will handle now.
         attention.active -= 1;
         if attention.active == 0 && !attention.parked.is_empty() {
             let told = mailbox.arm(&mut attention);

@@ -1,18 +1,23 @@
-//! [`Lane`]: one endpoint's connection to one peer, and the batches on it.
+//! [`Lane`]: the send queue of one endpoint to one peer: the connection, and the batches on it.
 //!
 //! ```text
 //!   post ──► waiting ──► list ── ring: one doorbell ──► flying ── completion of the last request ──► completed
 //!              ▲ while not connected, while the queue or the slots are full
 //! ```
 //!
-//! When a connection fails its queue pair is destroyed at once; a new one is offered to the peer,
-//! which destroys its end of the old one before it answers. From then on nothing that was on the
-//! old one can take effect, and what was flying is told to be ambiguous. A READ's buffer is not
-//! written any more, either.
+//! When a connection fails:
 //!
-//! A lane is to a node as it joined at one epoch. When that is gone everything on the lane ends;
-//! the next batch looks whether another node has the name by now, and if so the lane begins anew,
-//! without anything that it knew: no key of the old one is ever used for the new one.
+//! 1. The endpoint destroys its queue pair at once. After that no buffer of a READ is written any
+//!    more.
+//! 2. It offers the peer a new queue pair.
+//! 3. The peer destroys its end of the old connection before it answers. After that no request of
+//!    the old connection can take effect.
+//! 4. The batches that were in flight on the old connection end as ambiguous.
+//!
+//! A send queue is for a node with one member epoch. When that node leaves or dies, everything on
+//! the send queue ends. The next batch checks whether another node has the name by now. If so, the
+//! send queue begins anew without any of its old state. So no key of the old node is ever used for
+//! the new one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,15 +38,15 @@ use crate::locals::Locals;
 use crate::slots::Slots;
 use crate::sys::{Completions, Device, Pair, SendList};
 
-/// Bytes of a request that travel in it, where the device can: a message.
+/// The largest payload inside a request, where the device supports that: a message.
 const INLINE: u32 = 128;
 
-/// Between two offers to a peer that cannot be reached.
+/// The pause between two offers to a peer that cannot be reached.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What all lanes of an endpoint use.
+/// The parts of an endpoint that all its send queues use.
 pub(crate) struct Common {
-    /// Whose endpoint it is.
+    /// The node of the endpoint.
     pub(crate) from: Caller,
     pub(crate) shared: Arc<Shared>,
     pub(crate) device: Arc<Device>,
@@ -50,13 +55,13 @@ pub(crate) struct Common {
     pub(crate) slots: Slots,
     pub(crate) wake: Arc<Wake>,
     pub(crate) completed: VecDeque<Completion>,
-    /// Requests that a send queue takes.
+    /// The number of requests that a send queue takes.
     pub(crate) depth: u32,
 }
 
 pub(crate) struct Lane {
     pub(crate) peer: Peer,
-    /// When the peer joined.
+    /// The member epoch of the peer.
     epoch: u64,
     index: u16,
     memory: Vec<Option<RemoteMemory>>,
@@ -64,10 +69,10 @@ pub(crate) struct Lane {
     waiting: VecDeque<Batch>,
     flying: VecDeque<Flying>,
     list: SendList,
-    // Requests in the list and in the send queue.
+    // The number of requests in the list and in the NIC's send queue.
     used: u32,
-    // Tells completions of a connection from those of the one before; and batches of one connection
-    // from each other.
+    // `generation` distinguishes completions of this connection from those of the one before.
+    // `sequence` distinguishes the batches of one connection.
     generation: u16,
     sequence: u32,
     // The peer's end of the last connection, until the peer has destroyed it.
@@ -75,19 +80,19 @@ pub(crate) struct Lane {
 }
 
 enum State {
-    /// No batch has asked for a connection yet, or the peer did not answer the last one in time.
+    /// No batch has needed a connection yet, or the peer did not answer the last offer in time.
     Idle,
-    /// An offer is on its way.
+    /// An offer is in flight.
     Asking { pair: Pair, answer: Arc<Mutex<Answered>>, until: Time },
-    /// The last offer came to nothing, perhaps for want of a way to the peer: another one follows.
+    /// The last offer failed, perhaps because there is no route to the peer. Another one follows.
     Pausing { again: Time, until: Time },
     /// Requests can be posted.
     Connected { pair: Pair },
-    /// The peer is gone for good, or there was none.
+    /// The peer has left or died, or never existed.
     Gone,
 }
 
-/// What the peer answered, when it has.
+/// The answer of the peer, once it is there.
 type Answered = Option<Result<Answer, ConnectError>>;
 
 struct Batch {
@@ -106,7 +111,7 @@ struct Flying {
 }
 
 impl Lane {
-    /// A lane to a node that is known.
+    /// A send queue to a known node.
     pub(crate) fn new(peer: Peer, index: u16, common: &Common) -> Self {
         let mut lane = Lane {
             peer,
@@ -126,7 +131,7 @@ impl Lane {
         lane
     }
 
-    /// Begins anew if the peer is gone and another node has its name. On a device that has failed
+    /// Begins anew if the peer has left or died and another node has its name. On a failed device
     /// nothing begins.
     #[inline]
     pub(crate) fn renew(&mut self, shared: &Shared, device: &Device) {
@@ -141,12 +146,13 @@ impl Lane {
         }
     }
 
-    /// Whether the node is gone that the lane is to.
+    /// Whether the node of this send queue has left or died.
     pub(crate) fn is_stale(&self, shared: &Shared) -> bool {
         shared.epoch(self.peer) != Some(self.epoch)
     }
 
-    /// The lane of the connection that a completion is from, by its number.
+    /// The index of the send queue to which a completion belongs, by the number of the work
+    /// request.
     pub(crate) fn of(id: u64) -> usize {
         (id >> 48) as usize
     }
@@ -160,14 +166,14 @@ impl Lane {
         !self.flying.is_empty()
     }
 
-    /// Whether there is something for [`Lane::submit`] to do, now or later.
+    /// Whether [`Lane::submit`] has work, now or later.
     #[inline]
     pub(crate) fn has_unposted(&self) -> bool {
         !self.waiting.is_empty() || !self.list.is_empty()
     }
 
-    /// Whether the lane needs its worker although no completion comes: to ring, to look for an
-    /// answer and for how long there is none.
+    /// Whether the send queue needs its worker without a completion: to ring, to check for an
+    /// answer, or to check the time limit of an offer.
     pub(crate) fn needs_worker(&self, common: &Common) -> bool {
         match &self.state {
             State::Asking { .. } | State::Pausing { .. } => true,
@@ -179,7 +185,7 @@ impl Lane {
         }
     }
 
-    /// The length of the target's memory, which is of this lane's peer.
+    /// The length of the target's memory; the target is the peer of this send queue.
     #[inline]
     pub(crate) fn learn(&mut self, target: Target, common: &mut Common) -> Option<u64> {
         let key = match target {
@@ -199,8 +205,8 @@ impl Lane {
             if self.is_stale(&common.shared) {
                 self.depart(common);
             }
-            // Nothing is known of what a node had that is gone. The batch will be refused as a
-            // whole.
+            // The memory of a node that has left or died is unknown, so every length passes the
+            // check. `post` then ends the whole batch as `Disconnected`.
             return matches!(self.state, State::Gone).then_some(u64::MAX);
         };
         if self.memory.len() <= index {
@@ -290,7 +296,7 @@ impl Lane {
             }
             atomics += usize::from(request.kind() == Kind::Atomic);
         }
-        // The requests of a connection complete in the order in which they were posted.
+        // The requests of a connection complete in the order of posting.
         self.list.signal_last();
         debug_assert!(requests.len() <= BATCH_MAX);
         self.used += requests.len() as u32;
@@ -304,7 +310,8 @@ impl Lane {
         });
     }
 
-    /// Posts what can be posted, with one doorbell. Asks for a connection if there is none.
+    /// Posts all batches that can be posted, with one doorbell. Offers a connection if there is
+    /// none.
     pub(crate) fn submit(&mut self, common: &mut Common, now: impl FnOnce() -> Time) {
         if matches!(self.state, State::Idle) && !self.waiting.is_empty() {
             let now = now();
@@ -321,20 +328,20 @@ impl Lane {
             return;
         }
         let State::Connected { pair } = &self.state else { return };
-        // SAFETY: every buffer in the list is in a slot or in a region of this node. Both are
-        // registered for as long as the endpoint stands, which destroys the pair first, and give
-        // out racing words only. A slot is used again, and a local buffer given back to who posted,
-        // when the batch's completion has come, or after the pair was destroyed.
+        // SAFETY: every buffer in the list is in a slot or in a region of this node. Both stay
+        // registered as long as the endpoint exists, and the endpoint destroys the pair first. Both
+        // are accessed only as racing words. A slot is reused, and a local buffer is returned to
+        // the poster, after the batch's completion or after the pair is destroyed.
         #[allow(unsafe_code)]
         let posted = unsafe { pair.post(&mut self.list) };
         self.list.clear();
         if posted.is_err() {
-            // There is room in the queue, so the connection is broken.
+            // The queue has room, so the connection must be broken.
             self.fail(common, now());
         }
     }
 
-    /// Offers the peer a connection, which has to stand at `until`.
+    /// Offers the peer a connection, with `until` as its time limit.
     fn ask(&mut self, common: &mut Common, now: Time, until: Time) {
         let tuning = common.shared.tuning();
         let pair = Pair::requester(&common.device, &common.completions, common.depth, INLINE);
@@ -354,7 +361,7 @@ impl Lane {
                 *place.lock() = Some(result);
                 wake.fire();
             } else if let Ok(answer) = result {
-                // Nobody waits for it any more.
+                // The send queue does not wait for this answer any more.
                 shared.close(peer, epoch, from, answer.data.pair);
             }
         });
@@ -373,7 +380,7 @@ impl Lane {
         }
     }
 
-    /// Looks whether the offer was answered, or for how long it has not been.
+    /// Checks whether the offer was answered, or has exceeded its time limit.
     pub(crate) fn look_for_answer(&mut self, common: &mut Common, now: Time) {
         let (answer, until) = match &self.state {
             State::Pausing { again, until } if now >= *again => {
@@ -391,8 +398,8 @@ impl Lane {
         };
         let answer = answer.unwrap_or(Err(ConnectError::Unreachable));
         let connected = answer.and_then(|answer| {
-            // The peer's end of the last connection is gone, and this one takes its place, whether
-            // it is used or not.
+            // The peer has destroyed its end of the last connection. The new end replaces it,
+            // whether this side uses it or not.
             self.responder = Some(answer.data.pair);
             pair.connect(&answer.data, common.shared.tuning())?;
             Ok(())
@@ -400,11 +407,11 @@ impl Lane {
         match connected {
             Ok(()) => {
                 self.state = State::Connected { pair };
-                // What was on the connection before, whose other end the peer has destroyed.
+                // These batches were on the connection before. The peer has destroyed its other
+                // end.
                 self.end_flying(common, |target| VerbError::Ambiguous { target });
             }
-            // Addresses that cannot be resolved at the moment, for instance: the way may be back
-            // soon.
+            // For example, an address cannot be resolved now. The route may be back soon.
             Err(ConnectError::Setup(_) | ConnectError::Refused { .. }) => {
                 self.pause(common, now, until);
             }
@@ -416,7 +423,8 @@ impl Lane {
         }
     }
 
-    /// The last request of a batch has completed, and with it all before.
+    /// Handles the completion of a batch's last request. All earlier batches of the connection are
+    /// complete too.
     #[inline]
     pub(crate) fn completed(
         &mut self,
@@ -426,7 +434,7 @@ impl Lane {
         now: impl FnOnce() -> Time,
     ) {
         if (id >> 32) as u16 != self.generation {
-            // Of a connection that was destroyed.
+            // The completion is of a destroyed connection.
             return;
         }
         if !ok {
@@ -443,17 +451,17 @@ impl Lane {
         }
     }
 
-    /// Whether the connection is one of these queue pairs.
+    /// Whether the connection uses one of these queue pairs.
     pub(crate) fn is_on(&self, pairs: &[u32]) -> bool {
         matches!(&self.state, State::Connected { pair } if pairs.contains(&pair.number))
     }
 
-    /// The connection has failed: another one takes its place.
+    /// Replaces a failed connection.
     pub(crate) fn fail(&mut self, common: &mut Common, now: Time) {
-        // Destroys the pair.
+        // The new state drops the pair, which destroys it.
         self.state = State::Idle;
         self.generation = self.generation.wrapping_add(1);
-        // One that fails again and again does not fill a log.
+        // A connection that fails again and again does not fill the log.
         if self.generation.is_power_of_two() {
             let (peer, connections) = (self.peer, self.generation);
             tracing::warn!(?peer, connections, "a connection is lost, and another one asked for");
@@ -462,7 +470,7 @@ impl Lane {
         self.ask(common, now, now + common.shared.config.connect_timeout);
     }
 
-    /// The peer is gone: nothing is sent to it any more.
+    /// Ends everything on this send queue, because the peer has left or died.
     pub(crate) fn depart(&mut self, common: &mut Common) {
         if matches!(self.state, State::Gone) {
             return;
@@ -498,7 +506,7 @@ impl Lane {
         common.completed.push_back(Completion { token: batch.token, result });
     }
 
-    /// Destroys the connection, and tells the peer, whose end is of no use then.
+    /// Destroys the connection, and reports to the peer that its end is not used any more.
     pub(crate) fn close(&mut self, common: &Common) {
         self.state = State::Gone;
         if let Some(responder) = self.responder.take() {

@@ -1,8 +1,8 @@
 //! The RDMA fabric: queue pairs over libibverbs, which is opened at run time.
 //!
-//! This crate owns what stands between a batch of verbs and a NIC: devices, registered memory,
-//! connections, completion queues. Nothing is needed to build it; [`Fabric::open`] says what a
-//! machine lacks.
+//! This crate connects batches of verbs with a NIC: devices, registered memory, connections,
+//! completion queues. The build needs no RDMA package. [`Fabric::open`] reports what a machine
+//! lacks.
 //!
 //! ```text
 //!   worker of compute node 1                                        node 2, on its own device
@@ -15,39 +15,41 @@
 //!                                      └──► Watcher, one thread ──► notifies the worker
 //! ```
 //!
-//! # What holds
+//! # Invariants
 //!
-//! - A batch is one run of linked work requests on one reliable connection, and all that was posted
-//!   to a connection between two rings goes with one doorbell. Only the last request of a batch is
-//!   signalled: requests of a connection complete in order. The order inside a batch is that of
-//!   reliable connections (InfiniBand architecture, volume 1, work request operation ordering),
-//!   which is what the contract was taken from.
-//! - Words, messages and WRITEs of up to 128 bytes travel in their requests where the device can do
-//!   that.
+//! - A batch is one run of linked work requests on one reliable connection. All batches posted to a
+//!   connection between two rings go with one doorbell. Only the last request of a batch is
+//!   signalled, because requests of a connection complete in order. The order inside a batch is
+//!   that of reliable connections (InfiniBand architecture, volume 1, work request operation
+//!   ordering), from which the contract was taken.
+//! - Words, messages and WRITEs of up to 128 bytes travel inside their requests where the device
+//!   supports that.
 //! - Nothing overflows: requests in a send queue and batches in all queues are counted, and the
-//!   rest waits in software. A full inbox has no receive buffer posted; senders are told to come
-//!   again ("receiver not ready") for as long as it takes.
-//! - A connection that fails is destroyed at both ends before its batches are told to be
-//!   [`Ambiguous`](latchwork_verbs::VerbError): none of them takes effect after that, and no atomic
-//!   is ever repeated by this crate. If the peer does not answer, they are `Disconnected`.
+//!   rest waits in software. A full inbox has no receive buffer posted, and its senders retry
+//!   ("receiver not ready") without a limit.
+//! - A failed connection is destroyed at both ends before its batches end as
+//!   [`Ambiguous`](latchwork_verbs::VerbError). None of them takes effect after that, and this
+//!   crate never repeats an atomic. If the peer does not answer, the batches end as `Disconnected`.
 //! - **Atomics are atomic among those of one device, and not with those of a CPU.** Words that
-//!   verbs change atomically are left to verbs. (The device has the last word of it: memory of one
-//!   node is registered on one device.)
-//! - A node that parks costs nothing: its queues are armed, and one thread per process sleeps on
-//!   all of them, and on what devices tell of themselves.
+//!   verbs change atomically are accessed only by verbs. All memory of one node is registered on
+//!   one device, so one device executes all atomics on it.
+//! - A parked node uses no CPU: its queues are armed, and one thread per process sleeps on all
+//!   queues and on the events of the devices.
 //!
-//! It survives peers that vanish, connections that fail, full queues and inboxes, ports that go
-//! down for a while. A device that fails ends what is on it, and nothing begins there any more.
+//! The fabric survives peers that vanish, connections that fail, full queues and inboxes, and ports
+//! that go down for a while. A device that fails ends all batches on it, and nothing begins on it
+//! any more.
 //!
 //! # Other processes
 //!
-//! Nodes of one process find each other. Those of others are learned of by what they say of
-//! themselves, a [`Contact`], and a [`Courier`] carries what has to be said before there is a
-//! connection, as bytes, by whatever means.
+//! Nodes of one process find each other. A process learns of a node of another process by the
+//! node's description of itself, a [`Contact`]. A [`Courier`] carries the bytes that two nodes
+//! exchange before they are connected.
 //!
-//! - A node is meant as it joined at an epoch. When it leaves and another one takes its name, lanes
-//!   to it begin anew: no key and no queue pair of the one is used for the other.
-//! - [`Fabric::fence`] keeps a node out: its connections are destroyed at this end, and its offers
+//! - A peer is a node with its member epoch. When the node leaves and another one takes its name,
+//!   send queues to it begin anew: no key and no queue pair of the old node is used for the new
+//!   one.
+//! - [`Fabric::fence`] fences a node: its connections are destroyed at this end, and its offers are
 //!   refused, up to an epoch.
 //!
 //! # Example
@@ -63,10 +65,10 @@
 //! }
 //! ```
 //!
-//! # What is not there
+//! # Not supported
 //!
-//! No masked atomics and no memory on the device: rdma-core has no interface for the first that is
-//! not one vendor's own, and nothing above asks for either; words of latches are whole words in
+//! Masked atomics and memory on the device are not used. rdma-core has an interface for masked
+//! atomics only per vendor, and the code above needs neither: latch words are whole words in
 //! ordinary registered memory.
 
 #![cfg(target_os = "linux")]

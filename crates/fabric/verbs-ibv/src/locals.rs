@@ -1,4 +1,4 @@
-//! [`Locals`]: the regions of an endpoint's own node, remembered without locks.
+//! [`Locals`]: the regions of an endpoint's own node, cached without locks.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl Locals {
         Locals { node, known: Vec::new() }
     }
 
-    /// Looks a region up; its length in bytes.
+    /// Looks a region up. Returns its length in bytes.
     #[inline]
     pub(crate) fn learn(&mut self, key: RegionKey) -> Option<u64> {
         let index = usize::from(key.0);
@@ -34,7 +34,7 @@ impl Locals {
         Some(len)
     }
 
-    /// A checked local buffer of a region that was learned, as the device names it.
+    /// A checked local buffer of a cached region, as the device addresses it.
     pub(crate) fn sge(&self, buffer: LocalBuffer) -> Sge {
         let region = self.known[usize::from(buffer.region.0)].as_ref();
         let region = region.expect("learned when posted");

@@ -1,5 +1,5 @@
-//! [`Node`]: a memory node or a compute node of this process: its device, what it registered, and the ends of connections at which
-//! its device answers.
+//! [`Node`]: a memory node or a compute node of this process: its device, its registered memory,
+//! and the responder ends of its connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +16,10 @@ use crate::sys::{Completions, Device, Pair, Receives, Registered, Watch, Watcher
 pub(crate) struct Node {
     pub(crate) device: Arc<Device>,
     pub(crate) mailbox: Option<Arc<Mailbox>>,
-    // READs and atomics that one connection may have outstanding here.
+    // Limit of READs and atomics that one connection may have outstanding here.
     reads: u8,
     regions: RwLock<Vec<Arc<Registered>>>,
-    // With whom they connect.
+    // The responder ends of connections, each with its requester.
     responders: Mutex<Vec<(Caller, Pair)>>,
     receives: Option<Arc<Receives>>,
     // For queue pairs that complete nothing.
@@ -29,7 +29,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A memory node, which is one region.
+    /// A memory node, which has one region.
     pub(crate) fn memory(
         device: &Arc<Device>,
         reads: u8,
@@ -41,7 +41,7 @@ impl Node {
         Ok(node)
     }
 
-    /// A compute node, with an inbox for so many messages.
+    /// A compute node with an inbox for `inbox` messages.
     pub(crate) fn compute(
         device: &Arc<Device>,
         reads: u8,
@@ -74,7 +74,7 @@ impl Node {
         })
     }
 
-    /// Registers memory; `None` when all keys are taken.
+    /// Registers memory. `None` when all keys are used.
     pub(crate) fn register(&self, region: Arc<Region>) -> Result<Option<RegionKey>, SetupError> {
         let registered = Arc::new(Registered::new(&self.device, region)?);
         let mut regions = self.regions.write();
@@ -88,18 +88,18 @@ impl Node {
         self.regions.read().get(usize::from(key.0)).cloned()
     }
 
-    /// A registered region, as peers name it.
+    /// A registered region, as peers address it.
     pub(crate) fn remote(&self, key: RegionKey) -> Option<RemoteMemory> {
         self.region(key).map(|region| named(&region))
     }
 
-    /// All registered regions, as peers name them.
+    /// All registered regions, as peers address them.
     pub(crate) fn remotes(&self) -> Vec<RemoteMemory> {
         self.regions.read().iter().map(|region| named(region)).collect()
     }
 
-    /// Connects with whoever makes the offer, unless that is refused. What it replaces is destroyed
-    /// before.
+    /// Accepts an offer of a connection, unless it is refused. The connection that it replaces is
+    /// destroyed first.
     pub(crate) fn answer(
         &self,
         offer: &Offer,
@@ -116,8 +116,8 @@ impl Node {
         pair.accept(&offer.data, reads)?;
         let answer = Answer { data: pair.data(reads) };
         let mut responders = self.responders.lock();
-        // Looked at under the lock: whoever cuts the node off, or refuses a peer, has either said
-        // so before, or finds the pair.
+        // The check is under the lock. A thread that disconnects the node or fences a peer either
+        // did so before this check, or finds the pair in the list.
         if self.is_cut_off() || is_refused() {
             return Err(ConnectError::Gone);
         }
@@ -138,15 +138,15 @@ impl Node {
         drop(closed);
     }
 
-    /// Keeps what has arrived over connections that are about to be destroyed.
+    /// Stores the messages that arrived over connections that are about to be destroyed.
     fn keep_messages(&self) {
         if let Some(mailbox) = &self.mailbox {
             mailbox.keep_all();
         }
     }
 
-    /// The ends of connections with a peer, as it joined at this epoch or before. When they are
-    /// dropped, nothing that it has posted will take effect here.
+    /// Removes the ends of connections with a peer of this epoch or a lower one. After the caller
+    /// drops them, no verb that the peer has posted takes effect here.
     pub(crate) fn take_responders(&self, peer: Peer, epoch: u64) -> Vec<Pair> {
         let mut responders = self.responders.lock();
         let is_of = |(caller, _): &mut (Caller, Pair)| caller.peer == peer && caller.epoch <= epoch;
@@ -156,13 +156,12 @@ impl Node {
         taken
     }
 
-    /// Connections that end here.
+    /// The number of connections that end here.
     pub(crate) fn responders(&self) -> usize {
         self.responders.lock().len()
     }
 
-    /// Answers nobody any more. When this returns nothing that peers have posted will take effect
-    /// here.
+    /// Answers no peer any more. After the return no verb that peers have posted takes effect here.
     pub(crate) fn cut_off(&self) {
         let cut = {
             let mut responders = self.responders.lock();

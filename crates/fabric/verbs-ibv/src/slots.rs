@@ -1,4 +1,5 @@
-//! [`Slots`]: registered memory of an endpoint, where atomics leave what they found and small payloads stand.
+//! [`Slots`]: registered memory of an endpoint for the old values of atomics and for small
+//! payloads.
 
 use std::sync::Arc;
 
@@ -10,13 +11,13 @@ use crate::sys::{Device, Registered};
 /// Words of one request's payload: a message with its sender.
 const PAYLOAD_WORDS: usize = 1 + Message::WORDS;
 
-/// Words of a slot: what the atomics found, then the payloads of the requests, and what is missing
+/// Words of a slot: the old values of the atomics, then the payloads of the requests, then padding
 /// to whole CPU cache lines.
 const SLOT_WORDS: usize = 64;
 
 const _: () = assert!(BATCH_ATOMICS_MAX + BATCH_MAX * PAYLOAD_WORDS <= SLOT_WORDS);
 
-/// One slot for each batch that is in the connections.
+/// One slot for each batch in the connections.
 pub(crate) struct Slots {
     memory: Registered,
     free: Vec<u32>,
@@ -50,19 +51,20 @@ impl Slots {
         }
     }
 
-    /// Where the batch's atomic with this number leaves what it found.
+    /// The place for the old value of the batch's atomic with this number.
     pub(crate) fn old(&self, slot: u32, atomic: usize) -> Sge {
         self.sge(slot, atomic, 1)
     }
 
-    /// What the first so many atomics of the batch found.
+    /// The old values of the batch's first `atomics` atomics.
     pub(crate) fn outcome(&self, slot: u32, atomics: usize) -> Outcome {
         let words = self.memory.region.words().skip(slot as usize * SLOT_WORDS);
         let old = std::array::from_fn(|i| if i < atomics { words.word(i) } else { 0 });
         Outcome { old }
     }
 
-    /// Puts down the payload of the batch's request with this number, and tells where it stands.
+    /// Stores the payload of the batch's request with this number. Returns the place of the
+    /// payload.
     pub(crate) fn payload(&self, slot: u32, request: usize, payload: &[u64]) -> Sge {
         let word = BATCH_ATOMICS_MAX + request * PAYLOAD_WORDS;
         let words = self.memory.region.words();

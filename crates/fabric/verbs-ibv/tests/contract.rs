@@ -1,5 +1,6 @@
 //! The RDMA fabric keeps the contract of the verbs, with a thread for each worker and the nodes
-//! dealt out to all devices. Skipped where there are none; `scripts/rxe-vm.sh` has some.
+//! assigned to all devices in turn. Skipped without RDMA devices; `scripts/rxe-vm.sh` provides
+//! some.
 
 #![cfg(target_os = "linux")]
 

@@ -1,6 +1,5 @@
-//! Nodes of different fabrics, as of different processes, that know of each other through what they
-//! say of themselves and a courier only: everything crosses as bytes. Skipped where there are no
-//! RDMA devices.
+//! Nodes of different fabrics, as in different processes. They know each other only through
+//! contacts and a courier: everything crosses as bytes. Skipped without RDMA devices.
 
 #![cfg(target_os = "linux")]
 
@@ -18,19 +17,19 @@ use latchwork_verbs::{
 };
 use latchwork_verbs_ibv::{Config, ConnectError, Contact, Courier, Endpoint, Fabric, Peer, Reply};
 
-/// The first process, compute node 1, joined at this epoch; the second one later, with memory node
-/// 0 and compute node 2.
+/// The epochs of the first process, with compute node 1, and of the second process, with memory
+/// node 0 and compute node 2.
 const HERE: u64 = 10;
 const THERE: u64 = 20;
 
-/// Long enough for everything.
+/// Long enough for every operation.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Brings what the first process says to the second one.
+/// The courier from the first process to the second one.
 #[derive(Default)]
 struct Road {
     there: Mutex<Option<(u64, Fabric)>>,
-    // Offers are kept, as by a peer that hangs.
+    // With `hangs`, offers are kept without an answer, as by a peer that hangs.
     hangs: AtomicBool,
     kept: Mutex<Vec<(Peer, Vec<u8>, Reply)>>,
 }
@@ -97,7 +96,7 @@ impl Two {
         Some(two)
     }
 
-    /// The first process learns of the second one.
+    /// Adds the nodes of the second process to the first one.
     fn meet(&self, there: &Fabric, epoch: u64) {
         *self.road.there.lock().unwrap() = Some((epoch, there.clone()));
         for peer in peers() {
@@ -169,7 +168,7 @@ fn nodes_that_know_each_other_through_bytes_reach_each_other() {
     assert_eq!(refused, Err(VerbError::UnknownTarget { target: unknown }));
     let beyond = endpoint.post(to, 3, &[Request::WriteWord { remote: 1 << 12, value: 0 }]);
     assert!(matches!(beyond, Err(VerbError::OutOfBounds { size: 4096, .. })), "{beyond:?}");
-    // What is no offer, or somebody else's, connects nobody.
+    // Bytes that are not an offer, or an offer of another node, connect nothing.
     let connections = there.connections();
     assert_eq!(connections, 2);
     for bytes in [&[][..], &[1, 2], &[0; 56]] {
@@ -218,7 +217,7 @@ fn a_peer_that_does_not_answer_counts_as_disconnected_in_time() {
     assert!(clock.now() - latchwork_runtime::Time::ZERO >= limit, "too early");
     assert_eq!(ended, [Err(VerbError::Disconnected { target: MEMORY }); 2]);
 
-    // It comes back. The answer to the old offer, which comes now, is of no use, and does no harm.
+    // The peer comes back. The late answer to the old offer is ignored without harm.
     two.road.hangs.store(false, Ordering::Relaxed);
     let kept = std::mem::take(&mut *two.road.kept.lock().unwrap());
     assert_eq!(kept.len(), 1);
@@ -228,7 +227,7 @@ fn a_peer_that_does_not_answer_counts_as_disconnected_in_time() {
     let end = clock.now() + PATIENCE;
     loop {
         endpoint.post(MEMORY, 3, &add).unwrap();
-        // On a busy machine the time may be too short for a connection.
+        // On a busy machine the time limit may be too short for a connection.
         match next(&mut endpoint).result {
             Ok(outcome) => break assert_eq!(outcome.old, [0, 0]),
             Err(error) => assert!(clock.now() < end, "{error}"),
@@ -243,7 +242,7 @@ fn what_is_posted_to_a_node_that_departs_ends() {
     let mut endpoint = here.endpoint(node(1), None).unwrap();
     let target = Target::Compute(node(2), 0);
     let message = [Request::Send(Message { from: node(1), body: [0; Message::WORDS] })];
-    // Nobody receives: two have room, the rest would wait for ever.
+    // No worker receives. Two messages have room, the rest would wait without limit.
     for token in 0..5 {
         endpoint.post(target, token, &message).unwrap();
     }
@@ -260,13 +259,13 @@ fn what_is_posted_to_a_node_that_departs_ends() {
     assert_eq!(ended[2..], [Err(VerbError::Disconnected { target }); 3]);
     endpoint.post(target, 9, &message).unwrap();
     assert_eq!(next(&mut endpoint).result, Err(VerbError::Disconnected { target }));
-    // A worker that meets it only now finds the same.
+    // A worker with its first batch only now gets the same result.
     let mut later = here.endpoint(node(1), None).unwrap();
     later.post(target, 1, &[Request::WriteWord { remote: 0, value: 1 }]).unwrap();
     assert_eq!(next(&mut later).result, Err(VerbError::Disconnected { target }));
 }
 
-/// A node leaves, and another one takes its name: endpoints that have used the first go on with the
+/// A node leaves, and another one takes its name. Endpoints that have used the first go on with the
 /// second, with its keys and its queue pairs, and nothing reaches the first any more.
 #[test]
 fn a_node_that_comes_again_is_connected_anew() {
@@ -277,20 +276,20 @@ fn a_node_that_comes_again_is_connected_anew() {
     assert_eq!((add(&mut idle, 2), two.word()), (Ok(1), 2));
 
     for (round, epoch) in [(0, THERE + 1), (1, THERE + 2)] {
-        // Other keys than the first one's.
+        // Other keys than those of the first node.
         let again = devices::open(Config { epoch, ..devices::patient() }).unwrap();
         again.add_compute_node(node(2)).unwrap();
         for _ in 0..3 {
             again.register(node(2), Region::zeroed(1 << 12).unwrap()).unwrap();
         }
         again.serve_memory_as(MemoryNodeId(0), 1 << 16).unwrap();
-        // The good-bye of the old one may not have been heard yet.
+        // Only in the first round is the old node removed before the new one is added.
         if round == 0 {
             assert!(two.here.remove_peer(MEMORY.into(), PATIENCE));
             assert_eq!(add(&mut endpoint, 3), Err(VerbError::Disconnected { target: MEMORY }));
         }
         two.meet(&again, epoch);
-        // Whoever was in the middle of something hears of it.
+        // The first batch of an endpoint with a connection to the old node may fail.
         let first = add(&mut endpoint, 4);
         if round == 1 && first.is_err() {
             assert_eq!(first, Err(VerbError::Disconnected { target: MEMORY }));
@@ -310,7 +309,7 @@ fn a_node_that_comes_again_is_connected_anew() {
 
 #[test]
 fn a_node_that_is_fenced_touches_nothing_any_more_until_it_joins_anew() {
-    // Gives up after 7 times 17 ms or so.
+    // The connection fails after about 7 times 17 ms.
     let config = Config { timeout: 12, ..devices::patient() };
     let Some(two) = Two::new(config) else { return };
     let mut endpoint = two.here.endpoint(node(1), None).unwrap();
@@ -319,11 +318,12 @@ fn a_node_that_is_fenced_touches_nothing_any_more_until_it_joins_anew() {
     assert_eq!((add(&mut endpoint, 2), two.word()), (Ok(1), 2));
     assert!(two.there.fence(own(), HERE, PATIENCE));
     assert_eq!(two.there.connections(), 0);
-    // It does not know yet. Its connection fails, and no other is given.
+    // The fenced process does not know of its fence yet. Its connection fails, and it gets no
+    // other.
     let gone = Err(VerbError::Disconnected { target: MEMORY });
     assert_eq!((add(&mut endpoint, 3), add(&mut endpoint, 4)), (gone, gone));
     assert_eq!((two.word(), two.there.connections()), (2, 0));
-    // Another process under its name is let in.
+    // Another process with its name and a higher epoch is accepted.
     let road = Arc::new(Higher(Arc::clone(&two.road)));
     let config = Config { epoch: HERE + 1, ..devices::patient() };
     let again = Fabric::join(config, road).unwrap();
@@ -334,7 +334,7 @@ fn a_node_that_is_fenced_touches_nothing_any_more_until_it_joins_anew() {
     assert_eq!(add(&mut endpoint, 1), Ok(2));
 }
 
-/// The road of a process that has joined later under the same name.
+/// The courier of a process that has joined later under the same name.
 struct Higher(Arc<Road>);
 
 impl Courier for Higher {

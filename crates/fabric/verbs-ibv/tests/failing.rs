@@ -1,5 +1,5 @@
-//! Connections that fail under their batches. In the virtual machine of `scripts/rxe-vm.sh`, where
-//! a device's cable can be pulled.
+//! Connections that fail during their batches. These tests run in the virtual machine of
+//! `scripts/rxe-vm.sh`, where a test can unplug a device.
 
 #![cfg(target_os = "linux")]
 
@@ -18,11 +18,11 @@ use latchwork_verbs::{
 };
 use latchwork_verbs_ibv::{Config, Endpoint};
 
-/// What joins a device to the others, by the device's number.
+/// The link from a device to the others, by the device's number.
 struct Cable(usize);
 
 impl Cable {
-    /// Frames to the device are lost.
+    /// Loses all frames to the device.
     fn pull(&self) {
         self.run(&format!("qdisc replace dev port{} root netem loss 100%", self.0));
     }
@@ -31,7 +31,7 @@ impl Cable {
         self.run(&format!("qdisc del dev port{} root", self.0));
     }
 
-    /// The device's port itself goes down, and up again with what it needs to be reached.
+    /// Sets the device's own port down, or up again with all that it needs to be reachable.
     fn set_port(&self, is_up: bool) {
         let host = self.0;
         let up = format!(
@@ -50,7 +50,7 @@ impl Cable {
     }
 }
 
-/// Adds one to the first word of a node, many times at once.
+/// Adds one to the first word of a node, with many batches in flight.
 struct Adder {
     endpoint: Endpoint,
     target: Target,
@@ -60,7 +60,7 @@ struct Adder {
 }
 
 impl Adder {
-    /// Goes on until `done`.
+    /// Runs until `done` returns true.
     fn run_until(&mut self, batches: usize, done: impl Fn(&Adder) -> bool) {
         let local = LocalBuffer { region: RegionKey(0), offset: 0, len: 2048 };
         let add = [Request::FetchAdd { remote: 0, add: 1 }, Request::Read { remote: 8, local }];
@@ -87,17 +87,16 @@ impl Adder {
     }
 }
 
-/// FAAs whose connection fails again and again: each completes once, those that were acknowledged
-/// have taken effect once, those that are ambiguous once or not at all. The connection stands again
-/// by itself.
+/// FAAs on a connection that fails again and again. Each completes once. An acknowledged FAA has
+/// taken effect once, an ambiguous one once or not at all. The fabric connects again by itself.
 #[test]
 fn ambiguous_atomics_take_effect_once_or_not_at_all() {
-    // Gives up after 7 times 17 ms or so.
+    // The connection fails after about 7 times 17 ms.
     let Some(fabric) = devices::open(Config { timeout: 12, ..devices::patient() }) else { return };
     if std::env::var_os("RXE_HOSTS").is_none() || fabric.devices().len() < 2 {
         return;
     }
-    // On the first device, and the compute node on the second one.
+    // The memory node is on the first device, and the compute node on the second one.
     let memory = fabric.add_memory_node(1 << 12).unwrap();
     let node = ComputeNodeId::new(2).unwrap();
     fabric.add_compute_node(node).unwrap();
@@ -110,7 +109,7 @@ fn ambiguous_atomics_take_effect_once_or_not_at_all() {
         olds: BTreeSet::new(),
     };
     for round in 0..6 {
-        // Requests are lost, or what they are acknowledged with.
+        // Requests are lost, or their acknowledgements.
         let cable = Cable(1 + round % 2);
         let enough = adder.acknowledged + 100;
         adder.run_until(8, |adder| adder.acknowledged >= enough);
@@ -125,11 +124,11 @@ fn ambiguous_atomics_take_effect_once_or_not_at_all() {
     println!("{acknowledged} acknowledged, {ambiguous} ambiguous, {word} took effect");
     assert_eq!(olds.len() as u64, acknowledged);
     assert!((acknowledged..=acknowledged + ambiguous).contains(&word), "{word}");
-    // Both kinds have been met.
+    // Both kinds of ambiguous FAAs occurred: with an effect and without.
     assert!(acknowledged < word && word < acknowledged + ambiguous, "{word}");
 }
 
-/// What is logged, by all threads of this process.
+/// The log of all threads of this process.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -154,14 +153,14 @@ impl Log {
     }
 }
 
-/// The port of the device that requests go out of: it is said that it is down, what is posted ends
-/// in bounded time, and goes on when it is up again.
+/// The port of the requesting device goes down. The log reports it, and posted batches end in
+/// bounded time. After the port is up again, batches succeed.
 #[test]
 fn what_is_posted_to_a_port_that_is_down_ends_and_what_comes_later_works() {
     let limit = Duration::from_secs(2);
     let config = Config { timeout: 12, connect_timeout: limit, ..devices::patient() };
     let Some(fabric) = devices::open(config) else { return };
-    // Devices that the test above does not use: it runs at the same time.
+    // Devices that the test above does not use, because it runs at the same time.
     if std::env::var_os("RXE_HOSTS").is_none() || fabric.devices().len() < 5 {
         return;
     }
@@ -173,7 +172,7 @@ fn what_is_posted_to_a_port_that_is_down_ends_and_what_comes_later_works() {
         Config { devices: names, timeout: 12, connect_timeout: limit, ..devices::patient() };
     let fabric = devices::open(config).unwrap();
     let memory = Target::Memory(fabric.add_memory_node(1 << 12).unwrap());
-    // On the second of them.
+    // On the second of these devices.
     let node = ComputeNodeId::new(2).unwrap();
     fabric.add_compute_node(node).unwrap();
     let mut endpoint = fabric.endpoint(node, None).unwrap();
@@ -193,7 +192,7 @@ fn what_is_posted_to_a_port_that_is_down_ends_and_what_comes_later_works() {
     let cable = Cable(5);
     cable.set_port(false);
     log.wait_for("port is down");
-    // Some time passes until it is known that there is no other way.
+    // The fabric needs some time to detect that there is no other route.
     while add().is_ok() {}
     cable.set_port(true);
     log.wait_for("port is up");

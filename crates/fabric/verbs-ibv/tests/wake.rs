@@ -1,4 +1,4 @@
-//! Parked workers: completions and messages wake them. Skipped where there are no RDMA devices.
+//! Completions and messages wake parked workers. Skipped without RDMA devices.
 
 #![cfg(target_os = "linux")]
 

@@ -1,14 +1,14 @@
-//! What it costs that a peer is in another process: round trips between two processes beside those
-//! between two threads of one, in turns.
+//! The cost of a peer in another process: round trips between two processes, compared with round
+//! trips between two threads of one process, in turns.
 //!
 //! `cargo run --release -p latchwork-verbs-shm --example between -- [ROUNDS [TRIPS [DIRECTORY]]]`
 //!
-//! - `message`: a message and its answer, both sides polling.
-//! - `forward`: a line of 2 KiB written into the peer's region, a message behind it, and its
+//! - `message`: a message and its answer, with both sides polling.
+//! - `forward`: a WRITE of a 2 KiB line into the peer's region with a message after it, and the
 //!   answer.
-//! - `parked`: a message and its answer, both sides parked until it comes.
-//! - `verb`: an addition and a READ of 2 KiB, from a memory node of the same process and of the
-//!   other one.
+//! - `parked`: a message and its answer, with both sides parked until the message comes.
+//! - `verb`: a fetch-and-add and a READ of 2 KiB, on a memory node of the same process and of the
+//!   other process.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -33,10 +33,10 @@ type Done<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 const LINE: u32 = 2048;
 const LOCAL: LocalBuffer = LocalBuffer { region: RegionKey(0), offset: 0, len: LINE };
 const MEMORY: MemoryNodeId = MemoryNodeId(0);
-/// In a child: the directory.
+/// Set in a child process, to the directory.
 const CHILD: &str = "LATCHWORK_BETWEEN";
 
-/// What a message says. Anything else is to be answered.
+/// The content of a message. A message with any other content is answered.
 const END: u64 = 0;
 const POLL: u64 = 1;
 const FIRST: u64 = 2;
@@ -53,7 +53,7 @@ struct Side {
     endpoint: RefCell<Endpoint>,
     inbox: Inbox,
     subscription: Subscription,
-    /// Several may have come at once.
+    /// The received messages. Several may arrive at once.
     received: RefCell<VecDeque<u64>>,
     waiter: Cell<Option<Waker>>,
 }
@@ -87,7 +87,7 @@ impl Side {
         self.inbox.receive(&mut |message| self.received.borrow_mut().push_back(message.body[0]))
     }
 
-    /// The next message that is not answered just so.
+    /// The next message that needs more than an immediate answer.
     fn next(&self) -> Option<u64> {
         loop {
             let value = self.received.borrow_mut().pop_front()?;
@@ -119,7 +119,7 @@ impl Poller for Side {
     }
 }
 
-/// A side, and what it parks with.
+/// A side, with the executor with which it parks.
 struct Worker {
     side: Rc<Side>,
     executor: Executor<RealDriver>,
@@ -156,7 +156,7 @@ impl Worker {
         }))
     }
 
-    /// The other side of all trips.
+    /// Answers the messages of all round trips.
     fn answer(mut self) {
         self.side.answers.set(true);
         while self.park_for() == POLL {
@@ -169,7 +169,7 @@ impl Worker {
         }
     }
 
-    /// Nanoseconds of a trip, with both sides polling.
+    /// The nanoseconds of a round trip, with both sides polling.
     fn polled(&self, trips: u64, line: bool) -> f64 {
         self.side.send(POLL, false);
         let clock = Clock::start();
@@ -182,7 +182,7 @@ impl Worker {
         time.as_nanos() as f64 / trips as f64
     }
 
-    /// Nanoseconds of a trip, with both sides parked.
+    /// The nanoseconds of a round trip, with both sides parked.
     fn parked(&mut self, trips: u64) -> f64 {
         let clock = Clock::start();
         for trip in 0..trips {
@@ -192,7 +192,7 @@ impl Worker {
         (clock.now() - Time::ZERO).as_nanos() as f64 / trips as f64
     }
 
-    /// Nanoseconds of an addition with a READ.
+    /// The nanoseconds of a fetch-and-add with a READ.
     fn verbs(&self, trips: u64) -> f64 {
         let mut endpoint = self.side.endpoint.borrow_mut();
         let batch = [
@@ -245,8 +245,8 @@ fn start_child(fabric: &Fabric, directory: &str) -> Done<Child> {
     Ok(child)
 }
 
-/// The best, the lower quartile and the median: on a machine that is busy with other things the
-/// first say more.
+/// The minimum, the lower quartile and the median. On a busy machine the first two are more
+/// reliable.
 fn ranks(values: &mut [f64]) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     [0, values.len() / 4, values.len() / 2].map(|rank| values[rank])
@@ -272,7 +272,7 @@ fn main() -> Done {
         let here = here.clone();
         move || Worker::new(&here, 2, 1).map(Worker::answer)
     });
-    // A thread can sleep in one place only, so the two sides here are two threads in turn.
+    // A thread has one parking spot only, so in turn two threads play this side.
     let names = ["message", "forward", "parked", "verb"];
     let mut times = [0; 4].map(|_| [Vec::new(), Vec::new()]);
     for _ in 0..rounds {

@@ -1,13 +1,13 @@
-//! [`Config`] and [`Place`]: how a shared-memory fabric is built, and where.
+//! [`Config`] and [`Place`]: the settings and the directory of a shared-memory fabric.
 
 use std::path::{Path, PathBuf};
 
-/// How a shared-memory fabric is built.
+/// The settings of a shared-memory fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Messages that wait in the inbox of one compute node at most, rounded up to a power of two;
-    /// 128 bytes each. What is beyond waits at the senders. Of each compute node in another process
-    /// as many may wait beside these.
+    /// The largest number of messages in the inbox of one compute node, rounded up to a power of
+    /// two, with 128 bytes each. Further messages wait at their senders. In addition, each compute
+    /// node of another process may have as many messages waiting.
     pub inbox_capacity: usize,
 }
 
@@ -17,28 +17,29 @@ impl Default for Config {
     }
 }
 
-/// Where processes meet: all of one fabric use the same directory, each fabric a directory of its
-/// own.
+/// The directory in which the processes of a fabric meet. All processes of one fabric use the same
+/// directory, and each fabric has its own directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The directory, best on a file system in memory (`/dev/shm/NAME`). It is made when it is
-    /// missing, for this user alone.
+    /// The directory, best on a file system in memory (`/dev/shm/NAME`). A missing directory is
+    /// made, for this user alone.
     pub path: PathBuf,
-    /// What pages memory nodes and regions are made of.
+    /// The kind of pages of memory nodes and regions.
     pub huge_pages: HugePages,
 }
 
 /// Whether large memory is made of huge pages.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum HugePages {
-    /// Of the usual ones.
+    /// Pages of the usual size.
     #[default]
     Never,
-    /// The operating system is asked for huge ones; it has them if the directory is on a file
-    /// system in memory that is mounted with `huge=advise`, or `shmem_enabled` says so.
+    /// A request to the operating system for huge pages. The request succeeds if the directory is
+    /// on a file system in memory that is mounted with `huge=advise`, or if `shmem_enabled` permits
+    /// it.
     Advised,
-    /// Memory is in this directory, which is on a file system of huge pages (`hugetlbfs`). All
-    /// processes name the same.
+    /// Memory in this directory, which is on a file system of huge pages (`hugetlbfs`). All
+    /// processes use the same directory.
     Directory(PathBuf),
 }
 
@@ -66,15 +67,15 @@ impl From<&str> for Place {
     }
 }
 
-/// What [`Fabric::clean`](crate::Fabric::clean) has removed.
+/// The files that [`Fabric::clean`](crate::Fabric::clean) has removed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Cleaned {
-    /// Files of processes that had ended.
+    /// The number of removed files, all of processes that had ended.
     pub files: u64,
-    /// Their bytes.
+    /// The bytes of these files.
     pub bytes: u64,
-    /// Files of other users, which stay: only their user can tell which processes live.
+    /// Files of other users, which stay: only their user can find out which processes live.
     pub foreign: u64,
-    /// One of these users.
+    /// The id of one of these users.
     pub foreign_user: Option<u32>,
 }

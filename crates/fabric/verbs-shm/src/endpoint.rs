@@ -14,20 +14,20 @@ use crate::shared::Shared;
 
 /// One worker's endpoint on the shared-memory fabric; see [`latchwork_verbs::Endpoint`].
 ///
-/// Batches are executed by the thread that rings, and complete at its next poll. Only a message for
-/// a full inbox holds its batch back: the batch is taken up where it stopped, at every ring and
-/// poll.
+/// The thread that rings executes the batches, and the batches complete at its next poll. Only a
+/// message to a full inbox holds its batch back. Every ring and every poll tries such a batch
+/// again, from the request where the batch stopped.
 pub struct Endpoint {
     routes: Routes,
     posted: Vec<Posted>,
-    // The requests of all posted batches, one behind the other.
+    // The requests of all posted batches, in the order of posting.
     requests: Vec<Request>,
     stalled: VecDeque<Stalled>,
     completed: VecDeque<Completion>,
 }
 
-/// Bytes that are fetched at most ahead of a WRITE: half of what the smallest first-level cache
-/// holds would be in the way of everything else.
+/// The largest number of bytes that one hint prefetches for a WRITE. Half of the smallest
+/// first-level cache would displace too much other data.
 const EXPECTED_MAX: u32 = 4 << 10;
 
 struct Posted {
@@ -53,15 +53,15 @@ impl Endpoint {
         }
     }
 
-    /// Whether a post now executes what was posted before: nodes have gone, and it may have been
-    /// for them.
+    /// Whether a post now executes earlier batches: a node was cut off, and earlier batches may be
+    /// for that node.
     #[inline]
     pub fn submits_at_post(&self) -> bool {
         self.routes.is_outdated()
     }
 
-    /// Whether a poll now executes anything: a message that found no room, and what its batch has
-    /// behind it.
+    /// Whether a poll now executes anything: a message that found no room, and the requests behind
+    /// that message in its batch.
     #[inline]
     pub fn submits_at_poll(&self) -> bool {
         !self.stalled.is_empty()
@@ -73,7 +73,8 @@ impl Endpoint {
     }
 
     fn retry_stalled(&mut self, barriers: &mut Barriers) {
-        // Each once; those that still meet a full inbox go to the back, and so keep their order.
+        // One attempt for each batch. A batch that finds its inbox still full goes to the back, so
+        // the batches keep their order.
         for _ in 0..self.stalled.len() {
             let Some(mut batch) = self.stalled.pop_front() else { return };
             let Stalled { posted: Posted { target, token, .. }, requests, progress } = &mut batch;
@@ -112,7 +113,8 @@ impl Endpoint {
         barriers.finish();
     }
 
-    /// Nodes have gone: what is under way for them ends before others can take their places.
+    /// After a cut-off: ends all batches in flight to nodes that were cut off, before other nodes
+    /// can take their ids.
     #[cold]
     fn renew_routes(&mut self) {
         self.routes.leave_gone();
@@ -135,7 +137,8 @@ impl latchwork_verbs::Endpoint for Endpoint {
     }
 
     fn expect_write(&mut self, target: Target, remote: u64, len: u32) {
-        // What comes from a peer may be anything: nothing is done about a place that is not there.
+        // The address may come from a peer and be wrong: an address outside of the memory is
+        // ignored.
         if self.routes.learn_target(target).is_ok()
             && let Ok(to) = self.routes.destination(target)
         {
@@ -169,8 +172,8 @@ impl latchwork_verbs::Endpoint for Endpoint {
     }
 
     fn may_park(&self) -> bool {
-        // Nothing here ever wakes the worker: what is posted waits for its ring, what is executed
-        // for its poll, and a full inbox for it to try again.
+        // No event here wakes the worker. Posted batches wait for its ring, executed batches wait
+        // for its poll, and batches for a full inbox wait for its next attempt.
         self.in_flight() == 0
     }
 }

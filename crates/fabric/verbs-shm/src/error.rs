@@ -1,4 +1,4 @@
-//! [`ShmError`]: what can go wrong between processes.
+//! [`ShmError`]: errors between processes.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use latchwork_verbs::{RegionError, SetupError};
 use thiserror::Error;
 
-/// Why nodes of several processes could not be brought together.
+/// Why nodes of several processes could not be connected.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ShmError {
-    /// What any fabric may refuse.
+    /// An error that every fabric may have.
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// The memory cannot be mapped.
@@ -20,14 +20,14 @@ pub enum ShmError {
     /// The operating system refused something about a file.
     #[error("{}: {action}: {error}", path.display())]
     File {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// With which file or directory.
+        /// The file or directory of the action.
         path: PathBuf,
-        /// What it said.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// The directory is another user's.
+    /// The directory belongs to another user.
     #[error(
         "{}: it belongs to the user with id {owner}, and this process runs as {user}; name another \
          directory with --shm-dir, or run as that user",
@@ -41,17 +41,17 @@ pub enum ShmError {
         /// The user of this process.
         user: u32,
     },
-    /// The directory has less room than is asked for. Nothing was taken.
+    /// The directory has less room than was requested. Nothing was allocated.
     #[error("{}: room for {free} bytes, and {bytes} are needed: enlarge it, or ask for less", path.display())]
     NoRoom {
         /// The directory.
         path: PathBuf,
-        /// Bytes that were asked for.
+        /// The bytes that were requested.
         bytes: u64,
-        /// Bytes that there are.
+        /// The bytes that are free.
         free: u64,
     },
-    /// Fabrics of several processes are built on what Linux has.
+    /// This system has no fabrics of several processes: they need Linux.
     #[error("shared memory of several processes needs Linux: use sockets here")]
     NotHere,
     /// The fabric is not in a directory.
@@ -59,13 +59,13 @@ pub enum ShmError {
         "this fabric is of one process: make it with Fabric::in_directory to have peers in others"
     )]
     OneProcess,
-    /// The text is no contact.
+    /// The text is not a contact.
     #[error("{text:?} is no contact of a node in shared memory: take what Fabric::contact gives")]
     Contact {
         /// The text.
         text: String,
     },
-    /// The contact is of another directory.
+    /// The contact belongs to another directory.
     #[error("{}: not in {}: all processes of a fabric use one directory", path.display(), directory.display())]
     OtherDirectory {
         /// The peer's file.
@@ -73,62 +73,62 @@ pub enum ShmError {
         /// This process's directory.
         directory: PathBuf,
     },
-    /// The process that the contact is of has ended.
+    /// The process that made the contact has ended.
     #[error("{}: its process has ended: a node that comes back has a new contact", path.display())]
     Ended {
         /// The peer's file.
         path: PathBuf,
     },
-    /// The file is not this user's own, or not a plain one.
+    /// The file is not a plain file of this user.
     #[error("{}: no plain file of this user: give the fabric a directory of its own", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// The file is not what it should be.
+    /// The file does not have the content that its contact promises.
     #[error("{}: not as its contact says: all processes must be of one version", path.display())]
     Layout {
         /// The file.
         path: PathBuf,
     },
-    /// There is a node of this name already, or there was this very start of it.
+    /// A node of this name is already known, or this very start of the node was known before.
     #[error("{node} is known: one that comes back after it was cut off needs a new contact")]
     Known {
-        /// Its name.
+        /// The name of the node.
         node: String,
     },
-    /// There is no such node.
+    /// No node of this name is known.
     #[error("{node} is not known: add it as a peer first")]
     Unknown {
-        /// Its name.
+        /// The name of the node.
         node: String,
     },
-    /// Whoever shall be stopped is this process.
+    /// The process to be stopped is this process.
     #[error("{}: this is a file of the process itself, which does not stop itself", path.display())]
     OwnProcess {
         /// The file.
         path: PathBuf,
     },
-    /// It is not certain which process is meant.
+    /// It is not certain which process the file belongs to.
     #[error("{}: {why}: nobody was stopped, end the process by hand", path.display())]
     Unproven {
-        /// The file of the process that should be stopped.
+        /// The file of the process that was to be stopped.
         path: PathBuf,
-        /// What is uncertain.
+        /// The fact that is uncertain.
         why: &'static str,
     },
-    /// A process was killed, and is still there.
+    /// A process was killed and still exists.
     #[error("process {pid} was killed and has not ended within {patience:?}: its memory is in use")]
     NotEnded {
-        /// The process.
+        /// The process id.
         pid: i32,
-        /// How long it was waited for.
+        /// How long the call waited.
         patience: Duration,
     },
 }
 
 impl ShmError {
-    /// The same as far as the errors of all fabrics can say it.
+    /// Converts the error to the closest error that all fabrics have.
     pub(crate) fn setup(self) -> SetupError {
         match self {
             ShmError::Setup(error) => error,

@@ -1,4 +1,4 @@
-//! The verbs themselves, and the barriers that make their order.
+//! The execution of verbs, and the memory fences that make their order.
 
 use latchwork_runtime::sync::{Ordering, fence};
 use latchwork_verbs::{Outcome, Request, Target, VerbError, Words};
@@ -8,42 +8,47 @@ use crate::routes::Routes;
 #[cfg(all(test, loom))]
 mod interleavings;
 
-/// Whether every read-modify-write instruction is a full barrier, also one that fails to exchange.
-/// The model checker knows the language, where none is.
+/// Whether every read-modify-write instruction is a full memory fence, also a compare-and-swap that
+/// fails. For the model checker, which models the language, no such instruction is a full memory
+/// fence.
 const ATOMICS_ARE_BARRIERS: bool =
     cfg!(all(any(target_arch = "x86_64", target_arch = "x86"), not(loom)));
 
-/// Keeps the effects of one worker's requests in order, in the eyes of all other threads.
+/// Keeps the effects of one worker's requests in order for all other threads.
 ///
-/// READ and WRITE are relaxed loads and stores of words, so the order between them must come from
-/// what stands between them:
+/// READ and WRITE are relaxed loads and stores of words. So the order between requests comes from
+/// the operations between them:
 ///
-/// - WRITE, then WRITE or a message: a release fence (the queue's own release store). A thread that
-///   sees the second with acquire order sees the first.
-/// - WRITE, then an atomic: the atomic is a release operation. Where it is no full barrier, a full
-///   fence comes first, so that even an exchange that fails comes after the WRITE.
-/// - an atomic, then READ: the atomic is an acquire operation, so the READ's loads are not early.
-///   For two nodes that do this crosswise (each must not miss the other's atomic) it must be a full
-///   barrier: the locked instruction is one on x86, elsewhere a full fence follows.
-/// - WRITE, then READ: a full fence, since stores wait in the store buffer while loads go ahead.
-/// - what the poster saw, then READ: an acquire fence for its loads, and a release fence for its
-///   stores into the node's own memory, where optimistic readers look: who sees a byte of the next
-///   line also sees that the frame was taken from the last one.
+/// - WRITE, then WRITE or a message: a release memory fence, or the queue's own release store. A
+///   thread that sees the second with acquire order sees the first.
+/// - WRITE, then an atomic: the atomic is a release operation. Where an atomic is no full memory
+///   fence, a full memory fence comes first. So even a compare-and-swap that fails comes after the
+///   WRITE.
+/// - An atomic, then READ: the atomic is an acquire operation, so the loads of the READ come after
+///   the atomic. Two nodes may do this crosswise, and neither may miss the other's atomic. That
+///   needs a full memory fence: on x86 the locked instruction is one, and elsewhere a full memory
+///   fence follows.
+/// - WRITE, then READ: a full memory fence, since stores wait in the store buffer while loads go
+///   ahead.
+/// - The poster's own loads, then READ: an acquire memory fence.
+/// - The poster's own stores into its node's memory, then READ: a release memory fence. Optimistic
+///   readers read that memory. A reader that sees a byte of the next line also sees that the frame
+///   was taken from the last line.
 ///
-/// The end of a ring is treated like a READ: after the completion the WRITE or atomic must be
-/// visible to verbs that *other* threads execute later. What other nodes do with acquire order
-/// after they learned of the completion needs no fence of theirs but the acquire fence that every
-/// READ has.
+/// The end of a ring is treated like a READ. After the completion, the WRITE or atomic must be
+/// visible to verbs that *other* threads execute later. Other nodes may learn of the completion
+/// with acquire order and then execute verbs. Those nodes need no memory fence but the acquire
+/// memory fence of every READ.
 ///
-/// Public for fabrics whose agents execute verbs in the same way, on behalf of others.
+/// Public for fabrics whose agents execute verbs in the same way, on behalf of other nodes.
 #[derive(Default)]
 pub struct Barriers {
-    // A WRITE, or an atomic that is no barrier, may still be invisible to others.
+    // A WRITE, or an atomic that is no full memory fence, may still be invisible to other threads.
     pending: bool,
 }
 
 impl Barriers {
-    /// To be called before the loads of a READ.
+    /// Must be called before the loads of a READ.
     #[inline]
     pub fn before_read(&mut self) {
         if self.pending {
@@ -53,14 +58,14 @@ impl Barriers {
         }
     }
 
-    /// To be called before the stores of a WRITE.
+    /// Must be called before the stores of a WRITE.
     #[inline]
     pub fn before_write(&mut self) {
         fence(Ordering::Release);
         self.pending = true;
     }
 
-    /// Executes an atomic, which must acquire and release.
+    /// Executes an atomic, which must have acquire and release order.
     #[inline]
     pub fn around_atomic<T>(&mut self, atomic: impl FnOnce() -> T) -> T {
         if self.pending && !ATOMICS_ARE_BARRIERS {
@@ -71,7 +76,7 @@ impl Barriers {
         old
     }
 
-    /// To be called when a message was delivered, which ends in a full barrier.
+    /// Must be called after the delivery of a message, which ends in a full memory fence.
     #[inline]
     pub fn after_delivery(&mut self) {
         self.pending = false;
@@ -82,14 +87,14 @@ impl Barriers {
         self.pending = false;
     }
 
-    /// Must be called behind the last request, before completions are given out.
+    /// Must be called after the last request, before completions are passed out.
     #[inline]
     pub fn finish(mut self) {
         self.before_read();
     }
 }
 
-/// How far a batch has come.
+/// How much of a batch has been executed, with the results.
 #[derive(Default)]
 pub(crate) struct Progress {
     next: usize,
@@ -105,7 +110,8 @@ pub(crate) enum Stop {
 }
 
 impl Progress {
-    /// Executes `requests`, a checked batch for `target`, from where it stopped the last time.
+    /// Executes `requests`, a checked batch for `target`, from the request where the last call
+    /// stopped.
     pub(crate) fn advance(
         &mut self,
         routes: &Routes,
@@ -155,7 +161,7 @@ impl Progress {
         Ok(())
     }
 
-    /// What the last atomic found, as far as `mask` shows it; zero where there was none.
+    /// The value that the last atomic found, under `mask`; zero without an atomic.
     fn found(&self, mask: u64) -> u64 {
         self.atomics.checked_sub(1).map_or(0, |last| self.outcome.old[last] & mask)
     }

@@ -1,4 +1,4 @@
-//! [`Fabric`]: the nodes of one process, and those that it knows of others.
+//! [`Fabric`]: the nodes of one process, and the peers that the process knows.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ mod peers;
 /// Clones are the same fabric.
 ///
 /// Every process is responsible for its own nodes. When the last clone and the last endpoint of a
-/// fabric in a directory are dropped, the process's files are removed: no peer can map them any
-/// more.
+/// fabric in a directory are dropped, the process's files are removed. After that no peer can map
+/// them.
 #[derive(Clone)]
 pub struct Fabric {
     pub(crate) shared: Arc<Shared>,
@@ -36,7 +36,7 @@ impl Default for Fabric {
 }
 
 impl Fabric {
-    /// A fabric of this process alone, without nodes.
+    /// Makes a fabric of this process alone, without nodes.
     pub fn new(config: Config) -> Self {
         Fabric { shared: Arc::new(Shared::new(config, None)) }
     }
@@ -44,8 +44,8 @@ impl Fabric {
     // ---- memory nodes ------------------------------------------------------------------------------
 
     /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, under the lowest free
-    /// id. In one process the memory costs nothing until it is touched; in a directory all of it is
-    /// taken at once.
+    /// id. In one process the memory costs nothing until its first touch. In a directory all of the
+    /// memory is allocated at once.
     ///
     /// # Errors
     /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::NoRoom`].
@@ -59,10 +59,11 @@ impl Fabric {
         Ok(id)
     }
 
-    /// Adds a memory node under this id, as [`Fabric::add_memory_node`] does.
+    /// Adds a memory node under this id, like [`Fabric::add_memory_node`].
     ///
     /// # Errors
-    /// [`ShmError::Known`], [`ShmError::NoRoom`] and whatever else the memory could not be had for.
+    /// [`ShmError::Known`], [`ShmError::NoRoom`] and any other reason why the memory is not
+    /// available.
     pub fn serve_memory_as(&self, id: MemoryNodeId, bytes: usize) -> Result<(), ShmError> {
         let mut memory = self.shared.memory.write();
         if memory.contains_key(&id.0) {
@@ -76,7 +77,8 @@ impl Fabric {
         Ok(())
     }
 
-    /// Has the operating system give the memory of all memory nodes now (see [`Region::prefault`]).
+    /// Makes the operating system allocate all memory of all memory nodes now (see
+    /// [`Region::prefault`]).
     pub fn prefault(&self) {
         let memory = self.shared.memory.read().clone();
         for memory in memory.values() {
@@ -86,7 +88,7 @@ impl Fabric {
         }
     }
 
-    /// The memory of a memory node, for tests and tools that look at it from outside.
+    /// The memory of a memory node, for tests and tools that read the memory from outside.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
         match self.shared.memory(node)? {
             Memory::There(region) => Some(region),
@@ -99,7 +101,7 @@ impl Fabric {
     /// Adds a compute node, with an inbox and without regions.
     ///
     /// # Errors
-    /// [`SetupError::DuplicateNode`]; in a directory also what the operating system refused.
+    /// [`SetupError::DuplicateNode`]; in a directory also errors of the operating system.
     pub fn add_compute_node(&self, id: ComputeNodeId) -> Result<(), SetupError> {
         let mut nodes = self.shared.nodes.write();
         if nodes.contains_key(&id) {
@@ -121,7 +123,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Makes the rings between a node of this process and one elsewhere.
+    /// Makes the rings between a node of this process and a node of another process.
     fn connect(
         &self,
         (own, mailbox): (ComputeNodeId, &Arc<Mailbox>),
@@ -133,7 +135,7 @@ impl Fabric {
         let (here, there) = ((directory.incarnation(), own), (elsewhere.incarnation, peer));
         let incoming = directory.ring(Ends { receiver: here, sender: there }, capacity)?;
         let outgoing = directory.ring(Ends { receiver: there, sender: here }, capacity)?;
-        // Before the peer can have rung any bed in its present life.
+        // Before the peer, in its present life, can ring any parking spot.
         across.page.forget(peer);
         across.lanes.add(peer, incoming);
         mailbox.wake_all();
@@ -147,8 +149,9 @@ impl Fabric {
         Ok((node, mailbox))
     }
 
-    /// Memory that peers may address once it is registered for a node of this process: in a
-    /// directory it is a file that they can map, otherwise any [`Region`] would do.
+    /// Makes memory that peers may address after [`Fabric::register`] for a node of this process.
+    /// In a directory the memory is a file that peers can map. Otherwise any [`Region`] serves as
+    /// well.
     ///
     /// # Errors
     /// [`SetupError::Region`] and [`SetupError::NoRoom`].
@@ -159,11 +162,12 @@ impl Fabric {
         }
     }
 
-    /// Registers memory of a compute node, as a local buffer of its own verbs and as a target of
-    /// its peers'. Keys count from 0 per node. The fabric keeps the region for its own lifetime.
+    /// Registers memory of a compute node, as a local buffer of the node's own verbs and as a
+    /// target of its peers' verbs. Keys count from 0 per node. The fabric keeps the region until
+    /// the fabric ends.
     ///
-    /// Peers in other processes can address what [`Fabric::new_region`] gave; for them there is
-    /// nothing under other regions' keys.
+    /// Peers in other processes can address only regions from [`Fabric::new_region`]. Keys of other
+    /// regions lead these peers to no memory.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`] and [`SetupError::TooManyRegions`].
@@ -182,7 +186,7 @@ impl Fabric {
         found.add_region(region, publish).ok_or(SetupError::TooManyRegions(node))
     }
 
-    /// A new endpoint for one worker of `node`, a node of this process.
+    /// Makes an endpoint for one worker of `node`, a node of this process.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -191,7 +195,7 @@ impl Fabric {
         Ok(Endpoint::new(Arc::clone(&self.shared), node, own))
     }
 
-    /// The inbox of `node`, a node of this process.
+    /// Makes the inbox of `node`, a node of this process.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -199,13 +203,13 @@ impl Fabric {
         Ok(Inbox::new(self.own(node)?.1))
     }
 
-    /// Cuts a compute node off: verbs to it, also those pushed back, complete with
-    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on. Its own
-    /// verbs to others are not affected.
+    /// Cuts a compute node off. From now on verbs to the node, also verbs that were pushed back,
+    /// complete with [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected). The
+    /// node's own verbs to other nodes are not affected.
     ///
-    /// From one in another process nothing is received any more, and nothing of it stays mapped
-    /// once all workers have noticed. What it does to memory that it has mapped nobody can refuse:
-    /// a process that must not is [stopped](Fabric::stop) first.
+    /// For a node in another process, its messages are no longer received, and its memory is
+    /// unmapped once all workers have noticed. The node's process can still write memory that it
+    /// has mapped. To prevent that, [stop](Fabric::stop) the process first.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -222,14 +226,14 @@ impl Fabric {
                 directory.remove_ring(Ends { receiver: ends[0], sender: ends[1] });
                 directory.remove_ring(Ends { receiver: ends[1], sender: ends[0] });
             }
-            // They have its memory mapped until they look.
+            // The workers have the node's memory mapped until they check.
             mailbox.wake_all();
         }
         Ok(())
     }
 
-    /// Cuts a memory node off, of this process or another one: verbs to it complete with
-    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on.
+    /// Cuts a memory node off, of this process or another one. From now on verbs to the node
+    /// complete with [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected).
     ///
     /// # Errors
     /// [`SetupError::UnknownMemoryNode`].

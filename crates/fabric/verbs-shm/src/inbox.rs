@@ -15,11 +15,11 @@ use crate::queue::Queue;
 #[cfg(all(test, loom))]
 mod interleavings;
 
-/// Messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive) gives at most, so that a
-/// flood does not keep a worker from its other work.
+/// The maximum number of messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive)
+/// passes on, so that a flood of messages does not keep a worker from its other work.
 const RECEIVE_MAX: usize = 32;
 
-/// The queue of one node, and who polls it.
+/// The queue of one node, with the active and the parked workers.
 ///
 /// # No wake is lost
 ///
@@ -31,18 +31,24 @@ const RECEIVE_MAX: usize = 32;
 ///      0? wake one parked            a message? active += 1, do not park
 /// ```
 ///
-/// The two fences are ordered one way or the other. If the sender's is first, D sees A and the
-/// worker stays. If the worker's is first, B sees C, and then a sender that reads 0 finds the
-/// worker in the list, because the worker entered it before its fence. A sender that reads more
-/// than 0 leaves the message to an active worker: that one polls, or goes through C and D itself
-/// after B. (D does not see a message behind one that another sender has not finished; that
-/// sender's own A and B are to come.)
+/// Why no wake is lost:
 ///
-/// A worker that is taken from the list is counted active by the one who takes it, under the list's
-/// lock, so that a burst of messages wakes one worker and not all.
+/// 1. The two memory fences have an order.
+/// 2. If the sender's memory fence is first, D sees A, and the worker does not park.
+/// 3. If the worker's memory fence is first, B sees C, or a later change of `active`.
+/// 4. If B then reads 0, the sender finds the worker in the list, because the worker entered the
+///    list before its memory fence.
+/// 5. If B then reads more than 0, the sender leaves the message to an active worker. That worker
+///    polls, or goes through C and D itself after B.
 ///
-/// Senders in other processes have rings of their own, and read `active` where it is shown to them;
-/// see [`crate::across`].
+/// (D does not see a message behind a message that another sender has not finished. The unfinished
+/// sender's own A and B are still to come.)
+///
+/// The sender that takes a worker from the list also counts the worker active, under the lock of
+/// the list. So a burst of messages wakes one worker and not all.
+///
+/// Senders in other processes have rings of their own, and read `active` on the node's page; see
+/// [`crate::across`].
 pub(crate) struct Mailbox {
     queue: Queue,
     active: Active,
@@ -51,11 +57,11 @@ pub(crate) struct Mailbox {
     across: Option<Across>,
 }
 
-/// What is between an inbox and senders in other processes.
+/// The state between an inbox and senders in other processes.
 pub(crate) struct Across {
     pub(crate) page: Arc<Page>,
     pub(crate) lanes: Lanes,
-    /// Which beds of the page are taken.
+    /// Which parking spots of the page are taken.
     beds: Mutex<Vec<bool>>,
 }
 
@@ -65,7 +71,7 @@ impl Across {
         Across { page, lanes: Lanes::default(), beds }
     }
 
-    /// A free bed; `None` when there is none.
+    /// Takes a free parking spot; `None` when no spot is free.
     fn take_bed(&self) -> Option<Arc<Berth>> {
         let mut beds = self.beds.lock();
         let index = beds.iter().position(|taken| !taken)?;
@@ -74,7 +80,7 @@ impl Across {
     }
 }
 
-/// A cache line of its own: every sender reads it.
+/// On a CPU cache line of its own, because every sender reads it.
 #[repr(align(128))]
 struct Active(AtomicUsize);
 
@@ -84,7 +90,8 @@ struct Parked {
 }
 
 impl Mailbox {
-    /// For senders of this process, and of others when there is something between.
+    /// A mailbox for senders of this process, and with `across` for senders of other processes as
+    /// well.
     pub(crate) fn new(capacity: usize, across: Option<Across>) -> Self {
         Mailbox {
             queue: Queue::new(capacity),
@@ -99,7 +106,7 @@ impl Mailbox {
         self.across.as_ref()
     }
 
-    /// Counts one more active worker, also where others see it.
+    /// Counts one more active worker, also on the page that other processes read.
     fn add_active(&self) {
         self.active.0.fetch_add(1, Ordering::Relaxed);
         if let Some(across) = &self.across {
@@ -114,20 +121,20 @@ impl Mailbox {
         }
     }
 
-    /// D: whether there may be a message; after a full barrier.
+    /// D: whether a message may wait. To be called after a full memory fence.
     fn has_ready(&self) -> bool {
         self.queue.has_ready() || self.across.as_ref().is_some_and(|a| a.lanes.has_ready())
     }
 
-    /// Wakes every parked worker, to look at what has changed.
+    /// Wakes every parked worker, so that the workers notice a change of rings or peers.
     pub(crate) fn wake_all(&self) {
         let parked = self.parked.lock();
         parked.iter().for_each(|parked| parked.notifier.notify());
     }
 
-    /// Delivers `message` and wakes a worker if none polls; false when the queue is full.
+    /// Delivers `message` and wakes a worker if no worker polls; false when the queue is full.
     ///
-    /// Ends in a full barrier when it delivers.
+    /// A delivery ends in a full memory fence.
     pub(crate) fn send(&self, message: &Message) -> bool {
         if !self.queue.push(message) {
             return false;
@@ -143,7 +150,8 @@ impl Mailbox {
         }
         let woken = {
             let mut parked = self.parked.lock();
-            // Looked at again under the lock: another sender may just have made one active.
+            // The second check, under the lock: another sender may just have counted a worker
+            // active.
             if self.active.0.load(Ordering::Relaxed) != 0 {
                 return;
             }
@@ -155,8 +163,8 @@ impl Mailbox {
     }
 }
 
-/// The inbox of one compute node. Clones are the same inbox; where senders are in other processes,
-/// each worker should have a clone of its own.
+/// The inbox of one compute node. Clones are the same inbox. When senders are in other processes,
+/// each worker should have its own clone.
 pub struct Inbox {
     mailbox: Arc<Mailbox>,
     view: View,
@@ -173,25 +181,27 @@ impl Inbox {
         Inbox { mailbox, view: View::default() }
     }
 
-    /// An inbox of no fabric of this crate, for messages that come into the process some other way.
-    /// It holds `capacity` messages, rounded up to a power of two.
+    /// Makes an inbox outside of any fabric of this crate, for messages that enter the process in
+    /// another way. The inbox holds `capacity` messages, rounded up to a power of two.
     pub fn with_capacity(capacity: usize) -> Self {
         Inbox::new(Arc::new(Mailbox::new(capacity, None)))
     }
 
-    /// Puts a message in, and wakes a worker if none polls; false when there is no room. A full
-    /// barrier when it does. Whoever receives the message sees what this thread did before.
+    /// Puts a message in, and wakes a worker if no worker polls; false when there is no room. A
+    /// delivery ends in a full memory fence. The receiver of the message sees everything that this
+    /// thread did before.
     pub fn deliver(&self, message: &Message) -> bool {
         self.mailbox.send(message)
     }
 
-    /// Registers a worker that will poll this inbox and can be woken through `notifier`. It counts
-    /// as active at once.
+    /// Registers a worker that will poll this inbox, and that `notifier` can wake. The worker
+    /// counts as active at once.
     ///
-    /// When there are senders in other processes, it is to be called by the worker's thread, which
-    /// from now on sleeps where they can wake it. A thread can sleep in one place only: of several
-    /// subscriptions to inboxes of that kind only the first lets its worker park. The same holds
-    /// beyond 256 workers of a node.
+    /// When there are senders in other processes, the worker's own thread must make this call. From
+    /// then on the thread sleeps on a parking spot where those senders can wake it. A thread has
+    /// one parking spot only. So of several subscriptions to such inboxes, only the first lets its
+    /// worker park. Subscriptions beyond 256 workers of a node do not let their workers park
+    /// either.
     pub fn subscribe(&self, notifier: Notifier) -> Subscription {
         let mailbox = Arc::clone(&self.mailbox);
         let id = mailbox.subscribers.fetch_add(1, Ordering::Relaxed);
@@ -208,11 +218,11 @@ impl Inbox {
 }
 
 impl Inbox {
-    /// Gives what senders in other processes have sent to `sink`.
+    /// Passes the messages of senders in other processes to `sink`.
     fn receive_across(&self, across: &Across, sink: &mut dyn FnMut(Message)) -> bool {
         let mut some = false;
         for _ in 0..RECEIVE_MAX {
-            // Nothing is locked while the sink runs.
+            // No lock is held while the sink runs.
             let Some(message) = self.view.pop(&across.lanes) else { break };
             some = true;
             sink(message);
@@ -238,7 +248,7 @@ impl latchwork_verbs::Inbox for Inbox {
 
 /// A worker's promise to poll an inbox; see [`latchwork_verbs::Subscription`].
 ///
-/// When the last active subscriber is dropped while messages wait, a parked one is woken.
+/// When the last active subscription is dropped while messages wait, a parked worker is woken.
 pub struct Subscription {
     mailbox: Arc<Mailbox>,
     id: u64,
@@ -249,7 +259,8 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Leaves the list of the parked. False when a sender has done it, and counted us active.
+    /// Leaves the list of parked workers. False when a sender has removed the entry, and has
+    /// counted this worker active.
     fn leave(&self, parked: &mut Vec<Parked>) -> bool {
         let place = parked.iter().position(|p| p.subscriber == self.id);
         place.map(|place| parked.remove(place)).is_some()
@@ -281,7 +292,8 @@ impl latchwork_verbs::Subscription for Subscription {
         {
             let mut parked = self.mailbox.parked.lock();
             if self.leave(&mut parked) {
-                // Under the lock, so that a sender there counts either us or the one it wakes.
+                // Under the lock, so that a sender there counts either this worker or the worker
+                // that it wakes.
                 self.mailbox.add_active();
             }
         }
@@ -301,8 +313,10 @@ impl Drop for Subscription {
         } else if !counted {
             return;
         }
-        // Active, or made active by a sender whose wake nobody will answer now. Or rung by one
-        // elsewhere, who makes nobody active.
+        // With `counted`, this worker was active, or a sender of this process counted the worker
+        // active and the wake gets no answer now. With or without `counted`, a sender of another
+        // process may have rung the parking spot, and such a sender counts no worker active. In
+        // each case another worker may have to check the inbox.
         if counted {
             self.mailbox.remove_active();
         }

@@ -1,9 +1,9 @@
-//! The shared-memory fabric: one-sided verbs executed by the caller on memory that all nodes map.
+//! The shared-memory fabric: the caller executes one-sided verbs on memory that all nodes map.
 //!
-//! This crate owns the fabric of an embedded cluster, whose compute nodes are threads of one
-//! process, and that of processes of one host, which share files ([`Fabric::in_directory`]). It is
-//! really one-sided: a memory node is memory and nothing else, and the worker that rings executes
-//! its own verbs, as its NIC would.
+//! This crate owns two fabrics. In an embedded cluster the compute nodes are threads of one
+//! process. In a directory the nodes belong to several processes of one host that share files
+//! ([`Fabric::in_directory`]). Both fabrics are really one-sided: a memory node is only memory, and
+//! the worker that rings executes its own verbs, as its NIC would.
 //!
 //! ```text
 //!   worker of node 1                                     worker of node 2
@@ -15,26 +15,27 @@
 //!      └── Send ────► inbox of node 2: bounded ring; active pollers, list of the parked
 //! ```
 //!
-//! In a directory all of that lies in files, and messages between processes go through a ring for
-//! each pair of nodes. What is shared, and why a process that is killed holds nobody up, is argued
-//! in the module `across`.
+//! In a directory all of that memory is in files. Messages between processes go through rings, one
+//! ring for each direction of each pair of nodes. The module `across` lists the shared memory, and
+//! argues why a killed process blocks no other process.
 //!
 //! # Invariants
 //!
-//! - Regions and nodes are only ever added, but for those that are cut off; each endpoint notices
-//!   at its next ring, and may remember them without locks.
-//! - READ and WRITE move relaxed 8-byte words; CAS and FAA are CPU atomics on the same words. So
-//!   here, and only here, **CPU atomics and fabric atomics may be mixed** on one word.
-//! - The order inside a batch is that of the program, made visible to others by the fences that
-//!   `execute` argues for.
-//! - A message wakes a parked worker only when no worker polls the inbox, and never fails to.
-//! - Nothing allocates per verb once the queues have grown.
-//! - Between processes nothing is ever held: no lock, no claim, no count that another process would
-//!   have to take back.
+//! - Regions and nodes are only ever added, except for nodes that are cut off. Each endpoint
+//!   notices a cut-off at its next post or ring. So an endpoint may keep nodes and regions without
+//!   locks.
+//! - READ and WRITE move relaxed 8-byte words. CAS and FAA are CPU atomics on the same words. So on
+//!   this fabric **CPU atomics and fabric atomics may be mixed** on one word.
+//! - The order inside a batch is program order. The memory fences that `execute` argues for make
+//!   that order visible to other threads.
+//! - A message wakes a parked worker only when no worker polls the inbox, and then always.
+//! - No verb allocates memory once the queues have grown.
+//! - No process ever holds a lock, a claim or a count that another process would have to reset.
 //!
-//! It survives full inboxes (a batch waits at its sender), nodes that are cut off
-//! ([`Fabric::disconnect`]), and processes that are killed at any instruction; their files go with
-//! the next start of anybody. There are no lost messages but those from and to the dead.
+//! The fabric survives full inboxes (a batch waits at its sender), nodes that are cut off
+//! ([`Fabric::disconnect`]), and processes that are killed at any instruction. The next start of
+//! any process removes the files of a killed process. Only messages from and to dead nodes are
+//! lost.
 //!
 //! # Example
 //!
@@ -66,7 +67,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Two processes in one:
+//! Two processes, here played by one process:
 //!
 //! ```
 //! # #[cfg(target_os = "linux")] {

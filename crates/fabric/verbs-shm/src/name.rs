@@ -1,4 +1,4 @@
-//! [`NodeName`]: a node of either kind; [`End`]: what becomes of processes.
+//! [`NodeName`]: a node of either kind; [`End`]: the result of stopping a process.
 
 use std::fmt;
 
@@ -22,11 +22,11 @@ impl fmt::Display for NodeName {
     }
 }
 
-/// What became of a process that was to be stopped.
+/// The result of stopping a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// It was not there any more.
+    /// The process had already ended.
     WasGone,
-    /// It was killed, and has ended.
+    /// The process was killed, and has ended.
     Killed,
 }

@@ -14,11 +14,11 @@ use crate::inbox::Mailbox;
 /// A memory node, or a region of a compute node.
 #[derive(Clone)]
 pub(crate) enum Memory {
-    /// It is here, or its memory is mapped.
+    /// Memory of this process, or mapped memory of another one.
     There(Arc<Region>),
-    /// It was cut off.
+    /// The node of the memory was cut off.
     Gone {
-        /// Bytes that it had.
+        /// The length that the memory had, in bytes.
         bytes: u64,
     },
 }
@@ -26,30 +26,30 @@ pub(crate) enum Memory {
 /// A compute node.
 pub(crate) struct Node {
     pub(crate) post: Post,
-    // As far as they are known.
+    // The regions that are known so far.
     regions: RwLock<BTreeMap<u16, Memory>>,
     disconnected: AtomicBool,
 }
 
-/// Where a node's messages go.
+/// The destination of a node's messages.
 pub(crate) enum Post {
-    /// To its inbox, which is in this process.
+    /// The inbox of the node, in this process.
     Here(Arc<Mailbox>),
-    /// To another process.
+    /// A ring to the node, in another process.
     Elsewhere(Elsewhere),
 }
 
 /// A node of another process.
 pub(crate) struct Elsewhere {
     pub(crate) page: Arc<Page>,
-    /// Of its process.
+    /// The incarnation of the node's process.
     pub(crate) incarnation: u64,
-    // From each node of this process.
+    // One ring from each node of this process.
     lanes: RwLock<BTreeMap<ComputeNodeId, Arc<Lane>>>,
     map: Box<MapRegion>,
 }
 
-/// Maps the file of a region, which has this number and so many bytes.
+/// Maps the file of a region, given the number of the file and the length in bytes.
 pub(crate) type MapRegion = dyn Fn(u64, usize) -> Option<Arc<Region>> + Send + Sync;
 
 impl Elsewhere {
@@ -57,7 +57,7 @@ impl Elsewhere {
         Elsewhere { page, incarnation, lanes: RwLock::default(), map }
     }
 
-    /// The lane that starts at a node of this process.
+    /// The ring that starts at a node of this process.
     pub(crate) fn lane(&self, from: ComputeNodeId) -> Option<Arc<Lane>> {
         self.lanes.read().get(&from).cloned()
     }
@@ -96,8 +96,8 @@ impl Node {
         Some(found.clone())
     }
 
-    /// Adds a region of a node of this process, after `publish`, which is told its key, has made it
-    /// known. `None` when there are as many as there can be.
+    /// Adds a region of a node of this process, after `publish` has published its key. `None` when
+    /// all keys are taken, or when `publish` fails.
     pub(crate) fn add_region(
         &self,
         region: Arc<Region>,
@@ -115,8 +115,8 @@ impl Node {
         self.disconnected.load(Ordering::Relaxed)
     }
 
-    /// Cuts it off; false when it was before. Of a node elsewhere nothing stays mapped once all
-    /// endpoints have noticed.
+    /// Cuts the node off; false if it was cut off before. The memory of a node of another process
+    /// is unmapped once all endpoints have noticed.
     pub(crate) fn disconnect(&self) -> bool {
         let first = !self.disconnected.swap(true, Ordering::Relaxed);
         if let Post::Elsewhere(_) = &self.post {
@@ -127,7 +127,7 @@ impl Node {
 }
 
 impl Memory {
-    /// Its length in bytes.
+    /// The length in bytes.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Memory::There(region) => region.len() as u64,
@@ -135,7 +135,7 @@ impl Memory {
         }
     }
 
-    /// Cuts it off: it is not used from here any more.
+    /// Cuts the memory off: this process does not use the memory any more.
     pub(crate) fn leave(&mut self) {
         if let Memory::There(region) = self {
             *self = Memory::Gone { bytes: region.len() as u64 };

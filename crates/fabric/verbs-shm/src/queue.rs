@@ -1,4 +1,4 @@
-//! A bounded queue of messages, many senders and many receivers, made of atomic words only.
+//! A bounded queue of messages with many senders and many receivers, made of atomic words only.
 
 use std::slice;
 
@@ -13,33 +13,34 @@ use latchwork_verbs::{ComputeNodeId, Message, Words};
 ///            turn == p + cap  free again: p + cap is the next position of this slot
 /// ```
 ///
-/// A sender owns position p from its successful exchange of `tail` to its store of `turn`, and a
-/// receiver likewise with `head`; between the two the slot's words are its own. Positions are 64
-/// bits and never wrap.
+/// A sender owns position p from its successful compare-and-swap of `tail` to its store of `turn`.
+/// A receiver owns a position in the same way, with `head`. The owner of a position is the only
+/// user of the slot's words. Positions are 64 bits wide and never wrap.
 ///
-/// Neither side ever waits for the other: a slot whose sender is between its two steps reads as
-/// "empty", one whose receiver is reads as "full".
+/// Neither side ever waits for the other. A slot whose sender is between its two steps reads as
+/// "empty". A slot whose receiver is between its two steps reads as "full".
 pub(crate) struct Queue {
     slots: Box<[Slot]>,
     head: Padded,
     tail: Padded,
 }
 
-/// Words of a message that stand in the slot's first cache line, with the turn. What is behind them
-/// crosses to the receiver only when there is something in it: most messages take one line.
+/// Words of a message that stand in the slot's first CPU cache line, with the turn. The rest of the
+/// slot crosses to the receiver only when the rest is not empty. Most messages take one cache line.
 const FIRST: usize = 6;
 
-/// In a slot's head: there is more than fits the first line.
+/// A bit in the head of a slot: the message has more words than fit the first cache line.
 pub(crate) const LONG: u64 = 1 << 8;
 
-/// In place of a sender that every slot has.
+/// The substitute for a missing sender. Never used, because every slot that was filled here has
+/// one.
 const NOBODY: ComputeNodeId = ComputeNodeId::new(1).expect("an id");
 
-/// Two cache lines, so that neighbours do not share one (nor a pair of prefetched ones).
+/// Two CPU cache lines, so that neighbours share neither a line nor a pair of prefetched lines.
 #[repr(C, align(128))]
 struct Slot {
     turn: AtomicU64,
-    /// The sender's id, and whether the message is long.
+    /// The sender's id, and the bit of a long message.
     head: AtomicU64,
     words: [AtomicU64; Message::WORDS],
 }
@@ -53,7 +54,7 @@ const _: () = assert!(size_of::<Slot>() == 128);
 /// Words of a slot: the turn, the head, the message.
 pub(crate) const SLOT_WORDS: usize = 2 + Message::WORDS;
 
-/// Writes a message into a slot, by the sender that owns it.
+/// Writes a message into a slot that the sender owns.
 #[inline]
 pub(crate) fn write_message(
     head: &AtomicU64,
@@ -69,8 +70,8 @@ pub(crate) fn write_message(
     }
 }
 
-/// Reads the message in a slot. It is from `otherwise` if it has no sender, as it cannot be in a
-/// slot that was filled here.
+/// Reads the message in a slot. A slot that was filled here has a sender. Without a valid sender
+/// the message counts as sent by `otherwise`.
 #[inline]
 pub(crate) fn read_message(
     head: &AtomicU64,
@@ -87,7 +88,7 @@ pub(crate) fn read_message(
 }
 
 impl Queue {
-    /// A queue with room for `capacity` messages, rounded up to a power of two, at least 2.
+    /// Makes a queue for `capacity` messages, rounded up to a power of two, at least 2.
     pub(crate) fn new(capacity: usize) -> Self {
         let capacity = capacity.max(2).next_power_of_two();
         let slot = |i| Slot {
@@ -106,7 +107,7 @@ impl Queue {
         &self.slots[position as usize & (self.slots.len() - 1)]
     }
 
-    /// Appends `message`; false when there is no room. Release: see [`Queue::pop`].
+    /// Appends `message`; false when there is no room. Has release order; see [`Queue::pop`].
     pub(crate) fn push(&self, message: &Message) -> bool {
         let mut position = self.tail.0.load(Ordering::Relaxed);
         loop {
@@ -129,8 +130,9 @@ impl Queue {
                 Ok(_) => {
                     write_message(&slot.head, &slot.words, message);
                     slot.turn.store(position + 1, Ordering::Release);
-                    // The next message goes there, and a receiver has written it last. To read and
-                    // not to write: receivers look at it all the time.
+                    // The next message goes to that slot, and a receiver wrote the slot last. A
+                    // prefetch for reading, not for writing, because receivers read the word all
+                    // the time.
                     Words::new(slice::from_ref(&self.slot(position + 1).turn)).prefetch(0..8);
                     return true;
                 }
@@ -139,8 +141,8 @@ impl Queue {
         }
     }
 
-    /// Takes the oldest message, if it is complete. Acquire: whoever takes a message sees what its
-    /// sender did before it pushed.
+    /// Takes the oldest message, if the message is complete. Has acquire order: the receiver sees
+    /// everything that the sender did before the push.
     pub(crate) fn pop(&self) -> Option<Message> {
         let mut position = self.head.0.load(Ordering::Relaxed);
         loop {
@@ -170,8 +172,8 @@ impl Queue {
         }
     }
 
-    /// Whether the slot of the oldest position is *not* known to be empty. Errs only to true.
-    /// Orders nothing: whoever acts on it has a fence.
+    /// Whether the oldest position is *not* known to be empty. True may be wrong, false is not.
+    /// Gives no memory order: a caller that acts on the result has a memory fence.
     pub(crate) fn has_ready(&self) -> bool {
         let position = self.head.0.load(Ordering::Relaxed);
         self.slot(position).turn.load(Ordering::Relaxed) > position

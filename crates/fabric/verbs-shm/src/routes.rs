@@ -1,4 +1,4 @@
-//! [`Routes`]: what an endpoint remembers about targets and local regions.
+//! [`Routes`]: the targets and local regions that an endpoint has looked up.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::node::{Memory, Node, Post};
 use crate::shared::Shared;
 
 /// Nodes and regions that were looked up once, so that a verb takes no lock and counts no
-/// reference. What becomes of them in the fabric is counted there ([`Routes::is_outdated`]).
+/// reference. The fabric counts later changes of nodes ([`Routes::is_outdated`]).
 pub(crate) struct Routes {
     shared: Arc<Shared>,
     own_id: ComputeNodeId,
@@ -25,7 +25,7 @@ pub(crate) struct Routes {
     peers: Vec<Option<Peer>>,
 }
 
-/// Bytes at the start of a copy that are fetched ahead.
+/// The bytes at the start of a copy that are prefetched.
 const AHEAD_MAX: u32 = 1 << 10;
 
 struct Peer {
@@ -34,15 +34,15 @@ struct Peer {
     regions: Vec<Option<Arc<Region>>>,
 }
 
-/// How messages get to a peer.
+/// The path of messages to a peer.
 enum Way {
-    /// It is in this process.
+    /// The peer is in this process.
     Here(Arc<Mailbox>),
-    /// It is in another one.
+    /// The peer is in another process.
     Across(Arc<Lane>),
 }
 
-/// What a batch acts on.
+/// The memory and the inbox that a batch acts on.
 pub(crate) struct Destination<'a> {
     memory: Option<&'a Region>,
     way: Option<&'a Way>,
@@ -55,7 +55,7 @@ impl Destination<'_> {
         words(self.memory.expect("checked when posted"), remote, len)
     }
 
-    /// Delivers a message; false when there is no room. Ends in a full barrier when it delivers.
+    /// Delivers a message; false when there is no room. A delivery ends in a full memory fence.
     #[inline]
     pub(crate) fn send(&self, message: &Message) -> bool {
         match self.way.expect("checked when posted") {
@@ -64,8 +64,8 @@ impl Destination<'_> {
         }
     }
 
-    /// Asks for the CPU cache lines of a place that will be written, as far as there is such a
-    /// place.
+    /// Prefetches the CPU cache lines of a range that will be written, as far as the range is
+    /// inside the memory.
     pub(crate) fn expect_write(&self, remote: u64, len: u32) {
         let Some(memory) = self.memory else { return };
         let first = usize::try_from(remote).unwrap_or(usize::MAX) / WORD;
@@ -79,7 +79,7 @@ fn words(region: &Region, offset: u64, len: u32) -> &[AtomicU64] {
     &region.atomics()[offset as usize / WORD..][..len as usize / WORD]
 }
 
-/// Puts something into a table indexed by small numbers.
+/// Stores a value in a table that is indexed by small numbers.
 #[cold]
 fn place<T>(table: &mut Vec<Option<T>>, index: usize, value: T) {
     if table.len() <= index {
@@ -95,14 +95,14 @@ impl Routes {
         Routes { shared, own_id, own, version, local, memory, peers }
     }
 
-    /// Whether nodes may have gone, or have been replaced, since these routes were learned.
+    /// Whether nodes may have been cut off or replaced since these routes were learned.
     #[inline]
     pub(crate) fn is_outdated(&self) -> bool {
         self.version != self.shared.changes()
     }
 
-    /// Gives up the memory of nodes that are gone. What was posted for them fails from now on. To
-    /// be followed by [`Routes::forget_gone`] when all of that has been executed.
+    /// Drops the memory of nodes that were cut off. Batches that were posted for these nodes fail
+    /// from now on. The caller executes these batches and then calls [`Routes::forget_gone`].
     pub(crate) fn leave_gone(&mut self) {
         self.version = self.shared.changes();
         for (id, known) in self.memory.iter_mut().enumerate() {
@@ -115,7 +115,7 @@ impl Routes {
         }
     }
 
-    /// Forgets nodes that are gone, so that those that have taken their places are found.
+    /// Forgets nodes that were cut off, so that the next lookup finds their replacements.
     pub(crate) fn forget_gone(&mut self) {
         for known in &mut self.peers {
             if known.as_ref().is_some_and(|peer| peer.node.is_disconnected()) {
@@ -133,7 +133,7 @@ impl Routes {
         Some(Peer { node, way, regions: Vec::new() })
     }
 
-    /// Learns `target`; the bytes of memory that it has, if it has any.
+    /// Looks up `target`; returns the length of its memory in bytes, if it has memory.
     #[inline]
     pub(crate) fn learn_target(&mut self, target: Target) -> Result<Option<u64>, VerbError> {
         match target {
@@ -153,8 +153,8 @@ impl Routes {
         self.look_up(target).ok_or(VerbError::UnknownTarget { target })
     }
 
-    /// Looks up what of a target is not known yet. `None` when there is none, `Some(None)` when it
-    /// has no memory.
+    /// Looks up the unknown part of a target. `None` when the target does not exist, `Some(None)`
+    /// when the target has no memory.
     #[cold]
     fn look_up(&mut self, target: Target) -> Option<Option<u64>> {
         let (known, region) = match target {
@@ -165,7 +165,7 @@ impl Routes {
                     place(&mut self.peers, id.index(), found);
                 }
                 let Peer { node, regions, .. } = self.peers[id.index()].as_mut()?;
-                // A message needs none.
+                // A message needs no region.
                 let Some(region) = node.region(RegionKey(key)) else { return Some(None) };
                 (regions, (usize::from(key), region))
             }
@@ -177,7 +177,7 @@ impl Routes {
         Some(Some(bytes))
     }
 
-    /// Learns a local region; its length in bytes.
+    /// Looks up a local region; returns its length in bytes.
     #[inline]
     pub(crate) fn learn_local(&mut self, key: RegionKey) -> Option<u64> {
         let index = usize::from(key.0);
@@ -190,13 +190,13 @@ impl Routes {
         Some(bytes)
     }
 
-    /// Where the batches for a target that was learned go; an error when it is disconnected.
+    /// The destination of batches for a known target; an error when the target is disconnected.
     #[inline]
     pub(crate) fn destination(&self, target: Target) -> Result<Destination<'_>, VerbError> {
         match target {
             Target::Memory(MemoryNodeId(id)) => match self.memory.get(usize::from(id)) {
                 Some(Some(memory)) => Ok(Destination { memory: Some(memory), way: None }),
-                // It was there when the batch was posted.
+                // The memory node existed when the batch was posted.
                 _ => Err(VerbError::Disconnected { target }),
             },
             Target::Compute(id, key) => {
@@ -210,10 +210,10 @@ impl Routes {
         }
     }
 
-    /// Asks for the CPU cache lines that a checked request begins with, so that what a ring finds
-    /// posted does not come out of memory one after the other: an atomic on a word that is not
-    /// there stalls everything behind it. Of long copies only the start, behind which the processor
-    /// fetches ahead by itself.
+    /// Prefetches the CPU cache lines at the start of a checked request. Otherwise the requests of
+    /// one ring would load their lines from memory one after the other. An atomic on an uncached
+    /// word stalls everything behind the atomic. Of a long copy only the start is prefetched,
+    /// because the processor prefetches the rest by itself.
     #[inline]
     pub(crate) fn fetch_ahead(&self, target: Target, request: &Request) {
         let Ok(to) = self.destination(target) else { return };
@@ -221,7 +221,7 @@ impl Routes {
             Request::CompareSwap { remote, .. } | Request::FetchAdd { remote, .. } => {
                 prefetch_write(to.words(remote, 8));
             }
-            // Not where it is copied to: when the READ is left out, another node will write there.
+            // Without the destination: if the READ is left out, another node will write there.
             Request::Read { remote, local } | Request::ReadIf { remote, local, .. } => {
                 let len = local.len.min(AHEAD_MAX);
                 Words::new(to.words(remote, len)).prefetch(0..len as usize);

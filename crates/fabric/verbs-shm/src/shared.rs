@@ -10,20 +10,21 @@ use crate::Config;
 use crate::across::Directory;
 use crate::node::{Memory, Node};
 
-/// What all clones of a fabric and all of its endpoints share.
+/// The state that all clones of a fabric and all of its endpoints share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) memory: RwLock<BTreeMap<u16, Memory>>,
     pub(crate) nodes: RwLock<BTreeMap<ComputeNodeId, Arc<Node>>>,
-    /// Where this process meets others, if it does.
+    /// The directory that this process shares with other processes, if any.
     pub(crate) directory: Option<Directory>,
     changes: Changes,
-    /// Compute nodes elsewhere that are or were known, by the start of their processes.
+    /// Compute nodes of other processes that are or were known, with the incarnations of their
+    /// processes.
     #[cfg_attr(any(not(target_os = "linux"), loom), allow(dead_code))]
     met: Mutex<BTreeSet<(u64, ComputeNodeId)>>,
 }
 
-/// On a cache line of its own: everybody reads it all the time.
+/// On a CPU cache line of its own, because all endpoints read it all the time.
 #[repr(align(128))]
 struct Changes(AtomicU64);
 
@@ -34,7 +35,8 @@ impl Shared {
         Shared { config, memory, nodes, directory, changes, met: Mutex::default() }
     }
 
-    /// Notes that a node elsewhere becomes known; false when that start of it was before.
+    /// Records that a node of another process becomes known; false if this start of it was known
+    /// before.
     #[cfg(all(target_os = "linux", not(loom)))]
     pub(crate) fn meet(&self, node: (u64, ComputeNodeId)) -> bool {
         self.met.lock().insert(node)
@@ -48,15 +50,15 @@ impl Shared {
         self.nodes.read().get(&node).cloned()
     }
 
-    /// How often a node has gone, or taken the place of one that was gone. Endpoints compare it on
-    /// every ring.
+    /// The number of changes: each cut-off of a node and each replacement counts one. Endpoints
+    /// compare the number on every post and ring.
     #[inline]
     pub(crate) fn changes(&self) -> u64 {
-        // Relaxed: whoever finds that it has changed looks under a lock.
+        // Relaxed: an endpoint that sees a change then reads the nodes under a lock.
         self.changes.0.load(Ordering::Relaxed)
     }
 
-    /// Counts a change, when it has been made.
+    /// Counts a change, after the change was made.
     pub(crate) fn count_change(&self) {
         self.changes.0.fetch_add(1, Ordering::Release);
     }

@@ -1,6 +1,6 @@
-//! The shared-memory fabric keeps the contract of the verbs, with a thread for each worker: in one
-//! fabric, with a fabric for each node as if it were a process of its own, and with memory nodes
-//! that are in another process.
+//! The shared-memory fabric keeps the contract of the verbs. Each worker has a thread. The contract
+//! is tested in one fabric, with one fabric for each node as in several processes, and with memory
+//! nodes in another process.
 
 mod common;
 
@@ -15,9 +15,10 @@ use latchwork_verbs_shm::{Config, Fabric};
 
 use common::{Directory, Process, compute, hear, introduce, memory, node, role, say};
 
-/// The scripts of the contract share memory of their test, so they run in one process, on threads.
+/// The scripts of a test share memory of the test, so all of them run on threads of one process.
 struct Threads {
-    // That of the memory nodes, and then those of the compute nodes; all the same in one process.
+    // The fabric of the memory nodes, then those of the compute nodes. All are the same in one
+    // process.
     fabrics: Vec<Fabric>,
     regions: Vec<Arc<Region>>,
     _server: Option<Process>,
@@ -97,7 +98,7 @@ impl Threads {
         &self.fabrics[usize::from(node.get())]
     }
 
-    /// Cuts a node off for the processes of all compute nodes.
+    /// Cuts a node off in the processes of all compute nodes.
     fn cut_off(fabrics: &[Fabric], target: Target) {
         for fabric in fabrics {
             match target {
@@ -134,7 +135,7 @@ impl Harness for Threads {
 
 latchwork_verbs::contract_tests!(Threads::all());
 
-/// Serves memory until whoever started it is gone.
+/// Serves memory until the parent process has ended.
 #[test]
 fn child() {
     let Some(role) = role() else { return };
@@ -147,8 +148,8 @@ fn child() {
     while hear().is_some() {}
 }
 
-/// What [`latchwork_verbs::Request::ReadIf`] permits is what is done here: the buffer is left
-/// alone.
+/// [`latchwork_verbs::Request::ReadIf`] permits a fabric to leave the READ out. This fabric does
+/// so, and the buffer keeps its content.
 #[test]
 fn a_read_whose_condition_does_not_hold_is_left_out() {
     use latchwork_verbs::{Endpoint as _, LocalBuffer, RegionKey, Request, Target};
@@ -168,7 +169,7 @@ fn a_read_whose_condition_does_not_hold_is_left_out() {
         assert!(endpoint.poll(&mut |completion| assert!(completion.result.is_ok())));
         threads.region(node).words().u64(0)
     };
-    // The word is 0, 0x11, 0x22 before the addition.
+    // Before the three additions the word is 0, 0x11 and 0x22.
     assert_eq!(read_if(u64::MAX, 0), 7);
     assert_eq!(read_if(0xf, 0), 1);
     assert_eq!(read_if(0xf0, 0x20), 7);

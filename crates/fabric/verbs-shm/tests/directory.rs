@@ -1,5 +1,5 @@
-//! What a directory is made of: who may be stopped, what is removed, and what is refused with a
-//! reason.
+//! The files of a directory: which processes may be stopped, which files are removed, and which
+//! requests are refused with a reason.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -20,7 +20,7 @@ fn fabric(directory: &Directory) -> Fabric {
     Fabric::in_directory(&directory.0, Config::default()).unwrap()
 }
 
-/// Serves a memory node until whoever started it is gone.
+/// Serves a memory node until the parent process has ended.
 #[test]
 fn child() {
     let Some(role) = role() else { return };
@@ -46,7 +46,7 @@ fn a_process_is_stopped_by_its_contact_and_its_files_go_with_the_next_start() {
     assert_eq!(own.stop(memory(0), &contact, PATIENCE).unwrap(), End::Killed);
     assert!(!own.lives(memory(0), &contact).unwrap());
     assert_eq!(own.stop(memory(0), &contact, PATIENCE).unwrap(), End::WasGone);
-    // Still mapped, by whoever had it.
+    // A process that had mapped the memory keeps the mapping.
     assert_eq!(own.memory(MemoryNodeId(0)).unwrap().len(), 1 << 16);
     assert_eq!(directory.files().len(), 3);
     let next = fabric(&directory);
@@ -63,7 +63,7 @@ fn nobody_is_stopped_of_whom_it_is_not_certain_who_it_is() {
     let contact = other.contact(compute(1)).unwrap();
     let refused = own.stop(compute(1), &contact, Duration::ZERO);
     assert!(matches!(refused, Err(ShmError::OwnProcess { .. })), "{refused:?}");
-    // The file of a process that lives, with the identity of another one that does.
+    // The owner's file of a living process, with the identity of another living process.
     let (mut process, contact) = serve(&directory);
     let owner = directory.files().into_iter().find(|name| {
         name.ends_with("-owner") && contact.contains(&name["latchwork-".len()..][..16])
@@ -100,8 +100,8 @@ fn only_files_of_processes_that_ended_are_removed() {
     for name in foreign {
         fs::write(directory.0.join(name), "precious").unwrap();
     }
-    // Of a process that died before it had taken its lock, and of one that was being cleaned up
-    // after.
+    // An owner's file without a lock: the process died before it took the lock, or a cleaner died
+    // before the last file. And files whose owner's file is missing.
     for name in [
         "latchwork-00000000000000aa-owner",
         "latchwork-00000000000000bb-memory-7",
@@ -159,7 +159,7 @@ fn what_a_contact_does_not_say_truly_is_found_before_anything_is_touched() {
     let strangers = Directory::new();
     let refused = fabric(&strangers).add_peer(memory(3), &contact);
     assert!(matches!(refused, Err(ShmError::OtherDirectory { .. })), "{refused:?}");
-    // A page that is not one.
+    // A page with wrong content.
     let page = other.contact(compute(5)).unwrap();
     let path = page.splitn(4, ':').nth(3).unwrap();
     let bytes = fs::metadata(path).unwrap().len();
@@ -232,7 +232,7 @@ fn large_files_may_lie_in_another_directory_and_go_with_their_process() {
     living.serve_memory_as(MemoryNodeId(1), 1 << 16).unwrap();
     let served = large.files();
     assert_eq!(served.len(), 2);
-    // As a process leaves it that is killed: files, and an owner's file without a lock.
+    // The remains of a killed process: files, and an owner's file without a lock.
     let dead = "latchwork-00000000000000aa";
     let text = format!("process 1\nstarted 1\nnamespace 1\nlarge {}\nend\n", large.0.display());
     fs::write(directory.0.join(format!("{dead}-owner")), text).unwrap();
@@ -243,8 +243,8 @@ fn large_files_may_lie_in_another_directory_and_go_with_their_process() {
     assert_eq!((large.files(), directory.files()), (vec!["notes".to_owned()], vec![]));
 }
 
-/// Needs huge pages: `LATCHWORK_HUGE_PAGES` names a directory on a file system of those that has 8
-/// MiB to give.
+/// Needs huge pages: `LATCHWORK_HUGE_PAGES` names a directory on a file system of huge pages with 8
+/// MiB free.
 #[test]
 fn memory_of_huge_pages_has_whole_ones_or_is_refused() {
     let Some(large) = std::env::var_os("LATCHWORK_HUGE_PAGES") else {
@@ -258,7 +258,7 @@ fn memory_of_huge_pages_has_whole_ones_or_is_refused() {
     };
     let open = || Fabric::in_directory(place(), Config::default()).unwrap();
     let (one, two) = (open(), open());
-    // Not as long as a page.
+    // The length is not a multiple of the page size.
     one.serve_memory_as(MemoryNodeId(0), (2 << 20) + 8).unwrap();
     two.add_peer(memory(0), &one.contact(memory(0)).unwrap()).unwrap();
     one.prefault();
@@ -284,7 +284,7 @@ fn a_node_that_was_cut_off_comes_back_under_its_name_as_another() {
         other.add_compute_node(node(2)).unwrap();
         let region = other.new_region(4096 << round).unwrap();
         other.register(node(2), region.clone()).unwrap();
-        // One that peers cannot reach.
+        // A region that peers cannot address.
         other.register(node(2), Region::zeroed(64).unwrap()).unwrap();
         introduce(&[(&own, &[compute(1)]), (&other, &[compute(2)])]);
         endpoint.post(target, round, &write(round + 1)).unwrap();
@@ -294,7 +294,7 @@ fn a_node_that_was_cut_off_comes_back_under_its_name_as_another() {
         endpoint.ring();
         endpoint.poll(&mut |completion| assert!(completion.result.is_ok()));
         assert_eq!(region.words().u64(8), round + 1);
-        // What is posted and not rung yet goes down with it.
+        // A batch that is posted and not rung before the cut-off fails with the later one.
         endpoint.post(target, 0, &write(99)).unwrap();
         own.disconnect(node(2)).unwrap();
         own.disconnect(node(2)).unwrap();

@@ -1,5 +1,5 @@
-//! Several processes that share memory: nothing is lost or doubled, parked workers are woken, and
-//! whoever is killed, at whatever instruction, holds nobody up and leaves nothing behind.
+//! Several processes that share memory. No message is lost or doubled, and parked workers are
+//! woken. A process that is killed at any instruction blocks no other process and leaves no files.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -38,7 +38,7 @@ fn message(from: u8, kind: u64, value: u64) -> Request {
     Request::Send(Message { from: node(from), body })
 }
 
-/// Where the tests' children begin.
+/// The entry point of the child processes of the tests.
 #[test]
 fn child() {
     let Some(role) = role() else { return };
@@ -52,7 +52,7 @@ fn child() {
     }
 }
 
-/// A compute node of this process, which knows those that it hears of.
+/// A compute node of this process, with the peers that the parent process names.
 fn join(id: u8, directory: &str) -> Fabric {
     let fabric = Fabric::in_directory(directory, CONFIG).unwrap();
     fabric.add_compute_node(node(id)).unwrap();
@@ -112,7 +112,7 @@ fn count(id: u8, directory: &str) {
         let some = inbox.receive(&mut |message| {
             let value = message.body[1];
             assert_eq!(message.body[1..], [value; Message::WORDS - 1], "torn");
-            // In any order: those that a full ring has pushed back are overtaken.
+            // In any order: later messages overtake those that a full ring has pushed back.
             let seen = &mut seen[usize::from(message.from.get())][value as usize];
             assert!(!std::mem::replace(seen, true), "message {value} came twice");
             received += 1;
@@ -122,7 +122,7 @@ fn count(id: u8, directory: &str) {
         }
     }
     say(&format!("received {received}"));
-    // The others may still read what this one has sent: its ring is theirs, too.
+    // The other counters may still read messages of this one, and the ring is a file of both.
     hear();
 }
 
@@ -163,10 +163,10 @@ fn additions_and_messages_of_several_processes_are_exactly_as_many_as_were_made(
 const PING: u64 = 1;
 const PONG: u64 = 2;
 const FLOOD: u64 = 3;
-/// Of a ping whose answer counts as none.
+/// Marks a ping whose answer is not counted.
 const UNHEEDED: u64 = u64::MAX << 40;
 
-/// Answers pings, and counts.
+/// Answers pings, and counts answers and floods.
 struct Serve {
     id: u8,
     inbox: Inbox,
@@ -188,13 +188,13 @@ impl Poller for Serve {
                     let pong = message(self.id, PONG, value);
                     endpoint.post(target(got.from.get()), 0, &[pong]).unwrap();
                 }
-                // Others answer as well, whom nobody has waited for.
+                // Answers to unheeded pings arrive as well, and do not count.
                 PONG => self.pongs.set(self.pongs.get().max(value & !UNHEEDED)),
                 FLOOD => self.floods.set(self.floods.get() + 1),
                 other => panic!("no such message: {other}"),
             }
         });
-        // Those to nodes that are gone fail.
+        // Batches to dead nodes fail.
         some |= endpoint.poll(&mut |_| {});
         if some {
             self.waiter.take().into_iter().for_each(Waker::wake);
@@ -215,7 +215,7 @@ impl Poller for Serve {
     }
 }
 
-/// A worker of a node, which parks as soon as there is nothing to do.
+/// A worker of a node, which parks as soon as it has nothing to do.
 fn worker(fabric: &Fabric, id: u8) -> (Executor<RealDriver>, Handle, Rc<Serve>) {
     let config = ExecutorConfig { spin_sweeps: 0, yield_sweeps: 0, ..ExecutorConfig::default() };
     let executor = Executor::new(RealDriver::new(), config);
@@ -233,7 +233,7 @@ fn worker(fabric: &Fabric, id: u8) -> (Executor<RealDriver>, Handle, Rc<Serve>) 
     (executor, handle, serve)
 }
 
-/// Answers until whoever has started it is gone.
+/// Answers pings until the parent process has ended.
 fn echo(id: u8, directory: &str) {
     let fabric = join(id, directory);
     let stop = Arc::new(AtomicBool::new(false));
@@ -251,7 +251,7 @@ fn echo(id: u8, directory: &str) {
     say(&format!("parked {}", handle.activity().parks));
 }
 
-/// One who pings another node, and waits for the answers parked.
+/// A worker that pings another node and parks until the answer comes.
 struct Pinger {
     executor: Executor<RealDriver>,
     handle: Handle,
@@ -315,7 +315,7 @@ fn every_one_of_100_000_messages_wakes_the_parked_worker_of_another_process() {
     for _ in 0..PINGS {
         pinger.ping(2);
     }
-    // Both were parked when their message came, many times; how many is up to the machine.
+    // Both workers were parked for many of the messages; the machine decides for how many.
     let parks = pinger.handle.activity().parks;
     echo.close();
     let parked = echo.hear();
@@ -327,8 +327,8 @@ fn every_one_of_100_000_messages_wakes_the_parked_worker_of_another_process() {
 
 // ---- deaths ----------------------------------------------------------------------------------------
 
-/// Does whatever might be in the way of others when it is killed in between: floods them, answers
-/// them, parks, writes into their regions, by turns.
+/// Floods other nodes, pings them, parks, and writes into their regions, in turn. A kill during
+/// each of these actions might block other nodes.
 fn suffer(id: u8, directory: &str, seed: u64) {
     let fabric = join(id, directory);
     let (executor, handle, serve) = worker(&fabric, id);
@@ -357,7 +357,7 @@ fn suffer(id: u8, directory: &str, seed: u64) {
     }
 }
 
-/// A node of this process that answers, on a thread of its own.
+/// A node of this process that answers pings, on a thread of its own.
 struct Steady {
     fabric: Fabric,
     stop: Arc<AtomicBool>,
@@ -385,7 +385,7 @@ impl Steady {
         Steady { fabric, stop, notifier: started.recv().unwrap(), thread: Some(thread) }
     }
 
-    /// Stops it; how many floods it received.
+    /// Stops the node; returns the number of floods that it received.
     fn stop(mut self) -> u64 {
         self.stop.store(true, Ordering::Release);
         self.notifier.notify();
@@ -393,7 +393,7 @@ impl Steady {
     }
 }
 
-/// The number of the start of the process that gave this contact.
+/// The incarnation of the process that made this contact.
 fn incarnation(contact: &str) -> &str {
     contact.split(':').nth(1).unwrap()
 }
@@ -417,7 +417,7 @@ fn whoever_is_killed_at_whatever_moment_holds_nobody_up_and_leaves_nothing() {
     for kill in 0..KILLS {
         let mut victim = Process::start(&["victim", "3", path, &kill.to_string()]);
         if kill % 8 == 0 {
-            // While it starts: its files may be half made.
+            // During the start of the process: its files may be incomplete.
             let pause = pinger.handle.random_below(8_000);
             pinger.pause(Duration::from_micros(pause));
             victim.kill();
@@ -434,7 +434,7 @@ fn whoever_is_killed_at_whatever_moment_holds_nobody_up_and_leaves_nothing() {
         assert_eq!(victim.hear(), "ready");
         victim.say("go");
         for _ in 0..pinger.handle.random_below(4) {
-            // To one who may be parked, or dead before it takes it.
+            // The receiver may be parked, or may die before it takes the message.
             pinger.send(3, PING, UNHEEDED);
             pinger.ping(2);
         }
@@ -446,7 +446,7 @@ fn whoever_is_killed_at_whatever_moment_holds_nobody_up_and_leaves_nothing() {
         }
         victim.kill();
         assert!(!own.lives(compute(3), &contact).unwrap());
-        // While its death is not known yet, and when it is.
+        // Before this process learns of the death, and after it.
         pinger.send(3, PING, UNHEEDED);
         pinger.ping(2);
         own.disconnect(node(3)).unwrap();
@@ -457,7 +457,7 @@ fn whoever_is_killed_at_whatever_moment_holds_nobody_up_and_leaves_nothing() {
     assert!(stopped > KILLS / 4 && early == KILLS / 8);
     let floods = pinger.serve.floods.get();
     assert!(floods > 0, "no message of a victim arrived");
-    // The next start of anybody removes what is left.
+    // The next start of any process removes the files that are left.
     let next = Fabric::in_directory(path, CONFIG).unwrap();
     next.add_compute_node(node(4)).unwrap();
     let contacts = [&own, &steady.fabric, &next].map(|fabric| {

@@ -1,5 +1,5 @@
-//! Parked workers and messages: no wake is lost, and no worker is woken in vain; in one fabric, and
-//! between two that share a directory as two processes do.
+//! Parked workers and messages: no wake is lost, and no worker is woken without need. Tested in one
+//! fabric, and between two fabrics that share a directory as two processes do.
 
 mod common;
 
@@ -12,14 +12,14 @@ use common::{Directory, compute, introduce, node};
 
 /// Two nodes, each with the fabric of its process.
 struct Pair {
-    /// Has node 1.
+    /// The fabric of node 1.
     receiver: Fabric,
-    /// Has node 2.
+    /// The fabric of node 2.
     sender: Fabric,
     _directory: Option<Directory>,
 }
 
-/// In one fabric, and across two where there can be two.
+/// A pair in one fabric and, on systems with shared directories, a pair across two fabrics.
 fn pairs(inbox_capacity: usize) -> Vec<Pair> {
     let fabric = Fabric::new(Config { inbox_capacity });
     let mut pairs = vec![Pair { receiver: fabric.clone(), sender: fabric, _directory: None }];

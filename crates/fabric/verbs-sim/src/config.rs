@@ -1,4 +1,4 @@
-//! [`SimConfig`]: what a simulated fabric is like.
+//! [`SimConfig`]: the properties of a simulated fabric.
 
 use std::time::Duration;
 
@@ -8,40 +8,42 @@ use crate::drawn::Drawn;
 use crate::faults::Faults;
 use crate::profile::NicProfile;
 
-/// What the simulated network and its NICs are like.
+/// The properties of the simulated network and its NICs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SimConfig {
-    /// How long things take, and which freedoms are used.
+    /// The times, and the permitted reorderings.
     pub timing: Timing,
-    /// READs and atomics of one endpoint to one target under way at most (at least a batch).
+    /// Limit of READs and atomics in flight from one endpoint to one target (at least a batch).
     pub reads_max: usize,
-    /// Requests of one endpoint to one target under way at most (at least a batch).
+    /// Limit of requests in flight from one endpoint to one target (at least a batch).
     pub requests_max: usize,
-    /// Messages that wait in the inbox of one compute node at most, at least 1.
+    /// Limit of messages that wait in the inbox of one compute node, at least 1.
     pub inbox_capacity: usize,
-    /// When a message that met a full inbox tries again.
+    /// Time after which a message that met a full inbox tries again.
     pub inbox_retry: Duration,
-    /// What goes wrong by chance; [`Fabric::set_faults`](crate::Fabric::set_faults) changes it
-    /// later.
+    /// The faults that happen by chance; [`Fabric::set_faults`](crate::Fabric::set_faults) changes
+    /// them later.
     pub faults: Faults,
-    /// READs and WRITEs copy only so many of their first bytes, although they take the time of all:
-    /// for measuring protocols, where nobody looks at the rest. A multiple of 8; `None` copies all.
+    /// READs and WRITEs copy only this many of their first bytes, and take the time of all bytes.
+    /// This is for measurements of protocols, where the rest is never read. A multiple of 8; `None`
+    /// copies all.
     pub payload_max: Option<u32>,
-    /// Whether it is told of batches that nothing of them was sent
-    /// ([`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable)), as a fabric of
-    /// connections can; otherwise they only fail.
+    /// Whether a poster learns that no request of a failed batch was sent
+    /// ([`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable)). A fabric of
+    /// connections can report this. With false, such batches end as `Disconnected`.
     pub tells_unsent: bool,
-    /// Whether batches to a node that was [removed](crate::Fabric::remove_peer) never end. A
-    /// fabric's bug: only tests want it, which show that it would be noticed.
+    /// Whether batches to a node that was [removed](crate::Fabric::remove_peer) never end. This is
+    /// a seeded bug of a fabric: tests use it to show that their checks notice it.
     pub strands: bool,
 }
 
-/// How long things take.
+/// The source of all times.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Timing {
-    /// As the seed draws, with every reordering that the contract permits: for looking for races.
+    /// Times that the seed draws, with every reordering that the contract permits: for finding
+    /// races.
     Drawn(Drawn),
-    /// As NICs of this kind take: for measuring.
+    /// The times of this kind of NIC: for measurements.
     Nic(NicProfile),
 }
 
@@ -82,7 +84,8 @@ impl SimConfig {
         }
     }
 
-    /// The limits, as far as they make sense.
+    /// Raises limits that are too small to the smallest possible value, and rounds `payload_max`
+    /// down to whole words.
     pub(crate) fn sane(mut self) -> Self {
         if let Timing::Drawn(drawn) = &mut self.timing {
             drawn.make_sane();

@@ -1,16 +1,17 @@
-//! Nodes that others know to be gone, and keep out: what becomes of batches to them, and of what
-//! they have posted.
+//! Fenced and given-up nodes: the end of batches to such a node, and of batches from it.
 //!
 //! ```text
-//!   about a node D           who posts                                       what becomes of it
-//!   keep_out(at A, D)        D, to A: whatever has not begun                 never begins; Disconnected
-//!   remove_peer(of A, D)     A, to D: on its way                             goes no further; Disconnected
-//!                            A, to D: posted later, or pushed back           never sent; Unreachable, where the fabric can tell
-//!   kill(D), disconnect(D)   anybody, to D, once a batch has failed there    the same
+//!   call about a node D      batch                                   its end
+//!   keep_out(at A, D)        D to A: requests that have not begun    never begin; Disconnected
+//!   remove_peer(of A, D)     A to D: in flight                       goes no further; Disconnected
+//!                            A to D: posted later, or pushed back    never sent; Unreachable if
+//!                                                                    tells_unsent, or Disconnected
+//!   kill(D), disconnect(D)   any node to D, on a send queue that     never sent; Unreachable
+//!                            has had a Disconnected batch            (only if tells_unsent)
 //! ```
 //!
-//! Each node learns of a death at a time of its own, so these are calls for one pair of nodes each.
-//! Fabrics differ in what they can tell:
+//! Each node learns of a death at its own time, so each call is about one pair of nodes. Some
+//! fabrics can report that a batch was never sent, others cannot:
 //! [`SimConfig::tells_unsent`](crate::SimConfig::tells_unsent).
 
 use std::rc::Rc;
@@ -24,12 +25,13 @@ use crate::fabric::{Fabric, World};
 use crate::flight::Flight;
 use crate::node::bit;
 
-/// How long it takes until it is told that a batch was not sent: up to so many nanoseconds.
+/// The poster learns within this many nanoseconds that a batch was not sent.
 const UNSENT_NS: u64 = 2_000;
 
 impl Fabric {
-    /// From now on compute node `at` refuses whatever another one has posted and that has not begun
-    /// here: in the middle of a batch, too, and messages that would arrive once more.
+    /// Makes compute node `at` fence `node`: requests of `node` that have not begun at `at` never
+    /// begin. This holds in the middle of a batch, and for messages that would arrive a second
+    /// time.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -39,7 +41,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// As [`keep_out`](Fabric::keep_out), at a memory node.
+    /// Like [`keep_out`](Fabric::keep_out), at a memory node.
     ///
     /// # Errors
     /// [`SetupError::UnknownMemoryNode`].
@@ -53,8 +55,8 @@ impl Fabric {
         Ok(())
     }
 
-    /// Compute node `of` gives up another one, which is gone for it: batches that are on their way
-    /// there go no further, and later ones are not sent.
+    /// Makes compute node `of` give up the node `gone`. Batches of `of` in flight to `gone` go no
+    /// further, and later batches are not sent.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -66,7 +68,8 @@ impl Fabric {
 }
 
 impl World {
-    /// Why a batch that is about to be submitted is not sent, if it is not.
+    /// The error of a batch that is about to be submitted and cannot be sent; `None` when it can
+    /// be.
     fn unsent(&self, flight: &Flight) -> Option<VerbError> {
         let target = flight.batch.target;
         let unsent = || match self.config.tells_unsent {
@@ -76,12 +79,13 @@ impl World {
         if flight.lane.is_given_up() {
             return Some(unsent());
         }
-        // Who has never failed there does not know that nobody is there.
+        // A poster without a failed batch to this target does not know that the target is lost.
         let lost = self.config.tells_unsent && flight.lane.lost.get();
         (lost && flight.lane.there.host.gone.get()).then(unsent)
     }
 
-    /// Ends a batch without sending it, if it cannot be sent; else it is given back.
+    /// Gives the flight back when it can be sent. Otherwise the batch ends without being sent, and
+    /// its key is the error.
     pub(crate) fn send_or_end(&self, mut flight: Box<Flight>) -> Result<Box<Flight>, u32> {
         let Some(error) = self.unsent(&flight) else { return Ok(flight) };
         flight.end(error);
@@ -94,16 +98,17 @@ impl World {
         Err(key)
     }
 
-    /// Whether nobody is ever told of the end of this batch; see
+    /// Whether the poster never learns of the end of this batch; see
     /// [`SimConfig::strands`](crate::SimConfig::strands).
     pub(crate) fn strands(&self, flight: &Flight) -> bool {
         self.config.strands && flight.lane.is_given_up()
     }
 
-    /// Nobody polls these completions any more: what was submitted goes on with the bytes that it
-    /// has, and local buffers are left alone.
+    /// Abandons the batches of a dropped endpoint. Submitted batches go on with the bytes that they
+    /// have, and local buffers are not touched.
     pub(crate) fn abandon(&self, completions: &Rc<Completions>) {
-        // Not in the middle of an event: in a panic, for all that is known.
+        // While an event borrows the flights, nothing is done. A drop inside an event can only be
+        // the unwinding of a panic.
         if let Ok(mut flights) = self.flights.try_borrow_mut() {
             let own = |flight: &&mut Box<Flight>| Rc::ptr_eq(&flight.lane.completions, completions);
             flights.iter_mut().map(|(_, flight)| flight).filter(own).for_each(|f| f.abandon());

@@ -1,7 +1,7 @@
-//! [`Drawn`]: delays that the seed draws, and which freedoms are used.
+//! [`Drawn`]: delays that the seed draws, and the permitted reorderings.
 //!
-//! Every request is an event of its own, or several, so that whatever the contract does not order
-//! happens in any order.
+//! Every request is one or more events. So requests without an order in the contract happen in any
+//! order.
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -14,28 +14,28 @@ use crate::event::Event;
 use crate::fabric::World;
 use crate::flight::{Begin, Fate};
 
-/// Pieces that one READ or WRITE is cut into at most.
+/// The most pieces into which one READ or WRITE is cut.
 pub const PIECES_MAX: usize = 8;
 
-/// Drawn times. All draws are uniform and the kernel's.
+/// Drawn times. All draws are uniform and come from the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Drawn {
-    /// From the doorbell to the target, and again from the last effect to the completion.
+    /// Time from the doorbell to the target, and again from the last effect to the completion.
     pub one_way: RangeInclusive<Duration>,
-    /// One in so many of these delays is longer, by up to `tail`; 0 means none is.
+    /// One in this many delays is longer, by up to `tail`. 0 means none.
     pub tail_one_in: u64,
-    /// See `tail_one_in`.
+    /// The longest extra time of a longer delay; see `tail_one_in`.
     pub tail: Duration,
-    /// How far apart the effects of one batch are at the target: the longest pause before a
+    /// How far apart the effects of one batch are at the target. This is the longest pause before a
     /// request, and the longest time over which the pieces of a READ or WRITE are scattered.
     pub spread: Duration,
-    /// READs and WRITEs are placed in at most so many pieces (1 to [`PIECES_MAX`]), cut at random
-    /// words, in random order. With 1 nothing is torn.
+    /// The most pieces of a READ or WRITE (1 to [`PIECES_MAX`]). The cuts are at random words, and
+    /// the pieces are placed in random order. With 1 nothing is torn.
     pub pieces_max: usize,
-    /// True: each batch goes its own way, as over several queue pairs. False: the batches of one
-    /// endpoint to one target are one queue pair, and
-    /// [`Kind::before`](latchwork_verbs::Kind::before) holds between them too. Code above must not
-    /// rely on more than true gives.
+    /// Whether batches may overtake each other. With true, each batch goes its own way, as over
+    /// several queue pairs. With false, the batches of one endpoint to one target use one queue
+    /// pair, and [`Kind::before`](latchwork_verbs::Kind::before) also holds between them. The code
+    /// above must not rely on more than true gives.
     pub reorder_batches: bool,
 }
 
@@ -53,8 +53,8 @@ impl Default for Drawn {
 }
 
 impl Drawn {
-    /// A network in which delays differ by a factor of a hundred, so that what is rarely overtaken
-    /// elsewhere is overtaken all the time.
+    /// A network with delays that differ by a factor of a hundred, so that rare reorderings happen
+    /// all the time.
     pub fn rough() -> Self {
         Drawn {
             one_way: Duration::from_nanos(100)..=Duration::from_micros(5),
@@ -90,7 +90,7 @@ pub(crate) fn draw_up_to(kernel: &Kernel, max: Duration) -> Duration {
 }
 
 impl World {
-    /// Sends a batch on its way.
+    /// Schedules the arrival of a batch.
     pub(crate) fn submit_drawn(&self, drawn: &Drawn, key: u32, extra: Duration) {
         let slowness = self.with(key, |flight| flight.slowness());
         let mut delay = drawn.draw_one_way(&self.kernel) * slowness + extra;
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// Whether a batch before this one on its queue pair holds back a request of kind `kind`.
+    /// Whether an earlier batch of the same queue pair holds back a request of kind `kind`.
     fn held_back_by_earlier(&self, drawn: &Drawn, key: u32, kind: Kind) -> bool {
         if drawn.reorder_batches {
             return false;
@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    /// A request has taken effect, or never will.
+    /// Marks a request that has taken effect or never will, and schedules the requests behind it.
     fn done(&self, drawn: &Drawn, key: u32, request: usize) {
         self.with(key, |flight| flight.done(request));
         if self.with(key, |flight| flight.is_done()) {

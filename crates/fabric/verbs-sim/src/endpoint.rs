@@ -1,4 +1,4 @@
-//! [`Endpoint`] of a simulated world.
+//! The [`Endpoint`] of a simulated world.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,17 +15,17 @@ use crate::node::Node;
 
 /// One worker's endpoint in a simulated world; see [`latchwork_verbs::Endpoint`].
 ///
-/// What it posts takes effect at later events. Each completion notifies the worker's notifier.
+/// Posted batches take effect at later events. Each completion notifies the worker's notifier.
 pub struct Endpoint {
     world: Rc<World>,
     own: Rc<Node>,
-    /// Whose clock pays for posting and polling.
+    /// The worker's executor, whose clock pays for posting and polling.
     handle: Handle,
     completions: Rc<Completions>,
     #[allow(clippy::vec_box, reason = "a flight is handed on, and large")]
     posted: Vec<Box<Flight>>,
     lanes: Lanes,
-    /// Batches that wait for room on their lanes.
+    /// The number of batches that wait for room on their send queues.
     pushed_back: usize,
     in_flight: usize,
 }
@@ -51,7 +51,7 @@ impl Endpoint {
         Endpoint { world, own, handle, completions, posted, lanes, pushed_back: 0, in_flight: 0 }
     }
 
-    /// How many doorbells submit what was posted: one for all that goes the same way.
+    /// The number of doorbells for the posted batches: one for each target.
     fn doorbells(&self) -> u32 {
         let target = |flight: &Flight| flight.batch.target;
         let is_first = |at: usize| {
@@ -60,7 +60,7 @@ impl Endpoint {
         (0..self.posted.len()).filter(|&at| is_first(at)).count() as u32
     }
 
-    /// The CPU time of writing what was posted into send queues, and of ringing.
+    /// Charges the CPU time of writing the posted requests into send queues, and of the doorbells.
     fn charge_posted(&self, times: &NicTimes, doorbells: u32) {
         let requests: usize = self.posted.iter().map(|f| f.batch.requests().len()).sum();
         self.handle.charge(times.post * requests as u32 + times.doorbell * doorbells);
@@ -132,7 +132,8 @@ impl latchwork_verbs::Endpoint for Endpoint {
     }
 
     fn may_park(&self) -> bool {
-        // Completions notify; what is pushed back is submitted when one of them is polled.
+        // A completion notifies the worker. Batches pushed back are submitted when a completion is
+        // polled.
         self.posted.is_empty() && self.completions.arrived.borrow().is_empty()
     }
 }

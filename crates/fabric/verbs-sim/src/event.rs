@@ -1,6 +1,6 @@
-//! The events of a fabric, as the payloads that the kernel carries.
+//! The events of a fabric, encoded as the payloads that the kernel carries.
 
-/// An event.
+/// An event of a flight or of a message.
 ///
 /// ```text
 ///   63      40 39        8 7  6 5    3 2    0
@@ -9,16 +9,16 @@
 ///   └─────────┴───────────┴────┴──────┴──────┘
 /// ```
 ///
-/// The key is that of a flight, and of a message for [`Event::Again`].
+/// The key names a flight; for [`Event::Again`] it names a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
-    /// The batch is at its target.
+    /// The batch arrives at its target.
     Arrive,
-    /// A request takes effect, or begins to.
+    /// A request begins; most requests take effect at once.
     Begin { request: usize },
     /// A piece of a READ or WRITE is placed.
     Place { request: usize, piece: usize },
-    /// The whole batch takes effect, as far as it has not.
+    /// All requests of the batch that have not taken effect take effect.
     Apply,
     /// The completion arrives.
     Complete,

@@ -1,4 +1,4 @@
-//! The world of nodes, and the events by which batches move in it.
+//! The nodes of a world, and the events by which batches move between them.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
@@ -30,11 +30,11 @@ pub struct Fabric {
     pub(crate) world: Rc<World>,
 }
 
-/// What all endpoints share; the actor whose events are the steps of batches.
+/// The state that all endpoints share, and the actor whose events are the steps of batches.
 pub(crate) struct World {
     pub(crate) kernel: Kernel,
     pub(crate) config: SimConfig,
-    /// The figures of the profile, when the timing is a NIC's.
+    /// The times of the profile, with [`Timing::Nic`].
     pub(crate) nic: Option<NicTimes>,
     faults: Cell<Faults>,
     fault_counts: Cell<FaultCounts>,
@@ -44,7 +44,7 @@ pub(crate) struct World {
     memory: RefCell<Vec<MemoryNode>>,
     nodes: RefCell<Vec<Option<Rc<Node>>>>,
     pub(crate) flights: RefCell<Slab<Box<Flight>>>,
-    /// Flights that are over, to be used again.
+    /// Completed flights, kept for reuse.
     #[allow(clippy::vec_box, reason = "a flight is handed on, and large")]
     spare: RefCell<Vec<Box<Flight>>>,
     /// Messages that will arrive a second time.
@@ -54,8 +54,8 @@ pub(crate) struct World {
 }
 
 impl Fabric {
-    /// A fabric without nodes, in the world of `kernel`. Limits of `config` that no batch could
-    /// keep are raised to the smallest possible.
+    /// A fabric without nodes, in the world of `kernel`. A limit of `config` that is too small for
+    /// any batch is raised to the smallest possible value.
     pub fn new(kernel: &Kernel, config: SimConfig) -> Self {
         let world = Rc::new(World {
             kernel: kernel.clone(),
@@ -118,7 +118,7 @@ impl Fabric {
     }
 
     /// Registers memory of a compute node. Keys count from 0 per node. The fabric keeps the region
-    /// for its own lifetime.
+    /// as long as the fabric exists.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`] and [`SetupError::TooManyRegions`].
@@ -134,8 +134,8 @@ impl Fabric {
         Ok(RegionKey(key))
     }
 
-    /// A new endpoint for one worker of `node`, which runs on the executor of `handle`: completions
-    /// wake it, and what posting and polling costs is charged to it.
+    /// A new endpoint for one worker of `node`. Completions wake the worker through the executor of
+    /// `handle`. The clock of that executor pays for posting and polling.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -152,9 +152,9 @@ impl Fabric {
         Ok(Inbox::new(Rc::clone(&self.known(node)?.mailbox)))
     }
 
-    /// Cuts a compute node off: requests to it that have not begun fail their batches with
-    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected). Its own verbs to
-    /// others are not affected.
+    /// Disconnects a compute node: a request to the node that has not begun fails its batch with
+    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected). Verbs that the node
+    /// posts to others are not affected.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -163,9 +163,9 @@ impl Fabric {
         Ok(())
     }
 
-    /// The end of a compute node: requests to it fail as after [`disconnect`](Fabric::disconnect),
-    /// and of its own those that have not begun never do, in the middle of a batch too. Its workers
-    /// are the caller's to stop.
+    /// Kills a compute node. Requests to the node fail as after [`disconnect`](Fabric::disconnect).
+    /// Requests of the node that have not begun never begin, also in the middle of a batch. The
+    /// caller stops the workers of the node.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -174,7 +174,7 @@ impl Fabric {
         self.disconnect(node)
     }
 
-    /// The end of a memory node: requests to it that have not begun fail their batches with
+    /// Loses a memory node: a request to the node that has not begun fails its batch with
     /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected).
     ///
     /// # Errors
@@ -186,8 +186,8 @@ impl Fabric {
         Ok(())
     }
 
-    /// Makes everything that the node's NIC does, and the ways from and to it, take `times` as long
-    /// as usual; 1 is as usual. Its workers are the caller's to slow down.
+    /// Multiplies by `times` the time of everything that the node's NIC does, and of the ways from
+    /// and to the node. The usual speed is 1. The caller slows the workers of the node down.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -196,37 +196,39 @@ impl Fabric {
         Ok(())
     }
 
-    /// How many requests have taken effect.
+    /// The number of requests that have taken effect.
     pub fn verbs(&self) -> u64 {
         self.world.verbs.get()
     }
 
-    /// How many doorbells have been rung: one for all that a worker submits to one target at a
+    /// The number of doorbells rung: one for all batches that a worker submits to one target at a
     /// time.
     pub fn doorbells(&self) -> u64 {
         self.world.doorbells.get()
     }
 
-    /// What goes wrong by chance from now on.
+    /// Sets the faults that happen by chance from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.world.faults.set(faults);
     }
 
-    /// How often each fault has struck.
+    /// The number of times that each fault has happened.
     pub fn fault_counts(&self) -> FaultCounts {
         self.world.fault_counts.get()
     }
 
-    /// Holds back, from now on, the batches that `rule` picks; the first gate that picks a batch
-    /// has it. For tests that force a race: code above cannot tell it from a slow network.
+    /// Holds back, from now on, the batches that `rule` picks. The first gate that picks a batch
+    /// holds it. Gates are for tests that force a race: to the code above, a gate looks like a slow
+    /// network.
     ///
-    /// The rule is asked once per leg of each batch, in the order of events, also when the batch
-    /// meets no other gate: a rule that always says no is a log. It must not call the fabric.
+    /// The fabric calls the rule once per leg of each batch, in the order of events, also when an
+    /// earlier gate has picked the batch. So a rule that always returns false can serve as a log.
+    /// The rule must not call the fabric.
     pub fn gate(&self, rule: impl FnMut(&Passing<'_>) -> bool + 'static) -> Gate {
         Gate::new(&self.world, Box::new(rule))
     }
 
-    /// The memory of a memory node, for tests and tools that look at it from outside.
+    /// The memory of a memory node, for tests and tools that read it from outside.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
         Some(self.world.memory.borrow().get(usize::from(node.0))?.memory.clone())
     }
@@ -269,17 +271,17 @@ impl World {
         self.nodes.borrow().get(id.index()).cloned().flatten()
     }
 
-    /// The memory nodes, by their ids.
+    /// The hosts of the memory nodes, in the order of their ids.
     pub(crate) fn memory_hosts(&self) -> Vec<Rc<Host>> {
         self.memory.borrow().iter().map(|node| Rc::clone(&node.host)).collect()
     }
 
-    /// The compute nodes, by their ids.
+    /// The compute nodes, in the order of their ids.
     pub(crate) fn compute_nodes(&self) -> Vec<Rc<Node>> {
         self.nodes.borrow().iter().flatten().cloned().collect()
     }
 
-    /// The far end of batches for `target`, if there is such a node.
+    /// The far end of batches for `target`; `None` when there is no such node.
     pub(crate) fn there(&self, target: Target) -> Option<There> {
         match target {
             Target::Memory(id) => {
@@ -289,8 +291,8 @@ impl World {
         }
     }
 
-    /// A batch that is about to be sent. Flights are large, and most of one is written once only
-    /// when it is used again.
+    /// A flight for a batch that is about to be sent, from a completed flight if there is one.
+    /// Flights are large, and reuse leaves most of their bytes unwritten.
     pub(crate) fn flight(
         &self,
         lane: &Rc<Lane>,
@@ -341,7 +343,8 @@ impl World {
         gates.push(gate);
     }
 
-    /// The gate that holds the batch on this leg, if any.
+    /// The gate that holds the batch on this leg, if any. Every gate's rule runs, also behind a
+    /// gate that has picked the batch.
     fn gate_for(&self, leg: Leg, from: ComputeNodeId, batch: &Batch) -> Option<Rc<GateCore>> {
         let (target, requests) = (batch.target, batch.requests());
         let passing = Passing { leg, from, target, requests };
@@ -362,7 +365,7 @@ impl World {
         gate.inspect(|gate| gate.hold(leg, from, batch, What::Flight(key))).is_some()
     }
 
-    /// The connection fails under a flight that has not arrived.
+    /// Makes the connection fail, behind `done` requests, under a flight that has not arrived.
     pub(crate) fn cut_off(&self, key: u32, done: usize) {
         let done = self.with(key, |flight| {
             let done = done.min(flight.len());
@@ -372,13 +375,13 @@ impl World {
         self.see(key, Step::Fault(Strike::CutOff(done)));
     }
 
-    /// Lets a flight go on that was held on this leg.
+    /// Continues a flight that a gate held on this leg.
     pub(crate) fn go_on(&self, leg: Leg, key: u32) {
         let next = if leg == Leg::Back { Event::Complete } else { Event::Arrive };
         self.schedule(Duration::ZERO, key, next);
     }
 
-    /// Sends a batch on its way, at `from` of its worker's clock.
+    /// Sends a batch at the time `from` of its worker's clock.
     pub(crate) fn submit(&self, flight: Box<Flight>, from: Time) {
         let mut flight = match self.send_or_end(flight) {
             Ok(flight) => flight,
@@ -414,7 +417,7 @@ impl World {
         }
     }
 
-    /// Delivers a message of a flight; false when the inbox is full.
+    /// Delivers a message of a flight. False when the inbox is full.
     pub(crate) fn deliver(&self, key: u32, message: Message) -> bool {
         let node = self.with(key, |flight| flight.lane.there.node.clone());
         let node = node.expect("checked when posted");
@@ -443,7 +446,7 @@ impl World {
         true
     }
 
-    /// Whether a gate took the message, which then counts as delivered.
+    /// Whether a gate took the message. The message then counts as delivered.
     fn is_message_held(&self, key: u32, node: &Rc<Node>, message: Message) -> bool {
         if self.gates.borrow().is_empty() {
             return false;
@@ -455,7 +458,8 @@ impl World {
         gate.inspect(|gate| gate.hold(Leg::Inbox, from, batch, what)).is_some()
     }
 
-    /// All of a batch has taken effect that ever will: its completion goes back.
+    /// Sends the completion of a batch back. The batch has taken all effects that it will ever
+    /// have.
     pub(crate) fn leave_target(&self, key: u32) {
         let (cut, len) = self.with(key, |flight| (flight.cut, flight.len()));
         match cut {

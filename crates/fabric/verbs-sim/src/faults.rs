@@ -1,4 +1,4 @@
-//! [`Faults`]: what goes wrong by chance.
+//! [`Faults`]: the faults that happen by chance.
 
 use std::time::Duration;
 
@@ -6,24 +6,25 @@ use latchwork_simulation::Kernel;
 
 use crate::drawn::draw_up_to;
 
-/// What goes wrong by chance, each with a rate: one in so many, and 0 means never. The seed draws.
+/// The faults that happen by chance. Each has a rate: N means one in N, and 0 means never. The seed
+/// draws them.
 ///
 /// Faults of whole nodes are calls: [`Fabric::kill`](crate::Fabric::kill),
 /// [`Fabric::lose_memory_node`](crate::Fabric::lose_memory_node),
 /// [`Fabric::slow_down`](crate::Fabric::slow_down).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
-    /// Batches that take up to [`delay`](Faults::delay) longer on their way there.
+    /// Batches that take up to [`delay`](Faults::delay) longer on their way to the target.
     pub delay_one_in: u64,
-    /// See `delay_one_in`.
+    /// The longest extra time of a delayed batch, and of the second copy of a duplicated message.
     pub delay: Duration,
     /// Messages that never arrive, although their batch completes.
     pub lose_one_in: u64,
     /// Messages that arrive a second time, up to [`delay`](Faults::delay) later.
     pub repeat_one_in: u64,
-    /// Batches that complete with [`VerbError::Ambiguous`](latchwork_verbs::VerbError::Ambiguous),
-    /// cut off behind any of their requests, the last one included, or before the first. Where
-    /// times are drawn, the READ or WRITE at the cut may be placed in part.
+    /// Batches that complete with [`VerbError::Ambiguous`](latchwork_verbs::VerbError::Ambiguous).
+    /// The connection cuts such a batch off before its first request or behind any request, also
+    /// the last. With drawn times, the READ or WRITE at the cut may be placed in part.
     pub fail_one_in: u64,
 }
 
@@ -37,7 +38,7 @@ impl Faults {
         fail_one_in: 0,
     };
 
-    /// How much longer a batch takes, if it does.
+    /// The extra time of a delayed batch; `None` for a batch without delay.
     pub(crate) fn draw_delay(&self, kernel: &Kernel) -> Option<Duration> {
         strikes(kernel, self.delay_one_in).then(|| draw_up_to(kernel, self.delay))
     }
@@ -46,33 +47,34 @@ impl Faults {
         strikes(kernel, self.lose_one_in)
     }
 
-    /// How much later a message arrives once more, if it does.
+    /// The delay of the second copy of a duplicated message; `None` without a copy.
     pub(crate) fn draw_repeat(&self, kernel: &Kernel) -> Option<Duration> {
         strikes(kernel, self.repeat_one_in).then(|| draw_up_to(kernel, self.delay))
     }
 
-    /// After how many of its `len` requests a batch is cut off, if it is.
+    /// The number of requests before the cut, of the `len` requests of a batch; `None` without a
+    /// cut.
     pub(crate) fn draw_cut(&self, kernel: &Kernel, len: usize) -> Option<usize> {
         strikes(kernel, self.fail_one_in).then(|| kernel.random_below(len as u64 + 1) as usize)
     }
 }
 
-// What cannot strike draws nothing, so that worlds without faults do not depend on this.
+// A fault with rate 0 draws nothing, so a world without faults does not depend on this code.
 fn strikes(kernel: &Kernel, one_in: u64) -> bool {
     one_in > 0 && kernel.random_below(one_in) == 0
 }
 
-/// How often each fault has struck.
+/// The number of times that each fault has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FaultCounts {
     /// Batches delayed.
     pub delayed: u64,
     /// Messages lost.
     pub lost: u64,
-    /// Messages that arrived twice.
+    /// Messages duplicated.
     pub repeated: u64,
-    /// Batches that failed though all of their requests took effect.
+    /// Failed batches of which all requests took effect.
     pub failed_applied: u64,
-    /// Batches that failed, and some or all of their requests never took effect.
+    /// Failed batches of which some or all requests never took effect.
     pub failed_unapplied: u64,
 }

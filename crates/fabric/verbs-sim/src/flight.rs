@@ -1,4 +1,4 @@
-//! [`Flight`]: a batch under way, request by request.
+//! [`Flight`]: the state of a batch in flight, request by request.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// A copy of `requests`, 1 to [`BATCH_MAX`] of them, as a NIC executes them.
+    /// A copy of `requests`, 1 to [`BATCH_MAX`] of them. A `ReadIf` becomes a READ, as on a NIC.
     pub(crate) fn new(target: Target, token: u64, requests: &[Request]) -> Self {
         let len = requests.len();
         let requests = std::array::from_fn(|i| requests[i.min(len - 1)].unconditional());
@@ -42,35 +42,35 @@ impl Batch {
         &self.requests[..self.len]
     }
 
-    /// READs and atomics in it.
+    /// The number of READs and atomics in the batch.
     pub(crate) fn reads(&self) -> usize {
         let counts = |r: &&Request| matches!(r.kind(), Kind::Read | Kind::Atomic);
         self.requests().iter().filter(counts).count()
     }
 }
 
-/// How far one request is.
+/// The progress of one request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Requests before it must take effect first, or the batch has not arrived.
+    /// An earlier request must take effect first, or the batch has not arrived.
     Waiting,
-    /// It will begin at an event of its own.
+    /// The request begins at an event of its own.
     Scheduled,
-    /// It begins; so many pieces are not placed yet.
+    /// The request has begun, and `left` of its pieces are not placed yet.
     Placing {
         left: u8,
     },
     Done,
 }
 
-/// What becomes of a request that is about to begin.
+/// The outcome of a request that is about to begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
-    /// It takes effect.
+    /// The request takes effect.
     Whole,
-    /// The connection fails while it is under way.
+    /// The connection fails while the request is in flight.
     Partly,
-    /// It never takes effect.
+    /// The request never takes effect.
     Never,
 }
 
@@ -84,9 +84,10 @@ struct Cuts {
 pub(crate) struct Flight {
     pub(crate) batch: Batch,
     pub(crate) lane: Rc<Lane>,
-    /// Where the connection fails: before this request.
+    /// The connection fails before this request takes its whole effect. At the length of the batch:
+    /// behind the last request.
     pub(crate) cut: Option<usize>,
-    /// READs and WRITEs copy so many bytes at most.
+    /// READs and WRITEs copy at most this many bytes.
     pub(crate) payload_max: usize,
     pub(crate) nic: NicFlight,
     arrived: bool,
@@ -94,18 +95,17 @@ pub(crate) struct Flight {
     cuts: [Cuts; BATCH_MAX],
     outcome: Outcome,
     error: Option<VerbError>,
-    /// What its WRITEs carry, by request, once its poster is gone and local buffers are somebody
-    /// else's.
+    /// The bytes of each WRITE, once the poster is dropped and the local buffers have another user.
     abandoned: Option<Box<[Option<Arc<Region>>; BATCH_MAX]>>,
 }
 
-/// What a request does when it begins.
+/// The action of a request when it begins.
 pub(crate) enum Begin {
-    /// It is done.
+    /// The request is done.
     Done,
-    /// It will be placed in so many pieces.
+    /// The request will be placed in this many pieces.
     Pieces(usize),
-    /// It is a message, to be delivered now.
+    /// The request is a message, to be delivered now.
     Deliver(Message),
 }
 
@@ -126,7 +126,7 @@ impl Flight {
         }
     }
 
-    /// Makes this another flight, as if it were new.
+    /// Resets a completed flight to a new one.
     pub(crate) fn renew(
         &mut self,
         lane: &Rc<Lane>,
@@ -153,7 +153,7 @@ impl Flight {
         *nic = NicFlight::default();
         *arrived = false;
         *steps = [Step::Waiting; BATCH_MAX];
-        // Written before they are read: when a request begins.
+        // `cuts` stays as it is: each entry is written before it is read, when its request begins.
         let _ = cuts;
         *outcome = Outcome::default();
         *error = None;
@@ -168,7 +168,7 @@ impl Flight {
         self.batch.len
     }
 
-    /// How many times as long as usual everything takes on this way.
+    /// The factor by which everything on this way is slower: that of the slower end.
     pub(crate) fn slowness(&self) -> u32 {
         self.lane.own.host.slowness.get().max(self.lane.there.host.slowness.get())
     }
@@ -177,19 +177,20 @@ impl Flight {
         self.batch.requests[request].kind()
     }
 
-    /// Whether a request of kind `later`, behind the first `count` of this batch, must still wait.
+    /// Whether one of the first `count` requests of this batch holds back a request of kind
+    /// `later`.
     fn holds_back(&self, count: usize, later: Kind) -> bool {
         (0..count).any(|i| self.steps[i] != Step::Done && self.kind(i).before(later))
     }
 
-    /// Whether a batch behind this one, on the same queue pair, must wait with a request of this
-    /// kind.
+    /// Whether this batch holds back a request of kind `later` in the next batches of its queue
+    /// pair.
     pub(crate) fn holds_back_followers(&self, later: Kind) -> bool {
         self.holds_back(self.len(), later)
     }
 
-    /// A request that nothing in this batch holds back, and its kind. The caller schedules it or
-    /// looks for the next from `from` on.
+    /// The first request at or behind `from` that nothing in this batch holds back, with its kind.
+    /// The caller schedules this request or searches on behind it.
     pub(crate) fn ready(&self, from: usize) -> Option<(usize, Kind)> {
         if !self.arrived {
             return None;
@@ -212,8 +213,8 @@ impl Flight {
         self.steps[request] = Step::Done;
     }
 
-    /// Decides what becomes of a request that is about to begin. When the target is gone, that is
-    /// the end of all that have not begun.
+    /// Decides the outcome of a request that is about to begin. When the poster is dead or the
+    /// target does not serve it, no later request of the batch begins.
     pub(crate) fn decide(&mut self, request: usize) -> Fate {
         if self.lane.own.dead.get() {
             self.give_up();
@@ -222,7 +223,8 @@ impl Flight {
         if self.lane.there.host.gone.get() {
             return self.lose_target();
         }
-        // Who is told that it is kept out may as well be told that nobody is there.
+        // A fenced poster, and a poster that has given up the target, get the same error as for a
+        // lost target.
         if self.lane.there.host.keeps_out(self.lane.own.id) || self.lane.is_given_up() {
             return self.lose_target();
         }
@@ -239,14 +241,14 @@ impl Flight {
         Fate::Never
     }
 
-    /// Ends it before it begins.
+    /// Ends the batch with `error` before any request begins.
     pub(crate) fn end(&mut self, error: VerbError) {
         self.error = Some(error);
         self.steps = [Step::Done; BATCH_MAX];
     }
 
-    /// Nobody waits for its end any more, and its local buffers are somebody else's: what it has to
-    /// carry, it takes along.
+    /// Copies the bytes of each WRITE into the flight. The poster is dropped, so its local buffers
+    /// may have another user before the WRITE takes effect.
     pub(crate) fn abandon(&mut self) {
         let regions = self.lane.own.regions.borrow();
         let carried = |request: &Request| {
@@ -280,8 +282,8 @@ impl Flight {
         Completion { token: self.batch.token, result: error.map_or(Ok(self.outcome), Err) }
     }
 
-    /// Begins a request: atomics and single words take effect at once, and so does all that is not
-    /// cut into pieces.
+    /// Begins a request. Atomics, single words, and READs and WRITEs that are not cut into pieces
+    /// take effect at once.
     pub(crate) fn begin(&mut self, request: usize, pieces_max: usize, kernel: &Kernel) -> Begin {
         let what = self.batch.requests[request];
         match what {
@@ -297,7 +299,8 @@ impl Flight {
                 self.remote(remote, WORD).set_word(0, value);
                 Begin::Done
             }
-            // Load and store are atomic here: one thread, one event.
+            // Load and store together are atomic here: the world has one thread, and this is one
+            // event.
             Request::CompareSwap { remote, expected, desired } => {
                 let word = self.remote(remote, WORD);
                 let old = word.word(0);
@@ -321,7 +324,8 @@ impl Flight {
         }
     }
 
-    /// Begins a request that the failing connection cuts short: how many pieces are placed.
+    /// Begins a request that the failing connection cuts short. Returns the number of pieces to
+    /// place, or `None` when the request has no effect at all.
     pub(crate) fn begin_partly(
         &mut self,
         request: usize,
@@ -360,7 +364,7 @@ impl Flight {
         pieces
     }
 
-    /// Places a piece of a request; true when it was the last.
+    /// Places a piece of a request. True when it was the last piece.
     pub(crate) fn place(&mut self, request: usize, piece: usize, kernel: &Kernel) -> bool {
         let what = self.batch.requests[request];
         let ends = &self.cuts[request].ends;
@@ -383,7 +387,7 @@ impl Flight {
             return;
         }
         if let Some(carried) = &self.abandoned {
-            // There is nobody for what a READ brings.
+            // An abandoned READ has no buffer to fill.
             if let Some(carried) = &carried[request] {
                 let there = self.remote(remote, local.len as usize).slice(range.clone());
                 there.copy_from(carried.words().slice(range));
@@ -406,7 +410,7 @@ impl Flight {
         memory.words().slice(remote as usize..remote as usize + len)
     }
 
-    /// What an atomic that has taken effect found and left.
+    /// The word before and after an atomic that has taken effect.
     pub(crate) fn struck(&self, request: usize) -> Option<(u64, u64)> {
         let before = &self.batch.requests[..request];
         let index = before.iter().filter(|r| r.kind() == Kind::Atomic).count();
@@ -430,7 +434,7 @@ impl Flight {
     }
 }
 
-/// Kinds of facts that verbs fold into the event hash.
+/// Tags of the facts that verbs fold into the event hash.
 const ATOMIC: u32 = 0x7665_7201;
 const PIECE: u32 = 0x7665_7202;
 pub(crate) const MESSAGE: u32 = 0x7665_7203;

@@ -1,8 +1,8 @@
-//! [`Gate`]: holds chosen batches back, so that a test decides what comes first.
+//! [`Gate`]: holds chosen batches back, so that a test decides their order.
 //!
-//! Delays are drawn at random; a race that needs three of them to fall just so may not occur in a
-//! thousand seeds. A gate stands on the way of batches that its rule picks, and lets them pass when
-//! it is told to. Code above sees nothing but a slow network.
+//! Delays are drawn at random. A race that needs three certain delays may not occur in a thousand
+//! seeds. A gate holds the batches that its rule picks until the test releases them. To the code
+//! above, a gate looks like a slow network.
 //!
 //! ```text
 //!   ring ──[There]──► effects at the target ──[Back]──► completion
@@ -20,35 +20,35 @@ use crate::fabric::World;
 use crate::flight::Batch;
 use crate::inbox::Mailbox;
 
-/// Where a batch is held.
+/// The place on the way of a batch where a gate holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leg {
-    /// Submitted, and nothing of it has taken effect.
+    /// The batch is submitted, and no request of it has taken effect.
     There,
-    /// Its message has been delivered, and the batch goes on to complete; but nobody has acted on
-    /// the message yet, as when the worker that took it out of the inbox lost its CPU. Others
-    /// overtake it.
+    /// The message has been delivered, and the batch goes on to its completion. The receiver has
+    /// not seen the message yet, as when the receiving worker lost its CPU. Other messages overtake
+    /// the held one.
     Inbox,
-    /// All of it has taken effect, and the completion has not come. Until then it keeps its place
-    /// in the NIC's queues.
+    /// The whole batch has taken effect, and its completion has not come. The batch still counts
+    /// against the NIC's limits.
     Back,
 }
 
 /// A batch that comes to a gate.
 #[derive(Clone, Copy, Debug)]
 pub struct Passing<'a> {
-    /// Where it is.
+    /// Where the batch is.
     pub leg: Leg,
-    /// Who posted it.
+    /// The node that posted the batch.
     pub from: ComputeNodeId,
-    /// Whom it is for.
+    /// The target of the batch.
     pub target: Target,
-    /// Its requests; at [`Leg::Inbox`] the message alone.
+    /// The requests of the batch; at [`Leg::Inbox`] only the message.
     pub requests: &'a [Request],
 }
 
-/// Holds the batches that its rule picks; see [`Fabric::gate`](crate::Fabric::gate). Dropping it
-/// lets all of them go on, and holds no more.
+/// Holds the batches that its rule picks; see [`Fabric::gate`](crate::Fabric::gate). Dropping the
+/// gate releases all held batches and ends the rule.
 pub struct Gate {
     core: Rc<GateCore>,
     world: Weak<World>,
@@ -90,12 +90,12 @@ impl Gate {
         Gate { core, world: Rc::downgrade(world) }
     }
 
-    /// How many batches it holds.
+    /// The number of held batches.
     pub fn held(&self) -> usize {
         self.core.held.borrow().len()
     }
 
-    /// Shows the batches that it holds, first come first.
+    /// Calls `at` with each held batch, oldest first.
     pub fn look(&self, mut at: impl FnMut(&Passing<'_>)) {
         for held in self.core.held.borrow().iter() {
             let Held { leg, from, batch, .. } = held;
@@ -104,12 +104,12 @@ impl Gate {
         }
     }
 
-    /// Lets the first batch that it holds go on, at once. False when it holds none.
+    /// Releases the oldest held batch at once. False when the gate holds none.
     pub fn release(&self) -> bool {
         self.release_if(|_| true)
     }
 
-    /// Lets the first batch go on of those for which `chosen` holds. False when there is none.
+    /// Releases the oldest held batch for which `chosen` returns true. False when there is none.
     pub fn release_if(&self, mut chosen: impl FnMut(&Passing<'_>) -> bool) -> bool {
         let taken = {
             let mut held = self.core.held.borrow_mut();
@@ -127,9 +127,9 @@ impl Gate {
         true
     }
 
-    /// Lets the first batch go on that it holds at [`Leg::There`], under a connection that fails:
-    /// cut off behind `done` of its requests, as
-    /// [`Faults::fail_one_in`](crate::Faults::fail_one_in) does it. False when it holds none.
+    /// Releases the oldest batch held at [`Leg::There`], under a failing connection. The connection
+    /// cuts the batch off behind `done` of its requests, as
+    /// [`Faults::fail_one_in`](crate::Faults::fail_one_in) does. False when there is no such batch.
     pub fn cut_off(&self, done: usize) -> bool {
         let taken = {
             let mut held = self.core.held.borrow_mut();
@@ -146,9 +146,9 @@ impl Gate {
         true
     }
 
-    /// Delivers a copy of the first message that it holds at [`Leg::Inbox`] and for which `chosen`
-    /// holds, and keeps the message: whenever that goes on, it arrives for the second time. False
-    /// when there is none.
+    /// Delivers a copy of the oldest message held at [`Leg::Inbox`] for which `chosen` returns
+    /// true. The gate keeps the message, so its release delivers it a second time. False when there
+    /// is no such message.
     pub fn deliver_copy(&self, mut chosen: impl FnMut(&Passing<'_>) -> bool) -> bool {
         let copy = self.core.held.borrow().iter().find_map(|Held { leg, from, batch, what }| {
             let (target, requests) = (batch.target, batch.requests());
@@ -161,8 +161,8 @@ impl Gate {
         copy.map(|(mailbox, message)| mailbox.put(message)).is_some()
     }
 
-    /// Lets all that it holds go on, at once and in the order in which they came. Those that come
-    /// later are still held.
+    /// Releases all held batches at once, oldest first. The gate still holds batches that come
+    /// later.
     pub fn release_all(&self) {
         for _ in 0..self.held() {
             self.release();

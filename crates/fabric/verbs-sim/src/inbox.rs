@@ -8,12 +8,14 @@ use latchwork_runtime::Notifier;
 use latchwork_simulation::Kernel;
 use latchwork_verbs::Message;
 
-/// Messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive) gives at most.
+/// The most messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive) returns.
 const RECEIVE_MAX: usize = 32;
 
-/// Idle workers of a world make no events, so nobody can be trusted to poll: every message notifies
-/// one of the subscribers that have parked, whichever the seed picks. Where none has, all are at
-/// work, and look before they park.
+/// The messages of one compute node, and the workers that poll for them.
+///
+/// Idle workers of a world make no events, so no worker polls regularly. Therefore every message
+/// notifies one of the parked subscribers; the seed picks it. When no subscriber is parked, all are
+/// running, and each polls before it parks.
 pub(crate) struct Mailbox {
     kernel: Kernel,
     capacity: usize,
@@ -39,7 +41,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether the next message has to wait.
+    /// Whether the next message must wait.
     pub(crate) fn is_full(&self) -> bool {
         self.queue.borrow().len() >= self.capacity
     }
@@ -57,7 +59,7 @@ impl Mailbox {
         if count > 0 {
             let pick = self.kernel.random_below(count) as usize;
             if let Some(subscriber) = parked().nth(pick) {
-                // Another message is for another one.
+                // The next message notifies another subscriber.
                 subscriber.parked.set(false);
                 subscriber.notifier.notify();
             }
@@ -66,7 +68,7 @@ impl Mailbox {
 
     fn set_parked(&self, id: u64, parked: bool) {
         let subscribers = self.subscribers.borrow();
-        // Ids count up.
+        // Ids only increase, so the list is sorted.
         if let Ok(at) = subscribers.binary_search_by_key(&id, |subscriber| subscriber.id) {
             subscribers[at].parked.set(parked);
         }
@@ -135,7 +137,7 @@ impl latchwork_verbs::Subscription for Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.mailbox.subscribers.borrow_mut().retain(|other| other.id != self.id);
-        // The message that waits may have notified this one only.
+        // The waiting message may have notified only this subscriber.
         if self.mailbox.has_messages() {
             self.mailbox.notify_one();
         }

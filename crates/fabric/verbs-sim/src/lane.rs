@@ -1,4 +1,4 @@
-//! [`Lane`]: the way of one endpoint to one target, and what it may have under way.
+//! [`Lane`]: the send queue of one endpoint to one target, and its limit of batches in flight.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use crate::flight::{Batch, Flight};
 use crate::nic::QueuePairs;
 use crate::node::{Node, There, bit};
 
-/// One endpoint to one target: what is pushed back, and what is under way.
+/// The send queue of one endpoint to one target: the batches pushed back, and those in flight.
 pub(crate) struct Lane {
     /// The node that posts, for its regions.
     pub(crate) own: Rc<Node>,
@@ -22,11 +22,11 @@ pub(crate) struct Lane {
     waiting: RefCell<VecDeque<Box<Flight>>>,
     reads: Cell<usize>,
     requests: Cell<usize>,
-    /// Flights in order of their submission, where that order means something.
+    /// The keys of the flights in the order of submission, where that order matters.
     pub(crate) flights: RefCell<VecDeque<u32>>,
     pub(crate) last_arrival: Cell<Time>,
     pub(crate) queue_pairs: QueuePairs,
-    /// A batch has failed because the target is gone.
+    /// Whether a batch has failed with `Disconnected` because the target is lost.
     pub(crate) lost: Cell<bool>,
 }
 
@@ -46,12 +46,12 @@ impl Lane {
         }
     }
 
-    /// Whether the node that posts has given up the target.
+    /// Whether the posting node has given up the target.
     pub(crate) fn is_given_up(&self) -> bool {
         self.there.node.as_ref().is_some_and(|there| self.own.removed.get() & bit(there.id) != 0)
     }
 
-    /// Takes the room that `batch` needs, if there is enough.
+    /// Counts `batch` against the limits. False, and nothing counted, when it does not fit.
     fn take_room(&self, batch: &Batch, world: &World) -> bool {
         let reads = self.reads.get() + batch.reads();
         let requests = self.requests.get() + batch.requests().len();
@@ -68,8 +68,8 @@ impl Lane {
         self.requests.set(self.requests.get() - batch.requests().len());
     }
 
-    /// Sends a batch on its way at `from` of its worker's clock, behind those that are pushed back.
-    /// False when it is pushed back itself.
+    /// Sends a batch at the time `from` of its worker's clock, behind the batches pushed back.
+    /// False when this batch is pushed back too.
     pub(crate) fn send(&self, flight: Box<Flight>, world: &World, from: Time) -> bool {
         let mut waiting = self.waiting.borrow_mut();
         if !waiting.is_empty() || !self.take_room(&flight.batch, world) {
@@ -81,7 +81,7 @@ impl Lane {
         true
     }
 
-    /// Sends what was pushed back and now has room; returns how many batches.
+    /// Sends the batches pushed back that fit now. Returns their number.
     pub(crate) fn send_waiting(&self, world: &World, from: Time) -> usize {
         let mut sent = 0;
         loop {
@@ -97,16 +97,17 @@ impl Lane {
     }
 }
 
-/// The lanes of one endpoint, by the number of the node.
+/// The send queues of one endpoint, by the number of the node.
 #[derive(Default)]
 pub(crate) struct Lanes {
     memory: Vec<Option<Rc<Lane>>>,
-    /// With the key of the region: nearly always the same.
+    /// The send queues to each compute node with the keys of their regions. A node nearly always
+    /// has only one.
     compute: Vec<Vec<(u16, Rc<Lane>)>>,
 }
 
 impl Lanes {
-    /// The lane to `target`, made when there is none. `None` when there is no such node.
+    /// The send queue to `target`, created at the first use. `None` when there is no such node.
     pub(crate) fn to(
         &mut self,
         target: Target,
@@ -143,7 +144,7 @@ impl Lanes {
         }
     }
 
-    /// All of them, always in the same order.
+    /// All send queues, always in the same order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Rc<Lane>> {
         let compute = self.compute.iter().flatten().map(|(_, lane)| lane);
         self.memory.iter().flatten().chain(compute)

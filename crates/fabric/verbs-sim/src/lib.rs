@@ -1,7 +1,7 @@
 //! The simulated fabric: verbs with delays and every reordering that a reliable connection permits.
 //!
-//! This crate owns the fabric of a deterministic world. Nothing in it draws from anything but the
-//! world's kernel, so one seed is one run.
+//! This crate is the fabric of a deterministic world. All random numbers come from the kernel of
+//! the world, so one seed gives one run.
 //!
 //! ```text
 //!   ring ──one way──► Arrive ──spread──► Begin(request) ──spread──► Place(piece), in any order
@@ -14,26 +14,27 @@
 //!
 //! # Freedoms
 //!
-//! All of these happen, with the default [`SimConfig`], and code above must survive them:
+//! With the default [`SimConfig`] all of these happen, and the code above must survive them:
 //!
-//! - Requests of one batch begin as soon as [`Kind::before`](latchwork_verbs::Kind::before) lets
-//!   them, so those that it does not order overtake each other.
-//! - A READ or WRITE is cut at random words, and the pieces are placed at random times.
-//! - Batches overtake each other, also those of one endpoint to one target, now and then by a lot.
+//! - A request begins as soon as [`Kind::before`](latchwork_verbs::Kind::before) permits. Requests
+//!   of one batch without an order between them overtake each other.
+//! - A READ or WRITE is cut at random words, and its pieces are placed at random times.
+//! - Batches overtake each other, also batches of one endpoint to one target. A few overtake by a
+//!   long time.
 //! - A completion comes long after the effects, and completions overtake each other.
 //! - A message wakes any one worker of the node.
 //!
-//! Where a test needs one certain order instead of any, it holds batches back: [`Fabric::gate`].
+//! A test that needs one certain order holds batches back with [`Fabric::gate`].
 //!
-//! With the figures of a NIC instead ([`Timing::Nic`]) nothing is torn, and batches overtake each
-//! other only where they go over several queue pairs: for measuring.
+//! With the times of a NIC ([`Timing::Nic`]) nothing is torn, and batches overtake each other only
+//! across queue pairs. This timing is for measurements.
 //!
 //! # Faults
 //!
-//! By chance ([`Faults`]): batches delayed, messages lost or repeated, batches cut off by a failing
-//! connection. On call: compute nodes cut off, killed or slowed down, memory nodes lost; and nodes
-//! that are given up and kept out, by one other at a time: [`Fabric::remove_peer`],
-//! [`Fabric::keep_out`].
+//! [`Faults`] happen by chance: delayed batches, lost or duplicated messages, batches that a
+//! failing connection cuts off. Other faults are calls: compute nodes are disconnected, killed or
+//! slowed down, and memory nodes are lost. One node can give up another node
+//! ([`Fabric::remove_peer`]) or fence it ([`Fabric::keep_out`]).
 //!
 //! # Example
 //!

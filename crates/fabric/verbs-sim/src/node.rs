@@ -1,4 +1,4 @@
-//! What stands at the ends of the wires: memory nodes and compute nodes, each with a NIC.
+//! The ends of the wires: memory nodes and compute nodes, each with a NIC.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -9,14 +9,14 @@ use latchwork_verbs::{ComputeNodeId, Region};
 use crate::inbox::Mailbox;
 use crate::nic::NicQueues;
 
-/// What every node has.
+/// The parts that every node has.
 pub(crate) struct Host {
-    /// Requests to it that have not begun fail.
+    /// Whether requests to the node that have not begun fail.
     pub(crate) gone: Cell<bool>,
-    /// Everything at this node takes so many times as long.
+    /// The factor by which everything at this node is slower.
     pub(crate) slowness: Cell<u32>,
     pub(crate) nic: NicQueues,
-    /// Compute nodes of which nothing begins here any more, a bit for each.
+    /// The fenced compute nodes, one bit for each: no request of them begins here.
     kept_out: Cell<u64>,
 }
 
@@ -63,9 +63,9 @@ pub(crate) struct Node {
     pub(crate) host: Rc<Host>,
     pub(crate) mailbox: Rc<Mailbox>,
     pub(crate) regions: RefCell<Vec<Arc<Region>>>,
-    /// Requests of its own that have not begun never do.
+    /// Whether the node was killed: its own requests that have not begun never begin.
     pub(crate) dead: Cell<bool>,
-    /// Compute nodes that it has given up, a bit for each.
+    /// The compute nodes that this node has given up, one bit for each.
     pub(crate) removed: Cell<u64>,
 }
 
@@ -86,12 +86,12 @@ impl Node {
     }
 }
 
-/// The far end of a lane.
+/// The far end of a send queue.
 pub(crate) struct There {
     pub(crate) host: Rc<Host>,
-    /// The node, when it is a compute node.
+    /// The node, for a compute node.
     pub(crate) node: Option<Rc<Node>>,
-    /// The memory that its batches are for, once it has some.
+    /// The target memory; empty until the region is registered.
     pub(crate) memory: OnceCell<Arc<Region>>,
 }
 
@@ -110,12 +110,12 @@ impl There {
         there
     }
 
-    /// Looks whether the region `key` has been registered, if it was not.
+    /// Looks up the region `key` if it was not registered before.
     pub(crate) fn look_for_memory(&self, key: u16) {
         if self.memory.get().is_none()
             && let Some(region) = self.node.as_ref().and_then(|node| node.region(key.into()))
         {
-            // There was none.
+            // The cell was empty, so this `set` succeeds.
             let _ = self.memory.set(region);
         }
     }

@@ -1,4 +1,4 @@
-//! [`Sight`]: what somebody sees who watches a fabric from outside.
+//! [`Sight`]: one step of a batch, as an observer of the fabric sees it.
 //!
 //! ```text
 //!   Posted ──► Struck (its atomics) ──► Delivered (its message) ──► Completed
@@ -11,62 +11,63 @@ use latchwork_verbs::{ComputeNodeId, Message, Outcome, Request, Target, VerbErro
 
 use crate::fabric::{Fabric, World};
 
-/// A step of a batch under way, for logs; see [`Fabric::watch`].
+/// A step of a batch in flight, for logs; see [`Fabric::watch`].
 #[derive(Clone, Copy, Debug)]
 pub struct Sight<'a> {
-    /// The batch: unique among those under way, and used again later. `None` for a message that
-    /// arrives once more: its batch may be complete.
+    /// The key of the batch. It is unique among the batches in flight, and is reused later. `None`
+    /// for the second copy of a message: its batch may be complete.
     pub flight: Option<u32>,
-    /// Who posted it.
+    /// The node that posted the batch.
     pub from: ComputeNodeId,
-    /// Whom it is for.
+    /// The target of the batch.
     pub target: Target,
-    /// Its requests.
+    /// The requests of the batch.
     pub requests: &'a [Request],
-    /// What happens to it.
+    /// The step.
     pub what: Step<'a>,
 }
 
-/// What happens to a batch.
+/// A step of a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'a> {
-    /// The NIC takes it.
+    /// The NIC takes the batch.
     Posted,
-    /// An atomic has taken effect: the word before and after.
+    /// An atomic has taken effect.
     Struck {
-        /// The place of the atomic in the batch.
+        /// The position of the atomic in the batch.
         request: usize,
-        /// The word that it found.
+        /// The word before the atomic.
         old: u64,
-        /// The word that it left.
+        /// The word after the atomic.
         new: u64,
     },
-    /// Its message comes to the inbox.
+    /// The message of the batch arrives at the inbox.
     Delivered(&'a Message),
-    /// Its poster can learn of its end.
+    /// The poster can learn of the end of the batch.
     Completed(&'a Result<Outcome, VerbError>),
-    /// A fault strikes it.
+    /// A fault happens to the batch.
     Fault(Strike),
 }
 
-/// A fault that strikes a batch.
+/// A fault of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Strike {
-    /// It takes so much longer.
+    /// The batch takes this much longer.
     Delayed(Duration),
-    /// Its message never arrives.
+    /// The message of the batch never arrives.
     Lost,
-    /// Its message arrives once more, so much later.
+    /// The message of the batch arrives a second time, this much later.
     Repeated(Duration),
-    /// It will fail, cut off behind so many of its requests.
+    /// The batch will fail, cut off behind this many of its requests.
     CutOff(usize),
 }
 
 pub(crate) type Watcher = dyn FnMut(&Sight<'_>);
 
 impl Fabric {
-    /// Shows `watcher` every step of every batch from now on, in the order of events. There is one
-    /// watcher, the last. It must not call the fabric, and nothing in the world depends on it.
+    /// Shows `watcher` every step of every batch from now on, in the order of events. A new watcher
+    /// replaces the earlier one. The watcher must not call the fabric, and nothing in the world
+    /// depends on it.
     pub fn watch(&self, watcher: impl FnMut(&Sight<'_>) + 'static) {
         *self.world.watcher.borrow_mut() = Some(Box::new(watcher));
     }
@@ -77,7 +78,7 @@ impl World {
         self.watcher.borrow().is_some()
     }
 
-    /// Shows the watcher what happens to a flight, if there is a watcher.
+    /// Shows the watcher, if there is one, a step of a flight.
     pub(crate) fn see(&self, key: u32, what: Step<'_>) {
         if let Some(watcher) = self.watcher.borrow_mut().as_mut() {
             let flights = self.flights.borrow();
@@ -88,7 +89,7 @@ impl World {
         }
     }
 
-    /// Shows the watcher a message that arrives once more.
+    /// Shows the watcher the second copy of a message.
     pub(crate) fn see_again(&self, to: ComputeNodeId, message: &Message) {
         if let Some(watcher) = self.watcher.borrow_mut().as_mut() {
             let (from, target) = (message.from, Target::Compute(to, 0));

@@ -1,4 +1,5 @@
-//! The profiles that come along do what was published, and calibration can tell.
+//! The crate's profiles match the published figures, and calibration detects a profile that does
+//! not.
 
 use latchwork_verbs_sim::{Measure, NicProfile, calibrate};
 
@@ -14,7 +15,7 @@ fn every_profile_does_what_was_published() {
     }
 }
 
-/// Which measures of the ConnectX-5 leave their tolerance when its profile is spoilt.
+/// The measures of the ConnectX-5 that leave their tolerance when its profile is corrupted.
 fn spoilt(spoil: impl FnOnce(&mut NicProfile)) -> Vec<Measure> {
     let mut profile = NicProfile::named("connectx5").unwrap();
     spoil(&mut profile);

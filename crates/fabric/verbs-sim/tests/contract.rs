@@ -7,13 +7,13 @@ use world::{World, profile};
 
 fn worlds() -> impl Iterator<Item = World> {
     let drawn = (0..24).map(|seed| {
-        // Some worlds use fewer freedoms; nothing must need them.
+        // Some worlds use fewer freedoms; no code must need a freedom.
         let reorder_batches = seed % 4 != 1;
         let pieces_max = if seed % 4 == 2 { 1 } else { 8 };
         let drawn = SimConfig::drawn(Drawn { reorder_batches, pieces_max, ..Drawn::default() });
         World::new(seed, SimConfig { tells_unsent: seed % 4 == 3, ..drawn })
     });
-    // A NIC's times, over one queue pair and over several.
+    // The times of a NIC, over one queue pair and over several.
     let nic = (24..30).map(|seed| {
         let queue_pairs = 1 + seed as u32 % 3;
         let nic = NicProfile { queue_pairs, jitter_ns: 3_000, ..profile() };

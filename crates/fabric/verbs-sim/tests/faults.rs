@@ -1,4 +1,4 @@
-//! Each fault strikes as often as it should, and does what it says and no more.
+//! Each fault happens at its rate, and has its documented effect and no other.
 
 mod world;
 
@@ -17,7 +17,7 @@ fn node(id: u8) -> ComputeNodeId {
     ComputeNodeId::new(id).unwrap()
 }
 
-/// Drawn times and a NIC's: faults strike under both.
+/// Drawn times and the times of a NIC: faults happen with both.
 fn networks(faults: Faults) -> impl Iterator<Item = SimConfig> {
     let nic = |queue_pairs| NicProfile { queue_pairs, ..profile() };
     let all = [SimConfig::default(), SimConfig::rough(), SimConfig::nic(nic(1))];
@@ -26,7 +26,7 @@ fn networks(faults: Faults) -> impl Iterator<Item = SimConfig> {
         .map(move |config| SimConfig { faults, ..config })
 }
 
-/// Node 1 sends `count` messages to node 2; how often each arrived.
+/// Sends `count` messages from node 1 to node 2. Returns how often each arrived.
 fn arrivals(config: SimConfig, count: u64) -> (Vec<u64>, FaultCounts) {
     let world = World::new(5, config);
     let arrived = Arc::new(Mutex::new(vec![0; count as usize]));
@@ -38,7 +38,7 @@ fn arrivals(config: SimConfig, count: u64) -> (Vec<u64>, FaultCounts) {
         }
     });
     let receiver = Script::new(node(2), move |worker| async move {
-        // Long after the last of them.
+        // The last message arrives long before this loop ends.
         for _ in 0..40 * count {
             worker.receive(|message| seen.lock().unwrap()[message.body[0] as usize] += 1);
             worker.pause().await;

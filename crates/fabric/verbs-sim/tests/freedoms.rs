@@ -1,4 +1,4 @@
-//! What the contract leaves open really happens, and only what the seed decides.
+//! The freedoms of the contract really happen, and only the seed decides them.
 
 mod world;
 
@@ -24,7 +24,7 @@ fn local(offset: u64, len: u32) -> LocalBuffer {
     LocalBuffer { region: RegionKey(0), offset, len }
 }
 
-/// In how many of the worlds a script of node 1 sees something.
+/// The number of worlds in which a script of node 1 returns true.
 fn sightings<F>(
     config: &SimConfig,
     script: impl Fn(Arc<Region>, Worker) -> F + Copy + Send + 'static,
@@ -44,8 +44,8 @@ where
     count.load(Ordering::Relaxed)
 }
 
-/// Reads while another node writes; how many of the copies were mixed with an older word behind a
-/// newer one, and how many the other way round.
+/// Reads while another node writes. Returns how many copies have an older word behind a newer one,
+/// and how many a newer word behind an older one.
 fn torn(config: &SimConfig) -> (u64, u64) {
     const LEN: u32 = 256;
     let found = Arc::new(Mutex::new((0, 0)));
@@ -170,7 +170,7 @@ fn no_more_reads_are_outstanding_than_the_nic_allows() {
     assert!(time(64) < Duration::from_micros(3), "{:?}", time(64));
 }
 
-/// A busy world with everything in it.
+/// A busy world with verbs of all kinds.
 fn busy(seed: u64) -> (u64, u64) {
     let world = World::new(seed, SimConfig::default());
     let mut scripts = Vec::new();

@@ -1,4 +1,4 @@
-//! Gates hold what their rules pick, and nothing else, on each leg.
+//! Gates hold the batches that their rules pick, and no others, on each leg.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ struct World {
     kernel: Kernel,
     fabric: Fabric,
     endpoint: Endpoint,
-    // Only for its notifier.
+    // Kept only for its notifier.
     _worker: VirtualWorker,
 }
 
@@ -38,7 +38,7 @@ impl World {
         self.endpoint.ring();
     }
 
-    /// Lets everything happen that can; the tokens that completed.
+    /// Lets everything happen that can happen. Returns the completed tokens.
     fn settle(&mut self) -> Vec<u64> {
         while self.kernel.step() {}
         let mut tokens = Vec::new();

@@ -1,4 +1,4 @@
-//! The times of a NIC: what adds up, what queues, and what overtakes.
+//! The times of a NIC: the parts that add up, the queues, and the order of batches.
 
 mod world;
 
@@ -33,7 +33,7 @@ fn add(remote: u64) -> Request {
     Request::FetchAdd { remote, add: 1 }
 }
 
-/// Nanoseconds until all of `batches` (each a worker's) have completed, posted at once.
+/// Nanoseconds until all of `batches` (a list for each worker) have completed, all posted at once.
 fn time(profile: NicProfile, workers: Vec<(u8, Vec<Vec<Request>>)>) -> u64 {
     let to_memory = |batch| (MEMORY, batch);
     let workers = workers.into_iter();
@@ -46,9 +46,9 @@ fn time(profile: NicProfile, workers: Vec<(u8, Vec<Vec<Request>>)>) -> u64 {
 /// A batch and its target.
 type Sent = (Target, Vec<Request>);
 
-/// The same, each batch to its target.
+/// Like `time`, with a target for each batch.
 fn time_to(profile: NicProfile, workers: Vec<(u8, Vec<Sent>)>) -> u64 {
-    // The CPU costs nothing here: the world's clock shows the NICs' time alone.
+    // The CPU costs nothing here, so the world's clock shows only the times of the NICs.
     let profile = NicProfile { cpu: CpuProfile::default(), ..profile };
     let world = World::new(
         1,
@@ -74,13 +74,14 @@ fn one(request: Request) -> u64 {
 fn an_unloaded_verb_takes_the_sum_of_its_parts() {
     // The profile: 10 ns a request, 8 Gbit/s = 1 ns a byte, 1000 ns each way, completion 100 ns.
     let way = |effect: u64| 10 + 1000 + 10 + effect + 1000 + 100;
-    // Bytes pass a NIC while they arrive: those of a response leave one and pass the other, once.
+    // Bytes pass a NIC while they arrive. The bytes of a response count once, although they leave
+    // one NIC and pass the other.
     assert_eq!(one(read(8)), way(500) + 8);
     assert_eq!(one(read(1024)), way(500) + 1024);
     assert_eq!(one(write(8)), way(300) + 8);
     assert_eq!(one(write(1024)), way(300) + 1024);
     assert_eq!(one(add(0)), way(200 + 400) + 8 + 8);
-    // In one batch a READ waits for the atomic before it, but not for a READ.
+    // In one batch a READ waits for the atomic before it, but not for another READ.
     let batch = |requests| time(profile(), vec![(1, vec![requests])]);
     let [alone, behind] = [vec![read(8)], vec![add(0), read(8)]].map(batch);
     assert!((590..650).contains(&(behind - alone)), "{alone} {behind}");
@@ -128,7 +129,7 @@ fn atomics_of_one_bucket_wait_for_each_other_and_others_do_not() {
         |stride: u64| time(profile(), vec![(1, (0..32).map(|i| vec![add(i * stride)]).collect())]);
     let one_address = many(0);
     assert!(one_address >= 32 * 400, "{one_address}");
-    // 6 bits of the address name the bucket.
+    // 6 bits of the address choose the bucket.
     assert!(many(64) >= 32 * 400, "the same bucket: {}", many(64));
     let cold = NicProfile { atomic_cold_ns: 50, ..profile() };
     let batches = (0..32).map(|i| vec![add(i * 64)]).collect();
@@ -181,7 +182,7 @@ fn posting_and_polling_cost_the_worker_time() {
     let mut endpoint = fabric.endpoint(node(1), &handle).unwrap();
     use latchwork_verbs::Endpoint as _;
     let before = handle.now();
-    // Two to one memory node behind one doorbell, one to the other.
+    // Two batches go to one memory node behind one doorbell, one batch to the other node.
     endpoint.post(MEMORY, 1, &[add(0), add(8)]).unwrap();
     endpoint.post(MEMORY, 2, &[add(0)]).unwrap();
     endpoint.post(Target::Memory(MemoryNodeId(1)), 3, &[add(0)]).unwrap();

@@ -1,4 +1,4 @@
-//! Profiles come from people: whatever is wrong with one is told in one line that says where.
+//! People write profiles, so every error in a profile is reported in one line with its position.
 
 use latchwork_verbs_sim::{NicProfile, calibrate};
 
@@ -73,7 +73,8 @@ fn the_profiles_that_come_along_are_read_under_their_names() {
     }
 }
 
-/// What of [`GOOD`] becomes what, and the error; `…` stands for a list of all that would do.
+/// A text of [`GOOD`], its replacement, and the resulting error. `…` stands for a list of all
+/// accepted values.
 const BAD: &[(&str, &str, &str)] = &[
     (
         "bandwidth_gbit_s = 56",
@@ -238,7 +239,7 @@ fn an_unknown_name_and_an_unreadable_file_are_told() {
     assert!(error.contains("duplicate key"), "{error}");
 }
 
-/// What people, and broken scripts, write behind an `=`.
+/// Values that people and broken scripts write behind an `=`.
 const ODD: &[&str] = &[
     "",
     "0",
@@ -277,7 +278,8 @@ fn whatever_stands_behind_a_key_is_taken_or_refused_where_it_stands() {
             let mut lines: Vec<_> = GOOD.lines().map(str::to_owned).collect();
             lines[index] = format!("{key} = {odd}");
             match NicProfile::parse(&lines.join("\n"), "odd.toml") {
-                // What is taken, the model can do: it may take long, but does not panic.
+                // The model can run every accepted profile. It may take long, but it does not
+                // panic.
                 Ok(profile) => {
                     taken += 1;
                     let _ = calibrate::measure(&profile, &profile.published[0]);
@@ -289,10 +291,10 @@ fn whatever_stands_behind_a_key_is_taken_or_refused_where_it_stands() {
                         Some(line) => line.parse().unwrap(),
                         None => panic!("{error}"),
                     };
-                    // What is wrong between figures of a table is told at its head.
+                    // An error between figures of a table is reported at the head of the table.
                     let head =
                         lines[..=index].iter().rposition(|line| line.starts_with('[')).unwrap_or(0);
-                    // A string that nobody ends does so at the end of the file.
+                    // A string without an end ends with the file.
                     let unended = odd.contains("\"\"\"") || odd.contains('\'');
                     assert!(
                         start == index + 1 || start == head + 1 || unended,

@@ -38,8 +38,8 @@ impl Poller for Submit {
     }
 }
 
-/// Two workers of node 1 serve its inbox, one of node 2 sends `messages`. How many each received.
-/// The first server leaves after it has received `leaves_after`.
+/// Two workers of node 1 serve its inbox, and one of node 2 sends `messages`. Returns how many each
+/// received. The first server leaves after it has received `leaves_after`.
 fn serve(seed: u64, messages: u64, leaves_after: u64) -> [u64; 2] {
     let kernel = Kernel::new(seed);
     let config = SimConfig { inbox_capacity: 4, ..SimConfig::default() };

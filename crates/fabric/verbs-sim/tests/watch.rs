@@ -1,4 +1,4 @@
-//! A watcher sees every step of every batch, every fault that strikes, and changes nothing.
+//! A watcher sees every step of every batch and every fault, and changes nothing.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,8 +15,8 @@ const A: ComputeNodeId = ComputeNodeId::new(1).unwrap();
 const B: ComputeNodeId = ComputeNodeId::new(2).unwrap();
 const MEMORY: Target = Target::Memory(MemoryNodeId(0));
 
-/// Posts these batches one after the other; what a watcher saw, what B received, what struck, and
-/// the event hash.
+/// Posts these batches one after the other. Returns the steps that a watcher saw, the number of
+/// messages that B received, the faults, and the event hash.
 fn play(
     config: SimConfig,
     watched: bool,

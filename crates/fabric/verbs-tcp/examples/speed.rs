@@ -1,12 +1,12 @@
-//! What the fabric over sockets does beside other things that answer on a socket.
-//! `scripts/tcp-speed.sh` runs it beside Redis.
+//! The speed of the fabric over sockets, next to other servers on a socket. `scripts/tcp-speed.sh`
+//! runs it next to Redis.
 //!
 //! ```text
 //! speed serve                             a memory node; prints its address
-//! speed reads ADDR CONNECTIONS DEPTH SECONDS    READs of 64 bytes, so many under way on each connection
+//! speed reads ADDR CONNECTIONS DEPTH SECONDS    READs of 64 bytes, DEPTH in flight per connection
 //! speed latency ADDR SECONDS              one READ of 64 bytes at a time, in microseconds
 //! speed echo                              answers 32 bytes with 76, by blocking calls; prints its address
-//! speed ping ADDR SECONDS                 one at a time, waiting as an endpoint does: by asking again and again
+//! speed ping ADDR SECONDS                 one at a time, polling in a loop as an endpoint does
 //! ```
 
 use std::env;
@@ -52,7 +52,7 @@ fn time(seconds: &str) -> Outcome<Duration> {
 }
 
 fn fabric() -> Outcome<Fabric> {
-    // Nothing that is served here is worth a better one.
+    // A fixed secret is enough for a measurement.
     Ok(Fabric::new(Config::new(Security::Secret(Secret::new(b"for measurements")?)))?)
 }
 
@@ -62,7 +62,7 @@ fn serve() -> Outcome<()> {
     region.prefault();
     let addr = fabric.serve_memory(MEMORY, region, "127.0.0.1:0".parse()?)?;
     println!("{addr}");
-    // Until whoever started it has enough.
+    // Serves until the starting process closes the input.
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
 }
@@ -110,7 +110,7 @@ fn reads(addr: SocketAddr, connections: u64, depth: u64, time: Duration) -> Outc
         }
         let now = clock.now();
         match began {
-            // A tenth to become warm.
+            // The first tenth of the time is warm-up.
             None if now >= latchwork_runtime::Time::ZERO + time / 10 => {
                 (began, count) = (Some(now), 0);
             }

@@ -1,10 +1,11 @@
 //! [`Buffer`]: bytes that have arrived and are not used yet.
 
-/// What a buffer has room for at first, and what one has that is full again and again.
+/// The first size of a buffer, and the size of a buffer that is often full.
 const FIRST: usize = 8 << 10;
 const USUAL: usize = 64 << 10;
 
-/// Bytes from a socket. Grows to what frames and a busy connection need, and no further.
+/// Bytes from a socket. The buffer grows to the size that frames and a busy connection need, and no
+/// further.
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
@@ -21,7 +22,8 @@ impl Buffer {
         &self.bytes[self.start..self.end]
     }
 
-    /// Room behind them, at least one byte as long as fewer than `max` are there.
+    /// Room behind the unused bytes. While fewer than `max` bytes are there, the room has at least
+    /// one byte.
     pub(crate) fn room(&mut self, max: usize) -> &mut [u8] {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -34,22 +36,22 @@ impl Buffer {
         &mut self.bytes[self.end..]
     }
 
-    /// So many bytes have arrived in the room.
+    /// Marks `count` bytes of the room as arrived.
     pub(crate) fn filled(&mut self, count: usize) {
         self.end += count;
-        // There was more than fits: next time in one piece.
+        // The room was full, so the next read gets more room.
         if self.end == self.bytes.len() && self.bytes.len() < USUAL {
             self.bytes.resize((2 * self.bytes.len()).min(USUAL), 0);
         }
     }
 
-    /// So many bytes from the front are used.
+    /// Marks `count` bytes at the front as used.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;
         debug_assert!(self.start <= self.end);
     }
 
-    /// Gives back what a long frame took, when it is through.
+    /// Releases the extra memory of a long frame when all bytes are used.
     pub(crate) fn settle(&mut self) {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);

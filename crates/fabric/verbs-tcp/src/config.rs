@@ -1,53 +1,52 @@
-//! [`Config`]: how a process takes part.
+//! [`Config`]: the settings of a process in a fabric of sockets.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use crate::security::Security;
 
-/// How a process takes part in a fabric of sockets. [`Config::new`] has a default for all but the
+/// The settings of a process in a fabric of sockets. [`Config::new`] has a default for all but the
 /// security.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How peers prove who they are. The same for all processes of a cluster.
+    /// How peers prove their identity. The same for all processes of a cluster.
     pub security: Security,
-    /// Where nodes listen that are added without an address, at a port of the operating system's
-    /// choice.
+    /// The address at which nodes listen that are added without an address. The operating system
+    /// chooses the port.
     pub listen: IpAddr,
-    /// Threads that execute the verbs of peers, at least one. Each connection belongs to one of
-    /// them.
+    /// The number of threads that execute the verbs of peers, at least one. Each connection belongs
+    /// to one of the threads.
     pub threads: usize,
-    /// Messages that wait in the inbox of one compute node at most, rounded up to a power of two.
-    /// What is beyond waits at the senders.
+    /// Limit of messages that wait in the inbox of one compute node, rounded up to a power of two.
+    /// Further messages wait at the senders.
     pub inbox_capacity: usize,
-    /// The epoch of this process's membership; agents refuse those that were fenced
+    /// The member epoch of this process. Agents refuse a member epoch that was fenced
     /// ([`Fabric::fence`](crate::Fabric::fence)).
     pub epoch: u64,
-    /// How long a peer may be silent while something is expected from it. Then the connection has
-    /// failed; and what was sent on it and did not come in time, the peer does not execute any
-    /// more.
+    /// How long a peer may be silent while something is expected from it. After that the connection
+    /// has failed. The peer does not execute a batch of that connection that arrives too late.
     pub patience: Duration,
-    /// The most that one attempt to connect may take, greetings included.
+    /// Time limit of one attempt to connect, greetings included.
     pub connect_time: Duration,
-    /// What agents put up with.
+    /// The limits of agents.
     pub limits: Limits,
 }
 
-/// What an agent puts up with.
+/// The limits of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections of peers that have proved who they are, at most.
+    /// Limit of connections of peers with a proved identity.
     pub connections: usize,
-    /// Connections that have not yet, at most. More are refused as busy.
+    /// Limit of connections of unauthenticated clients. Further ones are refused as busy.
     pub strangers: usize,
-    /// How long a connection may take until it has.
+    /// Time limit for a connection to prove its identity.
     pub greeting_time: Duration,
-    /// How long a peer may take to read what was sent to it. Then its connection is closed.
+    /// Time limit for a peer to read the bytes sent to it. Then its connection is closed.
     pub write_time: Duration,
 }
 
 impl Config {
-    /// One thread, a loopback address, and patience of five seconds.
+    /// One thread, a loopback address, and a patience of five seconds.
     pub fn new(security: Security) -> Self {
         Config {
             security,

@@ -1,4 +1,4 @@
-//! What can go wrong with sockets, peers and credentials.
+//! Errors of sockets, peers and credentials.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::wire::{Node, Refusal, VERSION, WireError};
 
-/// The texts that a process brings along for TLS.
+/// A text that a process provides for TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TlsText {
     /// The certificate of the authority.
@@ -19,7 +19,7 @@ pub enum TlsText {
     Certificate,
     /// The private key.
     Key,
-    /// The private key together with the certificate: each of them alone can be read.
+    /// The private key together with the certificate. Each of them alone is readable.
     Pair,
     /// The name that all certificates have.
     Name,
@@ -37,21 +37,22 @@ impl fmt::Display for TlsText {
     }
 }
 
-/// Why a fabric could not be made or extended, or a peer not be reached. Each says what to do.
+/// The reason why a fabric cannot be made or extended, or why a peer cannot be reached. Each text
+/// says what the user should do.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum TcpError {
-    /// A secret that is easily guessed.
+    /// A secret that is too short.
     #[error("a secret of {len} bytes: at least {} are needed", crate::Secret::MIN_LEN)]
     ShortSecret {
-        /// Its length.
+        /// The length of the secret.
         len: usize,
     },
-    /// Something about certificates.
+    /// A wrong certificate, key or name.
     #[error("{of}: {why}")]
     Certificate {
-        /// Which text is wrong.
+        /// The wrong text.
         of: TlsText,
-        /// What is wrong with it.
+        /// The error in the text.
         why: String,
     },
     /// The operating system gives no random bytes.
@@ -60,51 +61,51 @@ pub enum TcpError {
     /// A thread could not be started.
     #[error("a thread for agents could not be started: {why}")]
     Thread {
-        /// What the operating system says.
+        /// The error of the operating system.
         why: String,
     },
-    /// An address could not be listened at.
+    /// The agent cannot listen at an address.
     #[error("cannot listen at {addr}: {why}")]
     Listen {
         /// The address.
         addr: SocketAddr,
-        /// What kind of error it is.
+        /// The kind of the error.
         kind: io::ErrorKind,
-        /// What the operating system says.
+        /// The error of the operating system.
         why: String,
     },
-    /// Nobody answers there.
+    /// No agent answers at the address.
     #[error(
         "no agent can be reached at {addr}: {why}; is {node} started, and is that its address?"
     )]
     Unreachable {
-        /// The node that was wanted.
+        /// The wanted node.
         node: Node,
         /// Its address.
         addr: SocketAddr,
-        /// What the operating system says.
+        /// The error of the operating system.
         why: String,
     },
-    /// Somebody accepts connections there, and does not answer.
+    /// A process accepts connections at the address, but does not complete the greetings.
     #[error(
         "{addr} did not complete the greetings within {limit:?}; is that the address of {node}?"
     )]
     Deadline {
-        /// The node that was wanted.
+        /// The wanted node.
         node: Node,
         /// Its address.
         addr: SocketAddr,
-        /// How long was waited.
+        /// The time limit that passed.
         limit: Duration,
     },
-    /// The agent has a reason not to go on.
+    /// The agent refuses the connection.
     #[error("{addr} refuses: {}", refusal_text(*.refusal, *.version))]
     Refused {
         /// The agent's address.
         addr: SocketAddr,
         /// The reason.
         refusal: Refusal,
-        /// The version that the agent speaks.
+        /// The version of the agent.
         version: u16,
     },
     /// The connection ended during the greetings.
@@ -114,7 +115,7 @@ pub enum TcpError {
     Ended {
         /// The agent's address.
         addr: SocketAddr,
-        /// How.
+        /// The error that ended it.
         why: String,
     },
     /// TLS failed.
@@ -122,15 +123,15 @@ pub enum TcpError {
     Tls {
         /// The agent's address.
         addr: SocketAddr,
-        /// What the library says.
+        /// The error of the library.
         why: String,
     },
-    /// Something else listens there.
+    /// The process that listens at the address is not an agent.
     #[error("what listens at {addr} is no agent that this program understands: {why}")]
     NoAgent {
         /// The address.
         addr: SocketAddr,
-        /// What is wrong with what it says.
+        /// The error in its bytes.
         why: WireError,
     },
     /// The agent does not know the secret.
@@ -139,19 +140,19 @@ pub enum TcpError {
         /// The address.
         addr: SocketAddr,
     },
-    /// A peer is known already.
+    /// A peer with this name is already known.
     #[error("{node} is known already")]
     KnownPeer {
         /// The node.
         node: Node,
     },
-    /// What all fabrics can find wrong.
+    /// An error that all fabrics have.
     #[error(transparent)]
     Setup(#[from] SetupError),
 }
 
 impl TcpError {
-    /// Whether it may be otherwise in a moment.
+    /// Whether another attempt may succeed soon.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             TcpError::Refused { refusal, .. } => *refusal == Refusal::Busy,
@@ -162,7 +163,7 @@ impl TcpError {
         }
     }
 
-    /// As an error of [`SetupError`], which has less to say.
+    /// The error as a [`SetupError`], which has less detail.
     pub(crate) fn setup(&self) -> SetupError {
         match self {
             TcpError::Setup(error) => *error,

@@ -1,4 +1,4 @@
-//! [`Fabric`]: the nodes of this process, and the peers that it knows.
+//! [`Fabric`]: the nodes of this process, and the peers that the process knows.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::peers::{Peer, Peers};
 use crate::security::random;
 use crate::wire::Node;
 
-/// What one process has of a fabric of sockets: its own nodes, each with an agent that listens at
-/// an address of its own, and the addresses of others. Clones are the same.
+/// The part of a fabric of sockets that one process has: its own nodes and the addresses of others.
+/// Each own node has an agent that listens at its own address. Clones are the same fabric.
 ///
-/// When the last clone and the last endpoint are dropped, the agents stop: for its peers, the
-/// process's nodes are gone.
+/// When the last clone and the last endpoint are dropped, the agents stop. For its peers, the nodes
+/// of the process are then lost.
 #[derive(Clone)]
 pub struct Fabric {
     inner: Arc<Inner>,
@@ -35,7 +35,7 @@ pub(crate) struct Inner {
     pub(crate) turns: Turns,
     hosted: Mutex<Vec<Arc<Hosted>>>,
     counters: Arc<Counters>,
-    // Last: nothing is left that could use them.
+    // The last field, so that the threads stop after everything that uses them is dropped.
     _threads: Threads,
 }
 
@@ -48,7 +48,7 @@ impl Inner {
         self.hosted(Node::Compute(id)).ok_or(SetupError::UnknownNode(id))
     }
 
-    /// Asks a peer which regions it has, and waits for the answer.
+    /// Requests the regions of a peer from its agent, and waits for the answer.
     pub(crate) fn ask(&self, peer: &Peer, own: Node) -> Result<(), TcpError> {
         if peer.is_here() {
             return Ok(());
@@ -60,7 +60,7 @@ impl Inner {
         self.turns.next().spawn(async move {
             let _ = sender.send(connect(&security, &wanted, limit).await);
         });
-        // The attempt has a deadline of its own, which counts once it has begun.
+        // The attempt has its own deadline, which starts with the attempt.
         let connected = receiver.recv_timeout(2 * limit).map_err(|_| TcpError::Deadline {
             node: peer.node,
             addr: peer.addr,
@@ -82,7 +82,7 @@ impl Inner {
                 Node::Memory(_) => TcpError::KnownPeer { node },
             });
         }
-        // 0 stands for any.
+        // Never 0: in a greeting 0 means any incarnation.
         let incarnation = u64::from_le_bytes(random()?) | 1;
         let Config { security, limits, .. } = &self.config;
         let rules = (security.clone(), *limits);
@@ -99,7 +99,7 @@ impl Inner {
 }
 
 impl Fabric {
-    /// A fabric that knows nobody, with its threads started.
+    /// A fabric without nodes and peers, with its threads started.
     ///
     /// # Errors
     /// [`TcpError::Thread`].
@@ -119,8 +119,8 @@ impl Fabric {
 
     // ---- nodes of this process ---------------------------------------------------------------------
 
-    /// Serves `region` as memory node `id` at `addr`, with port 0 for one of the operating system's
-    /// choice; where it listens.
+    /// Serves `region` as memory node `id` at `addr`. With port 0 the operating system chooses the
+    /// port. Returns the address at which the agent listens.
     ///
     /// # Errors
     /// [`TcpError::KnownPeer`] and [`TcpError::Listen`].
@@ -133,7 +133,8 @@ impl Fabric {
         self.inner.host(Node::Memory(id), addr, (None, vec![region]))
     }
 
-    /// Serves compute node `id` at `addr`, with an inbox and without regions; where it listens.
+    /// Serves compute node `id` at `addr`, with an inbox and without regions. Returns the address
+    /// at which the agent listens.
     ///
     /// # Errors
     /// [`SetupError::DuplicateNode`] and [`TcpError::Listen`].
@@ -146,8 +147,8 @@ impl Fabric {
         self.inner.host(Node::Compute(id), addr, (Some(inbox), Vec::new()))
     }
 
-    /// Adds a memory node of `bytes` zero bytes to this process. It takes the lowest free id and
-    /// listens where [`Config::listen`] says.
+    /// Adds a memory node of `bytes` zero bytes to this process. The node takes the lowest free id
+    /// and listens at [`Config::listen`].
     ///
     /// # Errors
     /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::Listen`].
@@ -159,7 +160,7 @@ impl Fabric {
         Ok(id)
     }
 
-    /// Adds a compute node to this process, which listens where [`Config::listen`] says.
+    /// Adds a compute node to this process. The node listens at [`Config::listen`].
     ///
     /// # Errors
     /// [`SetupError::DuplicateNode`] and [`SetupError::Listen`].
@@ -172,8 +173,8 @@ impl Fabric {
     }
 
     /// Registers memory of a compute node of this process, as a local buffer of its own verbs and
-    /// as a target of its peers'. Keys count from 0 per node. The fabric keeps the region for its
-    /// own lifetime.
+    /// as a target of its peers. Keys count from 0 per node. The fabric keeps the region as long as
+    /// the fabric exists.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`] and [`SetupError::TooManyRegions`].
@@ -206,13 +207,13 @@ impl Fabric {
         self.inner.hosted(Node::Memory(node))?.region(0)
     }
 
-    /// Where a node can be reached, as far as this process knows.
+    /// The address of a node, if this process knows the node.
     pub fn addr(&self, node: Node) -> Option<SocketAddr> {
         self.inner.peers.get(node).map(|peer| peer.addr)
     }
 
-    /// Has the operating system give the memory of this process's memory nodes now
-    /// (see [`Region::prefault`]).
+    /// Makes the operating system provide the memory of this process's memory nodes now (see
+    /// [`Region::prefault`]).
     pub fn prefault(&self) {
         let hosted = self.inner.hosted.lock().clone();
         let memory = hosted.iter().filter(|hosted| matches!(hosted.node, Node::Memory(_)));
@@ -221,21 +222,23 @@ impl Fabric {
 
     // ---- peers -------------------------------------------------------------------------------------
 
-    /// Learns of a node of another process, as `own` (any node of this one), by asking its agent at
-    /// `addr`. From then on exactly this start of the node is meant: one that was started anew is
-    /// refused as gone.
+    /// Adds a node of another process, on behalf of `own` (any node of this process). The call
+    /// requests the node's regions from its agent at `addr`. From then on the peer is exactly this
+    /// start of the node: a later start of the node refuses the connection.
     ///
     /// # Errors
-    /// [`TcpError::KnownPeer`], or why the agent could not be asked; then the node is not known.
+    /// [`TcpError::KnownPeer`], or the reason why the agent could not be reached. In both cases the
+    /// node is not added.
     pub fn add_peer(&self, own: Node, node: Node, addr: SocketAddr) -> Result<(), TcpError> {
         let peer = Peer::remote(node, addr);
         self.inner.ask(&peer, own)?;
         if self.inner.peers.add(peer) { Ok(()) } else { Err(TcpError::KnownPeer { node }) }
     }
 
-    /// Cuts a compute node off: verbs of this process to it, also those pushed back, complete with
-    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) from now on. Those
-    /// that its agent has already end as they do. Its own verbs to nodes of this process are not
+    /// Disconnects a compute node. From now on verbs of this process to the node, also those pushed
+    /// back, complete with [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) or
+    /// [`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable). Verbs that were sent to
+    /// its agent before end as usual. The node's own verbs to nodes of this process are not
     /// affected; see [`Fabric::fence`].
     ///
     /// # Errors
@@ -247,7 +250,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Cuts a memory node off, in the same way.
+    /// Disconnects a memory node, in the same way as [`Fabric::disconnect`].
     ///
     /// # Errors
     /// [`SetupError::UnknownMemoryNode`].
@@ -258,16 +261,16 @@ impl Fabric {
         Ok(())
     }
 
-    /// Forgets a node of another process that is gone, so that another start of it can be added:
-    /// verbs of this process to the old one complete as after [`Fabric::disconnect`]. False when no
-    /// such node is known.
+    /// Removes a dead node of another process, so that another start of the node can be added.
+    /// Verbs of this process to the old node complete as after [`Fabric::disconnect`]. False when
+    /// no such node is known.
     pub fn remove_peer(&self, node: Node) -> bool {
         self.inner.peers.remove(node)
     }
 
-    /// From now on the nodes of this process refuse `node` with epochs below `epoch`. When this
-    /// returns true, none of its verbs is executed here any more; false when its connections did
-    /// not stop within `patience`.
+    /// Fences `node`: from now on the nodes of this process refuse it with epochs below `epoch`.
+    /// True: no verb of the fenced node is executed here any more. False: its connections did not
+    /// stop within `patience`.
     pub fn fence(&self, node: Node, epoch: u64, patience: Duration) -> bool {
         let hosted = self.inner.hosted.lock().clone();
         let (sender, receiver) = channel();
@@ -281,12 +284,12 @@ impl Fabric {
         receiver.recv_timeout(patience).unwrap_or(false)
     }
 
-    /// What the agents of this process have refused.
+    /// The numbers of connections that the agents of this process have refused.
     pub fn refused(&self) -> Refused {
         self.inner.counters.snapshot()
     }
 
-    /// Connections of peers that the agents of this process serve.
+    /// The number of connections of peers that the agents of this process serve.
     pub fn connections(&self) -> usize {
         let hosted = self.inner.hosted.lock();
         hosted.iter().map(|hosted| hosted.seats.len()).sum()

@@ -1,9 +1,9 @@
 //! The fabric over sockets: one-sided verbs for hosts without RDMA, executed by agents.
 //!
-//! A process has nodes of its own, each with an *agent*: a few single-threaded `tokio` runtimes
-//! that read batches from connections, execute them on the node's memory, and reply. Its workers
-//! reach all other nodes through their agents, each worker over a connection of its own that it
-//! polls itself, as it would a completion queue.
+//! Each node of a process has an *agent*: a few single-threaded `tokio` runtimes. They read batches
+//! from connections, execute the batches on the node's memory, and reply. The workers of a process
+//! reach all other nodes through the agents of those nodes. Each worker has its own connections and
+//! polls them as it would poll a completion queue.
 //!
 //! ```text
 //!   worker of compute node 1                        process of memory node 0
@@ -17,26 +17,26 @@
 //!
 //! # Invariants
 //!
-//! - Nobody executes anything, or learns anything but the version and that it is refused, without
-//!   having proved who it is: with a certificate of the cluster's authority ([`Tls`]) or a shared
-//!   secret ([`Secret`]).
-//! - Frames of one connection are executed in their order, by one thread, with the barriers of the
-//!   shared-memory fabric. Atomics are the CPU's: on a node's own memory, its own CPU may take part
-//!   in them.
-//! - When a batch has completed, in whatever way, nothing of it takes effect any more. A connection
-//!   takes the place of one that failed only when the agent has stopped executing for that one
-//!   ([`VerbError::Ambiguous`]). Where none can be made, the client waits until the agent would not
-//!   begin the batch any more, because the *lease* in front of it has ended on the agent's clock
-//!   ([`VerbError::Disconnected`]).
-//! - Everything is bounded: what waits at either end of a connection, the strangers, the time of a
-//!   greeting, of a silence, of an attempt to connect. What is beyond a full queue waits in the
-//!   endpoint.
-//! - Without work nobody uses CPU: agents sleep in the kernel, and a worker without batches in
+//! - An agent executes nothing for a client that has not proved its identity. The proof is a
+//!   certificate of the cluster's authority ([`Tls`]) or a shared secret ([`Secret`]). Without a
+//!   proof a client learns only the version and that it is refused.
+//! - One thread executes the frames of one connection, in their order, with the barriers of the
+//!   shared-memory fabric. Atomics are those of the CPU: the CPU of a node may also use atomics on
+//!   the node's own memory.
+//! - After the completion of a batch, also of a failed one, no request of the batch takes effect. A
+//!   new connection replaces a failed one only when the agent has stopped executing for the failed
+//!   one ([`VerbError::Ambiguous`]). When no new connection can be made, the client waits until the
+//!   agent cannot begin the batch any more. That is so when the *lease* in front of the batch has
+//!   ended on the agent's clock ([`VerbError::Disconnected`]).
+//! - Everything is bounded: the data that waits at either end of a connection, and the number of
+//!   unauthenticated clients. So is the time of a greeting, of a silence, and of an attempt to
+//!   connect. Requests beyond a full queue wait in the endpoint.
+//! - Without work no thread uses CPU. Agents sleep in the kernel, and a worker without batches in
 //!   flight may park.
 //!
-//! It survives peers that vanish, pause, come back, are started anew, and strangers that do
-//! anything. It does not survive a peer that has proved who it is and means ill: whoever is in the
-//! cluster may write its memory.
+//! The fabric survives peers that vanish, pause, come back or are started anew, and any action of
+//! an unauthenticated client. It does not survive a malicious peer with a proved identity: every
+//! member of the cluster may write its memory.
 //!
 //! [`VerbError::Ambiguous`]: latchwork_verbs::VerbError::Ambiguous
 //! [`VerbError::Disconnected`]: latchwork_verbs::VerbError::Disconnected

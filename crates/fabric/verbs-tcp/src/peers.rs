@@ -1,4 +1,4 @@
-//! [`Peer`]: what this process knows of a node; [`Peers`]: of all of them.
+//! [`Peer`]: a node that this process knows. [`Peers`]: all of them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,16 +10,16 @@ use latchwork_verbs::Target;
 use crate::agent::Hosted;
 use crate::wire::{Node, Welcome};
 
-/// A node that verbs can be for, here or elsewhere. It is one start of that node: one that was
-/// started anew is another.
+/// A node that can be the target of verbs, in this process or another. A `Peer` is one start of a
+/// node: a later start of the node is another `Peer`.
 pub(crate) struct Peer {
     pub(crate) node: Node,
     pub(crate) addr: SocketAddr,
-    /// When it is in this process.
+    /// The node itself, when it is in this process.
     hosted: Option<Arc<Hosted>>,
-    /// 0 until it is known.
+    /// 0 until the incarnation is known.
     incarnation: AtomicU64,
-    /// The lengths of the regions that are known.
+    /// The lengths of the known regions.
     lengths: RwLock<Vec<u64>>,
     disconnected: AtomicBool,
     removed: AtomicBool,
@@ -43,12 +43,12 @@ impl Peer {
         }
     }
 
-    /// Whether it is a node of this process, all of which is known.
+    /// Whether this is a node of this process, of which everything is known.
     pub(crate) fn is_here(&self) -> bool {
         self.hosted.is_some()
     }
 
-    /// The length of one of its regions, in bytes, as far as is known.
+    /// The length of a region of the node in bytes, if known.
     pub(crate) fn length(&self, region: u16) -> Option<u64> {
         match &self.hosted {
             Some(hosted) => hosted.region(region).map(|region| region.len() as u64),
@@ -56,7 +56,7 @@ impl Peer {
         }
     }
 
-    /// Takes what its agent has said. Regions are only ever added.
+    /// Takes the answer of the node's agent. Regions are only ever added.
     pub(crate) fn learn(&self, welcome: &Welcome, lengths: &[u64]) {
         self.incarnation.store(welcome.incarnation, Ordering::Relaxed);
         let mut known = self.lengths.write();
@@ -77,12 +77,12 @@ impl Peer {
         self.disconnected.load(Ordering::Relaxed)
     }
 
-    /// Whether it is gone for good, so that nobody cares what becomes of verbs there.
+    /// Whether the node was removed. Then the outcome of verbs in its memory does not matter.
     pub(crate) fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Relaxed)
     }
 
-    /// The target that is a region of it.
+    /// The target that is region `region` of the node.
     pub(crate) fn target(&self, region: u16) -> Target {
         match self.node {
             Node::Memory(id) => Target::Memory(id),
@@ -95,7 +95,7 @@ impl Peer {
 #[derive(Default)]
 pub(crate) struct Peers {
     known: RwLock<BTreeMap<Node, Arc<Peer>>>,
-    /// How many were removed so far.
+    /// The number of removed nodes so far.
     removals: AtomicU64,
 }
 
@@ -104,7 +104,7 @@ impl Peers {
         self.known.read().get(&node).cloned()
     }
 
-    /// Adds one; false when there is one of that name.
+    /// Adds a node. False when there is already a node of that name.
     pub(crate) fn add(&self, peer: Peer) -> bool {
         let mut peers = self.known.write();
         if peers.contains_key(&peer.node) {
@@ -114,7 +114,7 @@ impl Peers {
         true
     }
 
-    /// Forgets one of another process, and disconnects it; false when there is none.
+    /// Removes and disconnects a node of another process. False when there is none.
     pub(crate) fn remove(&self, node: Node) -> bool {
         let mut peers = self.known.write();
         if peers.get(&node).is_none_or(|peer| peer.is_here()) {
@@ -124,7 +124,8 @@ impl Peers {
             peer.disconnect();
             peer.removed.store(true, Ordering::Relaxed);
         }
-        // After the removal: whoever sees the number looks the node up, under the lock.
+        // The counter changes after the removal. A thread that sees the new number looks the node
+        // up under the lock, and does not find it.
         self.removals.fetch_add(1, Ordering::Release);
         true
     }
@@ -133,7 +134,7 @@ impl Peers {
         self.removals.load(Ordering::Acquire)
     }
 
-    /// The lowest id that no memory node has.
+    /// The lowest id without a memory node.
     pub(crate) fn free_memory_id(&self) -> Option<u16> {
         let peers = self.known.read();
         let taken =

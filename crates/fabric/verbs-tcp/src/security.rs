@@ -1,4 +1,4 @@
-//! [`Security`]: how peers prove who they are.
+//! [`Security`]: how peers prove their identity.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::error::{TcpError, TlsText};
 
-/// How peers prove who they are. There is no mode without.
+/// How peers prove their identity. There is no mode without a proof.
 #[derive(Clone, Debug)]
 pub enum Security {
-    /// Both prove that they know a secret. What they then say is neither hidden nor protected: for
-    /// a network that nobody else can listen or write to.
+    /// Both sides prove that they know a secret. The later bytes are neither encrypted nor
+    /// authenticated. This mode is for a network that no other party can read or write.
     Secret(Secret),
-    /// Mutual TLS: both show a certificate that the cluster's authority has signed.
+    /// Mutual TLS: both sides show a certificate signed by the cluster's authority.
     Tls(Tls),
 }
 
@@ -31,7 +31,8 @@ impl Secret {
     /// The fewest bytes of a secret.
     pub const MIN_LEN: usize = 16;
 
-    /// The secret with these bytes, which should be random: 32 bytes from `/dev/urandom`, say.
+    /// The secret with these bytes, which should be random: for example 32 bytes from
+    /// `/dev/urandom`.
     ///
     /// # Errors
     /// [`TcpError::ShortSecret`] with fewer than [`Secret::MIN_LEN`] bytes.
@@ -42,7 +43,7 @@ impl Secret {
         Ok(Secret(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
     }
 
-    /// A secret that nobody else has: for a cluster inside one process.
+    /// A random secret, for a cluster inside one process.
     ///
     /// # Errors
     /// [`TcpError::NoRandom`].
@@ -50,7 +51,7 @@ impl Secret {
         Secret::new(&Secret::draw()?)
     }
 
-    /// The bytes of such a secret, for whoever keeps it for all processes of a cluster.
+    /// The bytes of a random secret, for a caller that gives them to all processes of a cluster.
     ///
     /// # Errors
     /// [`TcpError::NoRandom`].
@@ -67,10 +68,10 @@ impl Secret {
         mac
     }
 
-    /// Whether `mac` is that of `parts`; takes as long whatever it is.
+    /// Whether `mac` is that of `parts`. The comparison takes the same time for every `mac`.
     pub(crate) fn verify(&self, role: Role, parts: &[&[u8]], mac: &[u8; 32]) -> bool {
-        // The parts have known lengths or come last, so that no two sequences of them are the same
-        // bytes.
+        // Each part has a known length or comes last, so two different sequences of parts never
+        // give the same bytes.
         let mut bytes = role.label().to_vec();
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         hmac::verify(&self.0, &bytes, mac).is_ok()
@@ -83,7 +84,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Whose proof it is: neither can be sent back as the other's.
+/// The side that makes a proof. The proof of one side does not verify as the proof of the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     Client,
@@ -108,12 +109,12 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// From texts in PEM form: the certificate of the `authority` that signs those of all
-    /// processes, this process's own `certificate` (and what is between the two), and its private
-    /// `key`. `name` is the DNS name that every certificate of the cluster has.
+    /// Certificates from texts in PEM form. `authority` is the certificate that signs those of all
+    /// processes. `certificate` is this process's own, with any intermediate ones, and `key` its
+    /// private key. `name` is the DNS name that every certificate of the cluster has.
     ///
     /// # Errors
-    /// [`TcpError::Certificate`], which says what is wrong with which.
+    /// [`TcpError::Certificate`], which names the wrong text and its error.
     pub fn from_pem(
         authority: &[u8],
         certificate: &[u8],
@@ -176,7 +177,7 @@ fn certificates(pem: &[u8], of: TlsText) -> Result<Vec<CertificateDer<'static>>,
     }
 }
 
-/// Bytes that nobody can guess.
+/// Unpredictable random bytes.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], TcpError> {
     let mut bytes = [0; N];
     SystemRandom::new().fill(&mut bytes).map_err(|_| TcpError::NoRandom)?;

@@ -1,6 +1,6 @@
-//! The fabric over sockets keeps the contract of the verbs: over loopback, with a thread for each
-//! worker, with all nodes in one process, with each in what might be a process of its own, and
-//! inside TLS.
+//! The fabric over sockets keeps the contract of the verbs, over loopback, with a thread for each
+//! worker. The nodes are all in one process, or each in a separate fabric like a process of its
+//! own, or inside TLS.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Connections that are cut, freeze and come back: every batch ends in time, with an error that
-//! says what is known, and nothing of it takes effect later.
+//! Connections that are cut, freeze and come back. Every batch ends in time, with an error that
+//! states its known outcome, and takes no effect later.
 
 mod common;
 #[path = "common/proxy.rs"]
@@ -20,7 +20,7 @@ use proxy::Proxy;
 
 const PATIENCE: Duration = Duration::from_millis(1200);
 
-/// Whatever goes wrong, batches end within this on a busy machine.
+/// Batches end within this time on a busy machine, whatever fails.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[allow(clippy::disallowed_methods, reason = "the other side of a socket is a matter of real time")]
@@ -32,7 +32,7 @@ fn impatient() -> Config {
     Config { patience: PATIENCE, connect_time: Duration::from_millis(800), ..Config::new(secret()) }
 }
 
-/// A pair with something between that can fail.
+/// A pair with a proxy in between that can fail.
 fn through_proxy() -> (Pair, Proxy) {
     let mut proxy = None;
     let pair = Pair::new(impatient(), impatient(), |addr| {
@@ -43,12 +43,12 @@ fn through_proxy() -> (Pair, Proxy) {
 }
 
 const ADD: [Request; 1] = [Request::FetchAdd { remote: 0, add: 1 }];
-/// Nothing was sent.
+/// No request was sent.
 const UNREACHABLE: Result<Outcome, VerbError> = Err(VerbError::Unreachable { target: MEMORY });
 const DISCONNECTED: Result<Outcome, VerbError> = Err(VerbError::Disconnected { target: MEMORY });
 const AMBIGUOUS: Result<Outcome, VerbError> = Err(VerbError::Ambiguous { target: MEMORY });
 
-/// How many ended well, and how many in doubt.
+/// The number of batches that succeeded, and of ambiguous ones.
 fn count(done: &[Completion]) -> (u64, u64) {
     let ok = done.iter().filter(|completion| completion.result.is_ok()).count();
     let doubt = done.iter().filter(|completion| completion.result == AMBIGUOUS).count();
@@ -64,7 +64,8 @@ fn a_reset_in_the_middle_leaves_no_more_doubt_than_it_says() {
     for round in 0..30 {
         assert!(call(&mut endpoint, MEMORY, &ADD).is_ok(), "the connection stands again");
         sure += 1;
-        // Each frame takes 36 bytes: somewhere in the first hundred, mostly not between two.
+        // Each frame takes 36 bytes. So the cut is in one of the first hundred frames, and mostly
+        // not between two.
         proxy.cut_after(37 * round + 5);
         for token in 0..300 {
             endpoint.post(MEMORY, token, &ADD).unwrap();
@@ -73,14 +74,14 @@ fn a_reset_in_the_middle_leaves_no_more_doubt_than_it_says() {
         assert_eq!(done.len(), 300);
         let (ok, doubt) = count(&done);
         (sure, doubtful) = (sure + ok, doubtful + doubt);
-        // Those beyond what a connection has under way at once come after it, and end well.
+        // The batches beyond a connection's limit in flight use the next connection, and succeed.
         assert!(doubt > 0 && ok > 0, "round {round}: {ok} and {doubt}");
         let value = pair.memory.words().u64(0);
         assert!(
             (sure..=sure + doubtful).contains(&value),
             "{value}: {sure} and {doubtful} in doubt"
         );
-        // What has not taken effect by now never will.
+        // A request without effect by now never takes effect.
         let again = call(&mut endpoint, MEMORY, &ADD).unwrap().old[0];
         assert_eq!(again, value);
         sure += 1;
@@ -101,7 +102,8 @@ fn what_a_frozen_connection_still_carries_is_not_executed_once_another_stands() 
     let before = proxy.forwarded();
     proxy.freeze(false);
     let clock = Clock::start();
-    // The agent has closed its end, which the proxy meets when it has forwarded what it kept.
+    // The agent has closed its end. The proxy detects this when it has forwarded the bytes that it
+    // kept.
     while proxy.forwarded() == before && proxy.connections() > 1 {
         assert!(clock.now() - Time::ZERO < LIMIT, "the batch never comes");
         wait(Duration::from_millis(1));
@@ -115,7 +117,7 @@ fn what_comes_late_is_not_executed_though_its_sender_is_out_of_reach() {
     let (pair, proxy) = through_proxy();
     let mut endpoint = pair.endpoint();
     assert!(call(&mut endpoint, MEMORY, &ADD).is_ok());
-    // The agent is there and sees nothing wrong; nobody can tell it anything.
+    // The agent is alive and sees no error, but no byte reaches it.
     proxy.freeze(true);
     proxy.deafen(true);
     let before = proxy.forwarded();
@@ -129,7 +131,7 @@ fn what_comes_late_is_not_executed_though_its_sender_is_out_of_reach() {
     }
     wait(Duration::from_millis(100));
     assert_eq!(pair.memory.words().u64(0), 1, "executed after it was said to be over");
-    // The way is free again, and the node the same.
+    // The connection works again, and the node is the same.
     proxy.deafen(false);
     let clock = Clock::start();
     while call(&mut endpoint, MEMORY, &ADD) == UNREACHABLE {
@@ -182,7 +184,7 @@ fn a_pause_of_the_worker_is_no_failure() {
     let mut endpoint = pair.endpoint();
     for old in 0..4 {
         assert_eq!(call(&mut endpoint, MEMORY, &ADD).map(|outcome| outcome.old[0]), Ok(old));
-        // Its lease is long over when the next batch comes.
+        // The lease of the connection has ended long before the next batch.
         wait(2 * PATIENCE / 3 * u32::try_from(old).unwrap());
     }
     assert_eq!(pair.there.connections(), 1);
@@ -209,7 +211,7 @@ fn requests_larger_than_a_frame_go_in_pieces_and_in_order() {
             value: (round << 32) + (LEN as u64 - 8) / 8,
         };
         let small = Request::WriteWord { remote: 0, value: round };
-        // Others before and behind it, of the usual size.
+        // Batches of the usual size are before and behind the large one.
         endpoint.post(MEMORY, 1, &[small]).unwrap();
         endpoint.post(MEMORY, 2, &[write, look, read]).unwrap();
         endpoint.post(MEMORY, 3, &[Request::FetchAdd { remote: 0, add: 0 }]).unwrap();

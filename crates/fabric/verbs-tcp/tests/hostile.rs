@@ -1,7 +1,9 @@
-//! Connections by the thousand that are not a peer's, or are one's and do what no peer does: each
-//! ends soon and clearly, nothing grows, and those who do as they should are served meanwhile.
+//! Thousands of hostile connections. Some are not of a peer, and some are of a peer that violates
+//! the protocol. Each ends soon and with a clear error, no resource grows, and correct clients are
+//! served meanwhile.
 //!
-//! One test, alone in its process: it looks at the process's memory and open files.
+//! The file has one test, alone in its process, because the test measures the memory and the open
+//! files of the process.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -34,7 +36,7 @@ fn own(fd_or_status: &str, field: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// KiB that the process has in memory.
+/// KiB of resident memory of the process.
 fn resident() -> u64 {
     own("/proc/self/status", "VmRSS:")
 }
@@ -55,7 +57,7 @@ fn introduction(session: u64) -> Introduction {
     Introduction { from, to: MEMORY_NODE, epoch: 0, incarnation: 0, session: id }
 }
 
-/// A client that proves who it is, and is welcome.
+/// A client with a proved identity and a welcome.
 fn welcome(addr: SocketAddr, session: u64) -> TcpStream {
     let clock = Clock::start();
     loop {
@@ -67,8 +69,7 @@ fn welcome(addr: SocketAddr, session: u64) -> TcpStream {
     }
 }
 
-/// `None` where the agent is busy, or does not wait any longer for what a busy machine is late
-/// with.
+/// `None` when the agent is busy, or when a busy machine exceeds the agent's time limit.
 fn greeted(addr: SocketAddr, session: u64) -> Option<TcpStream> {
     let mut stream = raw::connect(addr);
     let hello = Hello { version: VERSION, secret: true, nonce: [9; NONCE_LEN] }.bytes();
@@ -88,7 +89,7 @@ fn greeted(addr: SocketAddr, session: u64) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Reads until the agent ends the connection; how much it said.
+/// Reads until the agent ends the connection. Returns the number of bytes.
 fn drain(stream: &mut TcpStream) -> usize {
     let (mut bytes, mut all) = ([0; 4096], 0);
     loop {
@@ -96,21 +97,21 @@ fn drain(stream: &mut TcpStream) -> usize {
             Ok(0) => return all,
             Ok(count) => all += count,
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return all,
-            // As when the process was stopped for a while.
+            // For example, the process was stopped for a while.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("the agent keeps a hostile connection: {error}"),
         }
     }
 }
 
-/// One connection of some kind; it has ended when this returns.
+/// Makes one hostile connection of some kind. The connection has ended at the return.
 fn attack(addr: SocketAddr, number: u64, rng: &mut TestRng) {
     let mut random = vec![0; rng.next_u32() as usize % 300];
     rng.fill_bytes(&mut random);
-    // What the agent does not read any more, it resets.
+    // The agent resets the connection when unread bytes are left.
     let send = |stream: &mut TcpStream, bytes: &[u8]| drop(stream.write_all(bytes));
     match number % 8 {
-        // Anything at all, and then silence or an end.
+        // Random bytes, and then silence or an end.
         0 | 1 => {
             let mut stream = raw::connect(addr);
             send(&mut stream, &random);
@@ -119,7 +120,7 @@ fn attack(addr: SocketAddr, number: u64, rng: &mut TestRng) {
             }
             assert!(drain(&mut stream) <= ANSWER_LEN);
         }
-        // Comes and goes.
+        // Connects and disconnects.
         2 => drop(raw::connect(addr)),
         // Half a greeting.
         3 => {
@@ -129,7 +130,7 @@ fn attack(addr: SocketAddr, number: u64, rng: &mut TestRng) {
             let _ = stream.shutdown(std::net::Shutdown::Write);
             drain(&mut stream);
         }
-        // A greeting, and then no proof.
+        // A greeting without a proof.
         4 => {
             let mut stream = raw::connect(addr);
             let hello = Hello { version: VERSION, secret: true, nonce: [1; NONCE_LEN] }.bytes();
@@ -152,14 +153,14 @@ fn attack(addr: SocketAddr, number: u64, rng: &mut TestRng) {
             }
             drain(&mut stream);
         }
-        // One of the cluster's that has gone mad: frames of random bytes.
+        // A member of the cluster that sends frames of random bytes.
         6 => {
             let mut stream = welcome(addr, number);
             send(&mut stream, &random);
             let _ = stream.shutdown(std::net::Shutdown::Write);
             drain(&mut stream);
         }
-        // And one that asks for memory that is not there, at the end of good requests.
+        // A member that requests memory that does not exist, behind good requests.
         _ => {
             let mut stream = welcome(addr, number);
             let mut bytes = Vec::new();
@@ -198,11 +199,11 @@ fn ten_thousand_hostile_connections_change_nothing() {
     let pair = Pair::new(there, Config::new(secret()), |addr| addr);
     let mut endpoint = pair.endpoint();
     let add = [Request::FetchAdd { remote: 0, add: 1 }];
-    // Both connections stand before: to greet takes some time on a busy machine.
+    // Both connections are made first, because a greeting takes some time on a busy machine.
     let mut during = pair.endpoint();
     assert!(call(&mut endpoint, MEMORY, &add).is_ok() && call(&mut during, MEMORY, &add).is_ok());
 
-    // A few, so that everything has been used that grows once.
+    // The first attacks allocate everything that grows only once.
     let seed = [7; 32];
     let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
     (0..200).for_each(|number| attack(pair.addr, number, &mut rng));
@@ -242,7 +243,8 @@ fn ten_thousand_hostile_connections_change_nothing() {
     let served = served.load(Ordering::Relaxed);
     assert!(served > 100, "{served} batches of a peer meanwhile");
     assert_eq!(pair.memory.words().u64(0), served);
-    // Both ends are in this process: two files for each of the six and of the strangers, and some.
+    // Both ends are in this process: two files for each of the six attackers and of the
+    // unauthenticated clients, and some more.
     let most = most.load(Ordering::Relaxed);
     assert!(most < files as u64 + 100, "{most} open files, {files} before");
     let clock = Clock::start();
@@ -262,7 +264,7 @@ fn ten_thousand_hostile_connections_change_nothing() {
     assert!(call(&mut endpoint, MEMORY, &add).is_ok());
 }
 
-/// More connections than there is room for strangers, all silent.
+/// More silent connections than the limit of unauthenticated clients.
 fn silence_does_not_shut_others_out(pair: &Pair) {
     let silent: Vec<_> = (0..64).map(|_| raw::connect(pair.addr)).collect();
     let mut late = welcome(pair.addr, 1 << 40);
@@ -271,7 +273,7 @@ fn silence_does_not_shut_others_out(pair: &Pair) {
     drain(&mut late);
 }
 
-/// Asks for far more than it reads: the agent stops reading, and then has enough.
+/// Requests far more than it reads. The agent stops reading, and later closes the connection.
 fn who_does_not_read_is_dropped(pair: &Pair) {
     let before = resident();
     let mut stream = welcome(pair.addr, 1 << 41);
@@ -284,7 +286,7 @@ fn who_does_not_read_is_dropped(pair: &Pair) {
         end_batch(&mut bytes, start);
     }
     let (clock, mut sent) = (Clock::start(), 0);
-    // 128 MiB of replies for each of these.
+    // 128 MiB of replies for each of these writes.
     while stream.write_all(&bytes).is_ok() {
         sent += 1;
         assert!(clock.now() - Time::ZERO < raw::LONG, "never dropped");

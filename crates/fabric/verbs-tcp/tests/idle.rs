@@ -1,5 +1,5 @@
-//! Who has nothing to do uses no CPU time. A test program of its own, because it looks at all
-//! threads of its process.
+//! An idle thread uses no CPU time. This is a test program of its own, because it reads the times
+//! of all threads of its process.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -20,13 +20,13 @@ fn wait(time: Duration) {
     thread::sleep(time);
 }
 
-/// Ticks of CPU time (10 ms mostly) that each thread of this process whose name begins so has used,
-/// and how often it has gone to sleep by itself.
+/// Counts the CPU time and the voluntary sleeps of all threads of this process with names that
+/// begin with `name`. The unit of the time is a tick, mostly 10 ms.
 fn used(name: &str) -> (u64, u64) {
     let (mut ticks, mut sleeps) = (0, 0);
     for task in fs::read_dir("/proc/self/task").unwrap() {
         let path = task.unwrap().path();
-        // Threads come and go.
+        // Threads start and end meanwhile.
         let read = |file: &str| fs::read_to_string(path.join(file)).unwrap_or_default();
         if !read("comm").starts_with(name) {
             continue;
@@ -34,7 +34,7 @@ fn used(name: &str) -> (u64, u64) {
         let stat = read("stat");
         let after = stat.rsplit(')').next().unwrap_or_default();
         let fields: Vec<u64> = after.split(' ').map(|field| field.parse().unwrap_or(0)).collect();
-        // utime and stime are the fields 14 and 15 of all; two and a blank stand before these.
+        // utime and stime are fields 14 and 15. Two fields and a blank stand before these.
         ticks += fields.get(12).unwrap_or(&0) + fields.get(13).unwrap_or(&0);
         let status = read("status");
         let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"));
@@ -60,13 +60,13 @@ fn messages_wake_a_parked_worker_and_nobody_else_uses_cpu() {
                 thread::yield_now();
             }
         }
-        // A connection to a memory node, too, that stands and is not used.
+        // Also an established, unused connection to a memory node.
         endpoint.post(MEMORY, 0, &[Request::FetchAdd { remote: 0, add: 1 }]).unwrap();
         assert!(finish(&mut endpoint, PATIENCE)[0].result.is_ok());
         assert!(endpoint.may_park());
 
-        // On a busy machine it may take them some time to come to rest; who wakes up now and then
-        // never does.
+        // On a busy machine the threads need some time to become idle. A thread with periodic wakes
+        // never becomes idle.
         let mut seen = Vec::new();
         let is_calm = (0..20).any(|_| {
             wait(Duration::from_millis(100));
@@ -75,7 +75,7 @@ fn messages_wake_a_parked_worker_and_nobody_else_uses_cpu() {
             wait(Duration::from_secs(1));
             let after = [used("tcp-agent"), used("server")];
             seen.push((before, after));
-            // No clock ticks for it, and nobody wakes up.
+            // The threads use no CPU time and do not wake, within one tick and two sleeps.
             before
                 .iter()
                 .zip(after)

@@ -1,4 +1,4 @@
-//! A worker that may not park sleeps until its replies come, on a core that others want.
+//! A worker that may not park dozes until its replies come, on a core that other threads need.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{Cluster, MEMORY, Mode, finish, node};
 use latchwork_verbs::{Endpoint as _, Request};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Far more than a reply takes, and less than what one nap may last.
+/// Much longer than a reply takes, and shorter than the limit of one doze.
 const NAP: Duration = Duration::from_millis(900);
 
 #[test]
@@ -23,7 +23,7 @@ fn a_nap_ends_with_a_reply_and_there_is_none_without_batches_in_flight() {
         endpoint.post(MEMORY, token, &add).unwrap();
         endpoint.ring();
         assert!(!endpoint.may_park());
-        // The reply ends the first nap; a connection may have other bytes to tell now and then.
+        // The reply ends the first doze. A connection may have other bytes now and then.
         let mut naps = 0;
         let mut completed = None;
         while completed.is_none() {

@@ -1,4 +1,4 @@
-//! Who does not prove who it is gets nothing, and each side says clearly what is wrong.
+//! A client without a proof gets nothing, and each side reports clearly what is wrong.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -28,7 +28,8 @@ fn config(security: Security) -> Config {
     Config { limits, connect_time: raw::LONG, patience: raw::LONG / 3, ..Config::new(security) }
 }
 
-/// A memory node, and what one who comes with `security` is told.
+/// Starts a memory node with `there`, and a client with `security`. Returns the client's error and
+/// the refused connections.
 fn try_to_join(there: Security, security: Security) -> (String, Refused) {
     let fabric = Fabric::new(config(there)).unwrap();
     let memory = Region::zeroed(4096).unwrap();
@@ -36,7 +37,7 @@ fn try_to_join(there: Security, security: Security) -> (String, Refused) {
     let here = Fabric::new(config(security)).unwrap();
     let error = here.add_peer(OWN(), MEMORY_NODE, addr).unwrap_err();
     assert_eq!(here.addr(MEMORY_NODE), None, "a peer that is not trusted is not known");
-    // Counted when the agent's side of the connection ends, which is after ours.
+    // The refusal is counted when the agent's side of the connection ends, which is after our side.
     eventually(|| fabric.refused() != Refused::default());
     assert_eq!(fabric.connections(), 0);
     (error.to_string(), fabric.refused())
@@ -66,15 +67,15 @@ fn a_certificate_of_another_authority_is_refused_by_both_sides() {
     assert!(error.contains("no TLS with") && error.contains("certificate"), "{error}");
     assert_eq!(refused, Refused { unproved: 1, ..Refused::default() });
 
-    // It trusts the agent's authority, but its own certificate is another's: the agent must find
-    // out.
+    // The client trusts the agent's authority, but its own certificate is of another one. The agent
+    // must detect this.
     let (certificate, key) = other.sign(NAME);
     let half = Tls::from_pem(one.pem().as_bytes(), certificate.as_bytes(), key.as_bytes(), NAME);
     let (error, refused) = try_to_join(one.security(), Security::Tls(half.unwrap()));
     assert!(error.contains("no TLS with"), "{error}");
     assert_eq!(refused, Refused { unproved: 1, ..Refused::default() });
 
-    // The other way round: an agent that took the address, with a certificate of nobody we know.
+    // The reverse case: an agent at the address has a certificate of an unknown authority.
     let (certificate, key) = other.sign(NAME);
     let half = Tls::from_pem(one.pem().as_bytes(), certificate.as_bytes(), key.as_bytes(), NAME);
     let (error, _) = try_to_join(Security::Tls(half.unwrap()), one.security());
@@ -82,7 +83,7 @@ fn a_certificate_of_another_authority_is_refused_by_both_sides() {
 }
 
 /// Bug: the error was `keys may not be consistent: KeyMismatch`, and named no text. Fix: each error
-/// says which text is wrong, and a key of another certificate is named as such.
+/// names the wrong text, and reports a key of another certificate as such.
 #[test]
 fn an_error_of_certificates_says_which_text_is_wrong() {
     let authority = Authority::new();
@@ -122,7 +123,7 @@ fn strangers_at_an_agent_with_tls_get_nothing_and_disturb_nobody() {
                 (noise >> 56) as u8
             })
             .collect();
-        // Half of them begin as a record of a handshake does.
+        // Half of the byte strings begin like a record of a handshake.
         let head: &[u8] =
             if round % 2 == 0 { &[] } else { &[22, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3] };
         let _ = stream.write_all(&[head, &bytes].concat());
@@ -184,7 +185,8 @@ fn another_version_is_told_so_by_both_sides() {
     );
 }
 
-/// What a client says of an agent that does `what` with its connection, when it waits for so long.
+/// The error of a client with the time limit `connect_time`, when the agent does `what` with the
+/// connection.
 fn meet_within(
     connect_time: Duration,
     what: impl FnOnce(TcpStream) -> TcpStream + Send + 'static,
@@ -212,10 +214,10 @@ fn what_listens_there_and_is_no_agent_is_found_out() {
         stream
     });
     assert!(error.contains("is no agent"), "{error}");
-    // Never a word.
+    // The agent sends nothing.
     let error = meet_within(Duration::from_millis(500), |stream| stream);
     assert!(error.contains("did not complete the greetings within 500ms"), "{error}");
-    // Not even that.
+    // The agent closes the connection.
     let error = meet(|stream| {
         drop(stream.try_clone());
         stream.shutdown(std::net::Shutdown::Both).unwrap();
@@ -232,7 +234,7 @@ fn an_agent_that_does_not_know_the_secret_is_not_trusted() {
         stream.write_all(&answer.bytes()).unwrap();
         let mut said = [0; INTRODUCTION_LEN];
         stream.read_exact(&mut said).unwrap();
-        // All it has to offer is the client's own proof.
+        // The agent can only send the client's own proof back.
         let mut welcome = [0; WELCOME_LEN];
         welcome[8] = 1;
         welcome[24..].copy_from_slice(&said[48..]);
@@ -251,7 +253,7 @@ fn a_proof_cannot_be_used_again() {
     let (said, _) = raw::hello(&mut first, VERSION, true);
     let proof = raw::proof(&said, raw::SECRET, &introduction);
     assert_eq!(raw::introduce(&mut first, &proof).refusal, None);
-    // The same hello and the same introduction: but the agent has said something else.
+    // The hello and the client greeting are the same, but the agent's answer is another one.
     let mut second = raw::connect(pair.addr);
     let (said_again, _) = raw::hello(&mut second, VERSION, true);
     assert_eq!(said[..HELLO_LEN], said_again[..HELLO_LEN]);
@@ -261,7 +263,8 @@ fn a_proof_cannot_be_used_again() {
 #[test]
 fn a_refusal_before_the_proof_tells_nothing_else() {
     let pair = Pair::new(config(secret()), config(secret()), |addr| addr);
-    // It also wants another node and another incarnation: that is only told to those who may know.
+    // The client also wants another node and another incarnation. Only an authenticated client
+    // learns of these errors.
     let introduction = Introduction {
         from: OWN(),
         to: Node::Memory(MemoryNodeId(9)),
@@ -278,7 +281,7 @@ fn a_refusal_before_the_proof_tells_nothing_else() {
 
 #[test]
 fn a_closed_port_is_one_clear_message() {
-    // Nobody listens there, and nobody else gets it.
+    // The address has no listener, and no other process can bind it.
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&loopback().into()).unwrap();
     let addr = socket.local_addr().unwrap().as_socket().unwrap();
@@ -299,11 +302,11 @@ fn an_agent_that_is_busy_with_strangers_is_asked_again() {
     let hasty = Fabric::new(Config { connect_time, ..config(secret()) }).unwrap();
     let patient = Fabric::new(config(secret())).unwrap();
     let silent = raw::connect(addr);
-    // As long as nobody else has come, it is the agent's to accept it.
+    // When a further connection is refused as busy, the agent has accepted the silent one.
     while fabric.refused().busy == 0 {
         drop(raw::connect(addr));
     }
-    // On a busy machine it may not hear so much in its time.
+    // On a busy machine the client may reach its time limit before it gets this error.
     eventually(|| {
         let error = hasty.add_peer(OWN(), MEMORY_NODE, addr).unwrap_err().to_string();
         let is_late = error.contains("did not complete the greetings");
@@ -326,7 +329,7 @@ fn an_address_in_use_is_one_clear_message() {
     let addr = fabric.serve_compute(node(1), loopback()).unwrap();
     let error = fabric.serve_compute(node(2), addr).unwrap_err();
     assert!(error.to_string().starts_with(&format!("cannot listen at {addr}: ")), "{error}");
-    // The id is not taken by the attempt.
+    // The failed attempt does not take the id.
     fabric.serve_compute(node(2), loopback()).unwrap();
     assert!(matches!(fabric.serve_compute(node(2), loopback()), Err(TcpError::Setup(_))));
 }
@@ -350,7 +353,7 @@ fn a_fenced_node_is_refused_and_none_of_its_verbs_takes_effect() {
     assert!(done.iter().all(|c| c.result.is_ok() || is_right(c.result)));
     assert!(is_right(call(&mut endpoint, MEMORY, &add)));
     assert_eq!(pair.memory.words().u64(0), value, "executed behind the fence");
-    // Whoever joins anew has a newer epoch.
+    // A node that joins again has a higher epoch.
     let anew = Fabric::new(Config { epoch: 1, ..config(secret()) }).unwrap();
     anew.serve_compute(node(1), SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     anew.add_peer(OWN(), MEMORY_NODE, pair.addr).unwrap();

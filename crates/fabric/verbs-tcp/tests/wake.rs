@@ -1,4 +1,4 @@
-//! Messages wake parked workers, of one process and of two.
+//! Messages wake parked workers, in one process and across two.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Every byte string is a frame, the start of one, or a clean error; and what was put in comes out.
+//! Every byte string is a frame, the start of a frame, or an error without a panic. Parsing returns
+//! what was encoded.
 
 use latchwork_verbs::{ComputeNodeId, LocalBuffer, Message, Region, RegionKey, Request};
 use latchwork_verbs_tcp::wire::{
@@ -99,13 +100,13 @@ fn same(request: &Request, parsed: &WireRequest<'_>) -> bool {
     }
 }
 
-/// Parses `bytes` as the agent does, to the end or the first error. Must not panic, nor take more
-/// than is there.
+/// Parses `bytes` as the agent does, to the end or the first error. It must neither panic nor use
+/// more bytes than there are.
 fn read_as_agent(mut bytes: &[u8]) -> Result<usize, WireError> {
     let mut frames = 0;
     while let Some((frame, used)) = FromClient::parse(bytes)? {
         if let FromClient::Batch(batch) = frame {
-            // Whatever is a batch has all of its requests.
+            // A parsed batch has all of its requests.
             let requests = batch.requests().len();
             assert!((1..=4).contains(&requests) && batch.requests().count() == requests);
         }
@@ -188,7 +189,7 @@ proptest! {
     ) {
         let mut bytes = Vec::new();
         batch(&mut bytes, &requests, region, seq);
-        // The start of a frame is no error.
+        // The start of a frame is not an error.
         prop_assert_eq!(FromClient::parse(&bytes[..cut.index(bytes.len())]), Ok(None));
         bytes.push(7);
         let Ok(Some((FromClient::Batch(parsed), used))) = FromClient::parse(&bytes) else {
@@ -197,7 +198,7 @@ proptest! {
         prop_assert_eq!(used, bytes.len() - 1);
         prop_assert_eq!((parsed.region, parsed.seq), (region, seq));
         prop_assert_eq!(parsed.requests().len(), requests.len());
-        // A look ahead sees the first request's memory, and the second's behind an atomic.
+        // Reading ahead finds the memory of the first request, and of the second behind an atomic.
         let mut places = Vec::new();
         prop_assert_eq!(peek(&bytes, |region, at, len| places.push((region, at, u64::from(len)))), Some(used));
         let place = |request: &Request| request.remote().map(|(at, len)| (region, at, len));

@@ -1,23 +1,23 @@
-//! Who and where: node ids, global addresses, local and remote buffers.
+//! Node ids, global addresses, local and remote buffers.
 
 use std::fmt;
 
-/// Bytes at the head of each line that belong to the pool; the user's payload follows.
+/// Bytes at the head of each line that belong to the pool; the user's payload comes after them.
 pub const LINE_HEADER: usize = 32;
 
 /// A memory node of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemoryNodeId(pub u16);
 
-/// A compute node: 1 to 58, because each has one bit of a latch word (SELCC 4.3.1).
+/// A compute node, 1 to 58: each compute node has one bit of a latch word (SELCC 4.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ComputeNodeId(u8);
 
 impl ComputeNodeId {
-    /// The largest id; also how many compute nodes one cluster can have.
+    /// The largest id, and so the largest number of compute nodes in one cluster.
     pub const MAX: u8 = 58;
 
-    /// The node with this id, when it is one (1 to 58).
+    /// The node with this id; `None` unless the id is 1 to 58.
     pub const fn new(id: u8) -> Option<Self> {
         if id >= 1 && id <= Self::MAX { Some(ComputeNodeId(id)) } else { None }
     }
@@ -27,7 +27,7 @@ impl ComputeNodeId {
         self.0
     }
 
-    /// The id less one, for use as an index.
+    /// The id minus one, for use as an index.
     pub const fn index(self) -> usize {
         self.0 as usize - 1
     }
@@ -39,14 +39,15 @@ impl fmt::Debug for ComputeNodeId {
     }
 }
 
-/// An address in the memory pool: memory node (16 bits) and byte offset on it (48 bits).
+/// An address in the memory pool: the memory node (16 bits) and the byte offset on that node (48
+/// bits).
 ///
-/// Offset 0 of node 0 is the pool's superblock, so the all-zero value is free to mean "nowhere".
+/// Offset 0 of node 0 is the pool's superblock, so the value zero is free for a null address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GlobalAddr(u64);
 
 impl GlobalAddr {
-    /// Nowhere.
+    /// The null address.
     pub const NULL: GlobalAddr = GlobalAddr(0);
     const OFFSET_BITS: u32 = 48;
 
@@ -102,7 +103,7 @@ impl fmt::Display for GlobalAddr {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RegionKey(pub u16);
 
-/// A piece of memory that the posting node registered: source or destination of a verb.
+/// A range of memory that the posting node registered: the source or destination of a verb.
 ///
 /// `offset` and `len` are bytes, multiples of 8.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,6 +121,7 @@ pub struct LocalBuffer {
 pub enum Target {
     /// A memory node: one address space, starting at 0.
     Memory(MemoryNodeId),
-    /// A region of a compute node: for forwards into its frames, and for messages to it.
+    /// A region of a compute node, for forwards into the node's frames and for messages to the
+    /// node.
     Compute(ComputeNodeId, u16),
 }

@@ -1,5 +1,5 @@
-//! The atomics that racing bytes are made of. Under a model checker they are its own, or it would
-//! not see what optimistic readers see.
+//! The atomics that shared words are made of. Under a model checker they are the checker's own, so
+//! that the checker sees everything that optimistic readers see.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,8 @@
 //! [`Words`] as byte strings, at any offset and of any length.
 //!
-//! A byte string is the end of a word, whole words, and the start of a word; each may be missing.
-//! Whole words go at the speed of the memory, and the parts are never copied by a loop of bytes.
+//! A byte string is the end of a word, then whole words, then the start of a word. Each of the
+//! three parts may be missing. Whole words are copied at memory speed. No loop over bytes copies
+//! the other two parts.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use crate::copy::{append_words, load_words, shift_words, store_words};
 use crate::words::{WORD, Words};
 
 impl Words<'_> {
-    /// Copies bytes from byte `offset` into `to`; bytes out of bounds read as zero.
+    /// Copies bytes from byte `offset` into `to`. Bytes out of bounds read as zero.
     #[inline]
     pub fn read_bytes(&self, offset: usize, to: &mut [u8]) {
         let (first, within) = (offset / WORD, offset % WORD);
@@ -30,13 +31,14 @@ impl Words<'_> {
         }
     }
 
-    /// Appends `len` bytes from byte `offset` to `to`. A `len` beyond the view is cut to its end.
+    /// Appends `len` bytes from byte `offset` to `to`. A `len` beyond the end of the view is cut
+    /// there.
     #[inline]
     pub fn append_to(&self, offset: usize, len: usize, to: &mut Vec<u8>) {
         let len = len.min(self.len().saturating_sub(offset));
         let (first, within) = (offset / WORD, offset % WORD);
         let head = head_len(within, len);
-        // With room for the word that a part comes from.
+        // The extra word is room for `append_part`, which appends a whole word first.
         to.reserve(len + WORD);
         if head > 0 {
             append_part(to, self.word(first) >> (8 * within), head);
@@ -52,12 +54,12 @@ impl Words<'_> {
     /// Writes `from` at byte `offset`.
     ///
     /// # Panics
-    /// When it does not fit.
+    /// When `from` does not fit.
     #[inline]
     pub fn write_bytes(&self, offset: usize, from: &[u8]) {
         let (first, within) = (offset / WORD, offset % WORD);
         if let (0, Ok(word)) = (within, from.try_into()) {
-            // What is written most often.
+            // The most frequent case: one aligned word.
             self.set_word(first, u64::from_le_bytes(word));
             return;
         }
@@ -75,10 +77,11 @@ impl Words<'_> {
         }
     }
 
-    /// Moves the byte range `from` to byte `to`, all multiples of 8; the two places may overlap.
+    /// Moves the byte range `from` to byte `to`. All ends are multiples of 8, and the ranges may
+    /// overlap.
     ///
     /// # Panics
-    /// When a place is not aligned or not inside the view.
+    /// When a range is not aligned or not inside the view.
     #[inline]
     pub fn move_words(&self, from: Range<usize>, to: usize) {
         let aligned = (from.start | from.end | to).is_multiple_of(WORD);
@@ -103,7 +106,7 @@ impl Words<'_> {
         let first = first + usize::from(!head.is_empty());
         let (whole, tail) = rest.as_chunks::<WORD>();
         for (i, theirs) in whole.iter().enumerate() {
-            // Big-endian numbers order like the bytes that they are made of.
+            // Big-endian numbers have the order of their byte strings.
             let mine = self.word(first + i).swap_bytes();
             let theirs = u64::from_be_bytes(*theirs);
             if mine != theirs {
@@ -119,14 +122,15 @@ impl Words<'_> {
         len.cmp(&other.len())
     }
 
-    /// Whether the `len` bytes at byte `offset` are those of `other`.
+    /// Whether the `len` bytes at byte `offset` equal `other`.
     #[inline]
     pub fn equals(&self, offset: usize, len: usize, other: &[u8]) -> bool {
         if len != other.len() {
             return false;
         }
         let (mut word, shift) = (offset / WORD, 8 * (offset % WORD) as u32);
-        // Words of `other`, each of which may be parts of two here.
+        // The word of the view at the position of one word of `other`. That position may span two
+        // words.
         let here = |word: usize| match shift {
             0 => self.word(word),
             _ => self.word(word) >> shift | self.word(word + 1) << (64 - shift),
@@ -141,7 +145,8 @@ impl Words<'_> {
         tail.is_empty() || (here(word) ^ load_part(tail)) << (64 - 8 * tail.len()) == 0
     }
 
-    // Load and store instead of a read-modify-write, as for scalars.
+    // A load and a store instead of a read-modify-write: only the exclusive holder writes, as in
+    // `Words::set_bits`.
     #[inline]
     fn set_part(&self, word: usize, within: usize, part: &[u8]) {
         let cell = &self.as_atomics()[word];
@@ -151,14 +156,15 @@ impl Words<'_> {
     }
 }
 
-/// How many of `len` bytes belong to the word of which `within` bytes come before them; none if
-/// they start with a word.
+/// How many of `len` bytes belong to the first word, when `within` bytes of that word come before
+/// them. The result is 0 if the bytes start at a word boundary.
 #[inline]
 fn head_len(within: usize, len: usize) -> usize {
     if within == 0 { 0 } else { len.min(WORD - within) }
 }
 
-/// 1 to 7 bytes as the low bytes of a word, in memory order. Two loads that overlap, or one.
+/// Loads 1 to 7 bytes as the low bytes of a word, in memory order: two overlapping loads, or one
+/// load.
 #[inline]
 fn load_part(part: &[u8]) -> u64 {
     let n = part.len();
@@ -190,7 +196,7 @@ fn store_part(part: &mut [u8], bits: u64) {
 #[inline]
 fn append_part(to: &mut Vec<u8>, bits: u64, len: usize) {
     let end = to.len() + len;
-    // A whole word is one store, and to forget the rest of it is cheaper than to copy a part.
+    // A store of the whole word and a truncation cost less than a copy of the part.
     to.extend_from_slice(&bits.to_le_bytes());
     to.truncate(end);
 }
@@ -199,7 +205,7 @@ fn append_part(to: &mut Vec<u8>, bits: u64, len: usize) {
 #[inline]
 fn compare_part(bits: u64, part: &[u8]) -> Ordering {
     let unused = 64 - 8 * part.len();
-    // Shifted up, so that what is not compared falls out.
+    // The shift drops the bytes that are not compared.
     (bits << unused).swap_bytes().cmp(&(load_part(part) << unused).swap_bytes())
 }
 
@@ -220,7 +226,7 @@ mod tests {
         (0..words.len()).map(|i| words.u8(i)).collect()
     }
 
-    // All ways to start and end within a word, and lengths on both sides of every faster path.
+    // All ways to start and end within a word, and lengths on both sides of every fast path.
     fn spans() -> impl Iterator<Item = (usize, usize)> {
         let lens = (0..40).chain([64, 77, 500, 511, 512, 513, 519, 520, 600, 1000]);
         lens.flat_map(|len| (0..20).map(move |offset| (offset, len)))

@@ -1,27 +1,31 @@
-//! Copying words that others may be reading and writing.
+//! Copies of words that other threads may read and write at the same time.
 
 use std::mem::MaybeUninit;
 
 use crate::atomic::{AtomicU64, Ordering};
 use crate::words::WORD;
 
-/// From so many words on the string instruction is worth its start.
+/// The number of words from which the string instruction is faster than the loop.
 ///
-/// Measured on a busy Xeon of two cores, best of several, loop against string instruction: 512
-/// bytes in cache 14 and 21 ns, in memory 520 and 220; 2 KiB 45 and 23, in memory 1200 and 580; 8
-/// KiB 300 and 91, in memory 3150 and 2220.
+/// Measured on a busy Xeon of two cores, best of several runs, loop against string instruction:
+///
+/// | bytes | in cache | in memory |
+/// | --- | --- | --- |
+/// | 512 | 14 and 21 ns | 520 and 220 ns |
+/// | 2 KiB | 45 and 23 ns | 1200 and 580 ns |
+/// | 8 KiB | 300 and 91 ns | 3150 and 2220 ns |
 const STRING_WORDS: usize = 64;
 
 const HAS_STRING: bool = cfg!(all(target_arch = "x86_64", not(miri), not(loom)));
 
-/// Copies all words of `from` to `to`, which is as long. Each word is loaded once and stored once,
-/// relaxed; the words in any order.
+/// Copies all words of `from` to `to`, which has the same length. Each word is loaded once and
+/// stored once, relaxed, in any order.
 #[inline]
 pub(crate) fn copy_words(from: &[AtomicU64], to: &[AtomicU64]) {
     assert_eq!(from.len(), to.len(), "copy between views of different lengths");
     if HAS_STRING && from.len() >= STRING_WORDS {
-        // SAFETY: `to` is as long and may be written through a shared reference, since its words
-        // are atomic.
+        // SAFETY: `to` has the same length. Its words are atomic, so a shared reference permits the
+        // write.
         unsafe { move_string(from.as_ptr().cast(), to.as_ptr().cast_mut().cast(), from.len()) }
     } else {
         for (to, from) in to.iter().zip(from) {
@@ -30,23 +34,23 @@ pub(crate) fn copy_words(from: &[AtomicU64], to: &[AtomicU64]) {
     }
 }
 
-/// The same as the loops here, in one instruction, which the compiler would not choose: it does not
-/// merge atomic accesses.
+/// The copy loops of this module as one instruction. The compiler would not choose this
+/// instruction, because the compiler does not merge atomic accesses.
 ///
-/// Its elements are quadwords. Those of the side that is shared are aligned, so each is a single
-/// access there. A processor may move several at once and store them out of order among each other,
-/// which relaxed accesses permit; stores and locked instructions behind it stay behind all of its
-/// stores (Intel SDM 3A, out-of-order stores for string operations), so that fences around it mean
-/// what they say.
+/// The elements are quadwords. On a shared side the quadwords are aligned, so each is a single
+/// access. The processor may move several elements at once and store them out of order. Relaxed
+/// accesses permit both. Stores and locked instructions after the string instruction stay behind
+/// all of its stores (Intel SDM 3A, out-of-order stores for string operations). So memory fences
+/// around the instruction keep their meaning.
 ///
 /// # Safety
-/// `from` is valid for reading and `to` for writing `words` words. Each side is either aligned and
-/// made of atomics, or not shared with another thread.
+/// `from` is valid for reading `words` words, and `to` is valid for writing `words` words. Each
+/// side is either aligned and made of atomics, or not shared with another thread.
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 #[inline]
 unsafe fn move_string(from: *const u8, to: *mut u8, words: usize) {
-    // SAFETY: the caller vouches for the memory; Rust's view of the block is that of a loop of
-    // relaxed accesses. The ABI has the direction flag clear.
+    // SAFETY: the caller guarantees the validity of the memory. For Rust the block is a loop of
+    // relaxed accesses. The ABI keeps the direction flag clear.
     unsafe {
         std::arch::asm!(
             "rep movsq",
@@ -63,12 +67,12 @@ unsafe fn move_string(_: *const u8, _: *mut u8, _: usize) {
     unreachable!("only where there is a string instruction")
 }
 
-/// Copies all words of `from` to `to`, which is as long and may overlap it: the first ones first
-/// with `ascending`, which is for a move to the front, else the last ones first. Each word is
-/// loaded once and stored once, relaxed.
+/// Copies all words of `from` to `to`, which has the same length and may overlap `from`. With
+/// `ascending`, for a move to the front, the first words come first, otherwise the last words. Each
+/// word is loaded once and stored once, relaxed.
 ///
-/// The string instruction is no help here: downwards, and upwards onto itself, it goes word by
-/// word. In steps of eight there is a load and a store per word and next to nothing else.
+/// The string instruction does not help here. A descending copy, and an ascending copy onto itself,
+/// go word by word. Steps of eight words cost little more than one load and one store per word.
 #[inline]
 pub(crate) fn shift_words(from: &[AtomicU64], to: &[AtomicU64], ascending: bool) {
     assert_eq!(from.len(), to.len(), "copy between views of different lengths");
@@ -85,7 +89,7 @@ pub(crate) fn shift_words(from: &[AtomicU64], to: &[AtomicU64], ascending: bool)
     }
 }
 
-/// Steps of `N` words from the start; returns what is left.
+/// Copies steps of `N` words from the start; returns the remaining words.
 #[inline]
 fn shift_steps_up<'a, const N: usize>(
     from: &'a [AtomicU64],
@@ -98,7 +102,7 @@ fn shift_steps_up<'a, const N: usize>(
     (from_rest, to_rest)
 }
 
-/// Steps of `N` words from the end; returns what is left.
+/// Copies steps of `N` words from the end; returns the remaining words.
 #[inline]
 fn shift_steps_down<'a, const N: usize>(
     from: &'a [AtomicU64],
@@ -111,20 +115,21 @@ fn shift_steps_down<'a, const N: usize>(
     (from_rest, to_rest)
 }
 
-/// All of a step is loaded before any of it is stored: the places may overlap by less than a step.
+/// Copies one step. The step is wholly loaded before any store, because the ranges may overlap by
+/// less than a step.
 #[inline]
 fn shift_step<const N: usize>(from: &[AtomicU64; N], to: &[AtomicU64; N]) {
     let loaded = from.each_ref().map(|word| word.load(Ordering::Relaxed));
     to.iter().zip(loaded).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
 }
 
-/// Loads `from` into `to`, which is as long: bytes of the words in memory order. Each word is
-/// loaded once, relaxed; the words in any order.
+/// Loads `from` into `to`, which has the same length, in memory order. Each word is loaded once,
+/// relaxed; the words are loaded in any order.
 #[inline]
 pub(crate) fn load_words(from: &[AtomicU64], to: &mut [[u8; WORD]]) {
     assert_eq!(from.len(), to.len(), "copy between views of different lengths");
     if HAS_STRING && from.len() >= STRING_WORDS {
-        // SAFETY: `to` is as long, and nobody else has it.
+        // SAFETY: `to` has the same length, and the reference to `to` is exclusive.
         unsafe { move_string(from.as_ptr().cast(), to.as_mut_ptr().cast(), from.len()) }
     } else {
         for (to, from) in to.iter_mut().zip(from) {
@@ -133,13 +138,13 @@ pub(crate) fn load_words(from: &[AtomicU64], to: &mut [[u8; WORD]]) {
     }
 }
 
-/// Stores `from` into `to`, which is as long: the reverse of [`load_words`].
+/// Stores `from` into `to`, which has the same length: the reverse of [`load_words`].
 #[inline]
 pub(crate) fn store_words(from: &[[u8; WORD]], to: &[AtomicU64]) {
     assert_eq!(from.len(), to.len(), "copy between views of different lengths");
     if HAS_STRING && from.len() >= STRING_WORDS {
-        // SAFETY: `to` is as long and may be written through a shared reference, since its words
-        // are atomic.
+        // SAFETY: `to` has the same length. Its words are atomic, so a shared reference permits the
+        // write.
         unsafe { move_string(from.as_ptr().cast(), to.as_ptr().cast_mut().cast(), from.len()) }
     } else {
         for (to, from) in to.iter().zip(from) {
@@ -148,20 +153,20 @@ pub(crate) fn store_words(from: &[[u8; WORD]], to: &[AtomicU64]) {
     }
 }
 
-/// Appends the bytes of `from` to `to`, without zeroing the room for them first.
+/// Appends the bytes of `from` to `to`, without zeroing the new space first.
 #[inline]
 pub(crate) fn append_words(from: &[AtomicU64], to: &mut Vec<u8>) {
     let bytes = from.len() * WORD;
     to.reserve(bytes);
     let (room, _) = to.spare_capacity_mut()[..bytes].as_chunks_mut::<WORD>();
     if HAS_STRING && from.len() >= STRING_WORDS {
-        // SAFETY: `room` has `bytes` bytes, and nobody else has it.
+        // SAFETY: `room` has `bytes` bytes, and the reference to `room` is exclusive.
         unsafe { move_string(from.as_ptr().cast(), room.as_mut_ptr().cast(), from.len()) }
     } else {
         let load = |(to, from): (&mut [MaybeUninit<u8>; WORD], &AtomicU64)| {
             *to = from.load(Ordering::Relaxed).to_le_bytes().map(MaybeUninit::new);
         };
-        // In steps of eight there is a load and a store per word and next to nothing else.
+        // Steps of eight words cost little more than one load and one store per word.
         let (steps, rest) = from.as_chunks::<8>();
         let (to_steps, to_rest) = room.as_chunks_mut::<8>();
         for (to, from) in to_steps.iter_mut().zip(steps) {
@@ -169,22 +174,22 @@ pub(crate) fn append_words(from: &[AtomicU64], to: &mut Vec<u8>) {
         }
         to_rest.iter_mut().zip(rest).for_each(load);
     }
-    // SAFETY: there was room for `bytes` more, and all of them were written.
+    // SAFETY: there was room for `bytes` more bytes, and all of those bytes were written.
     unsafe { to.set_len(to.len() + bytes) }
 }
 
-/// Asks for the cache lines of `words`.
+/// Prefetches the CPU cache lines of `words`.
 #[inline]
 pub(crate) fn prefetch_words(words: &[AtomicU64]) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         const LINE: usize = 64 / WORD;
-        // SAFETY: a prefetch reads nothing and cannot fail; every x86-64 processor has it.
+        // SAFETY: a prefetch reads nothing and cannot fail, and every x86-64 processor has it.
         let fetch = |word: &AtomicU64| unsafe {
             _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast());
         };
-        // Four lines a step: there is nothing else to do in this loop.
+        // Four CPU cache lines per step, to keep the cost of the loop itself low.
         let (steps, rest) = words.as_chunks::<{ 4 * LINE }>();
         for step in steps {
             for line in 0..4 {
@@ -197,27 +202,27 @@ pub(crate) fn prefetch_words(words: &[AtomicU64]) {
     let _ = words;
 }
 
-/// Asks the processor for the cache line in which `place` begins. A hint, which reads nothing.
+/// Prefetches the CPU cache line in which `place` begins. A hint that reads nothing.
 #[inline]
 pub fn prefetch<T>(place: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing and cannot fail; every x86-64 processor has it.
+        // SAFETY: a prefetch reads nothing and cannot fail, and every x86-64 processor has it.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
     let _ = place;
 }
 
-/// Asks for the cache lines of `words`, to write them. They are taken from whichever core has them,
-/// so this is for lines that this core is about to write for certain.
+/// Prefetches the CPU cache lines of `words` for writing. The prefetch takes the lines from other
+/// cores, so use it only for lines that this core will certainly write soon.
 #[inline]
 pub fn prefetch_write(words: &[AtomicU64]) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
     for line in words.chunks(64 / WORD) {
-        // SAFETY: a prefetch reads nothing and cannot fail. The instruction is not in the oldest
-        // x86-64 processors' feature lists, but all of them decode it, at worst as no operation.
+        // SAFETY: a prefetch reads nothing and cannot fail. The feature lists of the oldest x86-64
+        // processors lack the instruction, but all of them decode it, at worst as no operation.
         unsafe {
             std::arch::asm!(
                 "prefetchw [{}]",

@@ -1,4 +1,4 @@
-//! The traits that a fabric implements, and the checks that all of them make on a batch.
+//! The traits that a fabric implements, and the checks that every fabric makes on a batch.
 
 use std::time::Duration;
 
@@ -9,84 +9,90 @@ use crate::words::WORD;
 
 /// One worker's connection to every node.
 ///
-/// Dropping an endpoint abandons it: batches that were not submitted yet never take effect, and
-/// completions that were not polled are lost. Verbs in flight still take effect.
+/// Dropping an endpoint abandons the endpoint's batches. Batches that were not submitted never take
+/// effect. Completions that were not polled are lost. Verbs in flight still take effect.
 pub trait Endpoint {
-    /// Accepts a batch for `target`; its completion will carry `token`.
+    /// Accepts a batch for `target`; the completion of the batch carries `token`.
     ///
-    /// The batch stands in the endpoint's software queue until [`ring`](Endpoint::ring), and after
-    /// it for as long as the fabric's own queues are full: they push back, posting never fails for
-    /// want of room. The local buffers belong to the fabric until the completion is polled.
+    /// The batch waits in the endpoint's software queue until [`ring`](Endpoint::ring). While the
+    /// fabric's own queues are full, the batch keeps waiting there after the ring. Posting never
+    /// fails for lack of room. The local buffers belong to the fabric until the completion is
+    /// polled.
     ///
     /// # Errors
-    /// Whatever is wrong with the batch itself. Then nothing of it takes effect and no completion
-    /// comes.
+    /// Any error in the batch itself. A refused batch has no effect and no completion.
     fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError>;
 
-    /// Says that a WRITE of `len` bytes to this place will most likely be posted soon. A hint
-    /// without effect: where the poster's own CPU copies, it gets hold of the memory meanwhile.
+    /// Announces that a WRITE of `len` bytes to this address is likely to be posted soon. A hint
+    /// without effect on results: a fabric that copies with the poster's CPU prefetches the memory
+    /// meanwhile.
     fn expect_write(&mut self, target: Target, remote: u64, len: u32) {
         let _ = (target, remote, len);
     }
 
-    /// Submits what was posted. A worker rings once per sweep.
+    /// Submits the posted batches. A worker rings once per sweep.
     fn ring(&mut self);
 
-    /// Gives the completions that have arrived to `sink`, in any order, and submits batches that
-    /// had been pushed back. True when there was one.
+    /// Passes the completions that have arrived to `sink`, in any order, and submits batches that
+    /// had been pushed back. Returns true when at least one completion arrived.
     ///
-    /// After its completion a READ's data is in the local buffer and a WRITE is visible to every
-    /// later verb of any node. It need not be visible to the target's CPU yet, which must be told:
-    /// by a message or a sequence word that is written behind the data, in the same batch.
+    /// After the completion of a READ, the data is in the local buffer. After the completion of a
+    /// WRITE, the data is visible to every later verb of any node. The target's CPU need not see
+    /// the data yet. To notify that CPU, the same batch sends a message, or writes a sequence word,
+    /// after the data.
     fn poll(&mut self, sink: &mut dyn FnMut(Completion)) -> bool;
 
-    /// Batches accepted whose completions have not been polled.
+    /// The number of accepted batches whose completions have not been polled.
     fn in_flight(&self) -> usize;
 
-    /// Whether the worker may park: true when everything in flight will wake its notifier.
+    /// Whether the worker may park: true when every batch in flight will notify the worker.
     fn may_park(&self) -> bool;
 
-    /// Sleeps until a completion may have arrived, for `time` at most; `false` at once where there
-    /// is nothing to sleep on. For a worker that may not park, on a core that other threads want.
+    /// Sleeps until a completion may have arrived, for at most `time`. Returns `false` at once when
+    /// the fabric has nothing to sleep on. For a worker that may not park, on a core that other
+    /// threads want.
     fn nap(&self, time: Duration) -> bool {
         let _ = time;
         false
     }
 }
 
-/// The messages that arrived for one compute node. Any worker of the node may take them.
+/// The messages that arrived for one compute node. Any worker of the node may receive them.
 ///
-/// Whoever receives a message sees, with plain relaxed loads after it, all that the same batch
-/// wrote before the message: receiving is an acquire operation.
+/// Receiving is an acquire operation: after a message, plain relaxed loads see everything that the
+/// same batch wrote before the message.
 pub trait Inbox {
-    /// Gives messages to `sink`, a bounded number per call. True when there was one.
+    /// Passes messages to `sink`, a bounded number per call. Returns true when at least one message
+    /// arrived.
     ///
     /// Messages of different batches come in any order. The sink may post, ring, and receive.
     fn receive(&self, sink: &mut dyn FnMut(Message)) -> bool;
 }
 
-/// A worker's promise to poll an inbox. Made active; dropped when the worker stops.
+/// A worker's promise to poll an inbox. A new subscription is active; a worker that stops drops it.
 ///
-/// A sender wakes nobody while some subscriber is active. That is safe because an active one polls
-/// or parks, and parking looks at the inbox once more.
+/// A sender wakes no worker while some subscriber is active. No message is left waiting: an active
+/// subscriber polls or parks, and parking checks the inbox once more.
 pub trait Subscription {
-    /// Asks to stop polling, until the notifier fires. False when a message waits: the worker stays
-    /// active and must poll. True when it may park, and must call
-    /// [`unparked`](Subscription::unparked) before it polls again.
+    /// Requests to stop polling until the notifier fires.
+    ///
+    /// Returns false when a message waits: the worker stays active and must poll. Returns true when
+    /// the worker may park. After a park the worker must call [`unparked`](Subscription::unparked)
+    /// before the next poll.
     fn park(&self) -> bool;
 
-    /// Makes the worker active again after a park, whatever woke it.
+    /// Makes the worker active again after a park, whatever the cause of the wake.
     fn unparked(&self);
 }
 
-/// Checks a batch: sizes, alignment and bounds. What every backend does first in
-/// [`Endpoint::post`].
+/// Checks the sizes, the alignment and the bounds of a batch. Every backend calls this function
+/// first in [`Endpoint::post`].
 ///
-/// `remote_len` is the length in bytes of the target's memory, if it has any, and `local_len` that
-/// of a registered region of the posting node.
+/// `remote_len` is the length in bytes of the target's memory, if the target has memory.
+/// `local_len` gives the length in bytes of a registered region of the posting node.
 ///
 /// # Errors
-/// What is wrong with the first request that is wrong.
+/// The error of the first request that is wrong, or of the batch as a whole.
 #[inline]
 pub fn check_batch(
     target: Target,

@@ -1,4 +1,4 @@
-//! What can be wrong with a batch, and with building a fabric.
+//! Errors of a batch, and errors of building a fabric.
 
 use thiserror::Error;
 
@@ -8,9 +8,9 @@ use crate::request::{BATCH_ATOMICS_MAX, BATCH_MAX};
 
 /// Why a batch was refused when it was posted, or failed later.
 ///
-/// Everything but [`VerbError::Disconnected`], [`VerbError::Unreachable`], [`VerbError::Ambiguous`]
-/// and [`VerbError::Barred`] is found when the batch is posted, and nothing of a batch that was
-/// refused then has taken effect.
+/// [`VerbError::Disconnected`], [`VerbError::Unreachable`], [`VerbError::Ambiguous`] and
+/// [`VerbError::Barred`] can come after the post. All other errors are found when the batch is
+/// posted, and a batch that was refused then has had no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum VerbError {
     /// A request reaches beyond the target's memory.
@@ -45,58 +45,61 @@ pub enum VerbError {
         /// The length in bytes.
         len: u64,
     },
-    /// There is no such node, or no such region on it.
+    /// The node does not exist, or the node has no such region.
     #[error("no such target: {target:?}")]
     UnknownTarget {
         /// The target.
         target: Target,
     },
-    /// The posting node registered no such region.
+    /// The posting node has no such registered region.
     #[error("local region {} is not registered", region.0)]
     UnknownRegion {
         /// The local region.
         region: RegionKey,
     },
-    /// A batch has no request, or too many.
+    /// A batch has no request, or more than [`BATCH_MAX`].
     #[error("a batch of {len} requests: 1 to {BATCH_MAX} are possible")]
     BatchLength {
         /// How many it has.
         len: usize,
     },
-    /// A batch has too many atomics.
+    /// A batch has more than [`BATCH_ATOMICS_MAX`] atomics.
     #[error("a batch with {count} atomics: at most {BATCH_ATOMICS_MAX} are possible")]
     TooManyAtomics {
         /// How many it has.
         count: usize,
     },
-    /// A message for a memory node; those run no code that could receive it.
+    /// A message to a memory node. Memory nodes run no code that could receive the message.
     #[error("a message cannot be sent to {target:?}")]
     SendToMemory {
         /// The target.
         target: Target,
     },
-    /// The connection failed under the batch. Its requests took effect up to some point, perhaps
-    /// all or none of them, and those behind that point never will. The connection stands again.
+    /// The connection failed under the batch, and works again now. The requests of the batch took
+    /// effect up to some point: all of them, a part, or none. The requests after that point never
+    /// take effect.
     #[error("the connection to {target:?} failed: whether the batch took effect is unknown")]
     Ambiguous {
         /// The target.
         target: Target,
     },
-    /// The target is gone. The batch may have taken effect in part, or as a whole.
+    /// The target was cut off, died or cannot be reached. The batch may have taken effect wholly,
+    /// in part or not at all.
     #[error("{target:?} is disconnected")]
     Disconnected {
         /// The target.
         target: Target,
     },
-    /// The target is gone, or cannot be reached for now, and nothing of the batch has left the
-    /// posting node. A fabric that cannot tell says [`VerbError::Disconnected`].
+    /// The target was cut off, died or cannot be reached now, and no part of the batch has left the
+    /// posting node. A fabric that cannot be certain of this reports [`VerbError::Disconnected`].
     #[error("{target:?} cannot be reached")]
     Unreachable {
         /// The target.
         target: Target,
     },
-    /// The posting node's own lease has ended, or may have. What was rung before may have taken
-    /// effect in part, or as a whole; nothing is rung any more.
+    /// The posting node has fenced itself, because its lease has ended or may have ended. Batches
+    /// that were submitted before may have taken effect wholly, in part or not at all. The node
+    /// submits nothing any more.
     #[error(
         "this node's lease has ended, so that it touches memory no more and the cluster goes on without it: \
          start it again"
@@ -105,8 +108,8 @@ pub enum VerbError {
 }
 
 impl VerbError {
-    /// Whether it is certain that nothing of the batch has got to its target, because there is no
-    /// such target or none that can be reached.
+    /// Whether it is certain that no part of the batch has reached its target, because the target
+    /// does not exist or cannot be reached.
     pub fn is_unsent(self) -> bool {
         matches!(self, VerbError::Unreachable { .. } | VerbError::UnknownTarget { .. })
     }
@@ -133,33 +136,33 @@ pub enum SetupError {
     /// All 65536 region keys of the node are taken.
     #[error("compute node {} has as many regions as there are keys", .0.get())]
     TooManyRegions(ComputeNodeId),
-    /// The memory could not be had.
+    /// The memory could not be allocated.
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// There is less room for memory than is asked for; only where memory is in files.
+    /// Less memory is free than was requested; only where memory is in files.
     #[error(
         "room for {free} bytes, and {bytes} are needed: enlarge the directory, or ask for less"
     )]
     NoRoom {
-        /// Bytes that were asked for.
+        /// The bytes that were requested.
         bytes: u64,
-        /// Bytes that there are.
+        /// The bytes that are free.
         free: u64,
     },
-    /// The node's agent found no address to listen at; only where nodes have agents.
+    /// The node's agent found no address to listen on; only where nodes have agents.
     #[error("the node's agent cannot listen: {0}")]
     Listen(std::io::ErrorKind),
-    /// The operating system or the NIC refused.
+    /// The operating system or the NIC refused a call.
     #[error("{call}: {}{}", std::io::Error::from_raw_os_error(*errno), hint(*errno))]
     System {
-        /// What was called.
+        /// The call that was refused.
         call: &'static str,
-        /// The error's number.
+        /// The error number.
         errno: i32,
     },
 }
 
-/// What to do about an error of the operating system that a fabric meets now and then.
+/// Advice for the user about some errors of the operating system.
 fn hint(errno: i32) -> &'static str {
     #[cfg(target_os = "linux")]
     if errno == libc::ENOMEM {

@@ -1,21 +1,21 @@
-//! Sleeping on a word of a region, also when those who wake are other processes.
+//! Sleeping on a word of a region, with wakes from this process or another one.
 
 use std::time::Duration;
 
 use crate::region::Region;
 
 impl Region {
-    /// Blocks the thread while the low half of the word with index `word` is `value`, until
-    /// somebody calls [`wake_sleepers`](Region::wake_sleepers), for `timeout` at most. May also end
-    /// for no reason.
+    /// Blocks the thread while the low half of the word with index `word` is `value`. A call of
+    /// [`wake_sleepers`](Region::wake_sleepers) or the end of `timeout` ends the sleep. The sleep
+    /// may also end for no reason.
     ///
-    /// The comparison and the falling asleep are one step for whoever wakes: a thread that changes
-    /// the word first and wakes then leaves nobody asleep who has seen the old value. The call
-    /// orders nothing itself. Where there are no such words (other systems than Linux) it gives up
-    /// the processor and returns.
+    /// The comparison and the start of the sleep are one step with respect to wakes. So a thread
+    /// that changes the word, and then wakes, leaves no thread asleep that saw the old value. The
+    /// call itself gives no memory order. Other systems than Linux have no such sleep: there the
+    /// call yields the processor and returns.
     ///
     /// # Panics
-    /// When there is no such word.
+    /// When the word does not exist.
     pub fn sleep_while(&self, word: usize, value: u32, timeout: Option<Duration>) {
         imp::wait(self, word, value, timeout);
     }
@@ -24,7 +24,7 @@ impl Region {
     /// region.
     ///
     /// # Panics
-    /// When there is no such word.
+    /// When the word does not exist.
     pub fn wake_sleepers(&self, word: usize) {
         imp::wake(self, word);
     }
@@ -37,10 +37,10 @@ mod imp {
 
     use crate::region::Region;
 
-    /// The half of the word that the kernel looks at.
+    /// The half of the word that the kernel compares.
     fn low_half(region: &Region, word: usize) -> *mut u32 {
         let halves = region.atomics()[word].as_ptr().cast::<u32>();
-        // The second one is inside the word, too.
+        // The second half is inside the word as well.
         if cfg!(target_endian = "big") { halves.wrapping_add(1) } else { halves }
     }
 
@@ -51,8 +51,9 @@ mod imp {
         });
         let until = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
         // SAFETY: the kernel reads an aligned word that lives as long as the borrow of the region,
-        // and the time; it writes neither. Not the private kind of futex: the key is the page of
-        // the file where the region is one, so that all who map it mean the same.
+        // and the time. The kernel writes neither. The futex is not of the private kind. For a
+        // mapped file its key is the page of the file, so all processes that map the file use the
+        // same key.
         let _ = unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -68,7 +69,7 @@ mod imp {
 
     pub(super) fn wake(region: &Region, word: usize) {
         let all = libc::c_int::MAX;
-        // SAFETY: the kernel uses the address as a name and does not look at what is there.
+        // SAFETY: the kernel uses the address as a name and does not read the word.
         let _ = unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -83,7 +84,7 @@ mod imp {
     }
 }
 
-/// The same as a lock and a condition: under a model checker, which knows no kernel.
+/// The same with a mutex and a condition variable, for a model checker, which has no kernel.
 #[cfg(loom)]
 mod imp {
     use std::time::Duration;
@@ -93,7 +94,7 @@ mod imp {
 
     pub(super) fn wait(region: &Region, word: usize, value: u32, timeout: Option<Duration>) {
         if timeout.is_some() {
-            // There is no time here: it may be over at any moment.
+            // The model has no time: the timeout may end at any moment.
             loom::thread::yield_now();
             return;
         }
@@ -139,7 +140,7 @@ mod tests {
     fn a_word_that_has_changed_lets_nobody_sleep_and_a_wake_ends_all_sleeps() {
         let region = Region::zeroed(4096).unwrap();
         region.words().set_word(3, 5);
-        // At once, or never.
+        // Returns at once, because the word is not 4. Otherwise it would never return.
         region.sleep_while(3, 4, None);
         region.sleep_while(3, 5, Some(Duration::from_millis(1)));
         thread::scope(|scope| {

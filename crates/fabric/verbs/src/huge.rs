@@ -1,30 +1,30 @@
-//! Huge pages for large memory that is read all over: with small ones most reads of it would miss
-//! the TLB as well.
+//! Huge pages for large memory with scattered reads. With small pages most of those reads would
+//! also miss the TLB.
 
 use std::mem::MaybeUninit;
 
-/// Makes `len` values that lie side by side, in huge pages if they take a lot of memory and the
-/// operating system has some to give.
+/// Makes a slice of `len` values. A large slice lies in huge pages, if the operating system has
+/// some.
 pub fn large_slice<T>(len: usize, make: impl FnMut() -> T) -> Box<[T]> {
     let mut values = Vec::with_capacity(len);
-    // Before the first touch, which is what gives out pages.
+    // Before the first touch, because the first touch allocates the pages.
     prefer_huge_pages(values.spare_capacity_mut());
     values.extend(std::iter::repeat_with(make).take(len));
     values.into_boxed_slice()
 }
 
-/// Asks the operating system for huge pages where `memory` lies, if it is large. A hint, whose
-/// failure changes nothing; memory that was touched already stays as it is.
+/// Requests huge pages for `memory`, if it is large. A hint: a failure changes nothing, and pages
+/// that were touched before stay as they are.
 pub(crate) fn prefer_huge_pages<T>(memory: &[MaybeUninit<T>]) {
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     if size_of_val(memory) >= HUGE_FROM {
-        // Its first and last page may be shared with other memory of the process: they are left
-        // alone.
+        // The first and the last page may hold other memory of the process, so the advice leaves
+        // out both.
         let (start, len) = (memory.as_ptr().cast::<u8>(), size_of_val(memory));
         let skip = start.align_offset(PAGE);
         let whole = len.saturating_sub(skip) / PAGE * PAGE;
-        // SAFETY: the range is page aligned and inside what is borrowed, and the advice changes
-        // neither its contents nor what may be done with it.
+        // SAFETY: the range is page aligned and inside the borrowed memory. The advice changes
+        // neither the contents nor the permitted use of the memory.
         let _ =
             unsafe { libc::madvise(start.add(skip).cast_mut().cast(), whole, libc::MADV_HUGEPAGE) };
     }
@@ -32,7 +32,7 @@ pub(crate) fn prefer_huge_pages<T>(memory: &[MaybeUninit<T>]) {
     let _ = memory;
 }
 
-/// The smallest memory, in bytes, that is worth it: as much as a huge page or two would be wasted.
+/// The smallest memory, in bytes, that gets huge pages. A huge page or two of it may be wasted.
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 const HUGE_FROM: usize = 16 << 20;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]

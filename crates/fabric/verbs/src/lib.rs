@@ -1,8 +1,8 @@
-//! One-sided verbs as types: addresses, registered memory, ordered batches, completions, messages.
+//! The types of one-sided verbs: addresses, registered memory, ordered batches, completions,
+//! messages.
 //!
-//! This crate owns the *contract* between the code above and every fabric below. It has no
-//! transport of its own; with the feature `contract` it has the suite of tests that each transport
-//! must pass.
+//! This crate owns the *contract* between the code above and every fabric below. The crate has no
+//! transport of its own. The feature `contract` adds the tests that each transport must pass.
 //!
 //! ```text
 //!   worker (one thread, or one actor of a simulated world)
@@ -12,26 +12,28 @@
 //!                                                       └──► compute node  regions, Inbox
 //! ```
 //!
-//! # What a fabric promises
+//! # The promises of a fabric
 //!
-//! - **Order inside one batch** is exactly [`Kind::before`]: a WRITE takes effect before whatever
-//!   follows it, and an atomic before a READ that follows. Nothing else is ordered: not other
-//!   requests of a batch, not two batches, not even of one endpoint to one target.
+//! - **Order inside one batch** is exactly [`Kind::before`]. A WRITE takes effect before each later
+//!   request of its batch. An atomic takes effect before each later READ of its batch. Nothing else
+//!   is ordered: no other requests of a batch, and no two batches, even of one endpoint to one
+//!   target.
 //! - **Atomics** are atomic against the other atomics of the same fabric. Only the shared-memory
-//!   fabric lets CPU atomics take part.
-//! - **A word is never torn**, everything larger may be: words of a READ or a WRITE are placed in
-//!   any order and at any time between its start and its end.
-//! - **A completion** says that every request of the batch has taken effect, and gives the local
-//!   buffers back. A completed WRITE is visible to later verbs, not yet to the target's CPU.
-//! - **The target's CPU** learns of a WRITE from a message, or from a word that it polls, when the
-//!   message or the WRITE of the word came later in the same batch. The CPU then needs acquire
-//!   order: [`Inbox::receive`] has it; a polled word wants an acquire load, or a fence behind the
-//!   relaxed one.
-//! - **Full queues push back.** READs, atomics and messages outstanding are few; what is beyond
-//!   waits in the endpoint's software queue, and nothing fails.
+//!   and the socket fabric let CPU atomics of the memory's process take part.
+//! - **A word is never torn.** Larger data may be torn. The words of a READ or a WRITE are placed
+//!   in any order, at any time between the start and the end of the request.
+//! - **A completion** reports that every request of the batch has taken effect, and returns the
+//!   local buffers to the poster. A completed WRITE is visible to later verbs. A completed WRITE
+//!   need not be visible to the target's CPU yet.
+//! - **The target's CPU** learns of a WRITE from a message or from a polled word. The message, or
+//!   the WRITE of the polled word, comes later in the same batch. The CPU then needs acquire order.
+//!   [`Inbox::receive`] has acquire order. A polled word needs an acquire load, or an acquire
+//!   memory fence after a relaxed load.
+//! - **Full queues push back.** The number of READs, atomics and messages in flight is bounded.
+//!   Requests beyond the bound wait in the endpoint's software queue, and none of them fails.
 //!
-//! CPU access to registered memory is through relaxed atomic words, [`Words`], so that racing with
-//! a verb is no data race.
+//! The CPU accesses registered memory through relaxed atomic words, [`Words`]. So a race of the CPU
+//! with a verb is no data race.
 //!
 //! # Example
 //!

@@ -1,4 +1,4 @@
-//! A file in memory, shared with other processes that have it there too.
+//! A memory-mapped file that other processes may map as well.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -6,28 +6,28 @@ use std::ptr::{self, NonNull};
 
 use crate::atomic::AtomicU64;
 
-/// A mapping, which ends when this is dropped.
+/// A mapping, which ends when the value is dropped.
 pub(crate) struct Mapping {
     first: NonNull<AtomicU64>,
     len: usize,
 }
 
 impl Mapping {
-    /// Maps `file`, which has `len_file` bytes, and at least the `bytes` that are wanted. `None`
-    /// when the operating system refuses.
+    /// Maps all of `file`, which has `len_file` bytes, and at least `bytes` bytes. `None` when the
+    /// operating system refuses.
     pub(crate) fn new(file: &File, bytes: usize, len_file: u64) -> Option<Mapping> {
-        // Where pages are huge a mapping is as long as whole ones, and the file is.
+        // Huge pages: both the file and a mapping of it are a whole number of pages long.
         let len = usize::try_from(len_file).ok()?.max(bytes);
         let (access, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping, at a place that the kernel chooses, so nothing that exists
-        // changes. Others may write the file: whoever looks at the mapping does so through atomic
-        // words alone. The file is as long as the mapping, and keeps its length (`Region::map` says
-        // so to its callers).
+        // SAFETY: the mapping is new and at an address that the kernel chooses, so no existing
+        // memory changes. Other processes may write the file, so all access to the mapping is
+        // through atomic words. The file is as long as the mapping and keeps its length
+        // (`Region::map` requires this of its callers).
         let first = unsafe { libc::mmap(ptr::null_mut(), len, access, how, file.as_raw_fd(), 0) };
         if first == libc::MAP_FAILED {
             return None;
         }
-        // Page aligned, and so aligned for words.
+        // A mapping is page aligned, and so aligned for words.
         Some(Mapping { first: NonNull::new(first.cast())?, len })
     }
 
@@ -35,18 +35,18 @@ impl Mapping {
         self.first
     }
 
-    /// Asks for huge pages. A hint, whose failure changes nothing.
+    /// Requests huge pages. A hint: a failure changes nothing.
     pub(crate) fn prefer_huge_pages(&self) {
-        // SAFETY: the range is this mapping, and the advice changes neither its contents nor what
-        // may be done with it.
+        // SAFETY: the range is this mapping. The advice changes neither the contents nor the
+        // permitted use of the memory.
         let _ = unsafe { libc::madvise(self.first.as_ptr().cast(), self.len, libc::MADV_HUGEPAGE) };
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this one's, as long as it was made, and its owner is gone, through
-        // which alone it was to be reached.
+        // SAFETY: this value made the mapping with this length. The only owner of the mapping ends
+        // here, so no reference to the memory is left.
         let _ = unsafe { libc::munmap(self.first.as_ptr().cast(), self.len) };
     }
 }

@@ -26,34 +26,33 @@ pub enum RegionError {
     /// The length is zero or not a multiple of 8.
     #[error("a region of {bytes} bytes: the length must be a positive multiple of 8")]
     BadLength {
-        /// The length that was asked for, in bytes.
+        /// The requested length, in bytes.
         bytes: usize,
     },
     /// The operating system refused the memory.
     #[error("no memory for a region of {bytes} bytes")]
     OutOfMemory {
-        /// The length that was asked for, in bytes.
+        /// The requested length, in bytes.
         bytes: usize,
     },
-    /// The file that should be mapped has another length: touching what it lacks would end the
-    /// process.
+    /// The file to map is shorter than the region: an access beyond the file would end the process.
     #[error(
         "a file of {found} bytes cannot be a region of {bytes}: it is not the one that was meant"
     )]
     FileLength {
-        /// The length that was asked for, in bytes.
+        /// The requested length, in bytes.
         bytes: usize,
         /// The length of the file, in bytes.
         found: u64,
     },
 }
 
-/// Memory that verbs may address: zeroed 8-byte words, page aligned, shared by whoever holds the
+/// Memory that verbs may address: zeroed 8-byte words, page aligned, shared by all holders of the
 /// `Arc`.
 ///
-/// The pages are the operating system's lazily zeroed ones when the region is large (32 MiB and
-/// above in practice): a memory node of many gigabytes costs nothing until it is touched. On Linux
-/// a large region asks for huge pages.
+/// The operating system zeroes the pages of a large region lazily (32 MiB and more in practice). So
+/// a memory node of many gigabytes costs nothing until its first touch. On Linux a large region
+/// requests huge pages.
 pub struct Region {
     memory: Memory,
 }
@@ -71,12 +70,12 @@ impl Region {
         Ok(Arc::new(Region { memory }))
     }
 
-    /// Maps the first `bytes` bytes of `file`, a positive multiple of 8, to be shared with whoever
-    /// maps it too, in this process or another one. With `huge`, asks for huge pages, as far as the
-    /// file's system has them.
+    /// Maps the first `bytes` bytes of `file`, a positive multiple of 8. All mappings of the file,
+    /// in this process or another one, share the memory. With `huge`, requests huge pages, as far
+    /// as the file system has them.
     ///
-    /// The file must keep its length for as long as anybody has it mapped: it gets its length, and
-    /// all of its pages, before others learn its name. What is no longer there when it is touched
+    /// The file must keep its length while any process maps it. A file gets its length, and all of
+    /// its pages, before other processes learn its name. An access to a missing part of the file
     /// ends the process.
     ///
     /// # Errors
@@ -101,11 +100,11 @@ impl Region {
         Ok(Arc::new(Region { memory }))
     }
 
-    /// Has the operating system give all of the memory now, instead of page by page at the first
-    /// touch, which would slow down whoever comes first. Harmless while others use it.
+    /// Makes the operating system allocate all of the memory now, instead of page by page at each
+    /// first touch. Harmless while other threads use the memory.
     pub fn prefault(&self) {
         for page in self.atomics().chunks(Self::ALIGN / WORD) {
-            // Changes nothing, but is a write. (An addition of nothing would be made a load.)
+            // Changes nothing, but is a write. (The compiler turns an addition of 0 into a load.)
             let _ = page[0].compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -115,7 +114,7 @@ impl Region {
         self.atomics().len() * WORD
     }
 
-    /// Always false: there are no empty regions.
+    /// Always false: no region is empty.
     pub fn is_empty(&self) -> bool {
         self.atomics().is_empty()
     }
@@ -135,14 +134,14 @@ impl Region {
 
 #[cfg(not(loom))]
 struct Memory {
-    // The aligned part that is used.
+    // The aligned part of the memory.
     first: NonNull<AtomicU64>,
     words: usize,
-    // Held for its end alone.
+    // Held only for its drop.
     _owner: Owner,
 }
 
-/// Where memory came from, and what gives it back.
+/// The source of the memory, whose drop frees the memory.
 #[cfg(not(loom))]
 #[allow(dead_code, reason = "held for their ends alone")]
 enum Owner {
@@ -151,14 +150,14 @@ enum Owner {
     File(Mapping),
 }
 
-/// What the allocator gave.
+/// Memory from the allocator.
 #[cfg(not(loom))]
 struct Allocation {
     base: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: it owns its allocation or mapping, and the only access that it gives is to atomic words.
+// SAFETY: the value owns its allocation or mapping, and gives access only to atomic words.
 #[cfg(not(loom))]
 unsafe impl Send for Memory {}
 // SAFETY: as above; shared access to `AtomicU64` is free of data races.
@@ -169,17 +168,18 @@ unsafe impl Sync for Memory {}
 impl Memory {
     /// `bytes` is a positive multiple of 8. `None` when the operating system refuses.
     fn zeroed(bytes: usize) -> Option<Memory> {
-        // The system allocator zeroes lazily only at its natural alignment (a stricter one makes it
-        // clear the memory by hand), so the memory is aligned inside an allocation a page larger.
+        // The system allocator zeroes lazily only at its natural alignment. With a stricter
+        // alignment it clears the memory by hand. So the memory is aligned inside an allocation
+        // that is one page larger.
         let size = bytes.checked_add(Region::ALIGN)?;
         let layout = Layout::from_size_align(size, align_of::<AtomicU64>()).ok()?;
         // SAFETY: the layout's size is not zero.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         let skip = base.as_ptr().align_offset(Region::ALIGN);
         assert!(skip < Region::ALIGN, "bytes can always be aligned");
-        // SAFETY: `skip` is less than the page that was added to the allocation.
+        // SAFETY: `skip` is less than the extra page of the allocation.
         let first = unsafe { base.add(skip) };
-        // SAFETY: as long a part of the allocation, which nobody uses yet.
+        // SAFETY: the range is inside the allocation, which no other code uses yet.
         prefer_huge_pages(unsafe {
             slice::from_raw_parts(first.cast::<MaybeUninit<u8>>().as_ptr(), bytes)
         });
@@ -190,9 +190,10 @@ impl Memory {
 
     #[inline]
     fn atomics(&self) -> &[AtomicU64] {
-        // SAFETY: `first` is aligned and has `words` initialised (zeroed) words behind it, which
-        // live as long as `self`; all access to them is through shared atomics, in other processes
-        // that map the same file as well. Those may store anything, and any bits are a word.
+        // SAFETY: `first` is aligned, and `words` initialised (zeroed) words start there, which
+        // live as long as `self`. All access to the words is through shared atomics, also in other
+        // processes that map the same file. Those processes may store any bits, and any bits are a
+        // valid word.
         unsafe { slice::from_raw_parts(self.first.as_ptr(), self.words) }
     }
 }
@@ -200,16 +201,16 @@ impl Memory {
 #[cfg(not(loom))]
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: `base` came from `alloc_zeroed` with this layout, and nobody borrows it any more.
+        // SAFETY: `base` came from `alloc_zeroed` with this layout, and no borrow of it is left.
         unsafe { dealloc(self.base.as_ptr(), self.layout) }
     }
 }
 
-/// The model checker's atomics are no plain words: they are made one by one.
+/// The model checker's atomics are no plain words, so they are made one by one.
 #[cfg(loom)]
 struct Memory(Box<[AtomicU64]>, Sleepers);
 
-/// Stands for the kernel's list of threads that sleep on some word.
+/// Stands for the kernel's list of threads that sleep on a word.
 #[cfg(loom)]
 pub(crate) type Sleepers = (loom::sync::Mutex<()>, loom::sync::Condvar);
 
@@ -267,7 +268,7 @@ mod tests {
         region.words().set_word(0, 7);
         let before = resident();
         region.prefault();
-        // Other tests of the process come and go; they are far smaller.
+        // Other tests of the process also use memory, but far less.
         assert!(resident() > before + bytes / 2, "{before} and then {}", resident());
         assert_eq!((region.words().word(0), region.words().u64(bytes - 8)), (7, 0));
     }

@@ -1,12 +1,12 @@
-//! What a worker posts: requests in ordered batches, and what comes back.
+//! Requests, batches and completions: everything that a worker posts, and all that comes back.
 
 use crate::address::{ComputeNodeId, LocalBuffer};
 use crate::error::VerbError;
 
-/// Requests in one batch at most.
+/// The maximum number of requests in one batch.
 pub const BATCH_MAX: usize = 4;
 
-/// Atomics (compare-and-swap, fetch-and-add) in one batch at most.
+/// The maximum number of atomics (compare-and-swap, fetch-and-add) in one batch.
 pub const BATCH_ATOMICS_MAX: usize = 2;
 
 /// One verb. Offsets and lengths are in bytes and multiples of 8.
@@ -14,43 +14,46 @@ pub const BATCH_ATOMICS_MAX: usize = 2;
 pub enum Request {
     /// Copies `local.len` bytes from the target into the local buffer.
     ///
-    /// Not placed in address order, and torn at any 8-byte word when others write at the same time.
+    /// The words arrive in any order. With concurrent writes the copy is torn at any 8-byte word.
     Read {
         /// First byte on the target.
         remote: u64,
-        /// Destination; the fabric's until the batch completes.
+        /// Destination; belongs to the fabric until the batch completes.
         local: LocalBuffer,
     },
-    /// As [`Request::Read`], but of use to the poster only if the last atomic before it in the
-    /// batch found `value` in its word under `mask`. Where it did not, a fabric may leave the READ
-    /// out: on one that copies with the poster's own CPU it is work for nothing. A NIC, which
-    /// cannot know, does it. So what the buffer holds then is unspecified. Without an atomic before
-    /// it in the batch, the word counts as 0.
+    /// Like [`Request::Read`], with a condition on the last atomic before the READ in the batch.
+    ///
+    /// The poster needs the READ only if that atomic found `value` in its word under `mask`.
+    /// Otherwise a fabric may leave the READ out: the copy would cost the poster's own CPU time for
+    /// nothing. A NIC cannot check the condition, and always reads. So the content of the buffer is
+    /// unspecified when the condition is false. Without an atomic before the READ, the word counts
+    /// as 0.
     ReadIf {
         /// First byte on the target.
         remote: u64,
-        /// Destination; the fabric's until the batch completes.
+        /// Destination; belongs to the fabric until the batch completes.
         local: LocalBuffer,
-        /// The bits of the word that count.
+        /// The bits of the word that the condition compares.
         mask: u64,
-        /// What they have to be.
+        /// The value that those bits must have.
         value: u64,
     },
-    /// Copies the local buffer to the target; others may see any of its words first.
+    /// Copies the local buffer to the target. Other nodes may see the words in any order.
     Write {
         /// First byte on the target.
         remote: u64,
-        /// Source; the fabric's until the batch completes, and read at any time until then.
+        /// Source; belongs to the fabric until the batch completes, and is read at any time until
+        /// then.
         local: LocalBuffer,
     },
-    /// Writes one word, whose value travels in the request (an inline WRITE).
+    /// Writes one word. The value travels in the request (an inline WRITE).
     WriteWord {
         /// The word on the target.
         remote: u64,
         /// Its new value.
         value: u64,
     },
-    /// Sets a word to `desired` if it is `expected`; the outcome has what it was before.
+    /// Sets a word to `desired` if the word is `expected`. The outcome has the word's old value.
     CompareSwap {
         /// The word on the target.
         remote: u64,
@@ -59,19 +62,19 @@ pub enum Request {
         /// The value to store.
         desired: u64,
     },
-    /// Adds `add` to a word, wrapping; the outcome has what it was before.
+    /// Adds `add` to a word, wrapping. The outcome has the word's old value.
     FetchAdd {
         /// The word on the target.
         remote: u64,
         /// The summand; a subtraction is the addition of the two's complement.
         add: u64,
     },
-    /// Puts a message in the target's inbox; only to compute nodes.
+    /// Puts a message into the target's inbox. Only compute nodes have an inbox.
     Send(Message),
 }
 
 impl Request {
-    /// What kind of verb this is, as far as order is concerned.
+    /// The kind of the verb, for [`Kind::before`].
     pub const fn kind(&self) -> Kind {
         match self {
             Request::Read { .. } | Request::ReadIf { .. } => Kind::Read,
@@ -81,7 +84,8 @@ impl Request {
         }
     }
 
-    /// The bytes that the request touches on the target, as offset and length; none for a message.
+    /// The offset and the length in bytes of the target memory that the request touches; `None` for
+    /// a message.
     pub const fn remote(&self) -> Option<(u64, u64)> {
         match self {
             Request::Read { remote, local }
@@ -94,7 +98,7 @@ impl Request {
         }
     }
 
-    /// The local buffer, when the request has one.
+    /// The local buffer of the request, if the request has one.
     pub const fn local(&self) -> Option<LocalBuffer> {
         match self {
             Request::Read { local, .. }
@@ -104,7 +108,7 @@ impl Request {
         }
     }
 
-    /// What a fabric executes that leaves nothing out: a READ without its condition.
+    /// The request without its condition, for a fabric that executes every READ.
     #[must_use]
     pub const fn unconditional(self) -> Request {
         match self {
@@ -114,7 +118,7 @@ impl Request {
     }
 }
 
-/// The kinds of verbs between which the contract tells order.
+/// The kinds of verbs that the order of the contract distinguishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// [`Request::Read`].
@@ -129,11 +133,11 @@ pub enum Kind {
 
 impl Kind {
     /// Whether a request of this kind takes effect, as a whole, before any part of a `later`
-    /// request of the same batch. This is the whole of the order that a fabric promises.
+    /// request of the same batch. A fabric promises no other order.
     ///
-    /// A WRITE goes before whatever follows it, and an atomic before a READ. The rest would need
-    /// the fence bit of a work request (InfiniBand architecture, volume 1, work request operation
-    /// ordering), which batches do not have, or is an order that nothing here needs.
+    /// A WRITE comes before every later request, and an atomic comes before a later READ. Some of
+    /// the other orders would need the fence bit of a work request (InfiniBand architecture, volume
+    /// 1, work request operation ordering). Batches have no fence bit. No code here needs the rest.
     pub const fn before(self, later: Kind) -> bool {
         matches!((self, later), (Kind::Write, _) | (Kind::Atomic, Kind::Read))
     }
@@ -142,7 +146,7 @@ impl Kind {
 /// A message from one compute node to another: 112 bytes of payload, copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// The sender, as it says itself.
+    /// The sender, as the sender itself states.
     pub from: ComputeNodeId,
     /// The payload.
     pub body: [u64; Message::WORDS],
@@ -156,17 +160,17 @@ impl Message {
 /// What the atomics of a batch returned.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Outcome {
-    /// The words' values before, in the order of the atomics in the batch; zero where there was
-    /// none.
+    /// The old values of the words, in the order of the atomics in the batch. Missing atomics read
+    /// as zero.
     pub old: [u64; BATCH_ATOMICS_MAX],
 }
 
 /// The end of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// What [`Endpoint::post`](crate::Endpoint::post) was given.
+    /// The token of [`Endpoint::post`](crate::Endpoint::post).
     pub token: u64,
-    /// What the atomics returned, or why the batch failed. A failed batch may have taken effect in
-    /// part.
+    /// The results of the atomics, or the reason of the failure. A failed batch may have taken
+    /// effect in part.
     pub result: Result<Outcome, VerbError>,
 }

@@ -1,4 +1,4 @@
-//! [`Words`]: a view of memory that others may be writing.
+//! [`Words`]: a view of memory that other threads and verbs may write.
 
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ pub const WORD: usize = 8;
 
 /// A view of shared memory, made of 8-byte little-endian words.
 ///
-/// Every access is a relaxed atomic access of whole words, so that a reader racing with a writer
-/// (another worker, or a verb) is no data race: it reads some mix of old and new *words*, and the
-/// version check around the read throws the result away. For the same reason a **read out of bounds
-/// yields zero** instead of panicking: an optimistic reader may follow an offset that is garbage.
-/// Writes are for the one holder of the exclusive latch; a write out of bounds is a bug and panics.
+/// Every access is a relaxed atomic access of whole words. So a reader that races with a writer
+/// (another worker, or a verb) has no data race. Such a reader gets a mix of old and new *words*,
+/// and the version check around the read discards the mix. For the same reason a **read out of
+/// bounds yields zero** instead of a panic: an optimistic reader may follow a garbage offset. Only
+/// the holder of the exclusive latch writes. A write out of bounds is a bug and panics.
 ///
 /// Offsets and lengths are in bytes. Scalars must be aligned to their own size.
 #[derive(Clone, Copy, Debug)]
@@ -45,14 +45,14 @@ impl<'a> Words<'a> {
         self.0
     }
 
-    /// The `count` words from word `first` on, or as many of them as there are.
+    /// The `count` words from word `first` on, or as many of them as exist.
     #[inline]
     pub(crate) fn words_from(&self, first: usize, count: usize) -> &'a [AtomicU64] {
         let behind = self.0.get(first..).unwrap_or(&[]);
         &behind[..count.min(behind.len())]
     }
 
-    /// The part of the view at byte range `range`, whose ends are multiples of 8.
+    /// The part of the view at byte range `range`. Both ends are multiples of 8.
     ///
     /// # Panics
     /// When the range is not aligned or not inside the view.
@@ -65,7 +65,7 @@ impl<'a> Words<'a> {
         Words(&self.0[range.start / WORD..range.end / WORD])
     }
 
-    /// The view without its first `words` words (not bytes); empty when it has no more.
+    /// The view without its first `words` words (not bytes); empty when the view has no more words.
     #[inline]
     pub fn skip(&self, words: usize) -> Words<'a> {
         Words(self.0.get(words..).unwrap_or(&[]))
@@ -134,8 +134,8 @@ impl<'a> Words<'a> {
         self.set_bits(offset, offset & 7, u64::from(u8::MAX), u64::from(value));
     }
 
-    // Load and store instead of a read-modify-write: only the exclusive holder writes, so nobody
-    // can change the word in between.
+    // A load and a store instead of a read-modify-write: only the exclusive holder writes, so the
+    // word does not change in between.
     #[inline]
     fn set_bits(&self, offset: usize, byte: usize, mask: u64, value: u64) {
         let cell = &self.0[offset / WORD];
@@ -144,9 +144,8 @@ impl<'a> Words<'a> {
         cell.store(old & !(mask << shift) | value << shift, Order::Relaxed);
     }
 
-    /// Asks the processor to fetch the cache lines of the byte range, as far as they are inside the
-    /// view. A hint, which reads nothing: for places that will be read in an order that the
-    /// processor cannot guess.
+    /// Prefetches the CPU cache lines of the byte range, as far as the range is inside the view. A
+    /// hint that reads nothing, for reads in an order that the processor cannot predict.
     #[inline]
     pub fn prefetch(&self, bytes: Range<usize>) {
         prefetch_words(self.words_from(bytes.start / WORD, bytes.len().div_ceil(WORD)));
@@ -161,7 +160,7 @@ impl<'a> Words<'a> {
         copy_words(from.0, self.0);
     }
 
-    /// Sets every byte of the byte range to zero; the ends are multiples of 8.
+    /// Sets every byte of the byte range to zero. Both ends are multiples of 8.
     pub fn clear(&self, range: Range<usize>) {
         for word in self.slice(range).0 {
             word.store(0, Order::Relaxed);

@@ -1,4 +1,4 @@
-//! [`Completions`]: a completion queue and the channel that tells of its next entry.
+//! [`Completions`]: a completion queue, with the channel that signals its next entry.
 
 use std::ffi::c_int;
 use std::os::fd::RawFd;
@@ -12,7 +12,7 @@ use crate::error::{check, last};
 use crate::sys::device::Device;
 use crate::sys::ffi::{ChannelHead, CompletionChannel, CompletionQueue, WorkCompletion};
 
-/// A completion queue with a channel of its own.
+/// A completion queue with its own channel.
 pub(crate) struct Completions {
     queue: NonNull<CompletionQueue>,
     channel: NonNull<CompletionChannel>,
@@ -26,16 +26,16 @@ unsafe impl Send for Completions {}
 unsafe impl Sync for Completions {}
 
 impl Completions {
-    /// A queue of `entries` at least, as far as the device has them.
+    /// A queue of at least `entries` entries, as far as the device supports that.
     pub(crate) fn new(device: &Arc<Device>, entries: u32) -> Result<Arc<Completions>, SetupError> {
         let library = &device.library;
         let entries = entries.min(device.limits.completions).max(1);
-        // SAFETY: an open context.
+        // SAFETY: the context is open.
         let channel = unsafe { (library.create_comp_channel)(device.context.as_ptr()) };
         let channel = NonNull::new(channel).ok_or_else(|| last("ibv_create_comp_channel"))?;
-        // SAFETY: the library gave it, and it begins as `ChannelHead` says.
+        // SAFETY: the library returned the pointer, and the object begins like `ChannelHead`.
         let fd = unsafe { (*channel.as_ptr().cast::<ChannelHead>()).fd };
-        // SAFETY: an open context and a channel of it; no context pointer is handed over.
+        // SAFETY: the context is open and the channel belongs to it. No context pointer is passed.
         let queue = unsafe {
             (library.create_cq)(
                 device.context.as_ptr(),
@@ -47,12 +47,12 @@ impl Completions {
         };
         let queue = NonNull::new(queue).ok_or_else(|| last("ibv_create_cq"));
         let queue = queue.inspect_err(|_| {
-            // SAFETY: made above, and used by nobody.
+            // SAFETY: created above, and not used.
             unsafe { (library.destroy_comp_channel)(channel.as_ptr()) };
         })?;
         let completions = Completions { queue, channel, fd, device: Arc::clone(device) };
-        // SAFETY: sets a flag of an open descriptor. Whoever takes events must not wait for one
-        // that somebody else has taken.
+        // SAFETY: sets a flag of an open descriptor. Without blocking, a thread never waits for an
+        // event that another thread has taken.
         let result = unsafe {
             let flags = libc::fcntl(fd, libc::F_GETFL);
             libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK)
@@ -68,32 +68,32 @@ impl Completions {
         self.queue.as_ptr()
     }
 
-    /// Becomes readable when there are events to take.
+    /// A descriptor that is readable when there are events.
     pub(crate) fn fd(&self) -> RawFd {
         self.fd
     }
 
-    /// Takes completions; how many. What the device wrote before it completed a request is visible
-    /// then.
+    /// Takes completions and returns their number. All bytes that the device wrote before a
+    /// completion are visible then.
     pub(crate) fn poll(&self, to: &mut [WorkCompletion]) -> usize {
         let room = c_int::try_from(to.len()).unwrap_or(c_int::MAX);
-        // SAFETY: a queue that stands, whose context has the provider's functions, and room for as
-        // many entries as said.
+        // SAFETY: the queue is alive, its context has the provider's functions, and `to` has room
+        // for `room` entries.
         let taken = unsafe {
             let context = (*self.queue.as_ptr()).context;
             ((*context).ops.poll_cq)(self.queue.as_ptr(), room, to.as_mut_ptr())
         };
-        // The provider has read an entry that the device wrote behind the data. Its own barrier
-        // orders that load with what C code does next; this one says the same to the compiler about
-        // the relaxed loads of words.
+        // The provider has read an entry that the device wrote behind the data. The provider's
+        // barrier orders that load before later accesses of C code. This memory fence does the same
+        // for the compiler and the relaxed loads of words.
         fence(Ordering::Acquire);
-        // Negative when the queue is broken: then nothing comes any more, and deadlines end what
-        // waits.
+        // A negative number means that the queue is broken. Then no completion comes any more, and
+        // time limits end the batches that wait.
         usize::try_from(taken).unwrap_or(0)
     }
 
-    /// Has the channel tell of the next completion, once. One that came before is not told of: poll
-    /// after this.
+    /// Makes the channel signal the next completion, once. A completion before the arming causes no
+    /// signal, so the caller must poll afterwards.
     pub(crate) fn arm(&self) -> Result<(), SetupError> {
         // SAFETY: as for `poll`.
         let result = unsafe {
@@ -103,12 +103,12 @@ impl Completions {
         check("ibv_req_notify_cq", result)
     }
 
-    /// Takes what the channel has told. True when there was something.
+    /// Takes the events of the channel. True when there were any.
     pub(crate) fn take_events(&self) -> bool {
         let mut events = 0;
         let (mut queue, mut context) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: a channel that stands, and memory for two pointers; the descriptor does not
-        // block. The events are of the channel's only queue, and each is acknowledged.
+        // SAFETY: the channel is alive, there is memory for two pointers, and the descriptor does
+        // not block. All events are of the channel's only queue, and each is acknowledged.
         unsafe {
             let library = &self.device.library;
             while (library.get_cq_event)(self.channel.as_ptr(), &raw mut queue, &raw mut context)
@@ -126,8 +126,8 @@ impl Completions {
 
 impl Drop for Completions {
     fn drop(&mut self) {
-        // SAFETY: the queue pairs that used it have owned it, and are gone; all events that were
-        // taken are acknowledged.
+        // SAFETY: the queue pairs that used the queue owned it, and are destroyed. All taken events
+        // are acknowledged.
         unsafe {
             (self.device.library.destroy_cq)(self.queue.as_ptr());
             (self.device.library.destroy_comp_channel)(self.channel.as_ptr());

@@ -1,4 +1,4 @@
-//! [`Device`]: an opened RDMA device, its protection domain, and what its port tells.
+//! [`Device`]: an opened RDMA device, its protection domain, and the attributes of its port.
 
 use std::ffi::CStr;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -16,7 +16,7 @@ use crate::sys::ffi::{
 };
 use crate::sys::library::Library;
 
-/// The port that is used. Second ports of NICs appear as devices of their own.
+/// The port in use. A second port of a NIC appears as a device of its own.
 pub(crate) const PORT: u8 = 1;
 
 /// An opened device with a protection domain.
@@ -31,12 +31,12 @@ pub(crate) struct Device {
     next_psn: AtomicU32,
 }
 
-/// What the device can do, of what is asked of it.
+/// The limits of the device that matter here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// READs and atomics outstanding per queue pair, as a requester.
+    /// Outstanding READs and atomics per queue pair, as a requester.
     pub(crate) reads_sent: u8,
-    /// The same as a responder.
+    /// Outstanding READs and atomics per queue pair, as a responder.
     pub(crate) reads_served: u8,
     /// Requests in a send queue.
     pub(crate) send_queue: u32,
@@ -46,19 +46,19 @@ pub(crate) struct Limits {
     pub(crate) completions: u32,
 }
 
-/// Where the device's port is reached.
+/// The address of the device's port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address {
     pub(crate) gid: Gid,
     pub(crate) gid_index: u8,
     pub(crate) lid: u16,
-    /// The port's largest packet, as `ibv_mtu` counts: 1 for 256 bytes, 5 for 4096.
+    /// The largest packet of the port, in the units of `ibv_mtu`: 1 for 256 bytes, 5 for 4096.
     pub(crate) mtu: u8,
     pub(crate) ethernet: bool,
 }
 
-// SAFETY: the library's objects may be used from any thread, at the same time (libibverbs is thread
-// safe by its manual).
+// SAFETY: the library's objects may be used from any thread, also at the same time (the manual of
+// libibverbs promises thread safety).
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
@@ -67,8 +67,8 @@ impl Device {
     /// The names of all devices.
     pub(crate) fn names(library: &Library) -> Vec<String> {
         let mut names = Vec::new();
-        // SAFETY: the list has `count` devices, whose names are C strings, and is freed once,
-        // behind its last use.
+        // SAFETY: the list has `count` devices with names that are C strings. It is freed once,
+        // after its last use.
         unsafe {
             let mut count = 0;
             let list = (library.get_device_list)(&raw mut count);
@@ -93,15 +93,15 @@ impl Device {
     ) -> Result<Arc<Device>, OpenError> {
         let failed = |call, error| OpenError::Call { device: name.to_owned(), call, error };
         let context = open_context(library, name)?;
-        // SAFETY: an open context.
+        // SAFETY: the context is open.
         let domain = unsafe { (library.alloc_pd)(context.as_ptr()) };
         let Some(domain) = NonNull::new(domain) else {
             let error = io::Error::last_os_error();
-            // SAFETY: open, and used by nobody.
+            // SAFETY: the context is open, and not used.
             unsafe { (library.close_device)(context.as_ptr()) };
             return Err(failed("ibv_alloc_pd", error));
         };
-        // Owned from here on, so that whatever fails below closes it.
+        // The value owns the objects from here on, so every failure below closes them.
         let mut device = Device {
             library: Arc::clone(library),
             context,
@@ -122,8 +122,8 @@ impl Device {
         device.address = device.query_address(gid_index)?;
         device.listen().map_err(|error| failed("fcntl", error))?;
         let Limits { reads_sent, reads_served, send_queue, receive_queue, .. } = device.limits;
-        // What others may look for is said here: latch words are whole words in ordinary memory, on
-        // every device.
+        // The log states which device features are not used: latch words are whole words in
+        // ordinary memory, on every device.
         tracing::info!(
             device = name,
             reads_sent,
@@ -145,13 +145,13 @@ impl Device {
 
     fn query_limits(&self) -> Result<Limits, OpenError> {
         let mut attr = MaybeUninit::<DeviceAttr>::zeroed();
-        // SAFETY: an open context, and memory for the attributes.
+        // SAFETY: the context is open, and there is memory for the attributes.
         let result =
             unsafe { (self.library.query_device)(self.context.as_ptr(), attr.as_mut_ptr()) };
         if result != 0 {
             return Err(self.failed("ibv_query_device", result));
         }
-        // SAFETY: zeroed, which all of its integers may be, and then written.
+        // SAFETY: the memory was zeroed, which is valid for all of its integers, and then written.
         let attr = unsafe { attr.assume_init() };
         if attr.atomic_cap == ATOMIC_NONE {
             return Err(OpenError::NoAtomics { device: self.name.clone() });
@@ -169,8 +169,8 @@ impl Device {
 
     fn query_address(&self, gid_index: Option<u8>) -> Result<Address, OpenError> {
         let mut port = PortAttr::default();
-        // SAFETY: an open context, and memory for the attributes: the exported function writes no
-        // more than the older part of them.
+        // SAFETY: the context is open, and there is memory for the attributes: the exported
+        // function writes only the older part of them.
         let result =
             unsafe { (self.library.query_port)(self.context.as_ptr(), PORT, &raw mut port) };
         if result != 0 {
@@ -185,7 +185,7 @@ impl Device {
             if !ethernet {
                 return Some(0);
             }
-            // Routable RoCE on an IPv4 address, or on whatever address there is.
+            // Routable RoCE (version 2) on an IPv4 address, or otherwise on any address.
             let usable = |&index: &u8| self.is_routable(index);
             let v4 = |&index: &u8| {
                 self.gid(index)
@@ -206,23 +206,23 @@ impl Device {
 
     fn gid(&self, index: u8) -> Option<Gid> {
         let mut gid = Gid::default();
-        // SAFETY: an open context, and memory for the address.
+        // SAFETY: the context is open, and there is memory for the address.
         let result = unsafe {
             (self.library.query_gid)(self.context.as_ptr(), PORT, index.into(), &raw mut gid)
         };
         (result == 0 && gid != Gid::default()).then_some(gid)
     }
 
-    /// Whether the entry of the table is of RoCE version 2, which only the kernel's files tell in
-    /// every version of the library.
+    /// Whether the entry of the table is of RoCE version 2. Only the files of the kernel report
+    /// this for every version of the library.
     fn is_routable(&self, index: u8) -> bool {
         let path =
             format!("/sys/class/infiniband/{}/ports/{PORT}/gid_attrs/types/{index}", self.name);
         fs::read_to_string(path).is_ok_and(|kind| kind.trim() == "RoCE v2")
     }
 
-    /// A packet number to start from, another one for each queue pair, so that packets of one that
-    /// is gone do not fit.
+    /// The number of a queue pair's first packet. Each queue pair gets a different one, so that
+    /// late packets of a destroyed queue pair are not accepted.
     pub(crate) fn next_psn(&self) -> u32 {
         self.next_psn.fetch_add(0x1_0361, Ordering::Relaxed) & 0xff_ffff
     }
@@ -230,7 +230,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: whatever stood on the device has owned it, and is gone.
+        // SAFETY: all objects on the device owned it, and are destroyed.
         unsafe {
             (self.library.dealloc_pd)(self.domain.as_ptr());
             (self.library.close_device)(self.context.as_ptr());
@@ -238,15 +238,16 @@ impl Drop for Device {
     }
 }
 
-/// Where the packet numbers of this process begin: elsewhere than those of another one on the same
-/// device, whose queue pairs may have had the same numbers.
+/// The first packet number of this process. The number is random, so it differs from that of an
+/// earlier process on the same device. The queue pairs of that process may have had the same
+/// numbers.
 fn first_psn() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
 
 fn open_context(library: &Library, name: &str) -> Result<NonNull<Context>, OpenError> {
-    // SAFETY: the list has `count` devices, whose names are C strings; a device stays valid while
-    // it is open, beyond the list.
+    // SAFETY: the list has `count` devices with names that are C strings. An open device stays
+    // valid after the list is freed.
     unsafe {
         let mut count = 0;
         let list = (library.get_device_list)(&raw mut count);

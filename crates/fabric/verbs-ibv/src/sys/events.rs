@@ -1,10 +1,10 @@
-//! What a device tells of itself when nobody has asked: [`Health`].
+//! The asynchronous events of a device: [`Health`].
 //!
-//! | event | what is done |
+//! | event | reaction |
 //! | --- | --- |
-//! | the device, or a queue on it, has failed for good | nothing completes any more: all that is on it ends, and nothing begins |
-//! | a queue pair has failed | its lane is connected anew, as after a failed completion, which may never come |
-//! | the port is down, or up again | it is logged. Requests are repeated for as long as connections are patient, so that a cable may be plugged again |
+//! | the device, or a queue on it, has failed permanently | nothing completes any more: all batches on the device end, and nothing begins |
+//! | a queue pair has failed | its send queue connects again, as after a failed completion, which may never come |
+//! | the port goes down, or up again | a line in the log. Requests are repeated within the time limit of the connection, so that a cable may be plugged in again |
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,19 +15,19 @@ use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::sys::device::Device;
 use crate::sys::ffi::{AsyncEvent, QueuePair, event};
 
-/// Failed queue pairs that are remembered for workers that have not looked yet.
+/// The most failed queue pairs that are stored for workers that have not checked yet.
 const KEPT: usize = 256;
 
-/// What has gone wrong on a device so far.
+/// The failures of a device so far.
 #[derive(Default)]
 pub(crate) struct Health {
     is_dead: AtomicBool,
-    // Grows with every trouble, after it was written down.
+    // The number of failures. It grows after the failure is stored.
     troubles: AtomicU64,
     failed: Mutex<VecDeque<(u64, u32)>>,
 }
 
-/// What has gone wrong since somebody looked.
+/// The failures since a worker's last check.
 pub(crate) enum Troubles {
     None,
     /// These queue pairs have failed.
@@ -41,7 +41,7 @@ impl Health {
         self.is_dead.load(Ordering::Acquire)
     }
 
-    /// What is new since `seen`, which is changed to now.
+    /// The failures since `seen`, which is set to the current number.
     pub(crate) fn look(&self, seen: &mut u64) -> Troubles {
         let now = self.troubles.load(Ordering::Acquire);
         let before = std::mem::replace(seen, now);
@@ -74,7 +74,7 @@ impl Health {
 }
 
 impl Device {
-    /// Has the device's events not be waited for by whoever takes them.
+    /// Makes the descriptor of the device's events non-blocking.
     pub(super) fn listen(&self) -> io::Result<()> {
         // SAFETY: sets a flag of an open descriptor.
         let result = unsafe {
@@ -84,19 +84,19 @@ impl Device {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Becomes readable when the device has something to tell.
+    /// A descriptor that is readable when the device has events.
     pub(crate) fn events_fd(&self) -> i32 {
-        // SAFETY: an open context, which begins as `Context` says.
+        // SAFETY: the context is open, and begins like `Context`.
         unsafe { (*self.context.as_ptr()).async_fd }
     }
 
-    /// Takes what the device tells. True when workers have to look at its health.
+    /// Handles the events of the device. True when workers must check its health.
     pub(crate) fn take_events(&self) -> bool {
         let mut is_news = false;
         let mut event = MaybeUninit::<AsyncEvent>::zeroed();
-        // SAFETY: an open context, whose descriptor does not block, and room for an event, which is
-        // whole when the call has succeeded. A queue pair that an event names stays until the event
-        // is acknowledged: destroying it waits for that.
+        // SAFETY: the context is open, its descriptor does not block, and there is room for an
+        // event, which is complete when the call succeeds. A queue pair that an event names exists
+        // until the event is acknowledged, because its destruction waits for the acknowledgement.
         unsafe {
             while (self.library.get_async_event)(self.context.as_ptr(), event.as_mut_ptr()) == 0 {
                 let AsyncEvent { element, event_type } = *event.as_ptr();

@@ -1,10 +1,9 @@
-//! The part of libibverbs' interface that is used here, as `infiniband/verbs.h` has it: structures,
-//! constants.
+//! The used part of libibverbs' interface, as in `infiniband/verbs.h`: structures and constants.
 //!
-//! Written by hand, so that nothing is needed to build. The package in `layout` compares each size,
-//! each offset and each constant with what bindgen makes of the headers
-//! (`scripts/check-ibv-layout.sh`). The interface is stable: symbols have versions, and what is
-//! added to a structure is added at its end.
+//! The declarations are written by hand, so the build needs no other package. The package in
+//! `layout` compares each size, each offset and each constant with bindgen's output for the headers
+//! (`scripts/check-ibv-layout.sh`). The interface is stable: symbols have versions, and a structure
+//! grows only at its end.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -22,7 +21,7 @@ opaque! { Device ProtectionDomain SharedReceiveQueue CompletionChannel }
 
 type NotUsed = Option<unsafe extern "C" fn()>;
 
-/// `ibv_context_ops`: what a provider does without a call into the library.
+/// `ibv_context_ops`: the functions of a provider that are called without the library.
 #[repr(C)]
 pub(crate) struct ContextOps {
     pub(crate) before_poll_cq: [NotUsed; 11],
@@ -41,7 +40,7 @@ pub(crate) struct ContextOps {
     pub(crate) behind_post_send: [NotUsed; 6],
 }
 
-/// `ibv_context`, as far as it is used; the library allocates it.
+/// The used part of `ibv_context`; the library allocates it.
 #[repr(C)]
 pub(crate) struct Context {
     pub(crate) device: *mut Device,
@@ -50,7 +49,7 @@ pub(crate) struct Context {
     pub(crate) async_fd: c_int,
 }
 
-/// `ibv_cq`, as far as it is used; the library allocates it.
+/// The used part of `ibv_cq`; the library allocates it.
 #[repr(C)]
 pub(crate) struct CompletionQueue {
     pub(crate) context: *mut Context,
@@ -60,20 +59,20 @@ pub(crate) struct CompletionQueue {
     pub(crate) cqe: c_int,
 }
 
-/// `ibv_comp_channel`, as far as it is used; the library allocates it.
+/// The used part of `ibv_comp_channel`; the library allocates it.
 #[repr(C)]
 pub(crate) struct ChannelHead {
     pub(crate) context: *mut Context,
     pub(crate) fd: c_int,
 }
 
-/// `ibv_srq`, as far as it is used; the library allocates it.
+/// The used part of `ibv_srq`; the library allocates it.
 #[repr(C)]
 pub(crate) struct SharedReceiveHead {
     pub(crate) context: *mut Context,
 }
 
-/// `ibv_qp`, as far as it is used; the library allocates it.
+/// The used part of `ibv_qp`; the library allocates it.
 #[repr(C)]
 pub(crate) struct QueuePair {
     pub(crate) context: *mut Context,
@@ -98,7 +97,7 @@ pub(crate) struct MemoryRegion {
     pub(crate) rkey: u32,
 }
 
-/// `ibv_async_event`; which pointer it has depends on its type.
+/// `ibv_async_event`; the type decides what the pointer points to.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct AsyncEvent {
@@ -133,7 +132,7 @@ pub(crate) struct Atomic {
     pub(crate) rkey: u32,
 }
 
-/// `ibv_send_wr.wr`, without the arm for datagrams, which is smaller than that for atomics.
+/// `ibv_send_wr.wr`, without the variant for datagrams, which is smaller than the one for atomics.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) union Remote {
@@ -228,7 +227,7 @@ pub(crate) struct GlobalRoute {
     pub(crate) traffic_class: u8,
 }
 
-/// `ibv_gid`, which is aligned as its arm of two 64-bit halves.
+/// `ibv_gid`, with the alignment of its variant of two 64-bit halves.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Gid(pub(crate) [u8; 16]);
@@ -353,7 +352,7 @@ pub(crate) struct PortAttr {
     pub(crate) active_speed_ex: u32,
 }
 
-/// `ibv_event_type`, those that something is done about.
+/// The values of `ibv_event_type` that are handled.
 pub(crate) mod event {
     use super::c_uint;
     pub(crate) const CQ_ERR: c_uint = 0;

@@ -9,13 +9,13 @@ use crate::sys::ffi::{
     SharedReceiveQueue,
 };
 
-/// What Debian's package libibverbs1 and all others install.
+/// The file name that Debian's package libibverbs1 and all others install.
 const NAME: &CStr = c"libibverbs.so.1";
 
 macro_rules! functions {
     ($($field:ident: $symbol:literal of $version:literal, fn($($argument:ty),*) -> $result:ty;)*) => {
-        /// The library's functions. It stays open until the process ends: providers start threads
-        /// and register handlers that must not be unmapped.
+        /// The functions of the library. The library stays open until the process ends: providers
+        /// start threads and register handlers that must not be unmapped.
         pub(crate) struct Library {
             $(pub(crate) $field: unsafe extern "C" fn($($argument),*) -> $result,)*
         }
@@ -23,8 +23,8 @@ macro_rules! functions {
         impl Library {
             /// Opens the library.
             pub(crate) fn open() -> Result<Library, OpenError> {
-                // SAFETY: the name is a C string. What the library does when it is loaded is
-                // trusted as far as the system's package is: it registers its providers.
+                // SAFETY: the name is a C string. When the library is loaded, it registers its
+                // providers. This is as trustworthy as the system's package.
                 let library = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW) };
                 if library.is_null() {
                     return Err(OpenError::Library { why: last_error() });
@@ -32,7 +32,7 @@ macro_rules! functions {
                 Ok(Library {
                     $($field: {
                         let symbol = symbol(library, $symbol, $version).ok_or(OpenError::Symbol { name: $symbol })?;
-                        // SAFETY: the symbol, in the version asked for, is a function of this
+                        // SAFETY: the symbol in the requested version is a function with this
                         // signature (infiniband/verbs.h of rdma-core; a version of a symbol never
                         // changes its signature).
                         unsafe {
@@ -76,22 +76,23 @@ functions! {
     destroy_qp: c"ibv_destroy_qp" of c"IBVERBS_1.1", fn(*mut QueuePair) -> c_int;
 }
 
-/// The address of a symbol, in that version where the C library can tell versions apart. Elsewhere
-/// it is the newest one, which is the same: none of the symbols has a later version.
+/// The address of a symbol, in the given version where the C library supports versions. Elsewhere
+/// it is the newest version, which is the same: none of the symbols has a later version.
 fn symbol(library: *mut c_void, name: &CStr, version: &CStr) -> Option<*mut c_void> {
     #[cfg(target_env = "gnu")]
-    // SAFETY: an open library and two C strings.
+    // SAFETY: the library is open, and there are two C strings.
     let symbol = unsafe { libc::dlvsym(library, name.as_ptr(), version.as_ptr()) };
     #[cfg(not(target_env = "gnu"))]
-    // SAFETY: an open library and a C string.
+    // SAFETY: the library is open, and there is one C string.
     let symbol = unsafe { libc::dlsym(library, name.as_ptr()) };
     let _ = version;
     (!symbol.is_null()).then_some(symbol)
 }
 
-/// What the loader has to say about its last failure.
+/// The loader's text for its last error.
 fn last_error() -> String {
-    // SAFETY: null, or a C string that is valid until this thread's next call into the loader.
+    // SAFETY: the pointer is null, or a C string that is valid until this thread's next call into
+    // the loader.
     unsafe {
         let why = libc::dlerror();
         if why.is_null() {

@@ -1,10 +1,10 @@
-//! [`SendList`]: requests on their way into a send queue, all with one doorbell.
+//! [`SendList`]: requests for a send queue that share one doorbell.
 
 use std::ptr;
 
 use crate::sys::ffi::{Atomic, Rdma, Remote, SendRequest, Sge, opcode, send};
 
-/// Requests that will be posted together, in this order.
+/// Requests that are posted together, in this order.
 #[derive(Default)]
 pub(crate) struct SendList {
     requests: Vec<SendRequest>,
@@ -27,7 +27,7 @@ impl SendList {
             wr_id: id,
             next: ptr::null_mut(),
             sg_list: ptr::null_mut(),
-            // A transfer of nothing has no buffer.
+            // An empty transfer has no buffer.
             num_sge: i32::from(sge.length > 0),
             opcode,
             send_flags: flags,
@@ -70,16 +70,17 @@ impl SendList {
         self.push(id, opcode::SEND, flags, from, Remote { rdma: Rdma::default() });
     }
 
-    /// Has the last request tell when it has completed, and with it all before.
+    /// Makes the last request signal its completion, which is also the completion of all requests
+    /// before.
     pub(crate) fn signal_last(&mut self) {
         if let Some(last) = self.requests.last_mut() {
             last.send_flags |= send::SIGNALED;
         }
     }
 
-    /// The first request, from which the others hang. Valid until the list is changed.
+    /// Links the requests and returns the first. The pointer is valid until the list changes.
     pub(crate) fn link(&mut self) -> *mut SendRequest {
-        // Through pointers to the whole, from which each may reach its neighbours.
+        // Each pointer is derived from the whole vector, so it may be used to reach the neighbours.
         let (requests, sges) = (self.requests.as_mut_ptr(), self.sges.as_mut_ptr());
         let count = self.requests.len();
         for (i, request) in self.requests.iter_mut().enumerate() {

@@ -1,8 +1,8 @@
-//! libibverbs behind owned types: what of it is unsafe stands in these files, and in one call of
+//! libibverbs behind owned types. All unsafe code of the crate is in these files and in one call of
 //! `lane`.
 //!
-//! The library is safe to call from any thread. What it demands beyond that is an order of
-//! destruction, which the types keep by owning what they stand on:
+//! The library is safe to call from any thread. It also requires an order of destruction. The types
+//! keep that order, because each owns the objects on which it depends:
 //!
 //! ```text
 //!   Pair ──► Completions (send)  ──► Device ──► Library

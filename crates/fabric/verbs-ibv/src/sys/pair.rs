@@ -16,38 +16,38 @@ use crate::sys::ffi::{
 use crate::sys::list::SendList;
 use crate::sys::receives::Receives;
 
-/// How patient a connection is.
+/// Time limits and repetitions of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tuning {
-    /// 4.096 us times two to this power, until an acknowledgement is missed.
+    /// The time until an acknowledgement counts as lost: 4.096 us times two to this power.
     pub(crate) timeout: u8,
-    /// Times that a request is repeated then. 7 is for ever on Soft-RoCE.
+    /// The number of repetitions of a request after that. 7 is unlimited on Soft-RoCE.
     pub(crate) retries: u8,
-    /// READs and atomics outstanding at most.
+    /// Limit of outstanding READs and atomics.
     pub(crate) reads: u8,
 }
 
-/// Repetitions while the receiver has no buffer: for ever. Full inboxes push back, they do not
+/// Repetitions while the receiver has no buffer: unlimited. A full inbox pushes back and does not
 /// fail.
 const RECEIVER_NOT_READY_FOR_EVER: u8 = 7;
 
-/// What a receiver without buffers asks senders to wait: 0.08 ms, as the InfiniBand architecture
-/// counts.
+/// The time for which a receiver without buffers lets senders wait: 0.08 ms, in the encoding of the
+/// InfiniBand architecture.
 const RECEIVER_NOT_READY_TIMER: u8 = 5;
 
-/// A queue pair. Destroying it ends what it does: when `drop` returns, the device uses no buffer of
-/// its requests any more and answers nothing that its peer has sent.
+/// A queue pair. After `drop` returns, the device uses no buffer of its requests any more, and
+/// answers no request of its peer.
 pub(crate) struct Pair {
     pair: NonNull<QueuePair>,
     device: Arc<Device>,
     completions: Arc<Completions>,
-    // Of the one that receives.
+    // The receive queue of a responder with messages.
     _receives: Option<Arc<Receives>>,
-    /// The number by which the peer addresses it.
+    /// The number by which the peer addresses this end.
     pub(crate) number: u32,
-    /// The first packet's number.
+    /// The number of the first packet.
     psn: u32,
-    /// Bytes of a request that may travel in it.
+    /// The most payload bytes that may travel inside a request.
     pub(crate) inline: u32,
 }
 
@@ -57,15 +57,15 @@ unsafe impl Send for Pair {}
 unsafe impl Sync for Pair {}
 
 impl Pair {
-    /// One that requests, whose completions go to `completions`. It has room for `depth` requests,
-    /// and for `inline` bytes in each if the device can do that.
+    /// A requester with completions in `completions`. It has room for `depth` requests, and for
+    /// `inline` bytes in each if the device supports that.
     pub(crate) fn requester(
         device: &Arc<Device>,
         completions: &Arc<Completions>,
         depth: u32,
         inline: u32,
     ) -> Result<Pair, SetupError> {
-        // Asked for more than it can, a device refuses, and tells nowhere what it can.
+        // A device refuses more inline bytes than it supports, and reports its limit nowhere.
         let mut pair = Pair::new(device, completions, None, depth, inline);
         for less in [128, 64, 0] {
             if pair.is_err() && less < inline {
@@ -77,7 +77,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// One that answers; messages go to `receives`, if its node takes any.
+    /// A responder. Messages go to `receives`, if the node has an inbox.
     pub(crate) fn responder(
         device: &Arc<Device>,
         completions: &Arc<Completions>,
@@ -111,11 +111,11 @@ impl Pair {
             qp_type: QPT_RC,
             sq_sig_all: 0,
         };
-        // SAFETY: a protection domain that stands, queues of the same device that the pair will
-        // own, and attributes, which the library changes to what the pair has.
+        // SAFETY: the protection domain is alive, the queues are of the same device and the pair
+        // will own them. The library changes the attributes to those of the pair.
         let pair = unsafe { (device.library.create_qp)(device.domain.as_ptr(), &raw mut init) };
         let pair = NonNull::new(pair).ok_or_else(|| last("ibv_create_qp"))?;
-        // SAFETY: the library gave it, and it begins as `QueuePair` says.
+        // SAFETY: the library returned the pointer, and the object begins like `QueuePair`.
         let number = unsafe { (*pair.as_ptr()).qp_num };
         Ok(Pair {
             pair,
@@ -129,8 +129,7 @@ impl Pair {
     }
 
     fn modify(&self, mut attr: QueuePairAttr, mask: i32) -> Result<(), SetupError> {
-        // SAFETY: a queue pair that stands, and attributes of which the library reads what the mask
-        // names.
+        // SAFETY: the queue pair is alive. The library reads the attributes that the mask names.
         let result = unsafe {
             (self.device.library.modify_qp)(self.pair.as_ptr(), &raw mut attr, mask | mask::STATE)
         };
@@ -147,8 +146,8 @@ impl Pair {
         self.modify(attr, mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS)
     }
 
-    /// What the peer needs to connect to this end, which wants, or serves, so many READs and
-    /// atomics at a time.
+    /// The data with which the peer connects to this end. `reads` is the number of READs and
+    /// atomics at a time that this end wants or serves.
     pub(crate) fn data(&self, reads: u8) -> ConnectionData {
         let address = self.device.address;
         ConnectionData {
@@ -161,7 +160,7 @@ impl Pair {
         }
     }
 
-    /// Lets the peer's requests in, `reads` READs and atomics of them at a time.
+    /// Accepts requests of the peer, with at most `reads` READs and atomics at a time.
     pub(crate) fn accept(&self, peer: &ConnectionData, reads: u8) -> Result<(), SetupError> {
         let address = self.device.address;
         let attr = QueuePairAttr {
@@ -179,8 +178,8 @@ impl Pair {
                     ..GlobalRoute::default()
                 },
                 dlid: peer.lid,
-                // On InfiniBand within a subnet the local id is enough, and a route by address need
-                // not be there.
+                // Inside an InfiniBand subnet the local id is enough, and a route by address may be
+                // missing.
                 is_global: u8::from(address.ethernet),
                 port_num: PORT,
                 ..AddressHandle::default()
@@ -196,10 +195,10 @@ impl Pair {
         self.modify(attr, mask)
     }
 
-    /// Connects to the peer's end, which serves `peer.reads` READs and atomics at a time: from then
-    /// on requests can be posted.
+    /// Connects to the peer's end, which serves `peer.reads` READs and atomics at a time. After
+    /// that requests can be posted.
     pub(crate) fn connect(&self, peer: &ConnectionData, tuning: Tuning) -> Result<(), SetupError> {
-        // This end answers nothing, but has to be told how much of it.
+        // This end answers no requests, but the transition needs the attributes of a responder.
         self.accept(peer, 1)?;
         let attr = QueuePairAttr {
             qp_state: state::RTS,
@@ -218,20 +217,20 @@ impl Pair {
         self.modify(attr, mask)
     }
 
-    /// Posts all requests of the list, which has some, with one doorbell.
+    /// Posts all requests of a list that is not empty, with one doorbell.
     ///
     /// # Errors
-    /// When the provider took only a part of them, or none.
+    /// When the provider took only a part of the requests, or none.
     ///
     /// # Safety
-    /// Until a completion tells that a request is done, or the pair is gone, its buffer stays
-    /// registered, and nobody expects anything of the memory there but racing words. Inline buffers
-    /// only until this returns.
+    /// The buffer of each request must stay registered until a completion reports the request as
+    /// done, or the pair is destroyed. Until then the memory of the buffer must be accessed only as
+    /// racing words. For inline buffers this holds until the call returns.
     pub(crate) unsafe fn post(&self, list: &mut SendList) -> Result<(), SetupError> {
         let mut bad = ptr::null_mut();
-        // SAFETY: a pair that stands, and a list whose entries and buffer descriptions stay where
-        // they are until the call returns, by which time the provider has copied them. The buffers
-        // are the caller's promise.
+        // SAFETY: the pair is alive. The entries and buffer descriptions of the list do not move
+        // until the call returns; by then the provider has copied them. The caller promises the
+        // buffers.
         let result = unsafe {
             let context = (*self.pair.as_ptr()).context;
             ((*context).ops.post_send)(self.pair.as_ptr(), list.link(), &raw mut bad)
@@ -242,7 +241,7 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // SAFETY: used by nobody any more; its queues live on in this value.
+        // SAFETY: no code uses the pair any more. Its queues stay alive in this value.
         unsafe { (self.device.library.destroy_qp)(self.pair.as_ptr()) };
         let _ = &self.completions;
     }

@@ -18,20 +18,20 @@ use crate::sys::registered::Registered;
 /// Bytes of a message on the wire: the sender's id as a word, and the payload.
 pub(crate) const MESSAGE_BYTES: usize = 8 + 8 * Message::WORDS;
 
-/// Bytes from one buffer to the next: two CPU cache lines.
+/// Distance between two buffers in bytes: two CPU cache lines.
 const STRIDE: usize = 128;
 
-/// Buffers with messages that were found and not read yet.
+/// Buffers with messages that were polled and not read yet.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) filled: VecDeque<u32>,
-    // What a poll takes at once; kept, because it is large.
+    // The completions of one poll; kept, because it is large.
     completions: Box<[WorkCompletion; 16]>,
 }
 
-/// Where the messages of one compute node arrive, from whatever queue pair. A message takes one
-/// buffer, which is posted again when it was read; while none is posted, senders wait ("receiver
-/// not ready").
+/// The receive queue for all messages of one compute node, from all queue pairs. A message takes
+/// one buffer, which is posted again after it is read. While no buffer is posted, senders wait
+/// ("receiver not ready").
 pub(crate) struct Receives {
     queue: NonNull<SharedReceiveQueue>,
     buffers: Registered,
@@ -56,7 +56,7 @@ impl Receives {
             max_sge: 1,
             srq_limit: 0,
         };
-        // SAFETY: a protection domain that stands, and attributes, which the library may change.
+        // SAFETY: the protection domain is alive, and the library may change the attributes.
         let queue = unsafe { (device.library.create_srq)(device.domain.as_ptr(), &raw mut init) };
         let queue = NonNull::new(queue).ok_or_else(|| last("ibv_create_srq"))?;
         let receives = Receives { queue, buffers, completions, device: Arc::clone(device) };
@@ -71,7 +71,7 @@ impl Receives {
         self.queue.as_ptr()
     }
 
-    /// Gives a buffer to the device, for the next message.
+    /// Posts a buffer to the device, for the next message.
     fn post(&self, buffer: u32) -> Result<(), SetupError> {
         let mut sge = Sge {
             addr: self.buffers.address + u64::from(buffer) * STRIDE as u64,
@@ -85,8 +85,8 @@ impl Receives {
             num_sge: 1,
         };
         let mut bad = ptr::null_mut();
-        // SAFETY: a queue that stands, one request that is read before the call returns, and a
-        // buffer that stays as long as the queue.
+        // SAFETY: the queue is alive, the one request is read before the call returns, and the
+        // buffer lives as long as the queue.
         let result = unsafe {
             let context = (*self.queue.as_ptr().cast::<SharedReceiveHead>()).context;
             ((*context).ops.post_srq_recv)(self.queue.as_ptr(), &raw mut request, &raw mut bad)
@@ -94,12 +94,12 @@ impl Receives {
         check("ibv_post_srq_recv", result)
     }
 
-    /// Finds buffers with messages.
+    /// Polls for buffers with messages.
     pub(crate) fn poll(&self, found: &mut Found) {
         let Found { filled, completions } = found;
         let taken = self.completions.poll(&mut completions[..]);
-        // A receive fails only when its queue pair is torn down in the middle of a message: nothing
-        // has arrived. The buffer is free.
+        // A receive fails only when its queue pair is destroyed in the middle of a message. Then no
+        // message has arrived, and the buffer is free.
         for completion in &completions[..taken] {
             let buffer = completion.wr_id as u32;
             if completion.status == WC_SUCCESS && completion.byte_len as usize == MESSAGE_BYTES {
@@ -110,13 +110,13 @@ impl Receives {
         }
     }
 
-    /// Reads the message of a buffer that was found, and gives the buffer back. `None` when it was
-    /// sent by nobody that can be.
+    /// Reads the message of a polled buffer, and posts the buffer again. `None` when the sender's
+    /// id is impossible.
     pub(crate) fn take(&self, buffer: u32) -> Option<Message> {
         let words = self.buffers.region.words().skip(buffer as usize * STRIDE / 8);
         let from = u8::try_from(words.word(0)).ok().and_then(ComputeNodeId::new);
         let body = std::array::from_fn(|i| words.word(1 + i));
-        // There are as many requests as the queue has room for, so this does not fail.
+        // There are as many buffers as the queue has room for, so this does not fail.
         let posted = self.post(buffer);
         debug_assert!(posted.is_ok(), "{posted:?}");
         from.map(|from| Message { from, body })
@@ -125,7 +125,7 @@ impl Receives {
 
 impl Drop for Receives {
     fn drop(&mut self) {
-        // SAFETY: the queue pairs that used it have owned it, and are gone.
+        // SAFETY: the queue pairs that used the queue owned it, and are destroyed.
         unsafe { (self.device.library.destroy_srq)(self.queue.as_ptr()) };
     }
 }

@@ -12,37 +12,36 @@ use crate::sys::ffi::{MemoryRegion, access};
 
 /// A memory region of a device's protection domain.
 ///
-/// What the device writes there it writes as another thread would with relaxed atomic stores of
-/// words; so nothing but [`Region`]'s atomics may look at the memory, and nothing else can, because
-/// the region gives out nothing else.
+/// The device writes like another thread with relaxed atomic stores of words. So the memory may be
+/// accessed only through the atomics of [`Region`]. Other accesses are impossible, because the
+/// region gives out nothing else.
 pub(crate) struct Registered {
     memory: NonNull<MemoryRegion>,
     pub(crate) address: u64,
     pub(crate) len: u64,
     pub(crate) lkey: u32,
     pub(crate) rkey: u32,
-    // Kept until the device has let go of it.
+    // Kept until the device does not use the memory any more.
     pub(crate) region: Arc<Region>,
     device: Arc<Device>,
 }
 
-// SAFETY: the pointer is used once, to give the registration back, which any thread may do.
+// SAFETY: the pointer is used once, for the deregistration, which any thread may do.
 unsafe impl Send for Registered {}
-// SAFETY: shared, nothing but integers is looked at.
+// SAFETY: a shared reference gives access only to integers and to the region, which is itself
+// `Sync`.
 unsafe impl Sync for Registered {}
 
 impl Registered {
-    /// Registers `region` for everything that verbs do. Its pages are locked in memory until the
-    /// value is dropped.
+    /// Registers `region` for all verbs. Its pages are locked in memory until the value is dropped.
     pub(crate) fn new(device: &Arc<Device>, region: Arc<Region>) -> Result<Registered, SetupError> {
         let address = region.atomics().as_ptr();
         let rights = access::LOCAL_WRITE
             | access::REMOTE_WRITE
             | access::REMOTE_READ
             | access::REMOTE_ATOMIC;
-        // SAFETY: the range is the region's own memory, which lives as long as the value that is
-        // made here. The device writes only what peers or this node's endpoints ask for, as racing
-        // atomic words do.
+        // SAFETY: the range is the memory of the region, which lives as long as the new value. The
+        // device writes only what peers or this node's endpoints request, as racing atomic words.
         let memory = unsafe {
             (device.library.reg_mr)(
                 device.domain.as_ptr(),
@@ -52,13 +51,13 @@ impl Registered {
             )
         };
         let memory = NonNull::new(memory).ok_or_else(|| match last("ibv_reg_mr") {
-            // What some kernels say when too much is locked.
+            // Some kernels return these errors when too much memory is locked.
             SetupError::System { call, errno } if errno == libc::EAGAIN || errno == libc::EPERM => {
                 SetupError::System { call, errno: libc::ENOMEM }
             }
             error => error,
         })?;
-        // SAFETY: the library gave it, and it is as `MemoryRegion` says.
+        // SAFETY: the library returned the pointer, and the object is a `MemoryRegion`.
         let (lkey, rkey) = unsafe { ((*memory.as_ptr()).lkey, (*memory.as_ptr()).rkey) };
         Ok(Registered {
             memory,
@@ -74,8 +73,8 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // SAFETY: registered once. Requests that name it are refused by the device from then on;
-        // the device is done with the memory when this returns.
+        // SAFETY: the region is deregistered only once. From then on the device refuses requests
+        // that name it. When the call returns, the device does not use the memory any more.
         let result = unsafe { (self.device.library.dereg_mr)(self.memory.as_ptr()) };
         debug_assert_eq!(result, 0, "{}", io::Error::from_raw_os_error(result));
     }

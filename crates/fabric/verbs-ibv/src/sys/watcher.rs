@@ -1,5 +1,5 @@
-//! [`Watcher`]: the thread that sleeps on all completion channels while their workers are parked, and on what devices tell of
-//! themselves.
+//! [`Watcher`]: the thread that sleeps on all completion channels while their workers are parked,
+//! and on the events of the devices.
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -14,8 +14,8 @@ use crate::error::last;
 use crate::sys::completions::Completions;
 use crate::sys::device::Device;
 
-/// One thread per fabric. A channel wakes it only after its queue was armed, which workers do
-/// before they park; so it sleeps while they work.
+/// One thread per fabric. A channel wakes the thread only after its queue was armed. Workers arm a
+/// queue before they park, so the thread sleeps while they work.
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -40,7 +40,7 @@ struct Entry {
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
-/// What has something to tell.
+/// A source of events.
 enum Source {
     Completions(Arc<Completions>),
     Device(Arc<Device>),
@@ -54,7 +54,7 @@ impl Source {
         }
     }
 
-    /// Takes what it tells. True when somebody has to be woken.
+    /// Takes the events. True when a worker must be woken.
     fn take_events(&self) -> bool {
         match self {
             Source::Completions(completions) => completions.take_events(),
@@ -62,23 +62,24 @@ impl Source {
         }
     }
 
-    /// Whether it tells nothing any more, although its descriptor may stay readable.
+    /// Whether no further event of this source matters, although its descriptor may stay readable.
     fn is_over(&self) -> bool {
         matches!(self, Source::Device(device) if device.health.is_dead())
     }
 }
 
-/// The number of what ends the thread, which no channel has.
+/// The number of the stop event; no source has this number.
 const STOP: u64 = u64::MAX;
 
 impl Watcher {
     pub(crate) fn start() -> Result<Watcher, SetupError> {
-        // SAFETY: two system calls that make descriptors.
+        // SAFETY: two system calls that create descriptors.
         let (poll, stop_event) = unsafe {
             (libc::epoll_create1(libc::EPOLL_CLOEXEC), libc::eventfd(0, libc::EFD_CLOEXEC))
         };
         let (stop, watched) = (AtomicBool::new(false), Mutex::default());
-        // Owned from here on; descriptors that could not be had are closed in vain.
+        // The value owns the descriptors from here on. Closing a descriptor that could not be
+        // created has no effect.
         let shared = Arc::new(Shared { poll, stop_event, stop, watched });
         if poll < 0 || stop_event < 0 {
             return Err(last("epoll_create1, eventfd"));
@@ -93,7 +94,7 @@ impl Watcher {
         Ok(Watcher { shared, thread: Some(thread) })
     }
 
-    /// Calls `wake` after each completion that the armed queue tells of.
+    /// Calls `wake` after each signal of the armed queue.
     pub(crate) fn watch(
         self: &Arc<Self>,
         completions: &Arc<Completions>,
@@ -102,7 +103,7 @@ impl Watcher {
         self.add(Source::Completions(Arc::clone(completions)), Box::new(wake))
     }
 
-    /// Calls `wake` after events of the device that workers have to look at.
+    /// Calls `wake` after events of the device that workers must check.
     pub(crate) fn watch_device(
         self: &Arc<Self>,
         device: &Arc<Device>,
@@ -125,7 +126,7 @@ impl Watcher {
             watched.entries.insert(number, Arc::new(entry));
             number
         };
-        // Owned from here on, so that whatever fails takes the entry out again.
+        // The watch owns the entry from here on, so every failure removes the entry.
         let watch = Watch { watcher: Arc::clone(self), number, fd };
         self.shared.add(fd, number)?;
         Ok(watch)
@@ -138,8 +139,8 @@ impl Drop for Watcher {
         let one = 1_u64;
         // SAFETY: writes eight bytes of a local variable to an open descriptor.
         unsafe { libc::write(self.shared.stop_event, (&raw const one).cast(), 8) };
-        // What it wakes may be the last to own the watcher; it cannot wait for itself, and ends
-        // without that.
+        // A `wake` on the watcher's thread may drop the last owner of the watcher. The thread
+        // cannot wait for itself, so it then ends without a join.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
@@ -151,29 +152,29 @@ impl Drop for Watcher {
 impl Shared {
     fn add(&self, fd: RawFd, number: u64) -> Result<(), SetupError> {
         let mut event = libc::epoll_event { events: libc::EPOLLIN.cast_unsigned(), u64: number };
-        // SAFETY: two open descriptors, and an event that is read before the call returns.
+        // SAFETY: both descriptors are open, and the event is read before the call returns.
         let result = unsafe { libc::epoll_ctl(self.poll, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
         if result == 0 { Ok(()) } else { Err(last("epoll_ctl")) }
     }
 
-    /// Takes out a descriptor that is still open; it may be out already.
+    /// Removes a descriptor that is still open. It may have been removed before.
     fn remove(&self, fd: RawFd) {
-        // SAFETY: two open descriptors.
+        // SAFETY: both descriptors are open.
         unsafe { libc::epoll_ctl(self.poll, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
     }
 
     fn run(&self) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
         while !self.stop.load(Ordering::Acquire) {
-            // SAFETY: an open descriptor, and room for as many events as said. It wakes nobody's
-            // wait, so it may be for ever; `drop` ends it.
+            // SAFETY: the descriptor is open, and there is room for the given number of events. The
+            // wait has no time limit; `drop` ends it.
             let count = unsafe {
                 libc::epoll_wait(self.poll, events.as_mut_ptr(), events.len() as i32, -1)
             };
             for event in events.iter().take(usize::try_from(count).unwrap_or(0)) {
                 let number = event.u64;
-                // Kept by the clone until its events are acknowledged, which the queue's end waits
-                // for.
+                // The clone keeps the source until its events are acknowledged, because the
+                // destruction of a queue waits for that.
                 let entry = self.watched.lock().entries.get(&number).cloned();
                 let Some(entry) = entry else { continue };
                 if entry.source.take_events() {
@@ -189,7 +190,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: made by `start`, used by nobody any more.
+        // SAFETY: created by `start`, and not used any more.
         unsafe {
             libc::close(self.poll);
             libc::close(self.stop_event);
@@ -197,7 +198,7 @@ impl Drop for Shared {
     }
 }
 
-/// A queue that is watched, until this is dropped.
+/// A watched source. Dropping the value ends the watch.
 pub(crate) struct Watch {
     watcher: Arc<Watcher>,
     number: u64,
@@ -207,7 +208,7 @@ pub(crate) struct Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let shared = &self.watcher.shared;
-        // The entry still owns what it is of.
+        // The entry still owns the source, so the descriptor is still open.
         shared.remove(self.fd);
         shared.watched.lock().entries.remove(&self.number);
     }

@@ -1,4 +1,4 @@
-//! [`Berth`]: a worker's bed on the page of its node.
+//! [`Berth`]: a worker's parking spot on the page of its node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use latchwork_runtime::Bed;
 
 use super::page::Page;
 
-/// One bed of a page, for one worker.
+/// One parking spot of a page, for one worker.
 pub(crate) struct Berth {
     pub(crate) page: Arc<Page>,
     pub(crate) index: usize,

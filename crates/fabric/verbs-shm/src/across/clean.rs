@@ -1,4 +1,4 @@
-//! The names of files, and what is done with those of processes that have ended.
+//! The names of files, and the removal of the files of ended processes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use super::owner::{large_of, take_over};
 use super::ring::Ends;
 use crate::{Cleaned, ShmError};
 
-/// What every name begins with; the number of a process's start and a dash follow.
+/// The start of every name. The incarnation of a process and a dash come next.
 const PREFIX: &str = "latchwork-";
 const DIGITS: usize = 16;
 
@@ -38,20 +38,20 @@ pub(crate) fn region_name(incarnation: u64, number: u64) -> String {
     name(incarnation, &format!("region-{number}"))
 }
 
-/// The ring between two nodes has one name, whoever of them makes it.
+/// The name of the ring between two nodes. Both nodes use the same name.
 pub(crate) fn ring_name(ends: Ends) -> String {
     let Ends { receiver, sender } = ends;
     let rest = format!("ring-{}-{:016x}-{}", receiver.1.get(), sender.0, sender.1.get());
     name(receiver.0, &rest)
 }
 
-/// A name that nobody looks for.
+/// A name that no other process opens.
 pub(crate) fn temporary_name(incarnation: u64, number: u64) -> String {
     name(incarnation, &format!("temporary-{number}"))
 }
 
-/// The starts of processes without any of which a file is of no use; none when the name is not one
-/// of these.
+/// The incarnations of all processes that a file needs, read from the name of the file. `None` when
+/// the name has another form.
 fn incarnations(name: &str) -> Option<Vec<u64>> {
     let hex = |digits: &str| {
         let fits = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -68,11 +68,11 @@ fn incarnations(name: &str) -> Option<Vec<u64>> {
     Some(found)
 }
 
-/// What is known of a process while its files are looked at.
+/// The state of a process while its files are checked.
 enum Of {
-    /// It lives, or nobody knows, as with a file of another user.
+    /// The process lives, or that is unknown, as for a file of another user.
     Somebody,
-    /// It has ended. With the lock of its owner's file, if there is one.
+    /// The process has ended. Holds the lock of its owner's file, if that file exists.
     Nobody { _lock: Option<File> },
 }
 
@@ -89,7 +89,7 @@ impl Of {
     }
 }
 
-/// What a refusal about a directory means to its user.
+/// The error for a user whose access to a directory was refused.
 pub(crate) fn refused(action: &'static str, path: &Path, error: io::Error) -> ShmError {
     let denied = [Errno::ACCESS, Errno::PERM].map(|errno| Some(errno.raw_os_error()));
     let user = geteuid().as_raw();
@@ -101,9 +101,9 @@ pub(crate) fn refused(action: &'static str, path: &Path, error: io::Error) -> Sh
     }
 }
 
-/// Removes the files of processes that have ended, and counts them. An owner's file goes last, and
-/// every process makes and locks its own first: so files without one belong to nobody, and a
-/// cleaner that dies leaves what the next one will find.
+/// Removes the files of ended processes, and counts them. Every process makes and locks its owner's
+/// file first, and a cleaner removes that file last. So a file without an owner's file belongs to
+/// no living process, and the next cleaner finds everything that a dying cleaner left.
 pub(crate) fn clean(directory: &Path) -> io::Result<Cleaned> {
     let mut cleaned = Cleaned::default();
     let mut known = BTreeMap::new();
@@ -155,7 +155,7 @@ impl Cleaned {
     }
 }
 
-/// Removes what the process with that owner's file has elsewhere.
+/// Removes the files that the process of this owner's file has in its other directory.
 fn clean_large(large: &Path, owner: &Path, cleaned: &mut Cleaned) -> io::Result<()> {
     let of = |path: &Path| path.file_name()?.to_str().and_then(incarnations)?.first().copied();
     let files = match fs::read_dir(large) {
@@ -172,7 +172,7 @@ fn clean_large(large: &Path, owner: &Path, cleaned: &mut Cleaned) -> io::Result<
     Ok(())
 }
 
-/// Removes a file, if it is still there. Whether it was.
+/// Removes a file. Returns whether the file existed.
 pub(crate) fn remove(path: &Path) -> io::Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
@@ -181,7 +181,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The owner's file of the process whose file is at `path`, which is in `directory`.
+/// The path of the owner's file of the process with this incarnation.
 pub(crate) fn owner_path(directory: &Path, incarnation: u64) -> PathBuf {
     directory.join(owner_name(incarnation))
 }
@@ -194,7 +194,7 @@ mod tests {
     fn a_process_whose_file_cannot_be_looked_at_is_taken_to_live() {
         let gone = Of::find(Path::new("/nowhere/at/all"));
         assert!(matches!(gone, Of::Nobody { .. }), "without a file it has ended");
-        // `/dev/null` is no directory, so the system cannot tell whether the file is there.
+        // `/dev/null` is no directory, so the system cannot report whether the file exists.
         let unknown = Of::find(Path::new("/dev/null/owner"));
         assert!(matches!(unknown, Of::Somebody));
     }

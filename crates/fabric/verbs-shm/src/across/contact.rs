@@ -1,4 +1,4 @@
-//! [`Contact`]: what a process must know of a node to map it.
+//! [`Contact`]: the facts that a process needs in order to map a node's file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::ShmError;
 
-/// Where a node's file is, how long it is, and of which start of which process.
+/// The path and the length of a node's file, and the incarnation of its process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Contact {
     pub(crate) incarnation: u64,

@@ -1,4 +1,4 @@
-//! [`Directory`]: a process's files, and the way to those of others.
+//! [`Directory`]: the files of this process, and the way to the files of other processes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -25,14 +25,14 @@ use crate::ShmError;
 use crate::config::{HugePages, Place};
 use crate::name::NodeName;
 
-/// A name is tried anew so often before the directory counts as broken.
+/// How many names are tried before the directory counts as broken.
 const NAMES_MAX: usize = 100;
 
-/// One process's part of a directory. When it is dropped its files go.
+/// One process's part of a directory. Dropping it removes the files of the process.
 pub(crate) struct Directory {
     path: PathBuf,
     handle: File,
-    /// Where memory nodes and regions are, if elsewhere.
+    /// The directory of memory nodes and regions, if it is another one.
     large: Option<(PathBuf, File)>,
     advise: bool,
     incarnation: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Directory {
 #[derive(Default)]
 struct Made {
     files: BTreeSet<PathBuf>,
-    /// Regions that peers can map, and the numbers of their files.
+    /// Regions that peers can map, with the numbers of their files.
     regions: Vec<(Weak<Region>, u64)>,
 }
 
@@ -62,8 +62,7 @@ fn open_directory(path: &Path) -> Result<(PathBuf, File), ShmError> {
 }
 
 impl Directory {
-    /// Opens the directory, makes it if it is missing, and removes what processes that ended have
-    /// left.
+    /// Opens the directory, makes it if it is missing, and removes the files of ended processes.
     pub(crate) fn open(place: &Place) -> Result<Directory, ShmError> {
         let large = match &place.huge_pages {
             HugePages::Directory(large) => Some(open_directory(large)?),
@@ -108,7 +107,7 @@ impl Directory {
         Err(failed("find a free name", &place.path)(io::ErrorKind::AlreadyExists.into()))
     }
 
-    /// The number of this start of this process.
+    /// The incarnation: the random number of this start of this process.
     pub(crate) fn incarnation(&self) -> u64 {
         self.incarnation
     }
@@ -117,7 +116,7 @@ impl Directory {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Makes a file of zeros of this process, with all of its memory, and maps it.
+    /// Makes a file of zeros, allocates all of its memory, and maps it.
     fn make(&self, name: &str, bytes: usize, large: bool) -> Result<Arc<Region>, ShmError> {
         let (directory, handle) = match &self.large {
             Some((path, handle)) if large => (path, handle),
@@ -129,7 +128,7 @@ impl Directory {
         options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
         let file = options.open(&path).map_err(failed("make a file", &path))?;
         self.made.lock().files.insert(path.clone());
-        // Whole pages: where they are huge, a file has no other length.
+        // Whole pages: with huge pages a file has no other length.
         let whole = (bytes as u64).next_multiple_of(page_bytes(handle));
         let mapped = reserve(&file, &path, (handle, directory), whole)
             .and_then(|()| Ok(Region::map(&file, bytes, self.advise && large)?));
@@ -141,14 +140,14 @@ impl Directory {
 
     fn remove(&self, path: &Path) {
         if self.made.lock().files.remove(path) {
-            // What is left is removed when another process starts.
+            // A file that stays is removed when another process starts.
             let _ = remove(path);
         }
     }
 
     // ---- nodes of this process ---------------------------------------------------------------------
 
-    /// The memory of a memory node.
+    /// Makes the memory of a memory node.
     pub(crate) fn make_memory(
         &self,
         id: MemoryNodeId,
@@ -157,13 +156,13 @@ impl Directory {
         self.make(&memory_name(self.incarnation, id), bytes, true)
     }
 
-    /// The page of a compute node.
+    /// Makes the page of a compute node.
     pub(crate) fn make_page(&self, id: ComputeNodeId) -> Result<Arc<Page>, ShmError> {
         let region = self.make(&page_name(self.incarnation, id), Page::BYTES, false)?;
         Ok(Arc::new(Page::create(region, self.incarnation, id)))
     }
 
-    /// A region that peers can map once it is registered.
+    /// Makes a region that peers can map after its registration.
     pub(crate) fn make_region(&self, bytes: usize) -> Result<Arc<Region>, ShmError> {
         let number = self.number();
         let region = self.make(&region_name(self.incarnation, number), bytes, true)?;
@@ -173,21 +172,21 @@ impl Directory {
         Ok(region)
     }
 
-    /// The number of the file that a region is; `None` when it is memory of this process alone.
+    /// The number of the region's file; `None` when the region is private memory of this process.
     pub(crate) fn number_of(&self, region: &Arc<Region>) -> Option<u64> {
         let made = self.made.lock();
         let found = made.regions.iter().find(|(made, _)| made.as_ptr() == Arc::as_ptr(region));
         found.map(|(_, number)| *number)
     }
 
-    /// What a peer must know of a memory node of this process.
+    /// The contact of a memory node of this process.
     pub(crate) fn memory_contact(&self, id: MemoryNodeId, bytes: u64) -> Contact {
         let directory = self.large.as_ref().map_or(&self.path, |(path, _)| path);
         let path = directory.join(memory_name(self.incarnation, id));
         Contact { incarnation: self.incarnation, bytes, path }
     }
 
-    /// What a peer must know of a compute node of this process.
+    /// The contact of a compute node of this process.
     pub(crate) fn compute_contact(&self, id: ComputeNodeId) -> Contact {
         let path = self.path.join(page_name(self.incarnation, id));
         Contact { incarnation: self.incarnation, bytes: Page::BYTES as u64, path }
@@ -200,7 +199,7 @@ impl Directory {
 
     // ---- nodes of others ---------------------------------------------------------------------------
 
-    /// The name of a node's file.
+    /// The name of the file of a node.
     pub(crate) fn name_of(&self, node: NodeName, incarnation: u64) -> String {
         match node {
             NodeName::Memory(id) => memory_name(incarnation, id),
@@ -208,7 +207,7 @@ impl Directory {
         }
     }
 
-    /// The owner's file of the process that made a contact, which has to be of this directory.
+    /// The owner's file of the process that made a contact. The contact must be of this directory.
     pub(crate) fn owner_of(&self, contact: &Contact, name: &str) -> Result<PathBuf, ShmError> {
         let owner = owner_path(&self.path, contact.incarnation);
         let directory = contact.path.parent();
@@ -256,7 +255,7 @@ impl Directory {
         Ok(Arc::new(page.ok_or_else(|| ShmError::Layout { path: contact.path.clone() })?))
     }
 
-    /// A region of a compute node, which has told of it on its page.
+    /// Maps a region that a compute node has published on its page.
     pub(crate) fn map_region(
         &self,
         incarnation: u64,
@@ -271,15 +270,16 @@ impl Directory {
         Region::map(&file, bytes, self.advise).ok()
     }
 
-    /// The ring between a node of this process and one of another. Whoever of them comes first
-    /// makes it, so neither has to wait for the other: it gets its name when it is complete.
+    /// Opens the ring between a node of this process and a node of another process. The first of
+    /// the two processes makes the ring, so neither waits for the other. The ring gets its name
+    /// when it is complete.
     pub(crate) fn ring(&self, ends: Ends, capacity: usize) -> Result<Ring, ShmError> {
         let path = self.path.join(ring_name(ends));
         let layout = || ShmError::Layout { path: path.clone() };
         for _ in 0..NAMES_MAX {
             if let Some(file) = open_checked(&path, true)? {
                 self.made.lock().files.insert(path.clone());
-                // As long as it is: how long it should be is told by what is in it.
+                // The whole file is mapped. The content of the file gives the capacity.
                 let bytes = file.metadata().map_err(failed("look at", &path))?.len();
                 let bytes = usize::try_from(bytes).map_err(|_| layout())?;
                 let region = Region::map(&file, bytes, false).map_err(|_| layout())?;
@@ -301,7 +301,7 @@ impl Directory {
         Err(layout())
     }
 
-    /// Removes the ring between two nodes one of which is gone.
+    /// Removes the ring between two nodes after one of them was cut off.
     pub(crate) fn remove_ring(&self, ends: Ends) {
         self.remove(&self.path.join(ring_name(ends)));
     }
@@ -310,13 +310,13 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         let files = std::mem::take(&mut self.made.lock().files);
-        // Those that resist are removed when another process starts.
+        // A file that cannot be removed here is removed when another process starts.
         files.iter().for_each(|path| drop(remove(path)));
         let _ = remove(&owner_path(&self.path, self.incarnation));
     }
 }
 
-/// A number that nobody has had.
+/// Draws a random number, to be the incarnation of this process.
 fn draw() -> u64 {
     let state = std::collections::hash_map::RandomState::new();
     let mut hasher = state.build_hasher();

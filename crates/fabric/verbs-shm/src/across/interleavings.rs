@@ -1,7 +1,8 @@
-//! Rings, and workers that park while others send from elsewhere, under every interleaving. A
-//! process is a thread here: what it shares with others is in regions as it would be, and what it
-//! has for itself is its own. A message that waits for ever is a deadlock, since nothing has a
-//! timer; `scripts/loom.sh`.
+//! Rings, and workers that park while other processes send, under every interleaving.
+//!
+//! A process is a thread here. The shared memory of the processes is in regions, as in real
+//! processes, and everything else is private to a thread. No model has a timer, so a message that
+//! waits permanently is a deadlock; `scripts/loom.sh`.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -54,7 +55,7 @@ fn pop(ring: &Ring) -> u64 {
     }
 }
 
-/// A model of many steps, with one preemption less than the others have.
+/// A model of many steps, with one preemption less than the other models have.
 fn larger(body: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.map(|bound| bound.saturating_sub(1).max(1));
@@ -111,7 +112,7 @@ fn a_slot_is_filled_anew_only_when_its_message_was_taken() {
     });
 }
 
-/// Short: each word that is read while it is written doubles the interleavings.
+/// A short message: each word that is read during its write doubles the interleavings.
 fn short(value: u64) -> Message {
     let mut body = [0; Message::WORDS];
     body[..2].fill(value);
@@ -134,7 +135,7 @@ fn a_slot_that_is_filled_anew_while_two_threads_take_its_message_is_taken_once()
             move || receiver.pop(node(2)).map(|message| value_of(&message))
         });
         let first = receiver.pop(node(2)).map(|message| value_of(&message));
-        // In the place of the first.
+        // The new ring replaces the first one.
         assert!(sender.push(&short(3)));
         let mut received: Vec<_> = first.into_iter().chain(other.join().unwrap()).collect();
         while let Some(message) = receiver.pop(node(2)) {
@@ -169,11 +170,11 @@ fn whoever_takes_a_message_sees_what_its_sender_did_before() {
 
 // ---- parking ---------------------------------------------------------------------------------------
 
-/// Node 1, and the lanes to it from nodes elsewhere.
+/// Node 1, and the rings to node 1 from nodes of other processes.
 struct Cluster {
     mailbox: Arc<Mailbox>,
     lanes: Vec<Lane>,
-    /// The page, as others have it mapped.
+    /// The page as other processes have it mapped.
     page: Arc<Page>,
 }
 
@@ -240,7 +241,7 @@ impl Server {
         Server { executor, serve }
     }
 
-    /// What it received, once that is so many messages.
+    /// The received messages, once there are `count` of them.
     fn receive(mut self, count: usize) -> Vec<u64> {
         let serve = self.serve;
         self.executor.block_on(poll_fn(|cx| {
@@ -300,7 +301,7 @@ fn one_who_dies_before_the_wake_keeps_nobody_else_from_waking() {
         let Cluster { mailbox, mut lanes, page } = cluster(&[2, 3]);
         let server = Server::new(&mailbox);
         let living = lanes.remove(0);
-        // Rings whom it finds parked, and is no more.
+        // This sender rings a parked worker and dies then.
         let dying = thread::spawn(move || page.ring_and_die(node(3)));
         let sender = thread::spawn(move || assert!(living.send(&message(7))));
         assert_eq!(server.receive(1), [7]);
@@ -313,11 +314,11 @@ fn one_who_dies_before_the_wake_keeps_nobody_else_from_waking() {
 fn a_worker_that_is_rung_and_leaves_hands_the_message_on() {
     larger(|| {
         let Cluster { mailbox, mut lanes, .. } = cluster(&[2]);
-        // The first bed is the one that is rung.
+        // The first parking spot is the one that is rung.
         let idler = Inbox::new(mailbox.clone()).subscribe(RealDriver::new().notifier());
         let server = Server::new(&mailbox);
         let leaver = thread::spawn(move || {
-            // Parks, is perhaps rung, and leaves without a look.
+            // The idler parks, is perhaps rung, and leaves without a check of the inbox.
             idler.park();
             drop(idler);
         });

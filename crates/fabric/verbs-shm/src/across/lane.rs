@@ -1,4 +1,4 @@
-//! [`Lane`]: one compute node's way to another of a different process; [`Lanes`]: all that lead to one.
+//! [`Lane`]: the ring to one node of another process; [`Lanes`]: all rings that lead to one node.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use latchwork_verbs::{ComputeNodeId, Message};
 use super::page::Page;
 use super::ring::Ring;
 
-/// From a node of this process to one elsewhere.
+/// The ring from a node of this process to a node of another process, with the receiver's page.
 pub(crate) struct Lane {
     ring: Ring,
     page: Arc<Page>,
@@ -16,14 +16,14 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// The ring that leads from node `from` to the node with that page.
+    /// Joins the ring from node `from` with the page of the receiving node.
     pub(crate) fn new(ring: Ring, page: Arc<Page>, from: ComputeNodeId) -> Self {
         Lane { ring, page, from }
     }
 
-    /// Delivers `message` and wakes a worker if none polls; false when the ring is full.
+    /// Delivers `message` and wakes a worker if no worker polls; false when the ring is full.
     ///
-    /// Ends in a full barrier when it delivers.
+    /// A delivery ends in a full memory fence.
     #[inline]
     pub(crate) fn send(&self, message: &Message) -> bool {
         if !self.ring.push(message) {
@@ -37,18 +37,18 @@ impl Lane {
     }
 }
 
-/// A ring that leads here, and whose messages it holds.
+/// A ring that leads to a node of this process.
 #[derive(Clone)]
 struct Incoming {
     sender: ComputeNodeId,
     ring: Arc<Ring>,
 }
 
-/// The rings that lead to one node. They come and go with the peers.
+/// The rings that lead to one node. The list changes when peers are added and cut off.
 #[derive(Default)]
 pub(crate) struct Lanes {
     incoming: RwLock<Vec<Incoming>>,
-    // Counts the changes.
+    // The number of changes of the list.
     version: Version,
 }
 
@@ -61,12 +61,12 @@ impl Default for Version {
 }
 
 impl Lanes {
-    /// Adds the ring of a sender, in the place of an earlier one.
+    /// Adds the ring of a sender, and drops an earlier ring of that sender.
     pub(crate) fn add(&self, sender: ComputeNodeId, ring: Ring) {
         self.change(sender, Some(Incoming { sender, ring: Arc::new(ring) }));
     }
 
-    /// Drops the ring of a sender, with all that is in it.
+    /// Drops the ring of a sender, with the messages in it.
     pub(crate) fn remove(&self, sender: ComputeNodeId) {
         self.change(sender, None);
     }
@@ -84,8 +84,8 @@ impl Lanes {
     }
 }
 
-/// One worker's view of the rings that lead to its node: a copy of the list, so that polling takes
-/// no lock that others take.
+/// One worker's copy of the list of rings that lead to its node. With the copy, polling takes no
+/// lock that other workers take.
 #[derive(Default)]
 pub(crate) struct View(Mutex<Seen>);
 
@@ -93,7 +93,7 @@ pub(crate) struct View(Mutex<Seen>);
 struct Seen {
     version: u64,
     lanes: Vec<Incoming>,
-    // Whose turn it is: a flood of one sender does not keep the others waiting.
+    // The ring to poll next, so that a flood from one sender does not delay the other senders.
     next: usize,
 }
 
@@ -122,7 +122,7 @@ impl View {
 impl Seen {
     #[cold]
     fn renew(&mut self, lanes: &Lanes, version: u64) {
-        // The list may be newer than the version; then it is copied once more than needed.
+        // The list may be newer than the version. Then the list is copied once more than needed.
         *self = Seen { version, lanes: lanes.incoming.read().clone(), next: 0 };
     }
 }

@@ -1,89 +1,103 @@
-//! Nodes of other processes: what they share with this one, and why none of them can hold it up.
+//! Nodes of other processes: the memory that they share with this process, and why no other process
+//! can block this one.
 //!
-//! # What is shared
+//! # The shared memory
 //!
 //! ```text
 //!   process A: compute node 1                         process B: compute node 2
 //!
-//!   page of node 1   active, parked, beds, regions    page of node 2
+//!   page of node 1   active, parked, spots, regions   page of node 2
 //!   regions of node 1                                 regions of node 2
 //!
 //!   ring 1 ─► 2      filled by A, emptied by B        ring 2 ─► 1     filled by B, emptied by A
 //! ```
 //!
-//! Each box is a file that both processes map. A file gets its length and all of its pages before
-//! anybody learns its name, and keeps them: no access to a mapping can fail.
+//! Each box is a file that both processes map. A file gets its length and all of its memory before
+//! another process learns its name, and keeps both. So no access to a mapping can fail.
 //!
 //! # A process may be killed between any two instructions
 //!
-//! So nothing that is shared is ever *held*. There are no locks, no counts that somebody has to
-//! take back, no slots that are claimed and filled later by somebody else's leave. In particular:
+//! So no process ever *holds* shared state. There are no locks, no counts that another process has
+//! to reset, and no slots that one process claims and another process waits for. In particular:
 //!
-//! - The [queue](crate::queue) of one process has many senders, each of which claims a slot and
-//!   then fills it. One that died in between would block the queue for ever. So each pair of
-//!   compute nodes of different processes has a ring of its own, in either direction ([`ring`]).
-//!   Threads of the *same* process still claim slots of it in turn, since they die together. What a
-//!   dead sender leaves unfinished is the end of its own ring, which its receiver drops when it
-//!   learns of the death ([`Fabric::disconnect`](crate::Fabric::disconnect)); until then the ring
-//!   reads as empty.
-//! - A receiver takes a message by copying it and then moving the ring's `head` by one exchange.
-//!   One that dies before has taken nothing. Nobody else would take it then, but nobody else shall:
-//!   the ring's receiver is dead.
-//! - A word that tells others something (how many workers poll, who is parked) is written by its
-//!   own node's process alone.
+//! - The [queue](crate::queue) inside one process has many senders. Each sender claims a slot and
+//!   then fills the slot, so a sender that died in between would block the queue permanently.
+//!   Across processes, each pair of compute nodes therefore has its own ring, one for each
+//!   direction ([`ring`]). Threads of the *same* process still claim slots of the ring in turn,
+//!   since these threads die together. A slot that a dead sender left unfinished is at the end of
+//!   the sender's own ring. The receiver drops that ring when the receiver learns of the death
+//!   ([`Fabric::disconnect`](crate::Fabric::disconnect)). Until then the ring reads as empty.
+//! - A receiver copies a message, and then takes the message by moving the ring's `head` with one
+//!   compare-and-swap. A receiver that dies before the compare-and-swap has taken nothing. No other
+//!   process may take the message: its receiver is dead.
+//! - A word that informs other processes (how many workers poll, which workers are parked) is
+//!   written only by the process of its own node.
 //!
 //! # Parking, and no lost wake
 //!
-//! Inside a process a sender that finds nobody polling takes a parked worker from a list, counts it
-//! active *in its place*, and wakes it. A sender in another process may do none of that: if it died
-//! after the counting and before the waking, everybody would leave the inbox to a worker that
-//! sleeps. It only *rings a bed*:
+//! Inside a process, a sender that finds no polling worker takes three steps. The sender takes a
+//! parked worker from a list, counts the worker active *on the worker's behalf*, and wakes the
+//! worker. A sender in another process must not take these steps. If that sender died after the
+//! counting and before the waking, all later senders would leave the inbox to a worker that sleeps.
+//! A sender in another process only *rings a parking spot*:
 //!
 //! ```text
-//!   sender, elsewhere                        worker that parks
-//!   A  message into the ring                 P  parked |= bit of the bed
-//!      fence(SeqCst)                         C  active -= 1
-//!   B  active = 0?                              fence(SeqCst)
-//!      which beds are in `parked`?           D  look at all rings; a message? active += 1, do not park
-//!   K  one of them: rung |= bit of sender    S  turn = t; rung = 0? it was not: awake
-//!      was not set? turn += 1, futex wake       not notified? futex wait while turn is t
+//!   sender, elsewhere                      worker that parks
+//!   A  message into the ring               P  parked |= bit of its spot
+//!      fence(SeqCst)                       C  active -= 1
+//!   B  active = 0?                            fence(SeqCst)
+//!      which spots are in `parked`?        D  look at all rings; a message? active += 1, stay
+//!   K  one of them: rung |= bit of sender  S  turn = t; rung = 0? it was not: awake
+//!      was not set? turn += 1, futex wake     not notified? futex wait while turn is t
 //! ```
 //!
-//! The fences are ordered one way or the other, as they are for [senders of the same
-//! process](crate::inbox). If the sender's is first, D sees A. If the worker's is first, B sees C
-//! and P, unless the worker has become active since, and then that one polls or goes through all of
-//! this once more. Who sleeps has seen `rung` empty, and taken out all that was in it, after it
-//! looked at `turn`. Between that look and the waiting the kernel stands: it compares once more
-//! under the lock under which K's wake looks for sleepers. So a wake is either seen or felt.
+//! Why no wake is lost:
 //!
-//! Between K's first step and its last the sender may die, and nobody finishes for it: the message
-//! of the dead may wait, which harms nobody. Others must not rely on it, so each node has its own
-//! bit in `rung`, and whoever finds its own bit set leaves the waking to another thread of *its
-//! own* process, with which it would die. That also keeps a burst from waking the same sleeper
-//! twice. (A bit that stays from a ring that something else came before ends the next sleep before
-//! it begins.) When a node comes back under an old number, its bit is taken out of all beds before
-//! it sends ([`Page::forget`](page::Page::forget)).
+//! 1. The two memory fences have an order, as they have for [senders of the same
+//!    process](crate::inbox).
+//! 2. If the sender's memory fence is first, D sees A, and the worker does not park.
+//! 3. If the worker's memory fence is first, B sees C and P, or the worker has become active since.
+//!    A worker that has become active polls, or takes all of these steps again.
+//! 4. If B sees C and P, the sender executes K.
+//! 5. In S the worker reads `turn`, and then takes all bits out of `rung`. A worker that sleeps has
+//!    found `rung` empty after its read of `turn`.
+//! 6. So if K's bit is set before that check of `rung`, the worker stays awake. If K's bit is set
+//!    after the check, the bit was clear before. Then K changes `turn`, after the worker's read of
+//!    `turn`.
+//! 7. The kernel compares `turn` once more before the sleep, under the lock under which K's wake
+//!    looks for sleepers. Either the kernel sees the change of `turn` and refuses the sleep, or K's
+//!    wake finds the sleeping worker.
 //!
-//! What a wake costs that nobody needs: the look at `active`, one load of a CPU cache line that
+//! The sender may die between K's first step and K's last step, and no other process finishes K.
+//! The dead sender's message may then wait, which harms no node. Other senders must not rely on an
+//! unfinished K. So each node has its own bit in `rung`. A sender that finds its own bit set leaves
+//! the wake to another thread of *its own* process, and the two threads would die together. The
+//! bits also keep a burst of messages from waking the same sleeper twice. (Another event may wake
+//! the worker before the ring does. The bit then stays, and ends the next sleep before that sleep
+//! begins.) A node may come back under an old id. Before it sends, its bit is removed from all
+//! parking spots ([`Page::forget`](page::Page::forget)).
+//!
+//! A message that needs no wake costs one read of `active`: one load of a CPU cache line that
 //! changes only when workers park.
 //!
-//! The worker sleeps in its bed in place of its own parking ([`latchwork_runtime::Bed`]), so that
-//! the wake from outside is one system call that wakes the very thread, as inside a process; wakes
-//! from inside go by the same word. (A thread that waits for others' rings and passes the wake on
-//! would double the time. `futex_waitv` could wait on two words, but is not everywhere.)
+//! The worker sleeps on its parking spot ([`latchwork_runtime::Bed`]) and not on its usual word. So
+//! a wake from another process is one system call that wakes the thread itself, as inside a
+//! process. Wakes from the same process use the same word. (A thread that waits for rings of other
+//! processes and passes each wake on would double the time. `futex_waitv` could wait on two words,
+//! but not every kernel has it.)
 //!
 //! # Memory order
 //!
-//! Threads of two processes that map one page are to the hardware what threads of one process are,
-//! and a page's atomics are the same atomics through either mapping. The arguments for threads hold
-//! as they stand.
+//! For the hardware, threads of two processes that map one page are like threads of one process.
+//! The atomics of a page are the same atomics through either mapping. So the arguments for threads
+//! hold without change.
 //!
 //! # Trust
 //!
-//! Files belong to one user, and nobody else can open them. A peer that writes nonsense can spoil
-//! what is in the memory that it shares anyway; it gets wrong answers, and causes neither panics
-//! nor loops here: indices are masked, lengths and headers are checked when a file is mapped, and
-//! ids when a message is taken.
+//! The files belong to one user, and no other user can open them. A peer that writes garbage can
+//! corrupt the memory that it shares anyway, and gets wrong answers. Such a peer causes neither
+//! panics nor endless loops here. Indices are masked. Lengths and headers are checked when a file
+//! is mapped. Ids are checked when a message is taken.
 
 pub(crate) mod bed;
 pub(crate) mod lane;
@@ -101,7 +115,7 @@ pub(crate) mod owner;
 #[cfg(all(target_os = "linux", not(loom)))]
 mod room;
 
-/// There is none.
+/// The stand-in for [`Directory`] on systems without shared directories.
 #[cfg(not(all(target_os = "linux", not(loom))))]
 pub(crate) mod nowhere;
 

@@ -1,4 +1,4 @@
-//! [`Directory`] where several processes cannot share one: none can be made.
+//! [`Directory`] on systems where processes cannot share one: no value of it exists.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! [`Owner`]: the file that says who a process is, and by its lock that it lives.
+//! [`Owner`]: the file that identifies a process, and whose lock shows that the process lives.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -15,20 +15,23 @@ use rustix::time::Timespec;
 
 use crate::{End, ShmError};
 
-/// Who holds an owner's file.
+/// The process that holds an owner's file.
 ///
-/// The lock is what counts. The kernel takes it away when the process has ended in whatever way,
-/// which is after its threads have left its memory: a file without a lock is one of a process that
-/// writes nothing any more. The process id is for those who must end it. It is believed when the
-/// kernel says that this process holds the lock, and has started when the file says.
+/// The lock decides whether the process lives. The kernel releases the lock when the process has
+/// ended for any reason, after its threads have left its memory. So a file without a lock belongs
+/// to a process that writes nothing any more. The process id serves only to kill the process. The
+/// id is trusted when the kernel confirms two facts:
+///
+/// 1. The process with this id holds the lock.
+/// 2. The process started at the time in the file.
 #[derive(PartialEq, Eq, Debug)]
 struct Identity {
     pid: i32,
-    /// In clock ticks since the machine started.
+    /// The start time of the process, in clock ticks since the machine started.
     started: u64,
-    /// The process ids mean something inside one namespace alone.
+    /// The namespace of the process id, which has a meaning only there.
     namespace: u64,
-    /// Where else there are files of the process.
+    /// The other directory with files of the process.
     large: Option<PathBuf>,
 }
 
@@ -62,26 +65,26 @@ impl Identity {
     }
 }
 
-/// When the process started; `None` when there is no such process.
+/// The start time of the process; `None` when the process does not exist.
 fn started(pid: i32) -> io::Result<Option<u64>> {
     let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    // Behind the name, which may have anything in it, comes the third field; the start is the 22nd.
+    // The name may contain any character. After it comes the third field; the start is field 22.
     let start = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(22 - 3));
     let start = start.and_then(|start| start.parse().ok());
     start.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// This process's own file, held for as long as this lives. Removing it is up to whoever removes
-/// the others.
+/// This process's own file, locked until this value is dropped. The code that removes the process's
+/// other files also removes this one.
 pub(crate) struct Owner(#[allow(dead_code)] File);
 
 impl Owner {
-    /// Makes the file and takes its lock; `None` when somebody has taken the name, or looked at the
-    /// lock at the wrong moment.
+    /// Makes the file and takes its lock. `None` when the name is taken, or when another process
+    /// held or checked the lock at the wrong moment.
     pub(crate) fn create(path: &Path, large: Option<&Path>) -> io::Result<Option<Owner>> {
         let identity = Identity::own(large.map(Path::to_owned))?;
         let mut options = OpenOptions::new();
@@ -96,7 +99,7 @@ impl Owner {
             Err(error) => return Err(error),
         };
         let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        // Whoever found it without a lock took it for that of a dead process.
+        // A cleaner that found the file without a lock took it for the file of a dead process.
         let still_there =
             fs::symlink_metadata(path).is_ok_and(|found| Some(found.ino()) == inode(&file));
         if locked.is_err() || !still_there {
@@ -112,7 +115,7 @@ fn inode(file: &File) -> Option<u64> {
     file.metadata().ok().map(|metadata| metadata.ino())
 }
 
-/// Opens a file of a peer: one of this user, no link, nothing special. `None` when there is none.
+/// Opens a file of a peer: a plain file of this user, no link. `None` when the file does not exist.
 pub(crate) fn open_checked(path: &Path, write: bool) -> Result<Option<File>, ShmError> {
     let mut options = OpenOptions::new();
     options
@@ -131,32 +134,32 @@ pub(crate) fn open_checked(path: &Path, write: bool) -> Result<Option<File>, Shm
     }
 }
 
-/// Whether the process lives that holds this file.
+/// Whether the process of this owner's file lives.
 fn is_held(file: &File) -> bool {
-    // Shared, so that two who look do not take each other for the owner.
+    // A shared lock, so that two checkers do not take each other for the owner.
     match flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => {
             let _ = flock(file, FlockOperation::Unlock);
             false
         }
-        // Unknown is not dead.
+        // Unknown counts as alive.
         Err(_) => true,
     }
 }
 
-/// The owner's file of a process that has ended, with its lock: nobody who is just starting can
-/// take it meanwhile, nor can two clean up after the same process. `None` when it lives, or that
-/// cannot be found out.
+/// The owner's file of a process that has ended, with its lock. While the caller has the lock, no
+/// starting process can take the file, and no second process can clean up after the ended one.
+/// `None` when the process lives, or when that cannot be found out.
 pub(crate) fn take_over(path: &Path) -> Option<File> {
     let file = open_checked(path, false).ok()??;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
-    // Others may have removed it before the lock was taken.
+    // Another process may have removed the file before the lock was taken.
     let there = fs::symlink_metadata(path).ok()?.ino();
     (inode(&file) == Some(there)).then_some(file)
 }
 
-/// Whether nobody holds the file any more, by the end of `patience`: somebody may just be looking
-/// at it, or cleaning up after its process.
+/// Whether the lock of the file becomes free within `patience`. Another process may hold the lock
+/// for a short time, to check it or to clean up.
 fn is_left(file: &File, patience: Duration) -> bool {
     let clock = Clock::start();
     let deadline = clock.now() + patience;
@@ -169,7 +172,8 @@ fn is_left(file: &File, patience: Duration) -> bool {
     true
 }
 
-/// Whether the process lives whose owner's file is at `path`. One without a file does not.
+/// Whether the process with the owner's file at `path` lives. A process without a file does not
+/// live.
 pub(crate) fn lives(path: &Path) -> Result<bool, ShmError> {
     Ok(open_checked(path, false)?.is_some_and(|file| is_held(&file)))
 }
@@ -179,12 +183,12 @@ pub(crate) fn large_of(path: &Path) -> Option<PathBuf> {
     read_identity(&mut open_checked(path, false).ok()??)?.large
 }
 
-/// The process that took the lock of the file, as the kernel tells.
+/// The id of the process that holds the lock of the file, according to the kernel.
 fn holder(file: &File) -> Option<i32> {
     let wanted = inode(file)?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
     locks.lines().find_map(|line| {
-        // Number, kind, manner, access, process, device and inode, range.
+        // The fields: number, kind, manner, access, process, device and inode, range.
         let mut fields = line.split_whitespace().skip(1);
         let [kind, _, access, pid, place] = std::array::from_fn(|_| fields.next().unwrap_or(""));
         let inode: u64 = place.rsplit(':').next()?.parse().ok()?;
@@ -201,9 +205,15 @@ fn read_identity(file: &mut File) -> Option<Identity> {
 
 /// Kills the process whose owner's file is at `path`, and waits for its end.
 ///
-/// Nobody else is ever killed: what is signalled is a handle of a process, not a number. The
-/// process behind the handle is the one in the file if it started when the file says and holds the
-/// file's lock, and was still there after that was looked up.
+/// No other process is ever killed:
+///
+/// 1. The call opens a handle of the process with the id in the file. A handle never changes its
+///    process.
+/// 2. The call checks that the process with this id started at the time in the file.
+/// 3. The call checks that the process with this id holds the lock of the file.
+/// 4. The call sends the signal to the handle. If the process of the handle still exists, it had
+///    the id during both checks, so the checks were about this process. Otherwise the signal
+///    reaches no process.
 pub(crate) fn stop(path: &Path, patience: Duration) -> Result<End, ShmError> {
     let unproven = |why| Err(ShmError::Unproven { path: path.to_owned(), why });
     let failed = |action| {
@@ -232,7 +242,7 @@ pub(crate) fn stop(path: &Path, patience: Duration) -> Result<End, ShmError> {
     };
     let process = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(process) => process,
-        // It has ended since the lock was looked at.
+        // The process has ended since the check of the lock.
         Err(Errno::SRCH) if is_left(&file, patience) => return Ok(End::WasGone),
         Err(Errno::SRCH) => return unproven("another process holds its lock"),
         Err(error) => return Err(failed("open the process")(error)),
@@ -252,7 +262,7 @@ pub(crate) fn stop(path: &Path, patience: Duration) -> Result<End, ShmError> {
         None => return unproven("/proc/locks does not say who holds its lock"),
     }
     match pidfd_send_signal(&process, Signal::KILL) {
-        // Ended by itself just now; its memory is left when the handle says so.
+        // `SRCH`: the process has just ended. The handle reports when its memory is left.
         Ok(()) | Err(Errno::SRCH) => {}
         Err(error) => return Err(failed("kill the process")(error)),
     }

@@ -1,4 +1,4 @@
-//! [`Page`]: what a compute node shows to the processes of its peers.
+//! [`Page`]: the file in which a compute node shows its state to the processes of its peers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,15 +6,16 @@ use std::time::Duration;
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_verbs::{ComputeNodeId, Region, RegionKey, WORD};
 
-/// The first words of the file, then what changes, each kind on CPU cache lines of its own.
+/// The layout: constant words first, then words that change, each kind on CPU cache lines of its
+/// own.
 ///
 /// ```text
-///   word 0      1             2    16        32..36             48       64..576              1024..3072
-///   magic  incarnation   node id   active    parked: 256 bits   count    regions: 128 × 4     beds: 256 × 8
-///                                                                        key, file, bytes     rung, turn
+///   word 0 1            2        16      32..36            48     64..576           1024..3072
+///   magic  incarnation  node id  active  parked: 256 bits  count  regions: 128 × 4  spots: 256 × 8
+///                                                                 key, file, bytes  rung, turn
 /// ```
 ///
-/// The node's process writes all of it, but for the beds, which others ring.
+/// The node's process writes all words except the parking spots, which other processes ring.
 #[cfg(not(loom))]
 mod layout {
     pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"latchpg1");
@@ -28,7 +29,7 @@ mod layout {
     pub(super) const BED_WORDS: usize = 8;
 }
 
-/// Small, for the model checker, which keeps books on every word.
+/// A small layout for the model checker, which tracks every word.
 #[cfg(loom)]
 mod layout {
     pub(super) const MAGIC: u64 = 1;
@@ -49,16 +50,16 @@ const NODE: usize = 2;
 const REGION_WORDS: usize = 4;
 const BITS: usize = u64::BITS as usize;
 
-/// See the module.
+/// The page of one compute node; see the layout above.
 pub(crate) struct Page(Arc<Region>);
 
 impl Page {
     /// Bytes of the file.
     pub(crate) const BYTES: usize = (layout::BEDS + layout::BEDS_MAX * BED_WORDS) * WORD;
-    /// Workers of one node that can be woken from other processes.
+    /// The number of workers of one node that other processes can wake.
     pub(crate) const BEDS_MAX: usize = layout::BEDS_MAX;
 
-    /// The page of a new node, in a region of zeros.
+    /// Makes the page of a new node in a region of zeros.
     pub(crate) fn create(region: Arc<Region>, incarnation: u64, id: ComputeNodeId) -> Self {
         let words = region.words();
         words.set_word(INCARNATION, incarnation);
@@ -67,7 +68,7 @@ impl Page {
         Page(region)
     }
 
-    /// The page of a peer; `None` when it is not the page of this node.
+    /// Opens the page of a peer; `None` when the region is not the page of this node.
     pub(crate) fn open(region: Arc<Region>, incarnation: u64, id: ComputeNodeId) -> Option<Self> {
         let words = region.words();
         let head = [words.word(0), words.word(INCARNATION), words.word(NODE)];
@@ -80,25 +81,26 @@ impl Page {
         &self.0.atomics()[index]
     }
 
-    // ---- who polls ---------------------------------------------------------------------------------
+    // ---- polling workers ------------------------------------------------------------------------
 
-    /// How many of the node's workers poll; the node's own process counts.
+    /// How many of the node's workers poll. Only the node's own process counts.
     #[inline]
     pub(crate) fn active(&self) -> &AtomicU64 {
         self.word(ACTIVE)
     }
 
-    /// P: the worker of this bed is about to park. Written by one process, from several threads.
+    /// P: the worker of this parking spot is about to park. Several threads of one process write
+    /// the word.
     pub(crate) fn set_parked(&self, bed: usize) {
         self.word(PARKED + bed / BITS).fetch_or(1 << (bed % BITS), Ordering::Relaxed);
     }
 
-    /// The worker of this bed is up.
+    /// The worker of this parking spot is awake.
     pub(crate) fn clear_parked(&self, bed: usize) {
         self.word(PARKED + bed / BITS).fetch_and(!(1 << (bed % BITS)), Ordering::Relaxed);
     }
 
-    /// A bed whose worker is parked, as far as is known.
+    /// A parking spot with a parked worker, as far as this process sees.
     fn parked(&self) -> Option<usize> {
         (0..Self::BEDS_MAX.div_ceil(BITS)).find_map(|word| {
             let bits = self.word(PARKED + word).load(Ordering::Relaxed);
@@ -107,7 +109,7 @@ impl Page {
         })
     }
 
-    // ---- beds --------------------------------------------------------------------------------------
+    // ---- parking spots --------------------------------------------------------------------------
 
     fn rung(&self, bed: usize) -> &AtomicU64 {
         self.word(BEDS + bed * BED_WORDS)
@@ -118,38 +120,39 @@ impl Page {
         BEDS + bed * BED_WORDS + 1
     }
 
-    /// What a wake changes; to be read before the last look at whether to sleep.
+    /// The value that each wake changes. To be read before the last check of whether to sleep.
     pub(crate) fn turn_of(&self, bed: usize) -> u64 {
-        // Acquire: who sees the change sees what came before it.
+        // Acquire: a thread that sees the change sees everything before the change.
         self.word(Self::turn(bed)).load(Ordering::Acquire)
     }
 
-    /// Sleeps until a wake changes what was read, for `at_most`.
+    /// Sleeps until a wake changes `turn`, for at most `at_most`.
     pub(crate) fn sleep_while_turn_is(&self, bed: usize, turn: u64, at_most: Option<Duration>) {
-        // The low half is enough: nobody is woken four billion times between two instructions.
+        // The low half is enough: no worker gets four billion wakes between two instructions.
         self.0.sleep_while(Self::turn(bed), turn as u32, at_most);
     }
 
-    /// Whether somebody elsewhere has rung, which is told once. To be asked after
+    /// Whether another process has rung; each ring is reported once. To be called after
     /// [`Page::turn_of`], before each sleep.
     pub(crate) fn take_rung(&self, bed: usize) -> bool {
-        // Acquire: the sweep that comes next finds what was sent before the ringing.
+        // Acquire: the next sweep finds the messages that were sent before the ring.
         self.rung(bed).load(Ordering::Relaxed) != 0
             && self.rung(bed).swap(0, Ordering::Acquire) != 0
     }
 
-    /// K: wakes one of the parked workers, on behalf of node `by`, after a full barrier.
+    /// K: wakes one of the parked workers, on behalf of node `by`. The caller has executed a full
+    /// memory fence.
     #[cold]
     pub(crate) fn wake_one(&self, by: ComputeNodeId) {
         let Some(bed) = self.parked() else { return };
         let bit = 1 << by.index();
-        // The bit is set already: a thread of this process is about to wake the worker, or has.
+        // If the bit is already set, a thread of this process has woken the worker or is about to.
         if self.rung(bed).fetch_or(bit, Ordering::Release) & bit == 0 {
             self.wake(bed);
         }
     }
 
-    /// The first half of K, by one who is killed then.
+    /// The first half of K, by a process that is killed after it.
     #[cfg(all(test, loom))]
     pub(crate) fn ring_and_die(&self, by: ComputeNodeId) {
         latchwork_runtime::sync::fence(Ordering::SeqCst);
@@ -158,14 +161,15 @@ impl Page {
         }
     }
 
-    /// Ends the sleep in a bed, after what shall be seen was stored.
+    /// Ends the sleep on a parking spot. The caller has stored everything that the sleeper must
+    /// see.
     pub(crate) fn wake(&self, bed: usize) {
         self.word(Self::turn(bed)).fetch_add(1, Ordering::Release);
         self.0.wake_sleepers(Self::turn(bed));
     }
 
-    /// Takes a node's bit out of all beds and wakes all sleepers: it may have died between setting
-    /// it and waking.
+    /// Takes a node's bit out of all parking spots and wakes all sleepers there: the node may have
+    /// died between setting the bit and waking.
     pub(crate) fn forget(&self, by: ComputeNodeId) {
         for bed in 0..Self::BEDS_MAX {
             if self.rung(bed).fetch_and(!(1 << by.index()), Ordering::Relaxed) != 0 {
@@ -174,10 +178,10 @@ impl Page {
         }
     }
 
-    // ---- regions -----------------------------------------------------------------------------------
+    // ---- regions --------------------------------------------------------------------------------
 
-    /// Tells peers of a region: its key, the number of its file, its length. False when there are
-    /// too many. Not for two threads at once.
+    /// Publishes a region to peers: its key, the number of its file, its length. Returns false when
+    /// there are too many regions. Two threads must not call this function at the same time.
     pub(crate) fn add_region(&self, key: RegionKey, file: u64, bytes: usize) -> bool {
         let count = self.word(COUNT).load(Ordering::Relaxed) as usize;
         if count >= REGIONS_MAX {

@@ -1,4 +1,4 @@
-//! [`Ring`]: messages from one compute node to another, of different processes.
+//! [`Ring`]: messages from one compute node to a compute node of another process.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use latchwork_verbs::{ComputeNodeId, Message, Region, WORD};
 
 use crate::queue::{LONG, SLOT_WORDS, read_message, write_message};
 
-/// A bounded ring: one process fills it, one other empties it, each with as many threads as it
-/// likes.
+/// A bounded ring between two processes. One process fills the ring and the other empties it, each
+/// with any number of threads.
 ///
 /// ```text
 ///   word 0      1         2, 3          4, 5         32      512                528
@@ -19,26 +19,32 @@ use crate::queue::{LONG, SLOT_WORDS, read_message, write_message};
 ///                                            turn <= p       not yet
 /// ```
 ///
-/// `tail`, the next position to be filled, is the sender's own and in no file: threads claim
-/// positions by exchanges, as in the queue of one process. `head` is the next position to be taken.
-/// A taker copies the message first and then moves `head` by an exchange. If that succeeds, the
-/// slot was not filled anew meanwhile, as only positions less than `capacity` beyond `head` are. So
-/// at no time is a message half taken, and a sender that finds room needs no word from the slot
-/// itself.
+/// `tail`, the next position to be filled, is private to the sender and in no file. The sender's
+/// threads claim positions by compare-and-swap, as in the queue of one process. `head` is the next
+/// position to be taken.
 ///
-/// Each word has one process that writes it. Whatever the other one wrote there before it died is
-/// harmless: see the module above.
+/// Why no message is taken half:
+///
+/// 1. A receiver copies the message first, and then moves `head` by a compare-and-swap.
+/// 2. A sender fills only positions less than `capacity` beyond `head`.
+/// 3. So if the compare-and-swap succeeds, no sender refilled the slot during the copy.
+/// 4. `head` moves only after the copy. So `head` alone shows a sender that a slot is free, and the
+///    sender does not read the slot.
+///
+/// Each word has one process that writes it. Anything that the other process wrote there before its
+/// death is harmless: see the module above.
 pub(crate) struct Ring {
     region: Arc<Region>,
     mask: u64,
     tail: Tail,
 }
 
-/// What the sending process alone knows, on a cache line of its own.
+/// State that only the sending process has, on a CPU cache line of its own.
 #[repr(align(128))]
 struct Tail {
     next: AtomicU64,
-    /// Where `head` was when it was looked at last: most senders need not ask for its cache line.
+    /// The last value of `head` that the sender read. Most sends need not load the cache line of
+    /// `head`.
     head: AtomicU64,
 }
 
@@ -66,27 +72,27 @@ const ENDS: usize = 2;
 const HEAD: usize = 32;
 #[cfg(not(loom))]
 const SLOTS: usize = 512;
-/// For the model checker, which keeps books on every word.
+/// A small layout for the model checker, which tracks every word.
 #[cfg(loom)]
 const HEAD: usize = 6;
 #[cfg(loom)]
 const SLOTS: usize = 8;
 
-/// Messages that a ring may hold at most: 128 MiB.
+/// The largest capacity of a ring, in messages: 128 MiB.
 const CAPACITY_MAX: usize = 1 << 20;
 
 impl Ring {
-    /// How many messages a ring holds of which `capacity` are asked for.
+    /// The number of messages that a ring holds when `capacity` is requested.
     pub(crate) fn capacity(capacity: usize) -> usize {
         capacity.clamp(2, CAPACITY_MAX).next_power_of_two()
     }
 
-    /// Bytes of the file of a ring for so many messages.
+    /// The length in bytes of the file of a ring with this capacity.
     pub(crate) fn bytes(capacity: usize) -> usize {
         (SLOTS + Self::capacity(capacity) * SLOT_WORDS) * WORD
     }
 
-    /// Makes zeros a ring.
+    /// Makes a ring of a region of zeros.
     pub(crate) fn create(region: &Region, capacity: usize, ends: Ends) {
         let words = region.words();
         words.set_word(CAPACITY, Self::capacity(capacity) as u64);
@@ -96,7 +102,7 @@ impl Ring {
         words.set_word(0, MAGIC);
     }
 
-    /// A ring that exists; `None` when that is no ring between these two.
+    /// Opens an existing ring; `None` when the region is no ring between these two nodes.
     pub(crate) fn open(region: Arc<Region>, ends: Ends) -> Option<Ring> {
         let words = region.words();
         let capacity = words.word(CAPACITY) as usize;
@@ -112,7 +118,7 @@ impl Ring {
         &self.region.atomics()[HEAD]
     }
 
-    /// The turn, and what is behind it.
+    /// The slot of a position: the turn, the head and the message.
     #[inline]
     fn slot(&self, position: u64) -> &[AtomicU64; SLOT_WORDS] {
         let first = SLOTS + (position & self.mask) as usize * SLOT_WORDS;
@@ -120,14 +126,15 @@ impl Ring {
         slot.expect("checked when opened: the mask leads to no slot beyond the region")
     }
 
-    /// Appends `message`; false when there is no room. For the sending process. Release: see
-    /// [`Ring::pop`].
+    /// Appends `message`; false when there is no room. For the sending process. Has release order;
+    /// see [`Ring::pop`].
     #[inline]
     pub(crate) fn push(&self, message: &Message) -> bool {
         let mut position = self.tail.next.load(Ordering::Relaxed);
         loop {
-            // Acquire: whoever took the slot's last message had read it by then, also when it was
-            // another thread here that learned so.
+            // Acquire: the receiver had read the slot's last message before it moved `head`. This
+            // also holds when another thread of this process read `head` and stored the value in
+            // `tail`.
             let room = |head: u64| position.wrapping_sub(head) <= self.mask;
             if !room(self.tail.head.load(Ordering::Acquire)) {
                 let head = self.head().load(Ordering::Acquire);
@@ -159,8 +166,8 @@ impl Ring {
         }
     }
 
-    /// Takes the oldest message, if it is complete. For the receiving process. Acquire: whoever
-    /// takes a message sees what its sender did before it pushed.
+    /// Takes the oldest message, if the message is complete. For the receiving process. Has acquire
+    /// order: the receiver sees everything that the sender did before the push.
     #[inline]
     pub(crate) fn pop(&self, sender: ComputeNodeId) -> Option<Message> {
         loop {
@@ -170,10 +177,10 @@ impl Ring {
             if found <= position {
                 return None;
             }
-            // More than that: other threads have taken so many that the slot has come round again.
+            // A larger turn: other threads took so many messages that the slot was filled again.
             if found == position.wrapping_add(1) {
                 let message = read_message(head, words, sender);
-                // Release: the copy is made before the sender may learn that there is room.
+                // Release: the copy ends before the sender can see that there is room.
                 let taken = self.head().compare_exchange(
                     position,
                     position + 1,
@@ -184,14 +191,14 @@ impl Ring {
                     return Some(message);
                 }
             } else if self.head().load(Ordering::Relaxed) == position {
-                // Nothing that a sender does.
+                // A value that no correct sender writes.
                 return None;
             }
         }
     }
 
-    /// Whether the oldest position is *not* known to be empty. Errs only to true. Orders nothing:
-    /// whoever acts on it has a fence.
+    /// Whether the oldest position is *not* known to be empty. True may be wrong, false is not.
+    /// Gives no memory order: a caller that acts on the result has a memory fence.
     pub(crate) fn has_ready(&self) -> bool {
         let position = self.head().load(Ordering::Relaxed);
         self.slot(position)[0].load(Ordering::Relaxed) > position

@@ -1,4 +1,4 @@
-//! Files that have all of their memory before anybody touches it.
+//! Allocation of all memory of a file before any process touches the file.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -8,26 +8,26 @@ use rustix::io::Errno;
 
 use crate::ShmError;
 
-/// So much is taken in one call, which no signal may interrupt.
+/// The bytes that one call allocates. No signal may interrupt a call, so a call is short.
 const STEP: u64 = 256 << 20;
-/// The number of file systems that live in memory.
+/// The file system type of `tmpfs`, a file system in memory.
 const TMPFS: i128 = 0x0102_1994;
 
-/// Bytes of a whole page there.
+/// The page size of the file system, in bytes.
 pub(crate) fn page_bytes(directory: &File) -> u64 {
     fstatfs(directory).map_or(4096, |stats| (stats.f_bsize as u64).max(4096))
 }
 
-/// Bytes that are free; `None` when there is no telling.
+/// The free bytes; `None` when they are unknown.
 fn free(directory: &File) -> Option<u64> {
     let (stats, kind) = (fstatvfs(directory).ok()?, fstatfs(directory).ok()?.f_type as i128);
-    // A memory file system without a limit says that it has no blocks.
+    // A `tmpfs` without a limit reports 0 blocks.
     let room = (stats.f_blocks > 0).then(|| stats.f_bavail.saturating_mul(stats.f_frsize));
     let memory = if kind == TMPFS { available_memory() } else { None };
     [room, memory].into_iter().flatten().min()
 }
 
-/// Memory that the machine could give, in bytes.
+/// The memory that the machine can still provide, in bytes.
 fn available_memory() -> Option<u64> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let find = |name: &str| -> Option<u64> {
@@ -37,8 +37,8 @@ fn available_memory() -> Option<u64> {
     Some((find("MemAvailable:")? + find("SwapFree:").unwrap_or(0)) << 10)
 }
 
-/// Takes `bytes` of memory for an empty file in `directory`. What it cannot have is an error here
-/// and now; nobody is killed later for touching what is not there.
+/// Allocates `bytes` of memory for an empty file in `directory`. Missing memory is an error here,
+/// so no process is killed later when it touches the file.
 pub(crate) fn reserve(
     file: &File,
     path: &Path,
@@ -61,7 +61,7 @@ pub(crate) fn reserve(
         match fallocate(file, FallocateFlags::empty(), taken, step) {
             Ok(()) => taken += step,
             Err(Errno::INTR) => {}
-            // Others were faster.
+            // Other processes took the memory first.
             Err(Errno::NOSPC | Errno::NOMEM | Errno::DQUOT) => {
                 return Err(no_room(free.unwrap_or(taken)));
             }

@@ -1,5 +1,5 @@
-//! The order of one worker's requests in the eyes of others; `scripts/loom.sh`. The barriers are
-//! those for processors whose atomic instructions are none themselves.
+//! The order of one worker's requests as other threads see it; `scripts/loom.sh`. The memory fences
+//! are those for processors whose atomic instructions are no full memory fences.
 
 use latchwork_runtime::sync::{Arc, AtomicU64};
 use loom::thread;
@@ -12,7 +12,7 @@ fn memory() -> Memory {
     Arc::new([(); 3].map(|()| AtomicU64::new(0)))
 }
 
-/// The requests of a batch, on the word that each names.
+/// Executes a WRITE of a batch on one word.
 fn write(barriers: &mut Barriers, word: &AtomicU64, value: u64) {
     barriers.before_write();
     word.store(value, Ordering::Relaxed);
@@ -27,7 +27,7 @@ fn add(barriers: &mut Barriers, word: &AtomicU64) -> u64 {
     barriers.around_atomic(|| word.fetch_add(1, Ordering::AcqRel))
 }
 
-/// Both threads run their half on the words (own, other's, common); what they return.
+/// Both threads run their half on the words (own, other's, common). Returns the results of both.
 fn crosswise(half: fn(&AtomicU64, &AtomicU64, &AtomicU64) -> u64) -> (u64, u64) {
     let memory = memory();
     let other = thread::spawn({
@@ -69,7 +69,7 @@ fn of_two_that_write_and_then_read_the_others_word_one_sees_the_other() {
 #[test]
 fn a_write_that_is_complete_is_seen_by_what_another_thread_does_later() {
     loom::model(|| {
-        // Two batches each: the second is posted when the first is complete.
+        // Two batches each: the second batch is posted after the completion of the first.
         let seen = crosswise(|own, others, _| {
             let mut first = Barriers::default();
             write(&mut first, own, 1);
@@ -140,7 +140,7 @@ fn a_write_is_there_before_the_atomic_behind_it() {
 
 #[test]
 fn what_a_read_brings_is_newer_than_what_its_node_gave_up_before() {
-    // A frame whose state was taken back by one worker, and which another worker's READ fills.
+    // One worker takes the frame's state back, and the READ of another worker fills the frame.
     loom::model(|| {
         let memory = memory();
         let [state, bytes, go] = [0, 1, 2];
@@ -160,7 +160,7 @@ fn what_a_read_brings_is_newer_than_what_its_node_gave_up_before() {
                 }
             }
         });
-        // An optimistic reader.
+        // The load of an optimistic reader.
         let seen = memory[bytes].load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         let old = memory[state].load(Ordering::Relaxed) == 0;

@@ -1,4 +1,4 @@
-//! What a fabric has to do with other processes where there is no such thing: it says so.
+//! The part of a fabric that needs other processes, on systems without that part: every call fails.
 
 use std::path::Path;
 use std::time::Duration;

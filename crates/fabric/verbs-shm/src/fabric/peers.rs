@@ -1,4 +1,4 @@
-//! What a fabric in a directory has to do with other processes.
+//! The part of a fabric in a directory that deals with other processes.
 
 use std::io;
 use std::path::Path;
@@ -19,8 +19,8 @@ use crate::node::{Elsewhere, Memory, Node, Post};
 use crate::shared::Shared;
 
 impl Fabric {
-    /// A fabric of all processes that meet in this directory, without nodes and without peers. What
-    /// processes that ended have left there is removed first; other files are not touched.
+    /// Makes a fabric of all processes that use this directory, without nodes and without peers.
+    /// The call first removes the files of ended processes, and touches no other files.
     ///
     /// # Errors
     /// When the directory cannot be used.
@@ -29,12 +29,12 @@ impl Fabric {
         Ok(Fabric { shared: Arc::new(Shared::new(config, Some(directory))) })
     }
 
-    /// Removes what processes that ended have left in a directory, and nothing else; a directory
-    /// that is not there has nothing.
+    /// Removes the files of ended processes from a directory, and nothing else. A missing directory
+    /// counts as empty.
     ///
     /// # Errors
     /// [`ShmError::OtherUser`] for a directory of another user; [`ShmError::File`] when the
-    /// directory cannot be read, or a file of this user not be removed.
+    /// directory cannot be read, or when a file of this user cannot be removed.
     pub fn clean(directory: &Path) -> Result<Cleaned, ShmError> {
         match clean(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Cleaned::default()),
@@ -47,7 +47,8 @@ impl Fabric {
         self.shared.directory.as_ref().ok_or(ShmError::OneProcess)
     }
 
-    /// What the processes of peers must know of a node of this process, for [`Fabric::add_peer`].
+    /// The text that peers in other processes need for [`Fabric::add_peer`] of a node of this
+    /// process.
     ///
     /// # Errors
     /// [`ShmError::OneProcess`], and [`ShmError::Unknown`] when this process has no such node.
@@ -71,14 +72,14 @@ impl Fabric {
         Ok(contact.to_string())
     }
 
-    /// Learns of a node of another process. One that was cut off may come back under its name, with
-    /// a new contact.
+    /// Adds a node of another process as a peer. A node that was cut off may come back under its
+    /// name, with a new contact.
     ///
-    /// Both sides have to know each other before one of them sends: whom a node does not know it
-    /// does not hear. Neither has to be first.
+    /// Both sides must add each other before either side sends: a node receives nothing from a node
+    /// that it does not know. Either side may be first.
     ///
     /// # Errors
-    /// [`ShmError::Known`], [`ShmError::Ended`], and what is wrong with the contact or the files.
+    /// [`ShmError::Known`], [`ShmError::Ended`], and errors in the contact or the files.
     pub fn add_peer(&self, node: NodeName, contact: &str) -> Result<(), ShmError> {
         let directory = self.directory()?;
         let contact: Contact = contact.parse()?;
@@ -121,7 +122,7 @@ impl Fabric {
             }
             other => other.is_some(),
         };
-        // The rings of that start were given up, with whatever stood in them.
+        // The rings of that process start were given up, with the messages in them.
         if !self.shared.meet((contact.incarnation, id)) {
             return Err(known());
         }
@@ -157,26 +158,26 @@ impl Fabric {
         Ok(Elsewhere::new(page, incarnation, Box::new(map)))
     }
 
-    /// Whether the process lives that made a contact.
+    /// Whether the process that made a contact lives.
     ///
     /// # Errors
-    /// What is wrong with the contact, or with looking at its files.
+    /// Errors in the contact, or in reading its files.
     pub fn lives(&self, node: NodeName, contact: &str) -> Result<bool, ShmError> {
         let (directory, contact) = (self.directory()?, contact.parse::<Contact>()?);
         lives(&directory.owner_of(&contact, &directory.name_of(node, contact.incarnation))?)
     }
 
-    /// Kills the process that made a contact, and returns when it has ended: from then on it
-    /// touches no memory any more. For one whose lease has ended while it may still be running; its
-    /// nodes are to be [disconnected](Fabric::disconnect) as well.
+    /// Kills the process that made a contact, and returns when the process has ended. From then on
+    /// the process touches no memory. For a process that may still run although its lease has
+    /// ended. The caller also [disconnects](Fabric::disconnect) the nodes of the process.
     ///
-    /// Only a process that holds the lock of its files in this fabric's directory is killed, and
-    /// whose start the kernel confirms.
+    /// Kills a process only if it holds the lock of its files in this fabric's directory, and if
+    /// the kernel confirms its start time.
     ///
     /// # Errors
-    /// [`ShmError::NotEnded`] when it is still there after `patience`, [`ShmError::Unproven`] when
-    /// it is not certain whose the files are, [`ShmError::OwnProcess`], and what is wrong with the
-    /// contact.
+    /// [`ShmError::NotEnded`] when the process still exists after `patience`,
+    /// [`ShmError::Unproven`] when the owner of the files is not certain, [`ShmError::OwnProcess`],
+    /// and errors in the contact.
     pub fn stop(&self, node: NodeName, contact: &str, patience: Duration) -> Result<End, ShmError> {
         let (directory, contact) = (self.directory()?, contact.parse::<Contact>()?);
         let owner = directory.owner_of(&contact, &directory.name_of(node, contact.incarnation))?;

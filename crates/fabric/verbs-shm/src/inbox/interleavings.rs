@@ -1,5 +1,5 @@
-//! Workers that park, and messages, under every interleaving and through the executor that runs. A
-//! message that waits for ever is a deadlock here, since nothing has a timer; `scripts/loom.sh`.
+//! Workers that park, and messages, under every interleaving, through the real executor. No model
+//! has a timer, so a message that waits permanently is a deadlock; `scripts/loom.sh`.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ fn mailbox() -> Arc<Mailbox> {
     Arc::new(Mailbox::new(2, None))
 }
 
-/// What a worker does with an inbox.
+/// A worker's poller of its inbox.
 struct Serve {
     inbox: Inbox,
     subscription: Subscription,
@@ -70,7 +70,7 @@ impl Server {
         Server { executor, serve }
     }
 
-    /// What it received, once that is so many messages.
+    /// The received messages, once there are `count` of them.
     fn receive(mut self, count: usize) -> Vec<u64> {
         let serve = self.serve;
         self.executor.block_on(poll_fn(|cx| {
@@ -113,7 +113,7 @@ fn an_active_worker_that_leaves_hands_its_messages_to_one_that_parks() {
     loom::model(|| {
         let mailbox = mailbox();
         let server = Server::new(&mailbox);
-        // Active, never polls, and is gone at some time.
+        // The idler is active, never polls, and ends at some time.
         let idler = Inbox::new(mailbox.clone()).subscribe(RealDriver::new().notifier());
         let leaver = thread::spawn(move || drop(idler));
         let sender = thread::spawn(move || assert!(mailbox.send(&message(7))));
@@ -131,7 +131,7 @@ fn a_worker_that_is_woken_and_leaves_hands_the_message_on() {
         let other = thread::spawn({
             let mailbox = mailbox.clone();
             move || {
-                // Parks, is perhaps woken, and leaves without a look.
+                // The idler parks, is perhaps woken, and leaves without a check of the inbox.
                 let idler = Inbox::new(mailbox).subscribe(RealDriver::new().notifier());
                 idler.park();
                 drop(idler);

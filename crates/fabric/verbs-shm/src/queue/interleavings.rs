@@ -59,7 +59,7 @@ fn a_slot_is_filled_anew_only_when_its_message_was_taken() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(2));
         assert!(queue.push(&message(1)) && queue.push(&message(2)));
-        // A short one over a long one, of whose second half nothing may be left.
+        // A short message over a long one: nothing of the long one's second half may stay.
         let mut short = message(0);
         short.body[..FIRST].fill(3);
         let sender = thread::spawn({

@@ -1,5 +1,5 @@
-//! What tests with several processes share: a directory of their own, and processes that run this
-//! very test program again.
+//! Helpers of the tests with several processes: a directory for each test, and child processes that
+//! run the same test program.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
 use latchwork_verbs_shm::{Fabric, NodeName};
 
-/// Far more than anything takes, on a machine that is busy with other things.
+/// Far longer than any step takes, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn node(id: u8) -> ComputeNodeId {
@@ -30,7 +30,7 @@ pub(crate) fn memory(id: u16) -> NodeName {
     NodeName::Memory(MemoryNodeId(id))
 }
 
-/// A directory of one test, which is gone afterwards.
+/// A directory of one test, removed at the end of the test.
 pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
@@ -45,7 +45,7 @@ impl Directory {
         Directory(path)
     }
 
-    /// The names of the files in it.
+    /// The names of the files in the directory.
     pub(crate) fn files(&self) -> Vec<String> {
         let names = std::fs::read_dir(&self.0).unwrap();
         let mut names: Vec<_> =
@@ -61,7 +61,7 @@ impl Drop for Directory {
     }
 }
 
-/// Makes all fabrics know each other's nodes.
+/// Adds all nodes of each fabric as peers of the other fabrics.
 pub(crate) fn introduce(fabrics: &[(&Fabric, &[NodeName])]) {
     for (i, (fabric, _)) in fabrics.iter().enumerate() {
         for (j, (other, nodes)) in fabrics.iter().enumerate() {
@@ -74,27 +74,27 @@ pub(crate) fn introduce(fabrics: &[(&Fabric, &[NodeName])]) {
 
 const ROLE: &str = "LATCHWORK_TEST_ROLE";
 
-/// In a process that was started by [`Process::start`]: what it shall be, and with which arguments.
-/// To be called by a test of the name `child`.
+/// The role and the arguments of a process that [`Process::start`] started. To be called by a test
+/// with the name `child`.
 pub(crate) fn role() -> Option<Vec<String>> {
     let role = std::env::var(ROLE).ok()?;
     Some(role.split('\n').map(str::to_owned).collect())
 }
 
-/// By a child: says something to whoever has started it.
+/// In a child: sends a line to the parent process.
 pub(crate) fn say(line: &str) {
     println!("\n@{line}");
     std::io::stdout().flush().unwrap();
 }
 
-/// By a child: waits for a line; `None` when whoever has started it is gone.
+/// In a child: waits for a line; `None` when the parent process has ended.
 pub(crate) fn hear() -> Option<String> {
     let mut line = String::new();
     let some = std::io::stdin().read_line(&mut line).unwrap() > 0;
     some.then(|| line.trim_end().to_owned())
 }
 
-/// This test program, once more, as something else. Killed when it is dropped.
+/// A child process with this test program, in another role. Dropping the value kills the process.
 pub(crate) struct Process {
     child: Child,
     input: Option<ChildStdin>,
@@ -126,17 +126,17 @@ impl Process {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// The next thing that it says; panics when it says nothing or is gone.
+    /// The next line of the child. Panics when the child sends no line or has ended.
     pub(crate) fn hear(&mut self) -> String {
         self.lines.lock().unwrap().recv_timeout(PATIENCE).expect("a child that says something")
     }
 
-    /// Says that nothing more will be said.
+    /// Closes the input of the child.
     pub(crate) fn close(&mut self) {
         drop(self.input.take());
     }
 
-    /// Whether it said nothing more and ended well, now that nothing more is said to it.
+    /// Closes the input, and checks that the child sends no more lines and ends without an error.
     pub(crate) fn finish(mut self) {
         drop(self.input.take());
         let said = self.lines.lock().unwrap().recv_timeout(PATIENCE);

@@ -1,4 +1,4 @@
-//! [`Load`]: workers that keep so many verbs of one kind in flight, and what comes of it.
+//! [`Load`]: workers that keep a number of verbs of one kind in flight, and their measured rate.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::profile::{Measure, NicProfile};
 
-/// What is posted.
+/// The verb that each worker posts.
 #[derive(Clone, Copy)]
 pub(super) enum Verb {
     Read(u32),
@@ -24,7 +24,7 @@ pub(super) enum Verb {
     Atomic(Spread),
 }
 
-/// Where atomics go.
+/// The addresses of atomics.
 #[derive(Clone, Copy)]
 pub(super) enum Spread {
     OneAddress,
@@ -32,41 +32,42 @@ pub(super) enum Spread {
     All,
 }
 
-/// Bytes of each memory node, at least: what READs, WRITEs and atomics are spread over.
+/// The smallest size of each memory node. READs, WRITEs and atomics are spread over this memory.
 const MEMORY_BYTES: u64 = 2 << 20;
 
 /// Distinct words of one bucket.
 const WORDS_OF_BUCKET: u64 = 64;
 
-/// The smallest memory in which no bucket has two words is not made.
+/// Largest size of a memory node for words of one bucket. When buckets are too far apart, fewer
+/// words are used.
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
 
-/// Completions before the clock starts: enough that all queues are as full as they get.
+/// Completions before the clock starts, enough to fill all queues.
 const WARM_UP: u64 = 3_000;
 
 /// Completions that are timed.
 const TIMED: u64 = 8_000;
 
-/// Verbs that come one after the other: there is nothing to warm up but the first.
+/// Timed completions of a load with one verb at a time. Its warm-up is one verb.
 const ONE_BY_ONE: u64 = 1_000;
 
-/// Who posts what to whom.
+/// The workers, their verbs and their targets.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
     verb: Verb,
     nodes: u8,
     workers: usize,
     targets: u16,
-    /// In flight of each worker.
+    /// Verbs in flight of each worker.
     depth: u64,
-    /// The targets are the other nodes instead.
+    /// Whether the targets are the other compute nodes instead of memory nodes.
     swarm: bool,
 }
 
-/// What came of it.
+/// The measured rate and latency.
 pub(super) struct Ran {
     pub(super) per_micro: f64,
-    /// Between posting and having polled the completion, on average.
+    /// Average time from the posting of a verb until its completion is polled.
     pub(super) micros_each: f64,
 }
 
@@ -88,7 +89,7 @@ impl Load {
         Load { depth: 128, ..self }
     }
 
-    /// As `rc-swarm` of rdma_bench, whose figures it is compared with.
+    /// The load of `rc-swarm` in rdma_bench, the source of the published figures.
     pub(super) fn swarm(self) -> Load {
         Load { nodes: 6, workers: 8, depth: 32, swarm: true, ..self }
     }
@@ -164,14 +165,14 @@ impl Load {
     }
 }
 
-/// Sizes of the memories, and which words are used.
+/// Sizes of the memories, and the words that verbs use.
 #[derive(Clone, Copy)]
 struct Place {
     memory: u64,
     local: u64,
-    /// Offsets are multiples of it.
+    /// Distance between two used offsets.
     stride: u64,
-    /// How many of them.
+    /// Number of used offsets.
     offsets: u64,
 }
 
@@ -206,7 +207,7 @@ struct Tally {
     waited: Cell<Duration>,
 }
 
-/// One worker, which posts a verb for each that completed.
+/// One worker, which posts a new verb for each completed one.
 struct Poster {
     endpoint: RefCell<Endpoint>,
     handle: Handle,
@@ -215,7 +216,7 @@ struct Poster {
     region: RegionKey,
     targets: Vec<Target>,
     kernel: Kernel,
-    /// When each verb was posted; its token says where it stands.
+    /// The time of posting of each verb; the token of the verb is the index.
     posted: RefCell<Vec<Time>>,
     tally: Rc<Tally>,
 }

@@ -1,8 +1,8 @@
-//! Calibration: what was published about a NIC, measured on the model of it.
+//! Calibration: measures on the model of a NIC the figures that were published about the NIC.
 //!
-//! Each figure of [`NicProfile::published`] is measured in a small world of its own: endpoints that
-//! post verbs and poll for completions on simulated CPUs, as the micro-benchmarks do, and no
-//! protocol.
+//! Each figure of [`NicProfile::published`] is measured in a small world of its own, as
+//! micro-benchmarks measure it. Endpoints post verbs and poll for completions on simulated CPUs,
+//! without a protocol.
 //!
 //! ```text
 //!   latency      one node ──1 verb at a time──► one memory node
@@ -39,52 +39,52 @@ use load::{Load, Spread, Verb};
 
 pub use table::Table;
 
-/// A published figure, and the same on the model.
+/// A published figure, and the same figure of the model.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Figure {
-    /// What was published.
+    /// The published figure.
     pub published: Published,
-    /// What the model does, in the same unit.
+    /// The figure of the model, in the same unit.
     pub simulated: f64,
 }
 
 impl Figure {
-    /// The simulated figure as a part of the published one.
+    /// The simulated figure divided by the published one.
     pub fn ratio(&self) -> f64 {
         self.simulated / self.published.value
     }
 
-    /// Whether the two differ by no more than the tolerance.
+    /// Whether the two figures differ by no more than the tolerance.
     pub fn is_within(&self) -> bool {
         (self.ratio() - 1.0).abs() <= self.published.tolerance
     }
 }
 
-/// Why there is no figure.
+/// The reason why there is no figure.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CalibrateError {
-    /// The world for it cannot be made.
+    /// The world of a measurement cannot be made.
     #[error("the world of a measurement cannot be made: {0}")]
     Setup(#[from] SetupError),
-    /// The world ended, or took far too long.
+    /// The world ended early, or exceeded the time limit.
     #[error(
         "{measure}: no end after {seconds} s of virtual time ({end:?}): are the times of the profile that long?"
     )]
     World {
-        /// What was to be measured.
+        /// The measure.
         measure: Measure,
-        /// The limit.
+        /// The limit of virtual time.
         seconds: u64,
         /// How the world ended.
         end: RunEnd,
     },
 }
 
-/// Virtual time that a measurement may take.
+/// Limit of virtual time for a measurement.
 const LIMIT_SECONDS: u64 = 100;
 
-/// Measures all that was published about the profile's NIC, in its order.
+/// Measures all published figures of a profile, in the order of the profile.
 ///
 /// # Errors
 /// [`CalibrateError`].
@@ -137,7 +137,8 @@ fn zeroed(bytes: u64) -> Result<Arc<Region>, SetupError> {
     Ok(Region::zeroed(bytes as usize)?)
 }
 
-/// Nobody looks at the bytes.
+/// The configuration of a measurement. Only 8 bytes are copied, because no measurement reads the
+/// rest.
 fn config(profile: &NicProfile) -> SimConfig {
     SimConfig { payload_max: Some(8), ..SimConfig::nic(profile.clone()) }
 }

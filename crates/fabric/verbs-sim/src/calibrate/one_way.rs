@@ -17,11 +17,11 @@ use crate::fabric::Fabric;
 use crate::inbox::{Inbox, Subscription};
 use crate::profile::{Measure, NicProfile};
 
-/// Round trips that are timed.
+/// Timed round trips.
 const ROUNDS: u64 = 1_000;
 
-/// Messages there and back between two workers that do nothing else. Taking a message out of the
-/// inbox costs what taking a completion costs.
+/// One-way time of messages between two workers with no other work. Taking a message out of the
+/// inbox costs as much as taking a completion.
 pub(super) fn send(profile: &NicProfile) -> Result<f64, CalibrateError> {
     let kernel = Kernel::new(1);
     let fabric = Fabric::new(&kernel, config(profile));
@@ -65,7 +65,7 @@ fn spawn(kernel: &Kernel, profile: &NicProfile) -> VirtualWorker {
     VirtualWorker::spawn(kernel, ExecutorConfig { sweep_cost, ..ExecutorConfig::default() })
 }
 
-/// One worker that answers each message.
+/// One worker, which answers each message.
 struct Player {
     endpoint: RefCell<Endpoint>,
     inbox: Inbox,
@@ -110,8 +110,8 @@ impl Poller for Player {
     }
 }
 
-/// WRITEs of so many bytes, one after the other, until their last byte is in memory; whoever polls
-/// there needs what taking a completion costs to see it.
+/// One-way time of WRITEs of `bytes` bytes, one at a time, until the last byte is in memory. The
+/// polling CPU needs the time of taking a completion to see the WRITE.
 pub(super) fn write(profile: &NicProfile, bytes: u32) -> Result<f64, CalibrateError> {
     let kernel = Kernel::new(1);
     let fabric = Fabric::new(&kernel, config(profile));
@@ -143,7 +143,7 @@ pub(super) fn write(profile: &NicProfile, bytes: u32) -> Result<f64, CalibrateEr
             return Err(CalibrateError::World { measure, seconds: LIMIT_SECONDS, end });
         }
         total += kernel.now() - start;
-        // The next one finds all queues empty.
+        // The next WRITE finds all queues empty.
         kernel.run_until(limit, || false);
     }
     let each = total.as_nanos() as f64 / ROUNDS as f64;

@@ -1,15 +1,15 @@
-//! [`Table`]: figures for people to read.
+//! [`Table`]: a readable table of figures.
 
 use std::fmt;
 
 use super::Figure;
 
-/// The figures of one profile, one a line, with their sources below them.
+/// The figures of one profile, one per line, with their sources below the lines.
 #[derive(Debug)]
 pub struct Table<'a> {
     /// The profile's name.
     pub name: &'a str,
-    /// In the order of the lines.
+    /// The figures in the order of the lines.
     pub figures: &'a [Figure],
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Table<'_> {
                 figure.simulated,
                 published.unit.to_string(),
             )?;
-            // Several figures in turn may have one source.
+            // Adjacent figures with the same source print it once.
             let next = self.figures.get(at + 1).map(|figure| &figure.published.source);
             if next != Some(&published.source) {
                 writeln!(f, "    {}", published.source)?;

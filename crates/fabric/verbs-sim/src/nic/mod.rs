@@ -1,4 +1,4 @@
-//! Times as NICs take: what adds up, and what waits.
+//! Times as on a NIC: the parts that add up, and the queues in which requests wait.
 //!
 //! ```text
 //!   post, doorbell     requester's NIC    wire     responder's NIC                      wire
@@ -6,14 +6,14 @@
 //!                      max(rate, bytes)             bucket, READs for the way back
 //! ```
 //!
-//! On a NIC of one engine what it issues and what it serves share its time. Bytes occupy the wires
-//! of both NICs at the same time (cut through), but each NIC has a whole packet in its own memory
-//! before it passes it on.
+//! On a NIC with one engine, issuing and serving share the time of the engine. Bytes occupy the
+//! wires of both NICs at the same time (cut through). But each NIC has a whole packet in its own
+//! memory before it passes the packet on.
 //!
-//! A batch that meets no queue makes two events: one when its requests take effect, one when its
-//! completion can be seen. The first is scheduled for when the effects would be there without a
-//! queue at the responder; if there is one, a third event follows. Requests take effect together,
-//! at the time of the last of them.
+//! A batch that meets no queue makes two events. The first event is the effect of its requests, the
+//! second the visible completion. The time of the first event assumes an empty queue at the
+//! responder; if the queue is not empty, a third event follows. The requests of a batch take effect
+//! together, at the time of the last of them.
 
 mod queues;
 mod times;
@@ -34,28 +34,29 @@ pub(crate) use queues::{NicQueues, QueuePairs};
 pub(crate) use times::NicTimes;
 pub use work::{AtomicWork, NicOwner, NicPart, NicWork};
 
-/// What a flight remembers of its times.
+/// The times of one flight.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct NicFlight {
     queue_pair: usize,
-    /// When it arrives at the responder's NIC, once that is known.
+    /// The arrival at the responder's NIC; `None` until the batch is sent.
     arrived: Option<Ps>,
-    /// When the last byte of the response leaves it.
+    /// The time at which the last byte of the response leaves the responder.
     responded: Ps,
 }
 
-/// One batch at the responder.
+/// The times of one batch at the responder.
 struct Service {
-    /// When the requests so far have taken effect.
+    /// The time at which all requests so far have taken effect.
     effective: Ps,
-    /// When those have that a READ goes behind: see [`Kind::before`].
+    /// The time at which all requests so far that a READ must follow have taken effect: see
+    /// [`Kind::before`].
     changed: Ps,
-    /// When what they answer has left.
+    /// The time at which the responses of all requests so far have left.
     responded: Ps,
 }
 
 impl Service {
-    /// Serves `requests`, which arrive at `at`, by a NIC with these queues, or with empty ones.
+    /// Serves `requests`, which arrive at `at`, with the queues of `nic`, or with empty queues.
     fn new(times: &NicTimes, nic: Option<&NicQueues>, at: Ps, requests: &[Request]) -> Service {
         let mut service = Service { effective: at, changed: at, responded: at };
         for request in requests {
@@ -114,7 +115,7 @@ impl World {
         if times.jitter == 0 { 0 } else { self.kernel.random_below(times.jitter + 1) }
     }
 
-    /// Sends a batch on its way, at `from` of its worker's clock.
+    /// Sends a batch at the time `from` of its worker's clock.
     pub(crate) fn submit_nic(&self, times: &NicTimes, key: u32, from: Time, delay: Duration) {
         let jitter = self.jitter(times);
         let at = self.with(key, |flight| {
@@ -142,11 +143,12 @@ impl World {
         self.schedule_at(time(at), key, Event::Arrive);
     }
 
-    /// The batch has arrived, and without a queue it would take effect now.
+    /// Serves a batch that has arrived. Now is the time of its effect if the responder has no
+    /// queue.
     pub(crate) fn arrive_nic(&self, times: &NicTimes, key: u32) {
         let effective = self.with(key, |flight| {
             let times = times.slowed(flight.slowness());
-            // A batch that a gate held back at the start has no such time: it arrives now.
+            // A batch that a gate held at `Leg::There` has no arrival time: it arrives now.
             let at = flight.nic.arrived.unwrap_or(ps(self.kernel.now()));
             let nic = &flight.lane.there.host.nic;
             let service = Service::new(&times, Some(nic), at, flight.batch.requests());
@@ -164,7 +166,7 @@ impl World {
         }
     }
 
-    /// All requests that have not yet take effect, in order.
+    /// Applies all requests that have not taken effect, in order.
     pub(crate) fn apply(&self, key: u32) {
         loop {
             let next = self.with(key, |flight| {
@@ -187,13 +189,13 @@ impl World {
         self.leave_target(key);
     }
 
-    /// When the completion of a batch that has taken effect can be seen.
+    /// The time at which the CPU can see the completion of a batch that has taken effect.
     pub(crate) fn completion_nic(&self, times: &NicTimes, key: u32) -> Time {
         let jitter = self.jitter(times);
         let now = ps(self.kernel.now());
         self.with(key, |flight: &mut Flight| {
             let times = times.slowed(flight.slowness());
-            // A batch that was held back, or met a full inbox, answers later than it was served.
+            // A batch that a gate held or that met a full inbox answers later than it was served.
             let responded = flight.nic.responded.max(now.saturating_sub(PS_PER_NS));
             let arrived = responded + times.one_way + jitter;
             let bytes: u64 = flight.batch.requests().iter().map(response_bytes).sum();

@@ -1,4 +1,4 @@
-//! What waits at a NIC, and what overtakes nothing.
+//! The queues of a NIC, and the queue pairs, on which no batch overtakes another.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -9,49 +9,51 @@ use super::times::{NicTimes, PS_PER_NS, Ps};
 #[derive(Default)]
 pub(crate) struct NicQueues {
     pub(super) issuing: Queue,
-    /// Of a second engine.
+    /// The queue of the second engine, on a NIC with two.
     pub(super) serving: Queue,
-    /// The wire, each way.
+    /// The two directions of the wire.
     pub(super) outgoing: Queue,
     pub(super) incoming: Queue,
-    /// Of atomics, by the low bits of the address (Sherman 3.2.2); those that were ever used.
+    /// The used buckets of atomics, by the low bits of the address (Sherman 3.2.2).
     pub(super) buckets: RefCell<BTreeMap<u64, Bucket>>,
 }
 
-/// Atomics that exclude each other.
+/// The atomics of one bucket, which exclude each other.
 #[derive(Default)]
 pub(super) struct Bucket {
     pub(super) queue: Queue,
-    /// The word of the last one, which is in the CPU's cache.
+    /// The word of the last atomic, which is in the CPU's cache.
     pub(super) last: Option<u64>,
-    /// Of all work that ever came, that on the word of the one before.
+    /// The part of all work so far that was on the same word as the atomic before.
     pub(super) same: Ps,
 }
 
 impl NicQueues {
-    /// What waits for the engine that serves.
+    /// The queue of the engine that serves.
     pub(super) fn serving(&self, times: &NicTimes) -> &Queue {
         if times.shared_engine { &self.issuing } else { &self.serving }
     }
 }
 
-/// What waits for something that does one thing after the other.
+/// The queue of a part that works on one thing at a time.
 ///
-/// Events come in the order of their times, but what they let pass is later by the one's wire and
-/// the other's memory. A counter that says when the queue is free again would make whatever is
-/// early wait for what is late, and idle until then; so this is the work in front of what comes
-/// next, which time takes away.
+/// Arrivals come in the order of events, not of their times: each is later than its event by the
+/// time of a wire or a memory. So an early arrival can come after a later one. A counter of the
+/// time at which the queue is free would then make the early arrival wait for the late one. The
+/// part would be idle meanwhile. So the queue keeps its backlog instead: the work in front of the
+/// next arrival, which passing time takes away.
 #[derive(Default)]
 pub(super) struct Queue {
     backlog: Cell<Ps>,
     /// The latest time up to which the backlog was worked off.
     at: Cell<Ps>,
-    /// All work that ever came.
+    /// The sum of all work that ever arrived.
     came: Cell<Ps>,
 }
 
 impl Queue {
-    /// Something comes at `at` that takes so long. When it is through.
+    /// Adds work that arrives at `at` and takes the time `takes`. Returns the time at which the
+    /// work is done.
     #[inline]
     pub(super) fn pass(&self, at: Ps, takes: Ps) -> Ps {
         let passed = at.saturating_sub(self.at.get());
@@ -63,15 +65,15 @@ impl Queue {
         at.saturating_add(backlog)
     }
 
-    /// How long it has worked until `now`: what came, less what is still in front of what comes
-    /// next.
+    /// The time for which the part has worked until `now`: all work so far, less the backlog at
+    /// `now`.
     pub(super) fn worked(&self, now: Ps) -> Ps {
         let passed = now.saturating_sub(self.at.get());
         self.came.get().saturating_sub(self.backlog.get().saturating_sub(passed))
     }
 
-    /// The same for bytes whose last comes at `at`, having taken so long: while they came, what was
-    /// in front of them went.
+    /// Like [`pass`](Queue::pass), for bytes of which the last arrives at `at`. The bytes arrive
+    /// for the time `takes`, and during that time the work in front of them proceeds.
     pub(super) fn pass_on(&self, at: Ps, takes: Ps) -> Ps {
         if takes == 0 { at } else { self.pass(at.saturating_sub(takes), takes).max(at) }
     }
@@ -84,8 +86,8 @@ pub(crate) struct QueuePairs {
     pairs: RefCell<Vec<QueuePair>>,
 }
 
-/// On one queue pair nothing overtakes: when the last batch arrived, should take effect, took
-/// effect, and completed.
+/// The last times of one queue pair, on which no batch overtakes another. They are the times at
+/// which the last batch arrived, was expected to take effect, took effect, and completed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct QueuePair {
     pub(super) arrived: Ps,
@@ -94,7 +96,7 @@ pub(super) struct QueuePair {
     pub(super) completed: Ps,
 }
 
-/// `at`, or as soon after `last` as an event can be.
+/// `at`, or one nanosecond after `last` if that is later. The result becomes the new `last`.
 pub(super) fn behind(at: Ps, last: &mut Ps) -> Ps {
     *last = at.max(*last + PS_PER_NS);
     *last

@@ -1,4 +1,4 @@
-//! [`NicTimes`]: a profile's figures, as they are added up.
+//! [`NicTimes`]: the figures of a profile in the units in which they are added up.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,25 +8,25 @@ use latchwork_verbs::{Kind, Message, Request, WORD};
 
 use crate::profile::NicProfile;
 
-/// Picoseconds: a word takes less than a nanosecond on a fast wire.
+/// Picoseconds, because a word takes less than a nanosecond on a fast wire.
 pub(super) type Ps = u64;
 
 pub(super) const PS_PER_NS: Ps = 1_000;
 
-/// No part of a verb takes longer, on a NIC however slow: a quarter of an hour. So the parts of a
-/// verb, and of thousands that wait for it, can be added up.
+/// The longest time of any part of a verb on the slowest NIC: a quarter of an hour. With this limit
+/// the parts of a verb, and of thousands that wait for it, can be added up without overflow.
 const LONGEST: Ps = 1_000_000_000_000_000;
 
 pub(super) fn ps(time: Time) -> Ps {
     time.as_nanos().saturating_mul(PS_PER_NS)
 }
 
-/// The first nanosecond by which `at` has come.
+/// The first whole nanosecond at or after `at`.
 pub(super) fn time(at: Ps) -> Time {
     Time::from_nanos(at.div_ceil(PS_PER_NS))
 }
 
-/// A profile's figures, as they are added up.
+/// The figures of a profile in picoseconds and bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NicTimes {
     pub(super) send: Ps,
@@ -34,9 +34,9 @@ pub(crate) struct NicTimes {
     pub(super) serve: Ps,
     pub(super) serve_read: Ps,
     pub(super) serve_atomic: Ps,
-    /// Of 1024 bytes on the wire: a whole number for all bandwidths.
+    /// Time of 1024 bytes on the wire: a whole number for all bandwidths.
     pub(super) kib: Ps,
-    /// Of 1024 bytes of a packet, between wire and memory.
+    /// Time of 1024 bytes of a packet between wire and memory.
     pub(super) packet_kib: Ps,
     pub(super) packet: u64,
     pub(super) inline_max: u64,
@@ -61,7 +61,7 @@ impl NicTimes {
     pub(crate) fn new(profile: &NicProfile) -> NicTimes {
         let per_million = |rate: f64| (1e6 / rate) as Ps;
         let ns = |ns: u64| ns.saturating_mul(PS_PER_NS);
-        // 1024 bytes of 8 bits at so many bits per nanosecond.
+        // The time of 1024 bytes of 8 bits at `gbit_s` bits per nanosecond.
         let per_kib = |gbit_s: f64| (1024.0 * 8.0 / gbit_s * PS_PER_NS as f64) as Ps;
         NicTimes {
             send: per_million(profile.send_rate_mops),
@@ -95,19 +95,19 @@ impl NicTimes {
         (bytes.saturating_mul(self.kib) / 1024).min(LONGEST)
     }
 
-    /// What passing `bytes` on between memory and wire delays them: the time of the first packet.
+    /// Delay of `bytes` between memory and wire: the time of the first packet.
     pub(super) fn packet(&self, bytes: u64) -> Ps {
         (bytes.min(self.packet).saturating_mul(self.packet_kib) / 1024).min(LONGEST)
     }
 
-    /// What a requester's NIC does before the first byte of a request can leave.
+    /// Time that a requester's NIC needs before the first byte of a request can leave.
     pub(super) fn gather(&self, request: &Request) -> Ps {
         let bytes = outgoing_bytes(request);
         let fetched = if bytes <= self.inline_max { 0 } else { self.gather };
         fetched + self.packet(bytes)
     }
 
-    /// What issuing a request costs the engine, with whatever becomes of it.
+    /// Engine time to issue a request.
     pub(super) fn send(&self, request: &Request) -> Ps {
         match request.kind() {
             Kind::Write | Kind::Send => self.send,
@@ -115,7 +115,7 @@ impl NicTimes {
         }
     }
 
-    /// What serving a request costs the engine.
+    /// Engine time to serve a request.
     pub(super) fn serve(&self, request: &Request) -> Ps {
         match request.kind() {
             Kind::Write | Kind::Send => self.serve,
@@ -124,9 +124,9 @@ impl NicTimes {
         }
     }
 
-    /// The same NIC, so many times slower.
+    /// The times of a NIC that is `slowness` times slower.
     pub(super) fn slowed(&self, slowness: u32) -> Cow<'_, NicTimes> {
-        // Nearly always: nothing to be copied.
+        // Almost every NIC has the usual speed, and copies nothing.
         if slowness <= 1 { Cow::Borrowed(self) } else { Cow::Owned(self.multiplied(slowness)) }
     }
 
@@ -160,7 +160,7 @@ pub(super) fn outgoing_bytes(request: &Request) -> u64 {
         Request::Write { local, .. } => u64::from(local.len),
         Request::WriteWord { .. } => WORD as u64,
         Request::Send(_) => (Message::WORDS * WORD) as u64,
-        // The summand, or what is expected and desired.
+        // The addend, or the expected and the desired word.
         Request::FetchAdd { .. } => WORD as u64,
         Request::CompareSwap { .. } => 2 * WORD as u64,
         Request::Read { .. } | Request::ReadIf { .. } => 0,

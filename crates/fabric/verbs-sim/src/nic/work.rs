@@ -1,4 +1,4 @@
-//! [`NicWork`]: how long the parts of a NIC have worked, which says what limits a run.
+//! [`NicWork`]: the time for which each part of a NIC has worked. It shows which part limits a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,16 +29,16 @@ impl fmt::Display for NicOwner {
     }
 }
 
-/// A part of a NIC that does one thing after the other.
+/// A part of a NIC that works on one thing at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NicPart {
-    /// The engine that issues requests. On a NIC of one engine it serves, too.
+    /// The engine that issues requests. On a NIC with one engine, this engine also serves.
     Issuing,
     /// The engine that serves requests.
     Serving,
-    /// The wire to others.
+    /// The wire to other nodes.
     Outgoing,
-    /// The wire from others.
+    /// The wire from other nodes.
     Incoming,
 }
 
@@ -53,24 +53,24 @@ impl fmt::Display for NicPart {
     }
 }
 
-/// How long atomics have excluded each other that share a bucket.
+/// The time for which atomics of one bucket have excluded each other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AtomicWork {
-    /// All of them.
+    /// The time of all atomics.
     pub all: Duration,
-    /// Those on the same word as the atomic before.
+    /// The time of atomics on the same word as the atomic before.
     pub same_word: Duration,
 }
 
-/// How long each part of a NIC has worked since the world began. Where times are
-/// [drawn](crate::Timing::Drawn) nothing works.
+/// The time for which each part of a NIC has worked since the world began. With
+/// [drawn](crate::Timing::Drawn) times all are zero.
 #[derive(Clone, Debug)]
 pub struct NicWork {
-    /// Whose NIC it is.
+    /// The node of the NIC.
     pub owner: NicOwner,
-    /// Its parts.
+    /// The parts of the NIC.
     pub parts: [(NicPart, Duration); 4],
-    /// Atomics, by bucket.
+    /// The work of atomics, by bucket.
     pub atomics: BTreeMap<u64, AtomicWork>,
 }
 
@@ -100,7 +100,7 @@ fn duration(work: Ps) -> Duration {
 }
 
 impl Fabric {
-    /// How long the NICs of all nodes have worked so far: memory nodes first, each kind by its ids.
+    /// The work of the NICs of all nodes so far: memory nodes first, each kind in the order of ids.
     pub fn nic_work(&self) -> Vec<NicWork> {
         let now: Time = self.kernel().now();
         let memory =

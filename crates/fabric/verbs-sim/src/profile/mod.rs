@@ -1,8 +1,8 @@
-//! [`NicProfile`]: the figures of a kind of NIC and of the CPU that drives it.
+//! [`NicProfile`]: the times and limits of one kind of NIC and of the CPU that drives it.
 //!
-//! A profile is a TOML file whose every figure names its source, and lists what others have
-//! measured on such hardware, for calibration to compare with. Those that come with the crate stand
-//! in `profiles/`, and are part of the program.
+//! A profile is a TOML file. Each figure of a profile names its source. A profile also lists
+//! measurements published for such hardware, for calibration to compare with. The profiles in
+//! `profiles/` are part of the program.
 
 mod parse;
 mod published;
@@ -15,96 +15,98 @@ use serde::Deserialize;
 pub use parse::ProfileError;
 pub use published::{Measure, Published, Unit};
 
-/// The figures of a kind of NIC, its switch, and the CPU that drives it.
+/// The times and limits of one kind of NIC, of its switch, and of the CPU that drives the NIC.
 ///
-/// Times are nanoseconds, rates are millions per second. A READ or WRITE of some bytes also takes
-/// those bytes' time on the wire, and at each of the two NICs the time that one packet takes
-/// between wire and memory.
+/// Times are nanoseconds, rates are millions per second. A READ or WRITE also takes the time of its
+/// bytes on the wire. At each of the two NICs it takes the time of one packet between wire and
+/// memory.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NicProfile {
-    /// What it is called.
+    /// The name of the profile.
     #[serde(deserialize_with = "parse::text")]
     pub name: String,
     /// Payload bandwidth of a port, each way, in Gbit/s.
     #[serde(deserialize_with = "parse::bandwidth")]
     pub bandwidth_gbit_s: f64,
-    /// How fast a NIC passes a packet on between wire and memory, in Gbit/s. This delays a request,
-    /// and limits no bandwidth: packets overlap.
+    /// Bandwidth between wire and memory inside a NIC, in Gbit/s. This figure delays a request and
+    /// limits no bandwidth, because packets overlap.
     #[serde(deserialize_with = "parse::bandwidth")]
     pub packet_gbit_s: f64,
-    /// Bytes of a packet: a NIC has so many of a larger request in its own memory before it passes
-    /// them on.
+    /// Bytes of a packet. Of a larger request, a NIC has this many bytes in its own memory before
+    /// it passes them on.
     #[serde(deserialize_with = "parse::packet")]
     pub packet_bytes: u32,
-    /// From one NIC to another: cables and a switch.
+    /// Time from one NIC to another: cables and a switch.
     #[serde(deserialize_with = "parse::nanos")]
     pub one_way_ns: u64,
-    /// Each way takes up to so much longer, as drawn; on one queue pair nothing overtakes.
+    /// Longest random extra time of each way. On one queue pair no batch overtakes another.
     #[serde(deserialize_with = "parse::nanos")]
     pub jitter_ns: u64,
-    /// 1 when what a NIC issues and what it serves share the time of one engine, 2 when each has
-    /// its own.
+    /// Engines of a NIC. With 1, issued and served requests share the time of one engine. With 2,
+    /// each kind has its own.
     #[serde(deserialize_with = "parse::engines")]
     pub engines: u32,
-    /// WRITEs and SENDs that a NIC can issue (as requester).
+    /// Rate of WRITEs and SENDs that a NIC can issue (as requester).
     #[serde(deserialize_with = "parse::rate")]
     pub send_rate_mops: f64,
-    /// READs and atomics that a NIC can issue: fewer, since it must keep their state until the
-    /// response.
+    /// Rate of READs and atomics that a NIC can issue. The rate is lower, since the NIC must keep
+    /// their state until the response.
     #[serde(deserialize_with = "parse::rate")]
     pub send_read_rate_mops: f64,
-    /// WRITEs and SENDs that a NIC can serve (as responder).
+    /// Rate of WRITEs and SENDs that a NIC can serve (as responder).
     #[serde(deserialize_with = "parse::rate")]
     pub serve_rate_mops: f64,
-    /// READs that a NIC can serve: fewer, since it must fetch the data over PCIe.
+    /// Rate of READs that a NIC can serve. The rate is lower, since the NIC must fetch the data
+    /// over PCIe.
     #[serde(deserialize_with = "parse::rate")]
     pub serve_read_rate_mops: f64,
-    /// Atomics that a NIC can serve, spread over all buckets.
+    /// Rate of atomics that a NIC can serve, spread over all buckets.
     #[serde(deserialize_with = "parse::rate")]
     pub serve_atomic_rate_mops: f64,
-    /// Payload up to so many bytes travels inside the request (inline); a NIC gathers more from
-    /// memory before it sends.
+    /// Largest payload that travels inside the request (inline). A NIC gathers a larger payload
+    /// from memory before it sends.
     #[serde(deserialize_with = "parse::inline")]
     pub inline_max_bytes: u32,
-    /// How long gathering delays a WRITE or SEND, besides its bytes: a round trip over PCIe.
+    /// Delay of a WRITE or SEND by gathering, besides its bytes: a round trip over PCIe.
     #[serde(deserialize_with = "parse::nanos")]
     pub gather_ns: u64,
-    /// From a WRITE's or SEND's arrival to its effect.
+    /// Time from the arrival of a WRITE or SEND to its effect.
     #[serde(deserialize_with = "parse::nanos")]
     pub write_ns: u64,
-    /// From a READ's arrival to its first byte leaving: a round trip over PCIe.
+    /// Time from the arrival of a READ until its first byte leaves: a round trip over PCIe.
     #[serde(deserialize_with = "parse::nanos")]
     pub read_ns: u64,
-    /// From an atomic's arrival until it claims its bucket.
+    /// Time from the arrival of an atomic until it claims its bucket.
     #[serde(deserialize_with = "parse::nanos")]
     pub atomic_fetch_ns: u64,
-    /// How long an atomic occupies its bucket.
+    /// Time for which an atomic occupies its bucket.
     #[serde(deserialize_with = "parse::nanos")]
     pub atomic_ns: u64,
-    /// How much longer, when the bucket's last atomic was on another word: this one comes from
-    /// memory instead of the CPU's cache.
+    /// Extra time of an atomic when the last atomic of its bucket was on another word. The word
+    /// then comes from memory instead of the CPU's cache.
     #[serde(deserialize_with = "parse::nanos")]
     pub atomic_cold_ns: u64,
-    /// Atomics are serialised per bucket: that of the low address bits, so many (Sherman 3.2.2).
-    /// With 0 a NIC executes one atomic at a time.
+    /// Number of low address bits that choose the bucket of an atomic. Atomics of one bucket are
+    /// serialised (Sherman 3.2.2). With 0 a NIC executes one atomic at a time.
     #[serde(deserialize_with = "parse::bucket_bits")]
     pub atomic_bucket_bits: u32,
-    /// From the response's arrival to the completion that the CPU can see.
+    /// Time from the arrival of the response until the CPU can see the completion.
     #[serde(deserialize_with = "parse::nanos")]
     pub completion_ns: u64,
     /// Queue pairs of one worker to one target, used in turn.
     #[serde(deserialize_with = "parse::queue_pairs")]
     pub queue_pairs: u32,
-    /// READs and atomics of one worker to one target under way at most.
+    /// Limit of READs and atomics in flight from one worker to one target.
     #[serde(deserialize_with = "parse::limit")]
     pub reads_max: u32,
-    /// Requests of one worker to one target under way at most.
+    /// Limit of requests in flight from one worker to one target.
     #[serde(deserialize_with = "parse::limit")]
     pub requests_max: u32,
     /// CPU time of the worker.
     pub cpu: CpuProfile,
-    /// What was measured on such NICs; calibration compares, the fabric does not look.
+    /// Measurements published for such NICs. Calibration compares them; the fabric does not use
+    /// them.
     #[serde(default)]
     pub published: Vec<Published>,
 }
@@ -116,7 +118,7 @@ pub struct CpuProfile {
     /// To write a request into the send queue.
     #[serde(deserialize_with = "parse::nanos")]
     pub post_ns: u64,
-    /// To ring a doorbell: once for all that is posted to one queue pair in a sweep.
+    /// To ring a doorbell: once for all requests posted to one queue pair in a sweep.
     #[serde(deserialize_with = "parse::nanos")]
     pub doorbell_ns: u64,
     /// To take a completion.
@@ -134,15 +136,15 @@ pub struct CpuProfile {
     /// To read or write 1 KiB in the cache.
     #[serde(deserialize_with = "parse::nanos")]
     pub copy_ns_per_kib: u64,
-    /// How long a local writer holds the frame's latch besides the copying.
+    /// How long a local writer holds the local latch of a frame, besides the copying.
     #[serde(deserialize_with = "parse::nanos")]
     pub latch_ns: u64,
 }
 
-/// A file of a profile. Those that come with the crate have 6 KiB.
+/// A file of a profile. The profiles of the crate have 6 KiB each.
 const FILE: Kind = Kind { name: "a NIC profile", bytes_max: 1 << 20 };
 
-/// The profiles that come with the crate, as name and text.
+/// The profiles of the crate, as name and text.
 const EMBEDDED: [(&str, &str); 3] = [
     ("connectx3", include_str!("../../profiles/connectx3.toml")),
     ("connectx5", include_str!("../../profiles/connectx5.toml")),
@@ -155,7 +157,7 @@ impl NicProfile {
         EMBEDDED.iter().map(|(name, _)| *name)
     }
 
-    /// A profile that comes with the crate.
+    /// A profile of the crate.
     ///
     /// # Errors
     /// [`ProfileError::Unknown`].
@@ -177,10 +179,10 @@ impl NicProfile {
         NicProfile::parse(&text, &path.display().to_string())
     }
 
-    /// A profile by its name, or else by the path of its file: what users give.
+    /// A profile by its name, or otherwise by the path of its file. Users give either.
     ///
     /// # Errors
-    /// Those of [`NicProfile::load`], and [`ProfileError::Unknown`] for what is no path of a file
+    /// Those of [`NicProfile::load`], and [`ProfileError::Unknown`] when the path does not exist
     /// either.
     pub fn find(name_or_path: &str) -> Result<NicProfile, ProfileError> {
         let path = Path::new(name_or_path);
@@ -190,10 +192,10 @@ impl NicProfile {
         }
     }
 
-    /// The profile of a text, which errors call `file`.
+    /// The profile in `text`. Errors call the text `file`.
     ///
     /// # Errors
-    /// [`ProfileError::Bad`], one line that says where and what would do.
+    /// [`ProfileError::Bad`]: one line that names the position, and values that would be accepted.
     pub fn parse(text: &str, file: &str) -> Result<NicProfile, ProfileError> {
         parse::profile(text, file)
     }

@@ -1,4 +1,4 @@
-//! Reading a profile: every mistake is one line that names the file, the line, and what would do.
+//! Parsing a profile. Every error is one line that names the file, the line, and an accepted value.
 
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
@@ -9,18 +9,19 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use super::{Measure, NicProfile, Published, Unit};
 
-/// Why there is no such profile. The text of each is one line that says what would do.
+/// The reason why a profile cannot be used. Each error text is one line that names an accepted
+/// value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
-    /// Neither the name of a profile nor a file.
+    /// The text is neither the name of a profile nor a file.
     #[error(
         "no NIC profile is called `{name}`: give one of {known}, or the path of a profile file"
     )]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// The profiles that come with the crate.
+        /// The names of the crate's profiles.
         known: String,
     },
     /// The file cannot be read.
@@ -28,17 +29,17 @@ pub enum ProfileError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         cause: latchwork_files::InputError,
     },
-    /// Something in the file.
+    /// A line of the file is wrong.
     #[error("{file}:{line}: {problem}")]
     Bad {
         /// The file.
         file: String,
-        /// Counts from 1.
+        /// The line, counted from 1.
         line: usize,
-        /// What stands there, and what would do.
+        /// The text of the line, and an accepted value.
         problem: String,
     },
 }
@@ -56,7 +57,7 @@ pub(super) fn profile(text: &str, file: &str) -> Result<NicProfile, ProfileError
     })
 }
 
-/// The reader's words, as one line in ours.
+/// The message of the TOML reader, as one line in this crate's words.
 fn problem(message: &str) -> String {
     match message.split_once(", expected ") {
         Some((found, expected)) if found.starts_with("invalid type") => {
@@ -66,8 +67,7 @@ fn problem(message: &str) -> String {
     }
 }
 
-/// The line on which `span` starts, or as much of it as stands before a comment; none for what goes
-/// on over several lines.
+/// The line on which `span` starts, without its comment. `None` when the span covers several lines.
 fn statement<'a>(text: &'a str, span: &Range<usize>) -> Option<&'a str> {
     let start = text[..span.start].rfind('\n').map_or(0, |newline| newline + 1);
     let before = text.get(start..span.end)?;
@@ -206,7 +206,7 @@ fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     fits.then_some(Some(bytes)).ok_or_else(|| de::Error::custom(format_args!("must be {what}")))
 }
 
-/// As it stands in a file.
+/// A figure as a profile file has it.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawPublished {

@@ -1,4 +1,4 @@
-//! [`Published`]: what others have measured, for calibration to compare with.
+//! [`Published`]: published measurements, for calibration to compare with.
 
 use std::fmt;
 
@@ -13,15 +13,15 @@ use super::parse;
 pub struct Published {
     /// What was measured.
     pub measure: Measure,
-    /// Payload of each request, where the measure has one.
+    /// Payload of each request, where the measure has a payload.
     pub bytes: u32,
     /// The figure.
     pub value: f64,
-    /// Its unit, which is that of the measure.
+    /// The unit of the measure.
     pub unit: Unit,
-    /// The model may be off by this part of the figure.
+    /// Permitted difference of the model, as a part of the figure.
     pub tolerance: f64,
-    /// Where the figure stands.
+    /// The publication that has the figure.
     pub source: String,
 }
 
@@ -39,9 +39,9 @@ pub enum Measure {
     WriteOneWay,
     /// Half of a ping-pong of SENDs between two CPUs.
     SendOneWay,
-    /// READs of many nodes that one NIC serves.
+    /// READs of many nodes, served by one NIC.
     ReadInbound,
-    /// WRITEs of many nodes that one NIC serves.
+    /// WRITEs of many nodes, served by one NIC.
     WriteInbound,
     /// READs of many workers of one node, to many targets.
     ReadOutbound,
@@ -51,7 +51,7 @@ pub enum Measure {
     ReadWorker,
     /// WRITEs of one worker to one target.
     WriteWorker,
-    /// READs of many nodes, of which each posts to all others: those of one node.
+    /// READs of many nodes, each to all other nodes; the rate of one node.
     ReadSwarm,
     /// Atomics of many nodes on one word.
     AtomicOneAddress,
@@ -76,7 +76,7 @@ impl Measure {
         }
     }
 
-    /// The payload in bytes, where it is always the same: one word, or one message.
+    /// The payload in bytes, where the measure fixes it: one word, or one message.
     pub const fn fixed_bytes(self) -> Option<u32> {
         use Measure::*;
         match self {

@@ -16,12 +16,12 @@ pub(crate) struct World {
     pub(crate) kernel: Kernel,
     pub(crate) fabric: Fabric,
     regions: Vec<Arc<Region>>,
-    // Only for its notifier: scripts are stepped by hand.
+    // Kept only for its notifier: the test steps the scripts.
     worker: VirtualWorker,
     order: RefCell<Vec<usize>>,
 }
 
-/// Far beyond what any promise needs.
+/// Far more events than any promise needs.
 const EVENTS_MAX: u64 = 10_000_000;
 
 impl World {
@@ -82,7 +82,7 @@ impl World {
         self.worker.handle()
     }
 
-    /// Gives the scripts, and the world, so many turns; true when all scripts have ended.
+    /// Gives the scripts, and the world, `turns` turns. True when all scripts have ended.
     pub(crate) fn run_turns(&self, scripts: Vec<Script>, turns: u64) -> bool {
         let start = |script: Script| {
             let endpoint = self.fabric.endpoint(script.node, &self.worker_handle()).unwrap();
@@ -96,7 +96,7 @@ impl World {
         };
         let mut running: Vec<_> = scripts.into_iter().map(start).collect();
         for _ in 0..turns {
-            // Between two events any of the workers may have its turn first.
+            // Between two events any worker may have its turn first.
             let mut order = self.order.borrow_mut();
             order.clear();
             order.extend(0..running.len());

@@ -1,7 +1,8 @@
-//! [`admit`]: the greetings, seen from the agent.
+//! [`admit`]: the greetings, on the side of the agent.
 //!
-//! A stranger is read 48 bytes, then 80, within one deadline; nothing else is kept for it. Until it
-//! has proved who it is, it learns the version and that it is refused, and no more.
+//! The agent reads 48 bytes of an unauthenticated client, then 80, within one deadline, and keeps
+//! nothing else for it. Before the proof, the client learns only the version and that it is
+//! refused.
 
 use std::io;
 
@@ -16,7 +17,7 @@ use crate::wire::{
     WELCOME_LEN, Welcome,
 };
 
-/// Greets; the session's seat when the client may stay.
+/// Performs the greetings. Returns the session's seat when the client is admitted.
 pub(crate) async fn admit<S>(hosted: &Hosted, stream: &mut S) -> Result<Seat, Reject>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -55,7 +56,7 @@ where
         return Err(refuse(stream, None, Refusal::Secret).await);
     }
     let signed = Signed { secret, before: [&hello_bytes, &answer_bytes, &bytes] };
-    // From here on the client is one of the cluster's, and is told what is wrong.
+    // From here on the client is a member of the cluster, and learns the reason of a refusal.
     let introduction =
         Introduction::parse(said).map_err(|error| Reject::Broken(error.to_string()))?;
     if introduction.to != hosted.node {
@@ -79,7 +80,7 @@ where
     Ok(seat)
 }
 
-/// What an agent's proof covers besides its own words.
+/// The bytes that an agent's proof covers, besides the welcome.
 struct Signed<'a> {
     secret: Option<&'a Secret>,
     before: [&'a [u8]; 3],
@@ -97,7 +98,7 @@ impl Signed<'_> {
     }
 }
 
-/// Says why not; without a proof to whom has none.
+/// Sends a refusal, without a proof to a client without a proof.
 async fn refuse<S>(stream: &mut S, signed: Option<&Signed<'_>>, refusal: Refusal) -> Reject
 where
     S: AsyncWrite + Unpin,
@@ -108,12 +109,12 @@ where
         None => [&refused.bytes()[..], &[0; MAC_LEN]].concat(),
     };
     debug_assert_eq!(bytes.len(), WELCOME_LEN);
-    // Whether it still listens changes nothing.
+    // The refusal stands even if the client does not read it.
     let _ = write(stream, &bytes).await;
     Reject::Refused(refusal)
 }
 
-/// Says to a connection that came too many that it did, if it takes it at once.
+/// The refusal of a connection beyond the limit.
 pub(crate) fn busy() -> [u8; crate::wire::ANSWER_LEN] {
     Answer { version: VERSION, refusal: Some(Refusal::Busy), nonce: [0; NONCE_LEN] }.bytes()
 }

@@ -1,4 +1,4 @@
-//! What agents have refused, counted; and a line in the log now and then.
+//! Counters of refused connections, with an occasional line in the log.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,23 +6,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::wire::Refusal;
 
-/// How connections to the agents of a process have ended that did not end well. A snapshot.
+/// The numbers of connections to the agents of a process that failed, by cause. A snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Refused {
-    /// Connections that did not begin with a greeting, or ended in the middle of it.
+    /// Connections without a greeting, or with an incomplete one.
     pub strange: u64,
-    /// Connections that did not prove in time who they are.
+    /// Connections that did not prove their identity in time.
     pub late: u64,
-    /// Of another version.
+    /// Connections with another version of the protocol.
     pub version: u64,
-    /// With TLS where there should be a secret, or the other way round, or with a wrong secret or a
-    /// certificate of another authority.
+    /// Connections with the wrong mode (TLS or secret), a wrong secret, or a certificate of another
+    /// authority.
     pub unproved: u64,
-    /// Too many at once.
+    /// Connections beyond a limit.
     pub busy: u64,
-    /// For another node, another incarnation, or from a node that was fenced.
+    /// Connections for another node or another incarnation, or from a fenced node.
     pub misled: u64,
-    /// Proved who they are, and then sent what no client of this version sends.
+    /// Connections with a proved identity that then sent bytes that no client of this version
+    /// sends.
     pub broken: u64,
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct Counters {
     broken: AtomicU64,
 }
 
-/// Why a connection was not served, or no longer.
+/// The reason why a connection is not served, or no longer served.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reject {
     Strange(String),
@@ -67,8 +68,8 @@ impl fmt::Display for Reject {
 }
 
 impl Counters {
-    /// Counts, and says so if it is the first, second, fourth, eighth of its kind: a flood does not
-    /// fill a log.
+    /// Counts a refusal. Logs the first, second, fourth, eighth of its kind, so that a flood does
+    /// not fill the log.
     pub(crate) fn count(&self, from: SocketAddr, reject: &Reject) {
         let counter = match reject {
             Reject::Strange(_) => &self.strange,

@@ -1,4 +1,4 @@
-//! The verbs themselves, on memory of this process.
+//! The execution of verbs on memory of this process.
 
 use std::sync::Arc;
 
@@ -9,15 +9,14 @@ use latchwork_verbs_shm::Barriers;
 use super::hosted::Hosted;
 use crate::wire::{Batch, WireRequest, begin_reply, end_reply, peek};
 
-/// What one connection executes on: its node, and the regions that it has met, so that a verb takes
-/// no lock. Regions are only ever added.
+/// The memory of one connection: its node, and the node's regions that the connection has used. The
+/// cache saves a lock per verb, and stays valid because regions are only ever added.
 pub(crate) struct Ground {
     hosted: Arc<Hosted>,
     regions: Vec<Option<Arc<Region>>>,
 }
 
-/// Bytes at the start of a request that are fetched ahead; behind them the processor does it by
-/// itself.
+/// The most bytes of a request to prefetch. The processor prefetches the rest by itself.
 const AHEAD_MAX: u32 = 1 << 10;
 
 /// A batch that no client of this version sends to this node.
@@ -29,7 +28,7 @@ impl Ground {
         Ground { hosted, regions: Vec::new() }
     }
 
-    /// The memory of a region, if there is one.
+    /// The memory of a region, if it exists.
     fn learn(&mut self, key: u16) -> Option<&Arc<Region>> {
         let at = usize::from(key);
         if self.regions.get(at).is_none_or(Option::is_none) {
@@ -42,9 +41,9 @@ impl Ground {
         self.regions[at].as_ref()
     }
 
-    /// Asks for the CPU cache lines that a frame will touch which comes soon; its length, if it can
-    /// be told. A worker's batches are all over the memory, and to wait for each of them would be
-    /// most of the work.
+    /// Prefetches the CPU cache lines of a frame that will be executed soon. Returns the frame's
+    /// length, if it is known. The batches of a worker touch all of the memory, so waiting for each
+    /// cache miss would be most of the work.
     #[inline]
     pub(crate) fn fetch_ahead(&self, frame: &[u8]) -> Option<usize> {
         peek(frame, |region, remote, len| {
@@ -56,15 +55,20 @@ impl Ground {
         })
     }
 
-    /// Executes a batch and appends its reply. Nothing takes effect of a batch that is a violation.
+    /// Executes a batch and appends its reply. A batch with a violation takes no effect.
     ///
-    /// The requests are executed in their order with the barriers of the shared-memory fabric,
-    /// which this is on behalf of others. The caller ends the barriers before it sends the reply.
+    /// This thread executes the requests in their order, with the barriers of the shared-memory
+    /// fabric. The caller ends the barriers before it sends the reply.
     ///
-    /// They order this thread's accesses in the eyes of the others here. What a client did before
-    /// it sent the batch, in this process or as an earlier batch that another thread executed and
-    /// whose reply it had, comes before: the kernel hands bytes from one thread to another under
-    /// the socket's lock, which releases and acquires as any lock does, whoever's memory it is.
+    /// The barriers order this thread's accesses as other threads of this process see them. The
+    /// earlier actions of the client also come before the batch. Such an action is an access of the
+    /// client in this process. Or it is an earlier batch that another thread executed, with a reply
+    /// that the client has received. The argument:
+    ///
+    /// 1. The kernel passes bytes from one thread to another under the lock of the socket.
+    /// 2. That lock releases and acquires like any lock, for all memory.
+    /// 3. So the accesses of the thread that sent the bytes are visible to the thread that received
+    ///    them.
     pub(crate) fn execute(
         &mut self,
         batch: &Batch<'_>,

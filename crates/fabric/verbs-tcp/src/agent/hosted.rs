@@ -1,4 +1,4 @@
-//! [`Hosted`]: a node of this process, as its agent sees it.
+//! [`Hosted`]: a node of this process, on the side of its agent.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::wire::Node;
 /// A node of this process: memory, or regions and an inbox.
 pub(crate) struct Hosted {
     pub(crate) node: Node,
-    /// Which start of the node this is: never 0.
+    /// The incarnation of this start of the node; never 0.
     pub(crate) incarnation: u64,
-    /// Of compute nodes.
+    /// The inbox of a compute node.
     pub(crate) inbox: Option<shm::Inbox>,
     pub(crate) clock: Clock,
     pub(crate) security: Security,
@@ -42,7 +42,7 @@ impl Hosted {
         Hosted { node, incarnation, inbox, clock, security, limits, seats, counters, regions }
     }
 
-    /// Adds a region; its key, if there is one left.
+    /// Adds a region. Returns its key, or `None` when no key is left.
     pub(crate) fn register(&self, region: Arc<Region>) -> Option<RegionKey> {
         let mut regions = self.regions.write();
         let key = u16::try_from(regions.len()).ok()?;
@@ -59,7 +59,7 @@ impl Hosted {
         self.regions.read().iter().map(|region| region.len() as u64).collect()
     }
 
-    /// The clock that leases are in.
+    /// The clock of leases, in nanoseconds.
     pub(crate) fn now(&self) -> u64 {
         self.clock.now().as_nanos()
     }

@@ -24,17 +24,16 @@ use crate::wire::Refusal;
 /// Connections that the operating system holds for the agent to accept.
 const BACKLOG: i32 = 1024;
 
-/// A host that vanished without a word is found out by the operating system: after so long without
-/// anything to send, by so many questions, so far apart.
+/// TCP keep-alive, by which the operating system detects a host that vanished: the idle time before
+/// the first probe, the time between probes, and the number of probes.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_RETRIES: u32 = 3;
 
-/// When no connection can be accepted, mostly because there are too many open files: how long to
-/// wait.
+/// The pause after a failed accept, mostly because too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Starts the agent of `hosted` at `addr`; where it listens.
+/// Starts the agent of `hosted` at `addr`. Returns the address at which the agent listens.
 pub(crate) fn listen(
     hosted: Arc<Hosted>,
     addr: SocketAddr,
@@ -55,7 +54,8 @@ pub(crate) fn listen(
 
 fn bind(addr: SocketAddr) -> io::Result<StdListener> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-    // So that a node can be started again at once. Two at the same time still cannot listen.
+    // With this option a node can be started again at once. Two listeners at the same time are
+    // still refused.
     socket.set_reuse_address(true)?;
     socket.bind(&addr.into())?;
     socket.listen(BACKLOG)?;
@@ -71,7 +71,8 @@ async fn accept(hosted: Arc<Hosted>, listener: TcpListener, turns: Turns) {
                 Ok(permit) => start(&hosted, stream, from, permit, &turns),
                 Err(_) => {
                     hosted.counters.count(from, &Reject::Refused(Refusal::Busy));
-                    // A fresh socket has room for it; one that has not does without.
+                    // A fresh socket has room for the refusal. If it has not, the refusal is not
+                    // sent.
                     let _ = stream.try_write(&busy());
                 }
             },
@@ -83,7 +84,7 @@ async fn accept(hosted: Arc<Hosted>, listener: TcpListener, turns: Turns) {
     }
 }
 
-/// Hands the connection to a thread, where it stays.
+/// Moves the connection to a thread, on which it stays.
 fn start(
     hosted: &Arc<Hosted>,
     stream: TcpStream,
@@ -91,7 +92,7 @@ fn start(
     permit: OwnedSemaphorePermit,
     turns: &Turns,
 ) {
-    // What cannot be registered any more has ended already.
+    // A stream that cannot be converted has already ended.
     let Ok(stream) = stream.into_std() else { return };
     let hosted = Arc::clone(hosted);
     turns.next().spawn(async move {
@@ -110,7 +111,7 @@ fn start(
     });
 }
 
-/// What both ends of a connection set.
+/// Sets the options that both ends of a connection need.
 pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new()
@@ -150,6 +151,7 @@ where
     let seat = greetings.await.map_err(|_| Reject::Late)??;
     drop(permit);
     let ground = Ground::new(Arc::clone(hosted));
-    // Stopped, it goes without a word: its client has another connection, or is fenced.
+    // A stopped connection closes without a message. Its client has another connection, or is
+    // fenced.
     seat.until_stopped(serve(hosted, ground, stream)).await.unwrap_or(Ok(()))
 }

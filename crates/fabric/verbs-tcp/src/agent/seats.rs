@@ -1,9 +1,12 @@
-//! [`Seats`]: one connection per session, and none of a node that was fenced.
+//! [`Seats`]: one connection per session, and no connection of a fenced node.
 //!
-//! When a connection fails, its client comes back with the same session. It may only be told that
-//! it is welcome once nothing more of the old connection can be executed: then what became of its
-//! batches may be unknown, but it does not change any more. So the old connection is stopped, and
-//! the new one waits until its task has let go.
+//! When a connection fails, its client connects again with the same session. The agent welcomes the
+//! new connection only when no batch of the old one can be executed any more. After that the
+//! outcome of such a batch may be unknown, but it does not change. The agent ensures this in two
+//! steps:
+//!
+//! 1. The agent stops the old connection.
+//! 2. The new connection waits until the task of the old one has released the gate of the session.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -19,7 +22,7 @@ use crate::wire::{Introduction, Node, Refusal};
 
 type Session = [u8; 16];
 
-/// The connections of a node's agent whose clients are known.
+/// The authenticated connections of a node's agent.
 pub(crate) struct Seats {
     table: Arc<Mutex<Table>>,
     max: usize,
@@ -36,17 +39,19 @@ struct Entry {
     gate: Arc<Gate<()>>,
     from: Node,
     epoch: u64,
-    /// Whose seat this was has given up waiting for the one before, which still has the gate.
+    /// Whether this entry's connection has stopped waiting for the gate, while an earlier
+    /// connection still has the gate.
     abandoned: bool,
 }
 
-/// The right to execute for a session, until it is dropped or stopped.
+/// The right to execute for a session, until the seat is dropped or stopped.
 pub(crate) struct Seat {
     table: Arc<Mutex<Table>>,
     session: Session,
     stop: Arc<Notify>,
     gate: Arc<Gate<()>>,
-    /// Dropped behind the entry: whoever gets the gate then finds nobody executing.
+    /// Dropped after the entry is removed. So when the next connection gets the gate, no task
+    /// executes for the session.
     inside: Option<OwnedMutexGuard<()>>,
 }
 
@@ -55,10 +60,10 @@ impl Seats {
         Seats { table: Arc::default(), max }
     }
 
-    /// Takes the session's seat, once whoever has it has stopped.
+    /// Takes the session's seat, after the connection that has the seat has stopped.
     ///
-    /// The seat can be taken from the new connection, too, while it still waits here; so
-    /// [`Seat::until_stopped`] goes around whatever comes next.
+    /// Another connection can take the seat from this one, also while this one still waits here. So
+    /// [`Seat::until_stopped`] goes around all later work.
     pub(crate) async fn take(&self, introduction: &Introduction) -> Result<Seat, Refusal> {
         let Introduction { from, epoch, session, .. } = *introduction;
         let stop = Arc::new(Notify::new());
@@ -87,12 +92,12 @@ impl Seats {
                 seat.inside = Some(guard);
                 Ok(seat)
             }
-            // A third connection of the session, or a fence, has come meanwhile.
+            // Meanwhile a third connection of the session has come, or a fence.
             None => Err(Refusal::Busy),
         }
     }
 
-    /// Refuses `node` with epochs below `epoch` from now on, and stops its connections; true when
+    /// Refuses `node` with epochs below `epoch` from now on, and stops its connections. True when
     /// all have stopped within `patience`.
     pub(crate) async fn fence(&self, node: Node, epoch: u64, patience: Duration) -> bool {
         let stopped: Vec<_> = {
@@ -121,13 +126,13 @@ impl Seats {
 }
 
 impl Seat {
-    /// Runs `work`, as long as nobody takes the seat. It is dropped when somebody does.
+    /// Runs `work` until another connection or a fence takes the seat; then `work` is dropped.
     pub(crate) async fn until_stopped<F: Future>(&self, work: F) -> Option<F::Output> {
         until(&self.stop, work).await
     }
 }
 
-/// Runs `work` until it ends or `stop` is notified, which wins.
+/// Runs `work` until it ends or `stop` is notified. The notification wins.
 async fn until<F: Future>(stop: &Notify, work: F) -> Option<F::Output> {
     let (mut stopped, mut work) = (pin!(stop.notified()), pin!(work));
     poll_fn(|context| {
@@ -144,8 +149,8 @@ impl Drop for Seat {
         let mut table = self.table.lock();
         let Some(entry) = table.taken.get_mut(&self.session) else { return };
         let remove = if Arc::ptr_eq(&entry.stop, &self.stop) {
-            // The gate stays known as long as somebody has it, or the next connection would not
-            // wait.
+            // The entry stays while another connection has the gate. Otherwise the next connection
+            // would get a new gate and would not wait.
             entry.abandoned = self.inside.is_none() && self.gate.try_lock().is_err();
             !entry.abandoned
         } else {
@@ -187,7 +192,7 @@ mod tests {
                 async move {
                     let never = first.until_stopped(std::future::pending::<()>()).await;
                     assert_eq!(never, None);
-                    // Still executing: nobody else may.
+                    // This connection still executes, so no other may.
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     ended.store(true, Ordering::Relaxed);
                     drop(first);

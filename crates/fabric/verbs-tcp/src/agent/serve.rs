@@ -1,4 +1,4 @@
-//! [`serve`]: the frames of one connection.
+//! [`serve`]: serves the frames of one connection.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,15 +16,16 @@ use super::hosted::Hosted;
 use crate::buffer::Buffer;
 use crate::wire::{Batch, FRAME_MAX, FromClient, begin_reply, end_reply, put_pong, put_time};
 
-/// Replies that are collected at most before they are written. With the longest frame behind it,
-/// this is what a connection takes for replies; a client that does not read them is not read from.
+/// Replies are written when they have this many bytes. With the longest frame behind them, this is
+/// the memory of a connection for replies. The agent reads nothing more from a client that does not
+/// read its replies.
 const OUT_MAX: usize = 256 << 10;
 
-/// Frames whose memory is fetched while those before them are executed: about as many cache misses
-/// as a core has under way at once.
+/// The number of frames whose memory is prefetched while earlier frames are executed: about the
+/// cache misses that a core has in flight at once.
 const FRAMES_AHEAD: usize = 8;
 
-/// Serves until the client leaves, which is no error, or does what it must not.
+/// Serves until the client closes the connection, which is no error, or violates the protocol.
 pub(crate) async fn serve<S>(
     hosted: &Hosted,
     mut ground: Ground,
@@ -41,14 +42,14 @@ where
         match read {
             Ok(0) => return Ok(()),
             Ok(count) => input.filled(count),
-            // A client that is gone. What it was sent, it does not want any more.
+            // The client has closed the connection, so it does not need the remaining replies.
             Err(error) if is_end(&error) => return Ok(()),
             Err(error) => return Err(Reject::Broken(error.to_string())),
         }
         let mut more = true;
         while more {
             let executed = execute_all(&mut input, &mut ground, &mut out, &mut lease, hosted);
-            // Also what was done before something was wrong.
+            // The replies of frames before an error are also written.
             write(stream, &mut out, hosted.limits.write_time).await?;
             more = executed?;
         }
@@ -56,7 +57,8 @@ where
     }
 }
 
-/// Executes the frames that are there until there are replies enough; true when more are there.
+/// Executes the frames in the buffer until the replies have `OUT_MAX` bytes. True when more frames
+/// may be there.
 fn execute_all(
     input: &mut Buffer,
     ground: &mut Ground,
@@ -64,13 +66,13 @@ fn execute_all(
     lease: &mut u64,
     hosted: &Hosted,
 ) -> Result<bool, Reject> {
-    // One look at the clock for all that has arrived. What takes effect later than it says does so
-    // by as much as the rest of a chunk takes, and clients allow for that.
+    // The clock is read once for all frames that have arrived. A frame can take effect later than
+    // this time, by the time of the rest of the chunk. Clients allow for that.
     let now = hosted.now();
     put_time(out, now);
     let mut barriers = Barriers::default();
-    // What is not executed yet; what is not fetched ahead yet, and how many frames are between the
-    // two.
+    // The bytes not executed yet, the bytes not prefetched yet, and the number of frames between
+    // the two.
     let bytes = input.bytes();
     let (mut rest, mut ahead, mut frames) = (bytes, bytes, 0_usize);
     let end = loop {
@@ -107,14 +109,14 @@ fn execute_all(
     };
     let used = bytes.len() - rest.len();
     input.consume(used);
-    // Before any of the replies is sent: what they report is seen by whatever is executed after
-    // them.
+    // The barriers end before a reply is sent, so later requests see the effects that the replies
+    // report.
     barriers.finish();
     end
 }
 
-/// The client may have told its user by now that the batch failed: it must not take effect any
-/// more.
+/// Refuses a batch behind the end of its lease. The client may have reported the batch as failed by
+/// now, so the batch must not take effect.
 fn refuse(batch: &Batch<'_>, out: &mut Vec<u8>) {
     let start = begin_reply(out, batch.seq, true);
     end_reply(out, start, 0);
@@ -128,7 +130,7 @@ where
         stream.write_all(out).await?;
         stream.flush().await
     };
-    // Mostly the socket takes all of it, and no alarm is set.
+    // The socket mostly takes all bytes at once, and then no timer is set.
     let all = async {
         let mut all = pin!(all);
         match poll_fn(|cx| Poll::Ready(all.as_mut().poll(cx))).await {
@@ -143,12 +145,12 @@ where
         Err(_) => return Err(Reject::Broken("it does not read what it is sent".into())),
     }
     out.clear();
-    // A long reply is rare, and a connection may be for ever.
+    // Long replies are rare, and a connection may be long-lived.
     out.shrink_to(OUT_MAX);
     Ok(())
 }
 
-/// Ways for a connection to end that say nothing bad about the client.
+/// Whether the error only means that the client closed the connection or was lost.
 fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut, UnexpectedEof};
     matches!(

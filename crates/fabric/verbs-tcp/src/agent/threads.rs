@@ -1,4 +1,4 @@
-//! The threads on which agents run, and connections are made.
+//! The threads of the agents, which also make connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,14 +9,14 @@ use tokio::sync::Notify;
 
 use crate::error::TcpError;
 
-/// One single-threaded runtime per thread: a connection stays where it is, and nobody steals.
+/// One single-threaded runtime per thread. A connection stays on its thread, without work stealing.
 /// Without connections the threads sleep.
 pub(crate) struct Threads {
     handles: Vec<Handle>,
     threads: Vec<(Arc<Notify>, JoinHandle<()>)>,
 }
 
-/// Gives out the threads by turns; can be had by what runs on them.
+/// Assigns the threads in turn. Tasks on the threads may have a clone.
 #[derive(Clone)]
 pub(crate) struct Turns {
     handles: Arc<[Handle]>,
@@ -39,7 +39,7 @@ impl Threads {
             started.handles.push(runtime.handle().clone());
             let stop = Arc::new(Notify::new());
             let stopped = Arc::clone(&stop);
-            // When it stops, the runtime is dropped, and with it every connection.
+            // When the future ends, the thread drops the runtime and with it every connection.
             let body = move || runtime.block_on(stopped.notified());
             let thread = Builder::new().name(format!("tcp-agent-{number}")).spawn(body);
             started.threads.push((stop, thread.map_err(failed)?));
@@ -54,10 +54,10 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // A permit stays for a thread that is only about to wait.
+        // The notification is stored for a thread that does not wait yet.
         self.threads.iter().for_each(|(stop, _)| stop.notify_one());
         for (_, thread) in self.threads.drain(..) {
-            // A task that panicked has been reported; the thread itself has nothing to say.
+            // A panic of a task has been reported, so the result of the thread is not needed.
             let _ = thread.join();
         }
     }

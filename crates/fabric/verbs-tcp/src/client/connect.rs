@@ -1,4 +1,4 @@
-//! [`connect`]: a connection, up to its first frame.
+//! [`connect`]: makes a connection, up to its first frame.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream as StdStream};
@@ -16,16 +16,16 @@ use crate::wire::{
     ANSWER_LEN, Answer, Hello, Introduction, MAC_LEN, Node, Refusal, VERSION, WELCOME_LEN, Welcome,
 };
 
-/// What a client wants of whom.
+/// The address and the greeting of a wanted connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) addr: SocketAddr,
     pub(crate) introduction: Introduction,
 }
 
-/// A connection whose two ends know each other.
+/// A connection with a complete greeting.
 pub(crate) struct Connected {
-    /// Non-blocking, and of no runtime any more.
+    /// A non-blocking socket, no longer registered with a runtime.
     pub(crate) socket: StdStream,
     pub(crate) tls: Option<Box<ClientConnection>>,
     pub(crate) welcome: Welcome,
@@ -33,11 +33,11 @@ pub(crate) struct Connected {
     pub(crate) lengths: Vec<u64>,
 }
 
-/// Between two attempts at an agent that is busy. Others may be on their way to it at the same
-/// time.
+/// Pause between two attempts at a busy agent. The agent may have other unauthenticated connections
+/// at that time.
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Connects and greets, within `limit` in all. An agent that is busy is asked again until then.
+/// Connects and greets within `limit` in all. Until then, a busy agent is tried again.
 pub(crate) async fn connect(
     security: &Security,
     wanted: &Wanted,
@@ -75,7 +75,8 @@ async fn attempt(security: &Security, wanted: &Wanted) -> Result<Connected, TcpE
             let mut stream =
                 tls.connector.connect(tls.name.clone(), stream).await.map_err(failed)?;
             let greeted = greet(&mut stream, None, wanted).await.map_err(|error| match error {
-                // The agent looks at our certificate when we think that all is well.
+                // The agent checks our certificate only after the handshake has succeeded on our
+                // side.
                 TcpError::Ended { addr, why } => TcpError::Tls { addr, why },
                 error => error,
             })?;
@@ -123,10 +124,10 @@ where
     let mac: &[u8; MAC_LEN] = mac.try_into().expect("the rest");
     let welcome = Welcome::parse(head).map_err(no_agent)?;
     if welcome.refusal == Some(Refusal::Secret) {
-        // It has none to sign with that we would know.
+        // The agent does not know our secret, so it cannot sign with it.
         return Err(refused(Refusal::Secret, version));
     }
-    // No more than half a megabyte.
+    // At most half a megabyte.
     let mut lengths = vec![0; 8 * welcome.regions as usize];
     read(stream, &mut lengths, addr).await?;
     let parts = [&hello[..], &answer, &said, head, &lengths];

@@ -1,4 +1,4 @@
-//! [`Endpoint`]: collects batches, and sends them when the doorbell rings.
+//! [`Endpoint`]: collects batches, and sends them with the doorbell.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,25 +21,25 @@ use crate::wire::Node;
 
 /// One worker's endpoint on the fabric of sockets; see [`latchwork_verbs::Endpoint`].
 ///
-/// It has a connection of its own to each node that it uses, which is made when it is used first.
-/// Batches leave when the doorbell rings, those for one node in one write; replies are taken at
-/// each poll. A worker with batches in flight must poll; one without may park.
+/// The endpoint has its own connection to each node that it uses, made at the first use. The
+/// doorbell sends the batches, all batches for one node in one write. Each poll takes the replies.
+/// A worker with batches in flight must poll; a worker without may park.
 ///
-/// The first post to a region that another process has registered since it was asked last asks that
-/// process, and waits for its answer: at most the time that connecting may take.
+/// The first post to a region of another process that is not known yet requests the regions from
+/// that process. The post waits for the answer, at most as long as connecting may take.
 pub struct Endpoint {
     inner: Arc<Inner>,
     locals: Locals,
     lanes: Vec<Lane>,
-    /// Lanes to nodes that were removed, until nothing waits in them.
+    /// Send queues to removed nodes, kept until no batch waits in them.
     former: Vec<Lane>,
-    /// The removals of peers that this endpoint has seen.
+    /// The number of removed peers that this endpoint has seen.
     removals: u64,
     completed: VecDeque<Completion>,
     in_flight: usize,
 }
 
-/// The regions of the worker's own node, remembered so that a verb takes no lock.
+/// The regions of the worker's own node, cached so that a verb takes no lock.
 pub(crate) struct Locals {
     own: Arc<Hosted>,
     regions: Vec<Option<Arc<Region>>>,
@@ -80,7 +80,7 @@ impl Endpoint {
         }
     }
 
-    /// Sets aside the lanes to nodes that were removed.
+    /// Sets aside the send queues to removed nodes.
     fn retire(&mut self) {
         let removals = self.inner.peers.removals();
         if removals == self.removals {
@@ -94,7 +94,8 @@ impl Endpoint {
         self.former.extend(self.lanes.extract_if(.., is_former));
     }
 
-    /// The lane to a target's node. There are few, and mostly the same ones are used.
+    /// The index of the send queue to a target's node. Send queues are few, and mostly the same
+    /// ones are used.
     fn lane(&mut self, target: Target) -> Option<usize> {
         let node = match target {
             Target::Memory(id) => Node::Memory(id),
@@ -104,7 +105,8 @@ impl Endpoint {
         let known = self.lanes.iter().position(|lane| lane.peer.node == node);
         if known.is_none() {
             let peer = self.inner.peers.get(node)?;
-            // Without random bytes there are no connections either: nobody is mistaken for another.
+            // Without random bytes the session is 0. Connecting also needs random bytes, so no
+            // connection with that session is made.
             let session = random().unwrap_or_default();
             let (patience, clock) = (self.inner.config.patience, self.inner.clock);
             self.lanes.push(Lane::new(peer, session, Times { patience, clock }));
@@ -133,7 +135,7 @@ fn start(inner: &Inner, own: &Hosted, peer: &Peer, session: [u8; 16]) -> Attempt
     let (security, limit) = (inner.config.security.clone(), inner.config.connect_time);
     let (sender, receiver) = channel();
     inner.turns.next().spawn(async move {
-        // An endpoint that has gone meanwhile does not want it.
+        // The endpoint may be dropped by now; then the result is not needed.
         let _ = sender.send(connect(&security, &wanted, limit).await);
     });
     receiver
@@ -150,14 +152,14 @@ impl latchwork_verbs::Endpoint for Endpoint {
         let mut remote_len = lane.length(region);
         if remote_len.is_none() && requests.iter().any(|request| request.remote().is_some()) {
             let peer = Arc::clone(&lane.peer);
-            // Who cannot be reached cannot be asked, and has no such region as far as anybody
-            // knows.
+            // When the node cannot be reached, its region stays unknown.
             if self.inner.ask(&peer, self.locals.own.node).is_ok() {
                 remote_len = peer.length(region);
             }
         }
         check_batch(target, requests, remote_len, |key| self.locals.learn(key))?;
-        // If the node has gone since, this ends as what was posted before that.
+        // If the node was removed since, this batch ends like the batches posted before the
+        // removal.
         lane.push(region, token, requests);
         self.in_flight += 1;
         Ok(())
@@ -184,14 +186,14 @@ impl latchwork_verbs::Endpoint for Endpoint {
     }
 
     fn may_park(&self) -> bool {
-        // Replies wake nobody: they have to be polled for.
+        // Replies wake no worker: the worker has to poll for them.
         self.in_flight == 0
     }
 
     fn nap(&self, time: Duration) -> bool {
         let mut links: Vec<_> = self.lanes.iter().filter_map(Lane::awaits).collect();
         let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
-        // An error ends the nap, and the next step meets its cause.
+        // An error ends the doze, and the next step meets its cause.
         !links.is_empty() && rustix::event::poll(&mut links, Some(&time)).is_ok()
     }
 }

@@ -1,18 +1,18 @@
-//! Batches under way: what is expected of the agent, and what came of it.
+//! Batches in flight: their expected replies and their outcomes.
 
 use latchwork_verbs::{BATCH_MAX, LocalBuffer, Outcome, Request};
 
 /// A batch from its post to its completion.
 pub(crate) struct Flight {
     pub(crate) token: u64,
-    /// The target's region, which the completion's error names.
+    /// The target's region, which the error of a completion names.
     pub(crate) region: u16,
     pub(crate) outcome: Outcome,
-    /// Atomics whose old values have come.
+    /// The number of atomics whose old values have arrived.
     pub(crate) atomics: usize,
-    /// Frames whose replies have not come, and messages that wait to be sent again.
+    /// The number of frames without a reply, and of messages that will be sent again.
     pub(crate) open: usize,
-    /// Whether all of it has been put into frames.
+    /// Whether the whole batch has been put into frames.
     pub(crate) whole: bool,
 }
 
@@ -22,7 +22,7 @@ impl Flight {
         Flight { token, region, outcome, atomics: 0, open: 0, whole: false }
     }
 
-    /// One whose only frame has all of it.
+    /// A flight of a batch in one frame.
     pub(crate) fn in_one_frame(token: u64, region: u16) -> Self {
         Flight { open: 1, whole: true, ..Flight::new(token, region) }
     }
@@ -32,16 +32,16 @@ impl Flight {
     }
 }
 
-/// What the reply has for one request.
+/// The part of a reply that belongs to one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Expect {
-    /// Nothing.
+    /// No bytes.
     Done,
-    /// Eight bytes.
+    /// The eight bytes of an old value.
     Old,
-    /// As many bytes as the buffer has; perhaps none at all if the READ had a condition.
+    /// As many bytes as the buffer has. None when the READ has a condition that was not met.
     Data { local: LocalBuffer, optional: bool },
-    /// Nothing; the message may be undone, for want of room in the inbox.
+    /// No bytes. The message may be undone because the inbox is full.
     Delivery,
 }
 
@@ -57,10 +57,10 @@ impl Expect {
     }
 }
 
-/// A frame whose reply has not come. Replies come in the order of the frames.
+/// A frame without its reply. Replies come in the order of the frames.
 pub(crate) struct Sent {
     pub(crate) seq: u32,
-    /// Its batch, in the slab of flights.
+    /// The flight of its batch, in the slab of flights.
     pub(crate) flight: usize,
     expects: [Expect; BATCH_MAX],
     len: usize,
@@ -80,7 +80,7 @@ impl Sent {
     }
 }
 
-/// Requests of batches that wait, one batch behind the other, each in one piece.
+/// The requests of waiting batches, one batch behind the other, each contiguous.
 #[derive(Default)]
 pub(crate) struct Requests {
     all: Vec<Request>,
@@ -93,14 +93,14 @@ impl Requests {
         if self.first == self.all.len() {
             self.clear();
         } else if self.first > self.all.len() / 2 {
-            // What moves is less than what has gone since the last time.
+            // Fewer requests move than were popped since the last move.
             self.all.drain(..self.first);
             self.first = 0;
         }
         self.all.extend_from_slice(requests);
     }
 
-    /// The first so many.
+    /// The first `count` requests.
     #[inline]
     pub(crate) fn front(&self, count: usize) -> &[Request] {
         &self.all[self.first..][..count]
@@ -118,8 +118,8 @@ impl Requests {
     }
 }
 
-/// The piece of `request` that begins `done` bytes behind its start and has `max` bytes at most;
-/// and how many it has, of how many.
+/// The piece of `request` that begins `done` bytes behind its start and has at most `max` bytes.
+/// Returns the piece, its length, and the length of the whole request.
 pub(crate) fn piece(request: &Request, done: u32, max: u32) -> (Request, u32, u32) {
     let cut = |remote: u64, local: LocalBuffer| {
         let len = (local.len - done).min(max);
@@ -131,7 +131,7 @@ pub(crate) fn piece(request: &Request, done: u32, max: u32) -> (Request, u32, u3
             let (remote, part, len) = cut(remote, local);
             (Request::Write { remote, local: part }, len, local.len)
         }
-        // Its condition is on an atomic in another frame.
+        // The condition of a `ReadIf` is dropped, because its atomic is in another frame.
         Request::Read { remote, local } | Request::ReadIf { remote, local, .. } => {
             let (remote, part, len) = cut(remote, local);
             (Request::Read { remote, local: part }, len, local.len)

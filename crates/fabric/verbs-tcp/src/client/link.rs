@@ -1,4 +1,4 @@
-//! [`Link`]: a connection as its worker has it: two buffers, and a socket that never blocks.
+//! [`Link`]: a connection at the worker: two buffers, and a socket that never blocks.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -10,14 +10,14 @@ use super::connect::Connected;
 use crate::buffer::Buffer;
 use crate::wire::FRAME_MAX;
 
-/// Replies that one look takes from the socket at most: the worker has other work.
+/// The most reads from the socket in one call, because the worker has other work.
 const READS_MAX: usize = 4;
 
-/// A connection that stands.
+/// An established connection.
 pub(crate) struct Link {
     socket: TcpStream,
     tls: Option<Box<ClientConnection>>,
-    /// Frames, of which `written` bytes have left.
+    /// Encoded frames; the first `written` bytes are sent.
     pub(crate) out: Vec<u8>,
     written: usize,
     pub(crate) input: Buffer,
@@ -29,18 +29,18 @@ impl Link {
         Link { socket, tls, out: Vec::new(), written: 0, input: Buffer::new() }
     }
 
-    /// Bytes of frames that have not left.
+    /// The number of bytes that are not sent.
     pub(crate) fn waiting(&self) -> usize {
         self.out.len() - self.written
     }
 
-    /// Something to read; also room to write, where frames wait for it.
+    /// The events to wait for: bytes to read, and room to write when frames wait.
     pub(crate) fn awaits(&self) -> PollFd<'_> {
         let write = if self.waiting() > 0 { PollFlags::OUT } else { PollFlags::empty() };
         PollFd::new(&self.socket, PollFlags::IN | write)
     }
 
-    /// Gives the socket what it takes of `out`.
+    /// Writes as much of `out` as the socket takes.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         while self.written < self.out.len() {
             let rest = &self.out[self.written..];
@@ -50,7 +50,7 @@ impl Link {
             };
             match taken {
                 Ok(0) if self.tls.is_some() => {
-                    // As much as it encrypts ahead.
+                    // TLS buffers no more plaintext until encrypted bytes leave.
                     if !self.flush_tls()? {
                         return Ok(());
                     }
@@ -72,7 +72,7 @@ impl Link {
         self.flush_tls().map(drop)
     }
 
-    /// Writes what is encrypted; false when the socket takes no more.
+    /// Writes encrypted bytes. False when the socket takes no more.
     fn flush_tls(&mut self) -> io::Result<bool> {
         let Some(tls) = &mut self.tls else { return Ok(true) };
         while tls.wants_write() {
@@ -87,7 +87,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Takes what has arrived; whether anything has.
+    /// Reads the bytes that have arrived. True when there were any.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         let mut some = false;
         for _ in 0..READS_MAX {
@@ -102,14 +102,14 @@ impl Link {
                 Ok(count) => {
                     self.input.filled(count);
                     some = true;
-                    // That was all, as far as can be told without asking once more.
+                    // These were probably all bytes; a further read would only find out.
                     if count < len && self.tls.is_none() || len == 0 {
                         break;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // What came before it counts; it will be met again.
+                // The bytes read before the error count. The next read meets the error again.
                 Err(error) if some => {
                     tracing::debug!(%error, "a connection ends");
                     break;
@@ -121,7 +121,7 @@ impl Link {
     }
 }
 
-/// Reads what is decrypted, and if that is nothing, decrypts what has arrived.
+/// Reads decrypted bytes. When there are none, decrypts the bytes that have arrived.
 fn read_tls(
     tls: &mut ClientConnection,
     socket: &mut TcpStream,

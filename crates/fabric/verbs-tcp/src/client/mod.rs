@@ -1,4 +1,4 @@
-//! Clients: the side that a worker has.
+//! Clients: the side of the worker.
 //!
 //! ```text
 //!   Endpoint ── post ──► Lane: queue ── ring: encode ──► Link: out ── one write ──► socket

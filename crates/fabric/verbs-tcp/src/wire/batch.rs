@@ -24,14 +24,14 @@ const COMPARE_SWAP: u8 = 4;
 const FETCH_ADD: u8 = 5;
 const SEND: u8 = 6;
 
-/// The requests of one batch frame: one to four, well formed, within the limits of a frame. Whether
-/// the memory that they touch exists, the agent has to see.
+/// The requests of one batch frame: one to four, well formed, within the limits of a frame. The
+/// agent checks whether their memory exists.
 ///
-/// They stay in the frame's bytes until they are asked for: a value with all of them is ten times
-/// as large as most frames, and would be copied on its way.
+/// The requests stay in the bytes of the frame until they are used. A value with all requests is
+/// ten times as large as most frames, and every move would copy it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Batch<'a> {
-    /// The frame's number, which the reply repeats.
+    /// The number of the frame, which the reply repeats.
     pub seq: u32,
     /// The region of the compute node; 0 for a memory node.
     pub region: u16,
@@ -41,7 +41,7 @@ pub struct Batch<'a> {
     body: &'a [u8],
 }
 
-/// A request whose data stands in the frame.
+/// A request with its data still in the frame.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum WireRequest<'a> {
     /// [`Request::Read`] and [`Request::ReadIf`].
@@ -57,7 +57,7 @@ pub enum WireRequest<'a> {
     Write {
         /// First byte.
         remote: u64,
-        /// What to write.
+        /// The bytes to write.
         data: &'a [u8],
     },
     /// [`Request::CompareSwap`].
@@ -73,14 +73,14 @@ pub enum WireRequest<'a> {
     FetchAdd {
         /// The word.
         remote: u64,
-        /// The summand.
+        /// The addend.
         add: u64,
     },
     /// [`Request::Send`].
     Send(WireMessage<'a>),
 }
 
-/// A message that stands in the frame.
+/// A message with its body still in the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WireMessage<'a> {
     from: ComputeNodeId,
@@ -88,7 +88,7 @@ pub struct WireMessage<'a> {
 }
 
 impl WireMessage<'_> {
-    /// The message itself.
+    /// The message as a value.
     pub fn message(&self) -> Message {
         let (words, _) = self.body.as_chunks::<WORD>();
         Message { from: self.from, body: std::array::from_fn(|i| u64::from_le_bytes(words[i])) }
@@ -96,7 +96,7 @@ impl WireMessage<'_> {
 }
 
 impl WireRequest<'_> {
-    /// The bytes that it touches on the node, as offset and length; none for a message.
+    /// The bytes of the node that the request touches, as offset and length; `None` for a message.
     #[inline]
     pub fn remote(&self) -> Option<(u64, u64)> {
         match *self {
@@ -117,8 +117,8 @@ impl<'a> Batch<'a> {
         Requests { left: self.count, rest: Cursor(self.body) }
     }
 
-    /// The end of the memory that the requests touch, `u64::MAX` when that cannot be; none when
-    /// they touch none.
+    /// The end of the memory that the requests touch; `u64::MAX` when no memory has that end.
+    /// `None` when they touch no memory.
     #[inline]
     pub fn reach(&self) -> Option<u64> {
         self.reach
@@ -156,7 +156,7 @@ impl<'a> Batch<'a> {
             }
         }
         cursor.end()?;
-        // What is written stands in the frame and is limited with it.
+        // The data of WRITEs is in the frame, so the limit of the frame bounds it.
         if read > DATA_MAX as u64 {
             return Err(WireError::Field { field: "length of READs" });
         }
@@ -180,7 +180,7 @@ impl<'a> Iterator for Requests<'a> {
     #[inline]
     fn next(&mut self) -> Option<WireRequest<'a>> {
         self.left = self.left.checked_sub(1)?;
-        // All of them were taken once before there was a batch.
+        // Parsing the batch has taken all requests once, so this does not fail.
         take_request(&mut self.rest).ok()
     }
 
@@ -228,10 +228,10 @@ fn take_request<'a>(cursor: &mut Cursor<'a>) -> Result<WireRequest<'a>, WireErro
     }
 }
 
-/// Looks at a frame that is not due yet: tells `place` which bytes of which region its first
-/// request touches, and its second where the first is an atomic, as offset and length; returns the
-/// frame's length. Nothing is checked: what it tells is good for hints only. None when too little
-/// of the frame is there, or it is none.
+/// Reads ahead in a frame that is not due yet, for hints. Calls `place` with the region, offset and
+/// length of the first request, and of the second if the first is an atomic. Returns the length of
+/// the frame. The values are not checked, so they are good only for hints. `None` when too few
+/// bytes are there, or when they are not a frame.
 #[inline]
 pub fn peek(bytes: &[u8], mut place: impl FnMut(u16, u64, u32)) -> Option<usize> {
     let header: &[u8; HEADER] = bytes.first_chunk()?;
@@ -262,7 +262,7 @@ pub fn peek(bytes: &[u8], mut place: impl FnMut(u16, u64, u32)) -> Option<usize>
     Some(len)
 }
 
-/// Begins a batch frame with `count` requests; where it starts.
+/// Begins a batch frame with `count` requests. Returns the position where the frame starts.
 #[inline]
 pub fn begin_batch(out: &mut Vec<u8>, count: usize, region: u16, seq: u32) -> usize {
     begin_frame(out, BATCH, count as u8, region, seq)
@@ -274,7 +274,7 @@ pub fn end_batch(out: &mut [u8], start: usize) {
     end_frame(out, start);
 }
 
-/// Appends a request. `words` gives the local memory that a WRITE takes its data from.
+/// Appends a request. `words` returns the local memory from which a WRITE takes its data.
 #[inline]
 pub fn put_request<'a>(
     out: &mut Vec<u8>,

@@ -1,9 +1,10 @@
-//! Frames: what follows the greetings, in both directions.
+//! Frames: the bytes behind the greetings, in both directions.
 //!
 //! ```text
 //!   0      4      5     6        8      12
 //!   │ len  │ kind │  a  │    b   │ seq  │ body ...
 //! ```
+//! `len` counts the whole frame.
 //! `len` counts the whole frame.
 
 use super::batch::Batch;
@@ -13,7 +14,7 @@ use super::{Cursor, DATA_MAX, WireError};
 /// Bytes of a frame's header.
 pub const HEADER: usize = 12;
 
-/// Bytes of a frame at most: the data of a batch, and what four requests have besides.
+/// The most bytes of a frame: the data of a batch, and the other fields of four requests.
 pub const FRAME_MAX: usize = DATA_MAX + 1024;
 
 pub(super) const BATCH: u8 = 1;
@@ -26,19 +27,19 @@ const TIME: u8 = 131;
 /// A frame from a client to an agent.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FromClient<'a> {
-    /// Requests for the node that the connection is with.
+    /// Requests for the node of this connection.
     Batch(Batch<'a>),
-    /// Batches that follow are not to be begun after this time of the agent's clock, in
+    /// A lease: the agent does not begin later batches after this time of its clock, in
     /// nanoseconds.
     Lease(u64),
-    /// Wants a pong with the same number.
+    /// A request for a pong with the same number.
     Ping(u32),
 }
 
 /// A frame from an agent to a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FromAgent<'a> {
-    /// What became of a batch frame.
+    /// The outcome of a batch frame.
     Reply(Reply<'a>),
     /// The number of the ping, and the agent's clock in nanoseconds.
     Pong(u32, u64),
@@ -46,7 +47,7 @@ pub enum FromAgent<'a> {
     Time(u64),
 }
 
-/// A header and what belongs to it.
+/// The fields of a header, with the body of the frame.
 struct Raw<'a> {
     kind: u8,
     a: u8,
@@ -56,10 +57,10 @@ struct Raw<'a> {
     len: usize,
 }
 
-/// The frame at the start of `bytes`, if all of it is there.
+/// The frame at the start of `bytes`; `None` when it is incomplete.
 #[inline]
 fn raw(bytes: &[u8]) -> Result<Option<Raw<'_>>, WireError> {
-    // The length is checked as soon as it is there: nobody waits for a frame that cannot be.
+    // The length is checked as soon as it is there, so that no side waits for an impossible frame.
     let Some(len) = bytes.first_chunk().copied().map(u32::from_le_bytes) else { return Ok(None) };
     if !(HEADER..=FRAME_MAX).contains(&(len as usize)) {
         return Err(WireError::FrameLength { len });
@@ -72,7 +73,7 @@ fn raw(bytes: &[u8]) -> Result<Option<Raw<'_>>, WireError> {
 }
 
 impl Raw<'_> {
-    /// The only word of a frame that has no flags.
+    /// The word of a frame that has one word and no flags.
     fn word(&self) -> Result<u64, WireError> {
         self.no_flags()?;
         let mut cursor = Cursor(self.body);
@@ -90,10 +91,10 @@ impl Raw<'_> {
 }
 
 impl<'a> FromClient<'a> {
-    /// The frame at the start of `bytes` and its length; none when there is not all of it yet.
+    /// The frame at the start of `bytes` and its length; `None` when it is incomplete.
     ///
     /// # Errors
-    /// What cannot be the start of a frame, however it goes on.
+    /// The bytes cannot be the start of a frame, whatever follows them.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, WireError> {
         let Some(raw) = raw(bytes)? else { return Ok(None) };
@@ -115,10 +116,10 @@ impl<'a> FromClient<'a> {
 }
 
 impl<'a> FromAgent<'a> {
-    /// The frame at the start of `bytes` and its length; none when there is not all of it yet.
+    /// The frame at the start of `bytes` and its length; `None` when it is incomplete.
     ///
     /// # Errors
-    /// What cannot be the start of a frame, however it goes on.
+    /// The bytes cannot be the start of a frame, whatever follows them.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, WireError> {
         let Some(raw) = raw(bytes)? else { return Ok(None) };
@@ -135,7 +136,8 @@ impl<'a> FromAgent<'a> {
     }
 }
 
-/// Appends a header, with a length that [`end_frame`] fills in; where the frame starts.
+/// Appends a header without a length, which [`end_frame`] fills in. Returns the position where the
+/// frame starts.
 #[inline]
 pub(super) fn begin_frame(out: &mut Vec<u8>, kind: u8, a: u8, b: u16, seq: u32) -> usize {
     let start = out.len();
@@ -151,7 +153,7 @@ pub(super) fn begin_frame(out: &mut Vec<u8>, kind: u8, a: u8, b: u16, seq: u32) 
 /// Fills in the length of the frame that starts at `start` and ends with `out`.
 ///
 /// # Panics
-/// When the frame is longer than [`FRAME_MAX`], which is a bug of whoever made it.
+/// When the frame is longer than [`FRAME_MAX`], which is a bug of the caller.
 #[inline]
 pub fn end_frame(out: &mut [u8], start: usize) {
     let len = out.len() - start;

@@ -4,7 +4,7 @@
 //!   client                                    agent
 //!   Hello         version, mode, nonce   ──►
 //!                                        ◄──  Answer    version, refusal or nonce
-//!   Introduction  who, whom, session, MAC ─►
+//!   Introduction  nodes, session, MAC    ──►
 //!                                        ◄──  Welcome   refusal, or incarnation, clock, regions, MAC
 //! ```
 
@@ -37,10 +37,10 @@ pub const INTRODUCTION_LEN: usize = 48 + MAC_LEN;
 /// Bytes of a [`Welcome`] without the lengths of the regions.
 pub const WELCOME_LEN: usize = 24 + MAC_LEN;
 
-/// Regions of one node at most: as many as there are keys.
+/// The most regions of one node: the number of region keys.
 pub const REGIONS_MAX: u32 = 1 << 16;
 
-/// A node that verbs can be for.
+/// A node that can be the target of verbs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Node {
     /// A memory node.
@@ -78,22 +78,22 @@ impl Node {
     }
 }
 
-/// Why an agent does not go on with a connection.
+/// The reason why an agent refuses a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// It speaks another version of the protocol.
+    /// The client speaks another version of the protocol.
     Version,
-    /// One of the two uses TLS or a shared secret where the other does not.
+    /// One side uses TLS and the other a shared secret.
     Mode,
-    /// It has as many connections as it is willing to have.
+    /// The agent has as many connections as its limits permit.
     Busy,
     /// The client does not know the secret.
     Secret,
-    /// It is not the agent of the node that the client wants.
+    /// The agent serves another node than the client wants.
     Node,
-    /// The node was started anew since the client learned of it.
+    /// The node was started anew after the client learned of it.
     Incarnation,
-    /// The client's epoch is over: the cluster goes on without it.
+    /// The client is fenced: its epoch is over.
     Epoch,
 }
 
@@ -136,7 +136,7 @@ fn parse_magic(bytes: &[u8; 48]) -> Result<(u16, u8, [u8; NONCE_LEN]), WireError
         return Err(WireError::Magic);
     }
     let version = cursor.u16()?;
-    // What another version has behind its number is its own business.
+    // The bytes behind another version's number are not interpreted.
     if version != VERSION {
         return Ok((version, 0, [0; NONCE_LEN]));
     }
@@ -145,29 +145,29 @@ fn parse_magic(bytes: &[u8; 48]) -> Result<(u16, u8, [u8; NONCE_LEN]), WireError
     Ok((version, flag, cursor.take()?))
 }
 
-/// The first bytes of a client.
+/// The first message of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
     /// The client's version.
     pub version: u16,
-    /// Whether it proves that it knows a secret; otherwise the connection is inside TLS.
+    /// Whether the client proves that it knows a secret. Otherwise the connection is inside TLS.
     pub secret: bool,
     /// Random bytes.
     pub nonce: [u8; NONCE_LEN],
 }
 
 impl Hello {
-    /// As bytes.
+    /// The message as bytes.
     pub fn bytes(&self) -> [u8; HELLO_LEN] {
         let mut bytes = [0; HELLO_LEN];
         put_magic(&mut bytes, self.version, self.secret.into(), &self.nonce);
         bytes
     }
 
-    /// From bytes. Of another version only the number is understood.
+    /// Parses the message. Of another version only the number is read.
     ///
     /// # Errors
-    /// What is no greeting.
+    /// The bytes are not a greeting.
     pub fn parse(bytes: &[u8; HELLO_LEN]) -> Result<Self, WireError> {
         let (version, flag, nonce) = parse_magic(bytes)?;
         match flag {
@@ -177,29 +177,29 @@ impl Hello {
     }
 }
 
-/// The first bytes of an agent.
+/// The first message of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
     /// The agent's version.
     pub version: u16,
-    /// Why it does not go on.
+    /// The reason of a refusal.
     pub refusal: Option<Refusal>,
     /// Random bytes; zero with a refusal.
     pub nonce: [u8; NONCE_LEN],
 }
 
 impl Answer {
-    /// As bytes.
+    /// The message as bytes.
     pub fn bytes(&self) -> [u8; ANSWER_LEN] {
         let mut bytes = [0; ANSWER_LEN];
         put_magic(&mut bytes, self.version, Refusal::byte(self.refusal), &self.nonce);
         bytes
     }
 
-    /// From bytes. Another version is a refusal.
+    /// Parses the message. Another version counts as a refusal.
     ///
     /// # Errors
-    /// What is no greeting.
+    /// The bytes are not a greeting.
     pub fn parse(bytes: &[u8; ANSWER_LEN]) -> Result<Self, WireError> {
         let (version, flag, nonce) = parse_magic(bytes)?;
         let refusal =
@@ -208,23 +208,23 @@ impl Answer {
     }
 }
 
-/// Who the client is and whom it wants.
+/// The client greeting: the client's node and the node that the client wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Introduction {
     /// The client's node.
     pub from: Node,
-    /// The node that it wants.
+    /// The node that the client wants.
     pub to: Node,
     /// The client's epoch.
     pub epoch: u64,
-    /// The incarnation of the node that it wants; 0 for any.
+    /// The incarnation of the node that the client wants; 0 for any.
     pub incarnation: u64,
-    /// What stays the same when a connection takes the place of one that failed.
+    /// The session, which stays the same when a new connection replaces a failed one.
     pub session: [u8; 16],
 }
 
 impl Introduction {
-    /// As bytes, without the MAC.
+    /// The message as bytes, without the MAC.
     pub fn bytes(&self) -> [u8; INTRODUCTION_LEN - MAC_LEN] {
         let mut bytes = [0; INTRODUCTION_LEN - MAC_LEN];
         bytes[..4].copy_from_slice(&self.from.bytes());
@@ -235,10 +235,10 @@ impl Introduction {
         bytes
     }
 
-    /// From bytes.
+    /// Parses the message.
     ///
     /// # Errors
-    /// What is no introduction.
+    /// The bytes are not a client greeting.
     pub fn parse(bytes: &[u8; INTRODUCTION_LEN - MAC_LEN]) -> Result<Self, WireError> {
         let mut cursor = Cursor(bytes);
         let (from, to) = (Node::parse(cursor.take()?)?, Node::parse(cursor.take()?)?);
@@ -249,22 +249,22 @@ impl Introduction {
     }
 }
 
-/// The last word of the agent before the first frame. Without a refusal, the lengths of `regions`
-/// regions follow, eight bytes each.
+/// The last message of the agent before the first frame. Without a refusal, the lengths of
+/// `regions` regions follow, eight bytes each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Welcome {
-    /// Why the agent does not go on.
+    /// The reason of a refusal.
     pub refusal: Option<Refusal>,
-    /// How many regions the node has.
+    /// The number of regions of the node.
     pub regions: u32,
-    /// Which start of the node this is.
+    /// The incarnation of the node: a number for each start of it.
     pub incarnation: u64,
     /// The agent's clock, in nanoseconds.
     pub clock: u64,
 }
 
 impl Welcome {
-    /// As bytes, without the MAC.
+    /// The message as bytes, without the MAC.
     pub fn bytes(&self) -> [u8; WELCOME_LEN - MAC_LEN] {
         let mut bytes = [0; WELCOME_LEN - MAC_LEN];
         bytes[0] = Refusal::byte(self.refusal);
@@ -274,10 +274,10 @@ impl Welcome {
         bytes
     }
 
-    /// From bytes.
+    /// Parses the message.
     ///
     /// # Errors
-    /// What is no welcome.
+    /// The bytes are not a welcome.
     pub fn parse(bytes: &[u8; WELCOME_LEN - MAC_LEN]) -> Result<Self, WireError> {
         let mut cursor = Cursor(bytes);
         let refusal = Refusal::parse(cursor.u8()?)?;

@@ -1,7 +1,8 @@
-//! The bytes on a connection: see the book, "The wire format of the TCP fabric".
+//! The bytes on a connection: see "The wire format" in `docs/tcp.md`.
 //!
-//! Everything here is pure: bytes in, values that borrow from them out, or an error. Nothing is
-//! allocated for what a peer says before its length was checked. All numbers are little-endian.
+//! All functions here are pure: they take bytes and return values that borrow from them, or an
+//! error. A length that a peer sends is checked before memory is allocated for it. All numbers are
+//! little-endian.
 
 mod batch;
 mod frame;
@@ -22,34 +23,35 @@ pub use reply::{Reply, begin_reply, end_reply};
 
 use thiserror::Error;
 
-/// Bytes of WRITEs, and bytes of READs, in one batch frame at most: larger requests go in pieces.
+/// The most bytes of WRITEs, and the most bytes of READs, in one batch frame. Larger requests go in
+/// pieces.
 pub const DATA_MAX: usize = 256 << 10;
 
-/// What is wrong with bytes that came from a peer.
+/// An error in the bytes of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum WireError {
-    /// The bytes do not begin as this protocol does.
+    /// The bytes do not begin like this protocol.
     #[error("not a Latchwork peer: the greeting begins with other bytes")]
     Magic,
-    /// A frame says that it is longer than any frame may be, or shorter than its header.
+    /// A frame has a length above the limit of a frame, or below that of its header.
     #[error("a frame of {len} bytes: {HEADER} to {FRAME_MAX} are possible")]
     FrameLength {
-        /// What it says.
+        /// The length in the frame.
         len: u32,
     },
-    /// There is no frame of that kind in that direction.
+    /// No frame in that direction has that kind.
     #[error("a frame of unknown kind {kind}")]
     Kind {
-        /// What it says.
+        /// The kind in the frame.
         kind: u8,
     },
-    /// A frame ends before what it should contain, or goes on behind it.
+    /// A frame is shorter or longer than its content.
     #[error("a frame whose length does not fit what is in it")]
     Shape,
-    /// A field has a value that it cannot have.
+    /// A field has an impossible value.
     #[error("a field with an impossible value: {field}")]
     Field {
-        /// Which one.
+        /// The name of the field.
         field: &'static str,
     },
 }
@@ -98,7 +100,7 @@ impl<'a> Cursor<'a> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// Bytes that are reserved.
+    /// Takes reserved bytes, which must be zero.
     fn zeros<const N: usize>(&mut self) -> Result<(), WireError> {
         if self.take::<N>()? == [0; N] {
             Ok(())

@@ -1,7 +1,7 @@
-//! Replies: what became of a batch frame.
+//! Replies: the outcome of a batch frame.
 //!
-//! The body has, in the order of the requests, eight bytes for each atomic and the data of each
-//! READ that was done. Only a client that knows the requests can read it.
+//! The body has eight bytes for each atomic and the data of each READ that was done, in the order
+//! of the requests. Only a client that knows the requests can parse the body.
 
 use super::WireError;
 use super::frame::{REPLY, begin_frame, end_frame};
@@ -9,15 +9,15 @@ use super::frame::{REPLY, begin_frame, end_frame};
 const DONE: u8 = 0;
 const EXPIRED: u8 = 1;
 
-/// What became of a batch frame.
+/// The outcome of a batch frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reply<'a> {
     /// The number of the batch frame.
     pub seq: u32,
-    /// The batch came after the end of its lease, and nothing of it took effect.
+    /// Whether the batch came after the end of its lease. Then no request of it took effect.
     pub expired: bool,
-    /// One bit per request, from the lowest: a READ that was of no use, a message for which the
-    /// inbox had no room. All others took effect.
+    /// One bit per request, from the lowest. The bit is set for a `ReadIf` with an unmet condition,
+    /// and for a message that met a full inbox. All other requests took effect.
     pub undone: u8,
     /// Old values and data.
     pub body: &'a [u8],
@@ -42,7 +42,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// Begins a reply, whose body the caller appends; where it starts.
+/// Begins a reply; the caller appends the body. Returns the position where the reply starts.
 #[inline]
 pub fn begin_reply(out: &mut Vec<u8>, seq: u32, expired: bool) -> usize {
     begin_frame(out, REPLY, if expired { EXPIRED } else { DONE }, 0, seq)

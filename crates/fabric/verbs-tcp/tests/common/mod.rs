@@ -20,14 +20,14 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 /// The name that all certificates have.
 pub(crate) const NAME: &str = "latchwork";
 
-/// How the nodes of a cluster are distributed, and how they know each other.
+/// The distribution of a cluster's nodes, and their security.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
-    /// All in one fabric, with a secret.
+    /// All nodes in one fabric, with a secret.
     Together,
-    /// Each node in a fabric of its own, as if it were a process, with a secret.
+    /// Each node in a fabric of its own, like a process, with a secret.
     Apart,
-    /// As before, with TLS.
+    /// Like `Apart`, with TLS.
     Tls,
 }
 
@@ -36,7 +36,7 @@ impl Mode {
 }
 
 pub(crate) struct Cluster {
-    // Memory nodes, then compute nodes; all the same when they are together.
+    // The fabrics of memory nodes, then of compute nodes. With `Together` all are the same fabric.
     fabrics: Vec<Fabric>,
     memory: Vec<Arc<Region>>,
     regions: Vec<Arc<Region>>,
@@ -75,7 +75,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// What a process with a certificate of this authority needs.
+    /// The security of a process with a certificate of this authority.
     pub(crate) fn security(&self) -> Security {
         let (certificate, key) = self.sign(NAME);
         let tls =
@@ -89,12 +89,12 @@ impl Cluster {
         Cluster::with_inboxes(mode, INBOX_CAPACITY)
     }
 
-    /// With inboxes for so many messages.
+    /// A cluster with inboxes for `inbox_capacity` messages.
     pub(crate) fn with_inboxes(mode: Mode, inbox_capacity: usize) -> Self {
         let authority = Authority::new();
         let make = |mode| {
             let security = if mode == Mode::Tls { authority.security() } else { secret() };
-            // Several threads, so that connections are really served side by side.
+            // Several threads, so that the agents really serve connections in parallel.
             let threads = 2;
             Fabric::new(Config { inbox_capacity, threads, ..Config::new(security) }).unwrap()
         };
@@ -165,7 +165,7 @@ impl Parking for Cluster {
     }
 }
 
-/// Rings and polls until nothing is in flight; what completed.
+/// Rings and polls until nothing is in flight. Returns the completions.
 pub(crate) fn finish(endpoint: &mut Endpoint, limit: Duration) -> Vec<Completion> {
     let clock = Clock::start();
     let mut done = Vec::new();
@@ -197,7 +197,7 @@ pub(crate) struct Pair {
     pub(crate) here: Fabric,
     pub(crate) memory: Arc<Region>,
     pub(crate) local: Arc<Region>,
-    /// Where the memory node listens.
+    /// The address at which the memory node listens.
     pub(crate) addr: SocketAddr,
 }
 
@@ -205,7 +205,7 @@ pub(crate) const MEMORY: Target = Target::Memory(MemoryNodeId(0));
 pub(crate) const MEMORY_NODE: Node = Node::Memory(MemoryNodeId(0));
 
 impl Pair {
-    /// The client reaches the node by the way that `reach` makes to it.
+    /// The client reaches the node at the address that `reach` returns.
     pub(crate) fn new(
         there: Config,
         here: Config,

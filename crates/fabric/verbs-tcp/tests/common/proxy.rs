@@ -1,4 +1,4 @@
-//! A way between a client and an agent that can be cut, frozen and closed.
+//! A proxy between a client and an agent that can be cut, frozen and closed.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ pub(crate) struct Proxy(Arc<State>);
 struct State {
     addr: SocketAddr,
     to: SocketAddr,
-    /// Takes new connections, and does not forward them.
+    /// Whether new connections are accepted and not forwarded.
     deaf: AtomicBool,
     pairs: Mutex<Vec<Arc<Pipe>>>,
     forwarded: AtomicU64,
@@ -24,9 +24,9 @@ struct State {
 
 struct Pipe {
     ends: [TcpStream; 2],
-    /// Takes bytes and keeps them.
+    /// Whether bytes are read and kept.
     frozen: AtomicBool,
-    /// Cuts the connection after so many more bytes to the agent.
+    /// The number of bytes to the agent before the connection is cut.
     left: AtomicU64,
 }
 
@@ -55,27 +55,27 @@ impl Proxy {
         self.0.pairs.lock().unwrap().len()
     }
 
-    /// Bytes that went to the agent.
+    /// The number of bytes forwarded to the agent.
     pub(crate) fn forwarded(&self) -> u64 {
         self.0.forwarded.load(Ordering::Relaxed)
     }
 
-    /// Resets all connections, in the middle of whatever they are doing, once so many bytes more
-    /// have gone to the agent.
+    /// Resets all connections, also in the middle of a transfer, after `bytes` more bytes to the
+    /// agent.
     pub(crate) fn cut_after(&self, bytes: u64) {
         for pipe in self.0.pairs.lock().unwrap().iter() {
             pipe.left.store(bytes, Ordering::Relaxed);
         }
     }
 
-    /// From now on, existing connections carry nothing; what is sent is kept.
+    /// With true, existing connections carry nothing from now on, and the proxy keeps their bytes.
     pub(crate) fn freeze(&self, frozen: bool) {
         for pipe in self.0.pairs.lock().unwrap().iter() {
             pipe.frozen.store(frozen, Ordering::Relaxed);
         }
     }
 
-    /// New connections are taken and lead nowhere.
+    /// With true, new connections are accepted and not forwarded.
     pub(crate) fn deafen(&self, deaf: bool) {
         self.0.deaf.store(deaf, Ordering::Relaxed);
     }
@@ -100,9 +100,9 @@ impl Pipe {
         let (mut source, mut sink) = (&self.ends[from], &self.ends[1 - from]);
         source.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         source.set_nodelay(true).unwrap();
-        // Small, so that connections are cut in the middle of frames.
+        // A small buffer, so that connections are cut in the middle of frames.
         let (mut bytes, mut kept, mut ended) = ([0; 1000], Vec::new(), false);
-        // What was kept when its sender went still arrives.
+        // Kept bytes still arrive after their sender has closed the connection.
         while !(ended && kept.is_empty()) {
             match source.read(&mut bytes) {
                 Ok(0) => {
@@ -110,7 +110,7 @@ impl Pipe {
                     thread::yield_now();
                 }
                 Ok(count) => kept.extend_from_slice(&bytes[..count]),
-                // A process that was stopped is interrupted, too.
+                // A process that was stopped gets `Interrupted`.
                 Err(e) if matches!(e.kind(), WouldBlock | TimedOut | Interrupted) => {}
                 Err(_) => ended = true,
             }
@@ -141,7 +141,7 @@ impl Pipe {
         for end in &self.ends {
             let _ = end.shutdown(Shutdown::Both);
         }
-        // Both threads hold it; with the last one, and the list's, the sockets close.
+        // Both threads and the list own the pipe. The sockets close with the last owner.
         state.pairs.lock().unwrap().retain(|pipe| !std::ptr::eq(&raw const **pipe, self));
     }
 }

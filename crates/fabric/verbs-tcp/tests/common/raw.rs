@@ -1,4 +1,4 @@
-//! A client by hand, which may do anything.
+//! A client written by hand, which may violate the protocol.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use ring::hmac;
 
 pub(crate) const SECRET: &[u8] = b"the cluster's own secret";
 
-/// Longer than anything takes on a machine that is very busy.
+/// Longer than any operation takes on a very busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn connect(addr: SocketAddr) -> TcpStream {
@@ -22,7 +22,7 @@ pub(crate) fn connect(addr: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Says hello; what the agent says to that.
+/// Sends a hello. Returns the bytes of both sides and the agent's answer.
 pub(crate) fn hello(stream: &mut TcpStream, version: u16, secret: bool) -> (Vec<u8>, Answer) {
     let hello = Hello { version, secret, nonce: [9; NONCE_LEN] }.bytes();
     stream.write_all(&hello).unwrap();
@@ -31,7 +31,7 @@ pub(crate) fn hello(stream: &mut TcpStream, version: u16, secret: bool) -> (Vec<
     ([&hello[..], &answer].concat(), Answer::parse(&answer).unwrap())
 }
 
-/// An introduction with its proof, for what was said before it.
+/// A client greeting with its proof, behind the messages `said`.
 pub(crate) fn proof(said: &[u8], secret: &[u8], introduction: &Introduction) -> Vec<u8> {
     let introduction = introduction.bytes();
     let signed = [b"latchwork tcp 1: client", said, &introduction].concat();
@@ -39,7 +39,7 @@ pub(crate) fn proof(said: &[u8], secret: &[u8], introduction: &Introduction) -> 
     [&introduction[..], mac.as_ref()].concat()
 }
 
-/// What the agent says to that.
+/// Sends the client greeting. Returns the agent's welcome.
 pub(crate) fn introduce(stream: &mut TcpStream, introduction: &[u8]) -> Welcome {
     stream.write_all(introduction).unwrap();
     let mut welcome = [0; WELCOME_LEN];
@@ -50,7 +50,7 @@ pub(crate) fn introduce(stream: &mut TcpStream, introduction: &[u8]) -> Welcome 
     welcome
 }
 
-/// Greets with a secret; what the agent says in the end.
+/// Greets with a secret. Returns the agent's last message.
 pub(crate) fn greet(stream: &mut TcpStream, secret: &[u8], introduction: &Introduction) -> Welcome {
     let (said, answer) = hello(stream, VERSION, true);
     assert_eq!(answer.refusal, None);

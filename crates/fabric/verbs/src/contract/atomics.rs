@@ -10,7 +10,8 @@ use crate::request::Request;
 /// Scripts per compute node.
 const WORKERS: usize = 2;
 
-/// Additions and exchanges of many endpoints: none is lost, and no two see the same old value.
+/// Additions and compare-and-swaps of many endpoints: none is lost, and no two see the same old
+/// value.
 pub fn atomics_lose_nothing(harness: &impl Harness) {
     let rounds = harness.rounds();
     let olds = Arc::new(Mutex::new([BTreeSet::new(), BTreeSet::new()]));
@@ -21,7 +22,7 @@ pub fn atomics_lose_nothing(harness: &impl Harness) {
             scripts.push(Script::new(node(id), move |worker| async move {
                 let mut expected = 0;
                 for _ in 0..rounds {
-                    // Two atomics in a batch return in the order in which they were given.
+                    // Two atomics in a batch return in the order in which they are in the batch.
                     let add = Request::FetchAdd { remote: 0, add: 3 };
                     let swap = Request::CompareSwap { remote: 8, expected, desired: expected + 1 };
                     let [added, mut found] = worker.call(MEMORY, &[add, swap]).await;
@@ -48,7 +49,7 @@ pub fn atomics_lose_nothing(harness: &impl Harness) {
     assert!(olds[1].iter().copied().eq(0..count));
 }
 
-/// A lock made of CAS: whoever holds it reads what the last one wrote, all of it.
+/// A lock made of compare-and-swap: each holder reads everything that the last holder wrote.
 pub fn cas_excludes_and_what_it_protects_is_consistent(harness: &impl Harness) {
     const LOCK: u64 = 0;
     const DATA: usize = 1024;

@@ -4,7 +4,7 @@ use super::{Harness, MEMORY, Script, local, node};
 use crate::address::{MemoryNodeId, Target};
 use crate::request::Request;
 
-/// Both halves of a word always belong together, whoever writes meanwhile.
+/// Both halves of a word always belong together, with any concurrent writers.
 pub fn words_are_never_torn(harness: &impl Harness) {
     const LEN: usize = 1024;
     let rounds = harness.rounds();
@@ -33,7 +33,8 @@ pub fn words_are_never_torn(harness: &impl Harness) {
     harness.run(scripts);
 }
 
-/// After the completion a READ's data is there, and the source of a WRITE may be used again.
+/// After the completion the data of a READ is in the buffer, and the source of a WRITE is free
+/// again.
 pub fn a_completion_gives_the_buffers_back(harness: &impl Harness) {
     const LEN: usize = 1024;
     const COPY: usize = 8192;
@@ -55,7 +56,7 @@ pub fn a_completion_gives_the_buffers_back(harness: &impl Harness) {
     harness.run(vec![script]);
 }
 
-/// A READ whose condition holds is a READ; one whose condition does not, is one or is nothing.
+/// A READ with a true condition is executed. A READ with a false condition is executed or left out.
 pub fn a_read_whose_condition_holds_is_done(harness: &impl Harness) {
     const LEN: usize = 1024;
     const WORD: u64 = 4096;
@@ -70,7 +71,7 @@ pub fn a_read_whose_condition_holds_is_done(harness: &impl Harness) {
             (0..LEN / 8).for_each(|i| memory.words().set_word(i, value));
             (0..LEN / 8).for_each(|i| copy.set_word(i, 0));
             let holds = !round.is_multiple_of(3);
-            // The word has this round's number in its low byte, and more above it.
+            // The low byte of the word is the number of this round, with more bits above it.
             memory.words().set_u64(WORD as usize, round << 8 | round & LOW);
             let expected = if holds { round & LOW } else { !round & LOW };
             let read =
@@ -85,7 +86,7 @@ pub fn a_read_whose_condition_holds_is_done(harness: &impl Harness) {
     harness.run(vec![script]);
 }
 
-/// Each batch completes exactly once, under its own token, with the values of its own atomics.
+/// Each batch completes exactly once, with its own token and the values of its own atomics.
 pub fn a_batch_completes_once_with_its_own_token(harness: &impl Harness) {
     let rounds = harness.rounds().min(500);
     let script = Script::new(node(1), move |worker| async move {

@@ -1,4 +1,4 @@
-//! What ends early: an endpoint that its worker gives up, and a memory node.
+//! Early ends: a worker drops its endpoint, and a memory node is cut off.
 
 use super::errors::assert_gone;
 use super::{Harness, MEMORY, Script, node};
@@ -6,17 +6,17 @@ use crate::address::{MemoryNodeId, Target};
 use crate::error::VerbError;
 use crate::request::Request;
 
-/// An endpoint that is dropped takes back what was posted and not rung. What was rung takes effect
-/// all the same.
+/// Dropping an endpoint takes back posted batches that were not rung. Batches that were rung take
+/// effect.
 pub fn a_dropped_endpoint_takes_back_what_was_not_rung(harness: &impl Harness) {
-    // Each round counts in another part of the word, so that nothing late is taken for the next
-    // round's.
+    // Each round counts in another part of the word. So a late effect does not count for the next
+    // round.
     const NOT_RUNG: u64 = 1 << 32;
     let add = |add| [Request::FetchAdd { remote: 0, add }];
     let rounds = harness.rounds().min(10);
     for round in 1..=rounds {
         let script = Script::new(node(1), move |worker| async move {
-            // From here on the connection stands.
+            // From here on the connection exists.
             worker.call(MEMORY, &add(1)).await;
             worker.post(MEMORY, &add(1)).expect("a batch that is right");
             worker.pause().await;
@@ -36,8 +36,8 @@ pub fn a_dropped_endpoint_takes_back_what_was_not_rung(harness: &impl Harness) {
     }
 }
 
-/// Batches for a memory node that is gone complete, with an error, also those under way. Other
-/// nodes are reached as before.
+/// Batches for a memory node that was cut off complete with an error, also batches in flight. Other
+/// nodes can be reached as before.
 pub fn a_memory_node_that_vanishes_fails_its_batches(harness: &impl Harness) {
     const POSTED: u64 = 64;
     let memory = harness.memory(MemoryNodeId(0));

@@ -1,4 +1,4 @@
-//! What is wrong with a batch is said when it is posted; what became wrong with a target, later.
+//! Errors: an error in a batch is reported by the post, a failure of a target by the completion.
 
 use super::{
     COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY, MEMORY_BYTES, MEMORY_NODES, REGION_BYTES,
@@ -8,7 +8,7 @@ use crate::address::{LocalBuffer, MemoryNodeId, RegionKey, Target};
 use crate::error::VerbError;
 use crate::request::{Outcome, Request};
 
-/// Bad batches are refused at once, as what they are, and do nothing; also their good requests.
+/// Bad batches are refused at once with the right error, and none of their requests takes effect.
 pub fn a_bad_batch_is_refused_and_does_nothing(harness: &impl Harness) {
     let script = Script::new(node(1), |worker| async move {
         let size = MEMORY_BYTES as u64;
@@ -62,20 +62,20 @@ pub fn a_bad_batch_is_refused_and_does_nothing(harness: &impl Harness) {
         assert_eq!((worker.in_flight(), worker.results()), (0, 0));
         assert_eq!(worker.call(MEMORY, &[good]).await, [0, 0], "a bad batch did something");
 
-        // A message needs no region; what touches memory does.
+        // A message needs no region. Requests that touch memory need one.
         let token = worker.post(Target::Compute(node(2), 7), &[worker.message(1)]);
         assert!(worker.wait(token.expect("no memory is touched")).await.is_ok());
     });
     harness.run(vec![script]);
 }
 
-/// Batches for a node that is cut off complete, with an error, also those that were pushed back.
+/// Batches for a node that was cut off complete with an error, also batches that were pushed back.
 pub fn a_disconnected_node_fails_its_batches(harness: &impl Harness) {
     let script = Script::new(node(1), |worker| async move {
         let target = compute(2);
         let post = |value| worker.post(target, &[worker.message(value)]).expect("never full");
         let tokens: Vec<_> = (0..3 * INBOX_CAPACITY as u64).map(post).collect();
-        // Nobody receives: the inbox fills, and the rest is pushed back.
+        // No worker receives: the inbox fills, and further messages are pushed back.
         while worker.results() < INBOX_CAPACITY {
             worker.pause().await;
         }
@@ -96,7 +96,7 @@ pub fn a_disconnected_node_fails_its_batches(harness: &impl Harness) {
     assert_eq!(harness.region(node(2)).words().u64(0), 0, "written after the cut");
 }
 
-/// Whether anything was sent to it not every fabric can tell.
+/// Both errors are right: not every fabric can report whether any part of the batch was sent.
 pub(super) fn assert_gone(result: Result<Outcome, VerbError>, target: Target) {
     let gone = [VerbError::Disconnected { target }, VerbError::Unreachable { target }];
     assert!(gone.map(Err).contains(&result), "{result:?}");

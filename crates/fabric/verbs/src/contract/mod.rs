@@ -1,9 +1,9 @@
-//! The contract of every fabric as a test suite: one function per promise of the crate's page.
+//! The contract of every fabric as a test suite: one function for each promise of the crate's page.
 //!
 //! A backend implements [`Harness`] in its tests and calls
-//! [`contract_tests!`](crate::contract_tests). The promises are written as *scripts*: async code of
-//! one worker, with an endpoint of its own. The harness runs the scripts side by side, on threads
-//! of their own or in a simulated world.
+//! [`contract_tests!`](crate::contract_tests). The promises are written as *scripts*. A script is
+//! the async code of one worker with its own endpoint. The harness runs the scripts concurrently,
+//! each on a thread of its own or in a simulated world.
 //!
 //! ```text
 //!   promise ── scripts ──► Harness::run ──► one Running per script
@@ -43,28 +43,29 @@ pub use threads::run_on_threads;
 use crate::address::{ComputeNodeId, LocalBuffer, MemoryNodeId, RegionKey, Target};
 use crate::region::Region;
 
-/// Memory nodes of the cluster that a harness builds, with ids from 0.
+/// The number of memory nodes of a harness's cluster, with ids from 0.
 pub const MEMORY_NODES: u16 = 2;
 
-/// Bytes of each memory node.
+/// The bytes of each memory node.
 pub const MEMORY_BYTES: usize = 64 << 10;
 
-/// Compute nodes of the cluster that a harness builds, with ids from 1.
+/// The number of compute nodes of a harness's cluster, with ids from 1.
 pub const COMPUTE_NODES: u8 = 3;
 
-/// Bytes of the region that each compute node has registered, with key 0.
+/// The bytes of the region that each compute node has registered, with key 0.
 pub const REGION_BYTES: usize = 64 << 10;
 
-/// Messages that an inbox should hold at most, so that full ones are met.
+/// The largest inbox, in messages, that a harness should make, so that tests meet full inboxes.
 pub const INBOX_CAPACITY: usize = 8;
 
 /// A cluster on the backend under test: [`MEMORY_NODES`] memory nodes, and [`COMPUTE_NODES`]
-/// compute nodes with one region each. Each promise gets a fresh one.
+/// compute nodes with one region each. Each promise gets a fresh cluster.
 pub trait Harness {
-    /// Runs all scripts side by side, each on a new endpoint of its node, until all have ended.
+    /// Runs all scripts concurrently, each on a new endpoint of its node, until all scripts have
+    /// ended.
     ///
     /// # Panics
-    /// When a script panics, or when one does not end within a bound that is the harness's.
+    /// When a script panics, or when a script does not end within the time limit of the harness.
     fn run(&self, scripts: Vec<Script>);
 
     /// The memory of a memory node.
@@ -73,12 +74,12 @@ pub trait Harness {
     /// The region that `node` registered with key 0.
     fn region(&self, node: ComputeNodeId) -> Arc<Region>;
 
-    /// How often a promise tries whatever it tries.
+    /// How often each promise repeats its test.
     fn rounds(&self) -> u64;
 }
 
-/// Tests a backend: one test per promise. `$harnesses` is an expression for an iterator over fresh
-/// [`Harness`]es, for instance one per seed; every promise is tested on each.
+/// Tests a backend with one test per promise. `$harnesses` is an expression for an iterator over
+/// fresh [`Harness`]es, for instance one per seed. Every promise is tested on each harness.
 #[macro_export]
 macro_rules! contract_tests {
     ($harnesses:expr) => {
@@ -124,7 +125,7 @@ fn local(offset: usize, len: usize) -> LocalBuffer {
     LocalBuffer { region: RegionKey(0), offset: offset as u64, len: len as u32 }
 }
 
-/// The target that is the region of compute node `id`.
+/// The target for the region of compute node `id`.
 fn compute(id: u8) -> Target {
     Target::Compute(node(id), 0)
 }

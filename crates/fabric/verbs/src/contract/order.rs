@@ -8,7 +8,7 @@ use crate::address::{MemoryNodeId, Target};
 use crate::region::Region;
 use crate::request::Request;
 
-/// Where the payload, the word that announces it, and the reader's copies stand.
+/// The offsets of the payload, of the word that announces the payload, and of the reader's copies.
 const PAYLOAD: usize = 4096;
 const LEN: usize = 512;
 const ANNOUNCE: usize = 64;
@@ -26,8 +26,8 @@ fn assert_at_least(region: &Region, value: u64) {
     }
 }
 
-/// A script of node 1 that writes the payload with growing values to `to`, each in a batch in which
-/// `announce` follows.
+/// A script of node 1 that writes the payload with growing values to `to`. In each batch the
+/// request of `announce` comes after the payload.
 fn writer(
     harness: &impl Harness,
     to: Target,
@@ -43,14 +43,14 @@ fn writer(
     })
 }
 
-/// WRITE, then WRITE: whoever reads the second finds the first.
+/// WRITE, then WRITE: a reader that sees the second sees the first.
 pub fn write_comes_before_write(harness: &impl Harness) {
     let announce = |_: &_, value| Request::WriteWord { remote: ANNOUNCE as u64, value };
     let (region, rounds) = (harness.region(node(2)), harness.rounds());
     let reader = Script::new(node(2), move |worker| async move {
         let mut seen = 0;
         while seen < rounds {
-            // An exchange that never happens looks at the word before the READ begins.
+            // A compare-and-swap that never swaps reads the word before the READ begins.
             let (remote, expected) = (ANNOUNCE as u64, u64::MAX);
             let look = Request::CompareSwap { remote, expected, desired: expected };
             let read = Request::Read { remote: PAYLOAD as u64, local: local(PAYLOAD, LEN) };
@@ -61,8 +61,8 @@ pub fn write_comes_before_write(harness: &impl Harness) {
     harness.run(vec![writer(harness, MEMORY, announce), reader]);
 }
 
-/// WRITE, then atomic; atomic, then READ: a latch word protects what it protects in one round trip
-/// each way.
+/// WRITE, then atomic; atomic, then READ. So data under a latch word needs one round trip for a
+/// safe write and one round trip for a safe read.
 pub fn write_comes_before_atomic_and_atomic_before_read(harness: &impl Harness) {
     let announce = |_: &_, _| Request::FetchAdd { remote: ANNOUNCE as u64, add: 1 };
     let (region, rounds) = (harness.region(node(2)), harness.rounds());
@@ -78,7 +78,7 @@ pub fn write_comes_before_atomic_and_atomic_before_read(harness: &impl Harness) 
     harness.run(vec![writer(harness, MEMORY, announce), reader]);
 }
 
-/// WRITE, then message: who receives the message finds the WRITE in its own memory.
+/// WRITE, then message: the receiver of the message finds the WRITE in its own memory.
 pub fn write_comes_before_message(harness: &impl Harness) {
     let (region, rounds) = (harness.region(node(2)), harness.rounds());
     let receiver = Script::new(node(2), move |worker| async move {
@@ -111,13 +111,13 @@ pub fn write_comes_before_polled_word(harness: &impl Harness) {
     harness.run(vec![writer(harness, compute(2), announce), receiver]);
 }
 
-/// Pairs of words in one round, all posted at once so that the two workers really meet.
+/// Pairs of words in one round. All are posted at once, so that the two workers run concurrently.
 const PAIRS: u64 = 32;
 
-/// Two workers each do something to a word of their own and then look at the other's, at the same
-/// time, on fresh words. At least one of them must see the other.
+/// Two workers each change a word of their own and then read the other worker's word, at the same
+/// time, on fresh words. At least one worker must see the other's change.
 fn crosswise(harness: &impl Harness, name: &'static str, one_batch: bool, act: Act) {
-    // As often as there are fresh words, and that again and again.
+    // One run for all fresh words, repeated as often as the rounds need.
     let fresh = MEMORY_BYTES as u64 / 16 / PAIRS;
     for _ in 0..harness.rounds().div_ceil(fresh) {
         crosswise_once(harness, name, one_batch, act, harness.rounds().min(fresh));
@@ -132,7 +132,7 @@ fn crosswise_once(
     rounds: u64,
 ) {
     let arrived = Arc::new([const { AtomicU64::new(0) }; 2]);
-    // What a worker saw of the other's words; the harness looks only after the run.
+    // The values that a worker read from the other's words. The test checks them after the run.
     let seen = Arc::new([0, 1].map(|_| Mutex::new(Vec::new())));
     let mut scripts = Vec::new();
     for me in 0..2_usize {
@@ -146,7 +146,8 @@ fn crosswise_once(
                 }
                 let post = |requests: &[Request]| worker.post(MEMORY, requests).expect("right");
                 let pairs = round * PAIRS..(round + 1) * PAIRS;
-                // Far apart, so that a store can linger while the load goes ahead.
+                // Far apart, so that a store can stay in the store buffer while the load goes
+                // ahead.
                 let word = |who: usize, pair: u64| (who * MEMORY_BYTES / 2) as u64 + 8 * pair;
                 let act = |pair: u64| act(word(me, pair));
                 let look = |pair: u64| Request::Read {
@@ -180,21 +181,21 @@ fn crosswise_once(
     memory.words().clear(0..MEMORY_BYTES);
 }
 
-/// Does something to the word at an offset, which is 0 and is not any more afterwards.
+/// Changes the word at an offset from 0 to another value.
 type Act = fn(u64) -> Request;
 
 const WRITE: Act = |remote| Request::WriteWord { remote, value: 1 };
 const ADD: Act = |remote| Request::FetchAdd { remote, add: 1 };
 const SWAP: Act = |remote| Request::CompareSwap { remote, expected: 0, desired: 1 };
 
-/// WRITE or atomic, then READ of another word: the first takes effect as a whole before the second.
+/// WRITE or atomic, then READ of another word: the first takes effect as a whole before the READ.
 pub fn an_effect_comes_before_a_read_behind_it(harness: &impl Harness) {
     crosswise(harness, "WRITE", true, WRITE);
     crosswise(harness, "FAA", true, ADD);
     crosswise(harness, "CAS", true, SWAP);
 }
 
-/// A batch that has completed is seen by whatever anybody posts afterwards.
+/// Every later verb of any node sees the effect of a completed batch.
 pub fn a_completed_verb_is_seen_by_later_ones(harness: &impl Harness) {
     crosswise(harness, "WRITE", false, WRITE);
     crosswise(harness, "FAA", false, ADD);

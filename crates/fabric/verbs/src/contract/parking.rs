@@ -1,6 +1,6 @@
-//! Workers that park, and what wakes them: no wake is lost, and nobody is woken while somebody
-//! polls. For fabrics of real time; another suite than that of [`Harness`](super::Harness), because
-//! it is about executors and their notifiers.
+//! Workers that park, and their wakes: no wake is lost, and no worker is woken while another worker
+//! polls. For fabrics of real time. This suite is separate from that of
+//! [`Harness`](super::Harness), because it is about executors and their notifiers.
 //!
 //! ```text
 //!   node 2: endpoint ── messages ──► inbox of node 1 ◄── servers, which park whenever it is empty
@@ -27,24 +27,24 @@ use crate::address::Target;
 use crate::endpoint::{Endpoint, Inbox, Subscription};
 use crate::request::{Message, Request};
 
-/// A worker's end of the inbox that it serves.
+/// One worker's access to the inbox that it serves.
 pub type Served = (Box<dyn Inbox>, Box<dyn Subscription>);
 
-/// The compute nodes 1 and 2, of one process or of two.
+/// The compute nodes 1 and 2, in one process or in two.
 pub trait Parking: Sync {
-    /// An endpoint of node 2. Completions wake the worker through `notifier`, where the fabric does
-    /// that.
+    /// Makes an endpoint of node 2. Completions wake the worker through `notifier`, on fabrics that
+    /// do so.
     fn endpoint(&self, notifier: Option<Notifier>) -> Box<dyn Endpoint>;
 
-    /// The inbox of node 1, and a subscription to it.
+    /// Makes an inbox of node 1, with a subscription to it.
     fn serve(&self, notifier: Notifier) -> Served;
 
-    /// How often a promise tries whatever it tries.
+    /// How often each promise repeats its test.
     fn rounds(&self) -> u64;
 }
 
-/// Tests a backend: one test per promise. `$make` makes an iterator over fresh [`Parking`]s, given
-/// how many messages an inbox should hold at most.
+/// Tests a backend with one test per promise. `$make` makes an iterator over fresh [`Parking`]s
+/// from the largest number of messages in an inbox.
 #[macro_export]
 macro_rules! parking_tests {
     ($make:expr) => {
@@ -67,7 +67,7 @@ macro_rules! parking_tests {
     )*};
 }
 
-/// Parks as soon as there is nothing to do.
+/// An executor that parks as soon as it has nothing to do.
 fn sleepy() -> Executor<RealDriver> {
     let config = ExecutorConfig { spin_sweeps: 0, yield_sweeps: 0, ..ExecutorConfig::default() };
     Executor::new(RealDriver::new(), config)
@@ -81,7 +81,7 @@ fn target() -> Target {
     super::compute(1)
 }
 
-/// What workers that serve an inbox have done.
+/// Counters of the workers that serve an inbox.
 #[derive(Default)]
 pub struct Counts {
     /// Messages received.
@@ -90,7 +90,7 @@ pub struct Counts {
     pub parked: AtomicU64,
 }
 
-/// Counts the messages of an inbox, and parks when it is empty.
+/// A poller that counts the messages of an inbox, and parks when the inbox is empty.
 pub struct Serve {
     inbox: Box<dyn Inbox>,
     subscription: Box<dyn Subscription>,
@@ -98,7 +98,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Counts in `counts`.
+    /// Makes a poller that counts in `counts`.
     pub fn new((inbox, subscription): Served, counts: &Arc<Counts>) -> Serve {
         Serve { inbox, subscription, counts: Arc::clone(counts) }
     }
@@ -125,7 +125,8 @@ impl Poller for Serve {
     }
 }
 
-/// Threads that serve the inbox of node 1 and park whenever it is empty, until this is dropped.
+/// Threads that serve the inbox of node 1 until this value is dropped. A thread parks whenever the
+/// inbox is empty.
 pub struct Servers<'scope> {
     stop: Arc<AtomicBool>,
     counts: Arc<Counts>,
@@ -133,7 +134,7 @@ pub struct Servers<'scope> {
 }
 
 impl<'scope> Servers<'scope> {
-    /// Starts so many, which are called `server`.
+    /// Starts `count` threads, each with the name `server`.
     ///
     /// # Panics
     /// When the machine has no thread left.
@@ -163,15 +164,15 @@ impl<'scope> Servers<'scope> {
         Servers { stop, counts, threads }
     }
 
-    /// Messages received so far.
+    /// The messages received so far.
     pub fn received(&self) -> u64 {
         self.counts.received.load(Ordering::Relaxed)
     }
 
-    /// Stops all; how often they were parked.
+    /// Stops all threads. Returns how often the threads parked.
     ///
     /// # Panics
-    /// When one of them did.
+    /// When one of the threads panicked.
     pub fn stop(mut self) -> u64 {
         self.tell();
         let threads = std::mem::take(&mut self.threads);
@@ -186,12 +187,12 @@ impl<'scope> Servers<'scope> {
 
 impl Drop for Servers<'_> {
     fn drop(&mut self) {
-        // A test that has failed must not wait for them.
+        // A failed test must not wait for the threads.
         self.tell();
     }
 }
 
-/// Rings and polls until nothing is in flight any more, and until `is_done`.
+/// Rings and polls until nothing is in flight and `is_done` returns true.
 fn finish(endpoint: &mut dyn Endpoint, is_done: impl Fn() -> bool) {
     let clock = Clock::start();
     let deadline = clock.now() + PATIENCE;
@@ -203,7 +204,7 @@ fn finish(endpoint: &mut dyn Endpoint, is_done: impl Fn() -> bool) {
     }
 }
 
-/// Sends bursts; after each, all of it must arrive although nobody sends any more.
+/// Sends bursts. All messages of a burst must arrive although no further message is sent.
 fn bursts(nodes: &impl Parking, servers: &Servers<'_>, rounds: u64, burst_max: u64) {
     let handle = sleepy().handle();
     let mut endpoint = nodes.endpoint(None);
@@ -214,14 +215,14 @@ fn bursts(nodes: &impl Parking, servers: &Servers<'_>, rounds: u64, burst_max: u
             sent += 1;
         }
         finish(&mut *endpoint, || servers.received() == sent);
-        // Sometimes the receivers have the time to park, sometimes they are just about to.
+        // In some rounds the receivers have time to park, in others they are just about to park.
         for _ in 0..handle.random_below(4096) {
             std::hint::spin_loop();
         }
     }
 }
 
-/// Whoever parks is woken by a message, at whatever moment it comes.
+/// A message wakes a parked worker, at whatever moment the message comes.
 pub fn a_message_always_finds_a_parked_worker(nodes: &impl Parking) {
     for workers in [1, 3] {
         thread::scope(|scope| {
@@ -232,8 +233,7 @@ pub fn a_message_always_finds_a_parked_worker(nodes: &impl Parking) {
     }
 }
 
-/// Messages that are pushed back arrive, although those who receive park whenever they have all
-/// that came.
+/// Messages that were pushed back arrive, although the receivers park whenever the inbox is empty.
 pub fn bursts_beyond_the_inbox_arrive_at_parked_workers(nodes: &impl Parking) {
     thread::scope(|scope| {
         let servers = Servers::start(scope, nodes, 2);
@@ -280,16 +280,16 @@ fn wait_until(is_done: impl Fn() -> bool) {
     });
 }
 
-/// A sender wakes nobody while somebody is active. If that one leaves without having polled,
-/// somebody else does it.
+/// A sender wakes no worker while some worker is active. If the active worker leaves without a
+/// poll, another worker receives the message.
 pub fn an_active_worker_that_leaves_hands_its_messages_to_a_parked_one(nodes: &impl Parking) {
-    // Far longer than a wake takes, mostly; if it is not, less is tested.
+    // Usually far longer than a wake takes. If a wake takes longer, the test checks less.
     const MOMENT: Duration = Duration::from_millis(20);
     thread::scope(|scope| {
         let servers = Servers::start(scope, nodes, 1);
         let mut worker = sleepy();
         let handle = worker.handle();
-        // Active, and never polls.
+        // The idler is active and never polls.
         let idler = nodes.serve(handle.notifier());
         wait_until(|| servers.counts.parked.load(Ordering::Relaxed) == 1);
         let mut endpoint = nodes.endpoint(None);
@@ -303,7 +303,7 @@ pub fn an_active_worker_that_leaves_hands_its_messages_to_a_parked_one(nodes: &i
     });
 }
 
-/// Parking looks at the inbox once more.
+/// Parking checks the inbox once more.
 pub fn a_worker_with_a_message_in_its_inbox_does_not_park(nodes: &impl Parking) {
     let worker = sleepy();
     let (inbox, subscription) = nodes.serve(worker.handle().notifier());
@@ -320,7 +320,7 @@ pub fn a_worker_with_a_message_in_its_inbox_does_not_park(nodes: &impl Parking) 
     subscription.unparked();
 }
 
-/// An endpoint that its worker polls, and parks on.
+/// An endpoint that its worker polls, and that decides whether the worker may park.
 struct Polled {
     endpoint: RefCell<Box<dyn Endpoint>>,
     completed: Cell<u64>,
@@ -341,7 +341,7 @@ impl Polled {
             self.waiting.set(Some(context.waker().clone()));
             Poll::Pending
         });
-        // The timer would wake a parked worker by itself; it is for the failure alone.
+        // The timer would wake a parked worker by itself; it serves only to report a failure.
         let late = handle.now() + PATIENCE;
         handle.timeout(late, all).await.expect("a completion waits for ever");
         assert!(handle.now() < late, "only the timer has woken the worker");
@@ -369,9 +369,9 @@ impl Poller for Polled {
     }
 }
 
-/// A worker that parks whenever it may while it waits: each completion wakes it. Of two messages
-/// one finds no room in the inbox, so that its completion comes when somebody has received, which
-/// is late enough.
+/// A worker parks whenever it may while it waits, and each completion wakes it. One of two messages
+/// finds no room in the inbox. The completion of that message comes after a receive on node 1,
+/// which is late enough.
 pub fn completions_reach_a_worker_that_wants_to_park(nodes: &impl Parking) {
     let (go, told) = channel::<()>();
     thread::scope(|scope| {

@@ -6,7 +6,7 @@ use super::{COMPUTE_NODES, Harness, MEMORY, Script, compute, local, node};
 use crate::address::{MemoryNodeId, Target};
 use crate::request::Request;
 
-/// Thousands of batches posted at once, far beyond what a NIC has outstanding: all complete.
+/// Thousands of batches are posted at once, far more than a NIC can have in flight: all complete.
 pub fn full_send_queues_push_back(harness: &impl Harness) {
     const BATCHES: u64 = 2_000;
     let script = Script::new(node(1), |worker| async move {
@@ -34,7 +34,8 @@ pub fn full_send_queues_push_back(harness: &impl Harness) {
     harness.run(vec![script]);
 }
 
-/// Many senders, one small inbox: every message arrives once and whole, and every batch completes.
+/// Many senders and one small inbox: every message arrives once and whole, and every batch
+/// completes.
 pub fn full_inboxes_push_back(harness: &impl Harness) {
     const EACH: u64 = 300;
     let got = Arc::new(Mutex::new(Vec::new()));
@@ -53,7 +54,7 @@ pub fn full_inboxes_push_back(harness: &impl Harness) {
         }));
     }
     let total = scripts.len() * EACH as usize;
-    // Two receivers of one node: any worker may take any message.
+    // Two receivers of one node: any worker may receive any message.
     for _ in 0..2 {
         let (got, region) = (Arc::clone(&got), harness.region(node(1)));
         scripts.push(Script::new(node(1), move |worker| async move {

@@ -1,4 +1,4 @@
-//! Scripts: the async code of one worker under test, and how it is stepped.
+//! Scripts: the async code of one worker under test, and the steps that advance it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::request::{Message, Outcome, Request};
 
 type Body = Pin<Box<dyn Future<Output = ()>>>;
 
-/// What one worker of `node` shall do; to be started on the thread on which it runs.
+/// The task of one worker of `node`. A script is started on the thread on which it runs.
 pub struct Script {
     /// The worker's node.
     pub node: ComputeNodeId,
@@ -22,7 +22,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// A script from an async function of its worker.
+    /// Makes a script of an async function of its worker.
     pub fn new<F>(node: ComputeNodeId, body: impl FnOnce(Worker) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + 'static,
@@ -30,8 +30,8 @@ impl Script {
         Script { node, body: Box::new(move |worker| Box::pin(body(worker))) }
     }
 
-    /// Starts the script on `endpoint`, with its node's `inbox`, and with the means to cut a node
-    /// off: a compute node or a memory node, whichever the target is of.
+    /// Starts the script on `endpoint`, with its node's `inbox` and with a function that cuts a
+    /// node off. The function takes a target of the compute node or memory node.
     pub fn start(
         self,
         endpoint: Box<dyn Endpoint>,
@@ -50,7 +50,7 @@ impl Script {
     }
 }
 
-/// A script under way.
+/// A script in progress.
 pub struct Running {
     worker: Worker,
     body: Body,
@@ -58,7 +58,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Lets the script run until it waits, rings, and polls. True when the script has ended.
+    /// Lets the script run until it waits, then rings and polls. Returns true when the script has
+    /// ended.
     pub fn step(&mut self) -> bool {
         if !self.ended {
             let mut context = Context::from_waker(Waker::noop());
@@ -69,13 +70,13 @@ impl Running {
     }
 }
 
-/// What a script sees: its endpoint, as calls that can be awaited, and its node's inbox.
+/// The interface of a script: its endpoint, with calls that can be awaited, and its node's inbox.
 #[derive(Clone)]
 pub struct Worker(Rc<Inner>);
 
 struct Inner {
     node: ComputeNodeId,
-    // None once it was abandoned.
+    // None after `abandon`.
     endpoint: RefCell<Option<Box<dyn Endpoint>>>,
     inbox: Box<dyn Inbox>,
     cut_off: Box<dyn Fn(Target)>,
@@ -101,7 +102,7 @@ impl Worker {
         (self.0.cut_off)(target);
     }
 
-    /// Drops the endpoint. Nothing can be posted any more.
+    /// Drops the endpoint. No batch can be posted after that.
     pub fn abandon(&self) {
         self.0.endpoint.borrow_mut().take();
     }
@@ -111,10 +112,10 @@ impl Worker {
         self.0.node
     }
 
-    /// Posts a batch; its token.
+    /// Posts a batch; returns its token.
     ///
     /// # Errors
-    /// What is wrong with the batch.
+    /// An error in the batch.
     ///
     /// # Panics
     /// When the endpoint was [abandoned](Worker::abandon).
@@ -126,10 +127,10 @@ impl Worker {
         Ok(token)
     }
 
-    /// The result of a batch, when it has completed.
+    /// Waits for a batch; returns its result.
     ///
     /// # Errors
-    /// What became wrong with its target.
+    /// A failure of the target.
     pub async fn wait(&self, token: u64) -> Result<Outcome, VerbError> {
         poll_fn(|_| match self.0.results.borrow_mut().remove(&token) {
             Some(result) => Poll::Ready(result),
@@ -138,7 +139,7 @@ impl Worker {
         .await
     }
 
-    /// Posts a batch that is right, and waits for what its atomics return.
+    /// Posts a correct batch, and waits for the results of its atomics.
     ///
     /// # Panics
     /// When the batch is refused or fails.
@@ -147,7 +148,7 @@ impl Worker {
         self.wait(token).await.expect("a target that is connected").old
     }
 
-    /// Lets one step pass.
+    /// Waits for one step.
     pub async fn pause(&self) {
         let mut first = true;
         poll_fn(|_| match std::mem::replace(&mut first, false) {
@@ -157,7 +158,7 @@ impl Worker {
         .await;
     }
 
-    /// Gives the messages that are there to `sink`.
+    /// Passes the waiting messages to `sink`.
     pub fn receive(&self, mut sink: impl FnMut(Message)) -> bool {
         self.0.inbox.receive(&mut sink)
     }
@@ -170,12 +171,12 @@ impl Worker {
         Request::Send(Message { from: self.node(), body })
     }
 
-    /// Batches in flight.
+    /// The number of batches in flight.
     pub fn in_flight(&self) -> usize {
         self.0.endpoint.borrow().as_ref().map_or(0, |endpoint| endpoint.in_flight())
     }
 
-    /// Results that nobody has waited for.
+    /// The number of results that the script has not taken yet.
     pub fn results(&self) -> usize {
         self.0.results.borrow().len()
     }

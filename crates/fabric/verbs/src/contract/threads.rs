@@ -1,4 +1,4 @@
-//! [`run_on_threads`]: how fabrics of real time run the scripts of a promise.
+//! [`run_on_threads`]: runs the scripts of a promise, for fabrics of real time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,18 +8,19 @@ use latchwork_runtime::Clock;
 
 use super::{Running, Script};
 
-/// Far beyond what any promise needs, on a machine that is busy with other things.
+/// Far beyond the time that any promise needs, even on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs all scripts side by side, each on a thread of its own, on which `start` is called.
+/// Runs all scripts concurrently, each on a thread of its own, on which `start` is called.
 ///
 /// # Panics
-/// When a script panics, and then in all others; when one does not end within two minutes.
+/// When a script panics: then all other scripts panic as well. When a script does not end within
+/// two minutes.
 pub fn run_on_threads(scripts: Vec<Script>, start: impl Fn(Script) -> Running + Sync) {
     let failed = AtomicBool::new(false);
     let run = |script: Script| {
         let node = script.node;
-        // Others may wait for a script that panics.
+        // Other scripts may wait for a script that panics.
         let _alarm = Alarm(&failed);
         let mut running = start(script);
         let clock = Clock::start();

@@ -1,4 +1,4 @@
-//! [`Lane`]: an endpoint's way to one node.
+//! [`Lane`]: the send queue of an endpoint to one node.
 
 mod receiving;
 mod sending;
@@ -21,7 +21,7 @@ use super::link::Link;
 use crate::error::TcpError;
 use crate::peers::Peer;
 
-/// What lanes do with time, from [`Config`](crate::Config).
+/// The time limits of send queues, from [`Config`](crate::Config).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     /// See [`Config::patience`](crate::Config::patience).
@@ -30,17 +30,18 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// How long after the agent's last word it may still begin a batch. Less than the patience, so
-    /// that clocks need not run alike, nor an agent stop in the middle of a chunk.
+    /// The time after the agent's last message during which the agent may still begin a batch. The
+    /// lease is less than the patience for two reasons: the two clocks may run at different rates,
+    /// and the agent may pause in the middle of a chunk.
     fn lease(self) -> Duration {
         self.patience * 3 / 4
     }
 }
 
-/// What comes of an attempt to connect.
+/// The result of an attempt to connect.
 pub(crate) type Attempt = Receiver<Result<Connected, TcpError>>;
 
-/// An endpoint's connection to one node, and all that waits for it.
+/// An endpoint's connection to one node, with all batches that wait for the connection.
 pub(crate) struct Lane {
     pub(crate) peer: Arc<Peer>,
     session: [u8; 16],
@@ -56,28 +57,28 @@ pub(crate) struct Lane {
     messages: VecDeque<Message>,
     again: Again,
     next_seq: u32,
-    /// The agent's clock as it was last told, and when that was here, or later.
+    /// The agent's clock when last received, and the local time of its receipt or a later time.
     stamp: (u64, Time),
-    /// The lease that the agent was last told.
+    /// The lease last sent to the agent.
     leased: u64,
-    /// When something was last heard, or first expected.
+    /// The time at which something was last received, or first expected.
     heard: Time,
     pinged: bool,
-    /// Batches of a connection that failed: what is said of them depends on whether the next one
-    /// stands.
+    /// Batches of a failed connection. They become `Ambiguous` when the next connection stands, and
+    /// `Disconnected` when there is none.
     doomed: Vec<(u64, u16)>,
-    /// Until when the agent may still begin what the failed connection had brought.
+    /// The time until which the agent may still begin batches of the failed connection.
     doomed_until: Time,
 }
 
 enum State {
-    /// Nobody has wanted anything yet.
+    /// No batch has needed a connection yet.
     Idle,
     Connecting(Attempt),
-    /// An attempt has failed, and the next one is due.
+    /// An attempt has failed. The time of the next attempt.
     Again(Time),
     Up(Box<Link>),
-    /// Everything fails until then.
+    /// The node is unreachable: every batch fails until this time.
     Gone(Time),
 }
 
@@ -85,12 +86,11 @@ struct Posted {
     token: u64,
     region: u16,
     len: usize,
-    /// Of a batch that takes several frames: its flight, and bytes of its first request that are
-    /// through.
+    /// For a batch in several frames: its flight, and the bytes of its first request already sent.
     begun: Option<(usize, u32)>,
 }
 
-/// Messages for which the inbox had no room.
+/// Messages that met a full inbox and are sent again.
 #[derive(Default)]
 struct Again {
     messages: VecDeque<(usize, Message)>,
@@ -127,8 +127,8 @@ impl Lane {
         self.requests.push(requests);
     }
 
-    /// The length of a region of the node, in bytes, as far as is known. Asked anew while it is
-    /// not.
+    /// The length of a region of the node in bytes, if known. An unknown length is looked up at
+    /// each call.
     pub(crate) fn length(&mut self, region: u16) -> Option<u64> {
         let at = usize::from(region);
         if let Some(Some(length)) = self.lengths.get(at) {
@@ -142,17 +142,17 @@ impl Lane {
         Some(length)
     }
 
-    /// Whether anything waits to be sent for the first time.
+    /// Whether a batch waits to be sent for the first time.
     pub(crate) fn has_queue(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Whether anything is expected or waits.
+    /// Whether a batch waits or is in flight.
     pub(crate) fn is_busy(&self) -> bool {
         !(self.queue.is_empty() && self.flights.is_empty() && self.doomed.is_empty())
     }
 
-    /// What to sleep on until this lane can go on, if it waits for its connection.
+    /// The socket events that this send queue waits for, if it waits for its connection.
     pub(crate) fn awaits(&self) -> Option<PollFd<'_>> {
         match &self.state {
             State::Up(link) if self.is_busy() => Some(link.awaits()),
@@ -160,7 +160,8 @@ impl Lane {
         }
     }
 
-    /// Goes on as far as it can without waiting. `connect` starts an attempt to connect.
+    /// Sends and receives as far as possible without waiting. `connect` starts an attempt to
+    /// connect.
     pub(crate) fn step(
         &mut self,
         now: Time,
@@ -191,7 +192,8 @@ impl Lane {
                 }
                 Ok(Err(error)) => self.miss(now, &error, done),
                 Err(TryRecvError::Empty) => {}
-                // The threads that connect have stopped: so has the process, as far as verbs go.
+                // The threads that connect have stopped, so no verb of this process can be sent any
+                // more.
                 Err(TryRecvError::Disconnected) => self.give_up(now, done),
             },
             State::Gone(until) if now < *until => self.give_up_waiting(done),

@@ -1,4 +1,4 @@
-//! From the agent: replies end batches, and silence ends the connection.
+//! Receiving from the agent: replies complete batches, and a silence ends the connection.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::client::endpoint::Locals;
 use crate::client::flights::{Expect, Flight, Sent};
 use crate::wire::{FromAgent, Reply, put_ping};
 
-/// Between two attempts at an inbox that is full: the first, and no more than.
+/// Shortest and longest wait before a message that met a full inbox is sent again.
 const FULL_FIRST: Duration = Duration::from_micros(20);
 const FULL_MAX: Duration = Duration::from_millis(1);
 
@@ -27,10 +27,10 @@ impl Lane {
         if !link.fill().map_err(|error| error.to_string())? {
             return self.mind_silence(now);
         }
-        // Looked at behind the read: what has arrived was sent before.
+        // The clock is read after the socket, so this time is not before the agent sent the bytes.
         let here = self.times.clock.now();
         (self.heard, self.pinged) = (here, false);
-        // Taken out so that replies can borrow from it; put back in any case.
+        // The buffer is taken out so that replies can borrow from it. It is put back in every case.
         let mut input = std::mem::replace(&mut link.input, crate::buffer::Buffer::new());
         let end = loop {
             match FromAgent::parse(input.bytes()) {
@@ -84,12 +84,13 @@ impl Lane {
         let Lane { sent, flights, messages, again, .. } = self;
         let front = sent.front().ok_or("a reply to nothing")?;
         if front.seq != reply.seq {
-            // What became of the batch is unknown, as with all others on this connection.
+            // The outcome of this batch is unknown, like that of all others on this connection.
             return Err("a reply to another batch");
         }
         if reply.expired {
-            // What came before it is unknown no more, but this did not happen. It is not known
-            // whether the agent had begun others: the connection goes, and with it the doubt.
+            // All earlier replies are final, and this batch took no effect. For the batches behind
+            // it, it is unknown whether the agent begins them. So the connection is closed. After
+            // the next connection stands, none of them takes effect any more.
             return Err("the agent had no time for a batch before its lease ended");
         }
         let number = front.flight;
@@ -105,7 +106,7 @@ impl Lane {
     }
 }
 
-/// Takes what is in a reply to the frame `sent` of `flight`.
+/// Handles the reply to the frame `sent` of `flight`.
 #[inline]
 fn take_reply(
     sent: &Sent,
@@ -146,7 +147,8 @@ fn take_reply(
             }
             Expect::Data { local, .. } => {
                 let data = take(local.len as usize)?;
-                // Who sees a byte of it also sees what this worker did to the place before.
+                // A thread that sees a byte of the data also sees the earlier writes of this worker
+                // to the same memory.
                 fence(Ordering::Release);
                 locals.words(local).write_bytes(0, data);
             }

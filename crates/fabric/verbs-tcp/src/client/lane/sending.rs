@@ -1,4 +1,4 @@
-//! Towards the agent: batches become frames, as far as there is room.
+//! Sending to the agent: batches become frames, as far as there is room.
 
 use std::collections::VecDeque;
 
@@ -10,19 +10,20 @@ use crate::client::endpoint::Locals;
 use crate::client::flights::{Flight, Requests, Sent, piece};
 use crate::wire::{DATA_MAX, begin_batch, end_batch, put_lease, put_ping, put_request};
 
-/// Frames without a reply at most: about what a NIC's queue pair has room for.
+/// The most frames without a reply: about the room of a NIC's queue pair.
 const SENT_MAX: usize = 256;
 
-/// Bytes that wait for the socket at most, before a batch is put behind them.
+/// The most bytes that wait for the socket before another batch is put behind them.
 const OUT_MAX: usize = 256 << 10;
 
 impl Lane {
-    /// Puts batches into frames, as far as there is room, and writes.
+    /// Puts batches into frames, as far as there is room, and writes the frames.
     pub(super) fn submit(&mut self, now: Time, locals: &Locals) -> Result<(), String> {
         let State::Up(link) = &mut self.state else { return Ok(()) };
         let sent = self.sent.len();
         if self.stamp.1 + self.times.patience / 2 < now {
-            // Whatever was sent now would be begun late or not at all; the pong brings the time.
+            // The agent's time is old: a batch sent now would be begun late or not at all. The pong
+            // to this ping brings the time.
             if !self.pinged {
                 put_ping(&mut link.out, self.next_seq);
                 (self.pinged, self.heard) = (true, now);
@@ -54,7 +55,7 @@ impl Lane {
         while self.has_room()
             && let Some((flight, message)) = self.again.messages.pop_front()
         {
-            // It counts as open already.
+            // The flight already counts this message as open.
             let (mut frames, _) = self.frames();
             frames.put(flight, 0, &[Request::Send(message)], |_| Words::new(&[]));
         }
@@ -68,7 +69,8 @@ impl Lane {
             let batch = self.requests.front(front.len);
             let sizes = Sizes::of(batch);
             if sizes.sends && !self.again.messages.is_empty() {
-                // Behind those that wait: an inbox that is full is not asked by all of them.
+                // The batch stays behind the messages that wait, so that not every message tries a
+                // full inbox.
                 return;
             }
             if begun || !sizes.fit() {
@@ -85,7 +87,7 @@ impl Lane {
         }
     }
 
-    /// Where frames go, and apart from it the requests that wait for one.
+    /// The parts of the send queue that a frame changes, and the waiting requests.
     fn frames(&mut self) -> (Frames<'_>, &Requests) {
         let Lane { state, sent, messages, next_seq, requests, .. } = self;
         let out = match state {
@@ -104,8 +106,8 @@ impl Lane {
         }
     }
 
-    /// Sends a frame of a batch that is too large for one. Frames are executed in their order, so a
-    /// request in pieces is in order as well.
+    /// Sends one frame of a batch that is too large for one frame. Frames are executed in their
+    /// order, so the pieces of a request are also in order.
     fn send_piece(&mut self, region: u16, request: &Request, locals: &Locals) {
         let flight = self.begin();
         let front = self.queue.front_mut().expect("looked at");
@@ -127,9 +129,9 @@ impl Lane {
     }
 }
 
-/// What a frame changes of a lane.
+/// The parts of a send queue that a new frame changes.
 struct Frames<'a> {
-    /// None without a connection, when nothing can be put anywhere.
+    /// `None` without a connection; then no frame is made.
     out: Option<&'a mut Vec<u8>>,
     sent: &'a mut VecDeque<Sent>,
     messages: &'a mut VecDeque<Message>,
@@ -160,7 +162,7 @@ impl Frames<'_> {
     }
 }
 
-/// What a batch asks of a frame, and of its reply.
+/// The room that a batch needs in a frame and in its reply.
 #[derive(Default)]
 struct Sizes {
     read: usize,
@@ -185,7 +187,7 @@ impl Sizes {
         sizes
     }
 
-    /// Whether the batch fits into one frame, and its reply.
+    /// Whether the batch fits into one frame, and its reply into one.
     fn fit(&self) -> bool {
         self.read <= DATA_MAX && self.written <= DATA_MAX
     }

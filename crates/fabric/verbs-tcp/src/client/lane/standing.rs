@@ -1,4 +1,4 @@
-//! Connections that come and go, and what becomes of the batches that they had.
+//! Connections that begin and fail, and the outcome of their batches.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::client::connect::Connected;
 use crate::client::link::Link;
 use crate::error::TcpError;
 
-/// How long a node counts as gone before it is tried again, and how long between attempts while the
-/// fate of batches hangs on it.
+/// `GONE_FOR` is the time for which a node counts as unreachable before the next attempt.
+/// `AGAIN_AFTER` is the time between attempts while the outcome of batches depends on them.
 const GONE_FOR: Duration = Duration::from_millis(500);
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
@@ -24,7 +24,7 @@ impl Lane {
         done: &mut VecDeque<Completion>,
     ) {
         self.peer.learn(&connected.welcome, &connected.lengths);
-        // Not the start of this step, which may have been before the agent's word.
+        // Not `now`, which is the start of this step and may be before the agent sent its clock.
         self.stamp = (connected.welcome.clock, self.times.clock.now());
         (self.leased, self.pinged, self.heard) = (0, false, now);
         self.state = State::Up(Box::new(Link::new(connected)));
@@ -35,16 +35,16 @@ impl Lane {
         }
     }
 
-    /// The connection has failed. What was sent may have taken effect or not; what was not begun
-    /// stays.
+    /// Handles a failed connection. Batches that were sent have an unknown outcome. Batches that
+    /// were not begun stay in the queue.
     pub(super) fn fail(&mut self, now: Time, why: &str) {
         tracing::warn!(node = ?self.peer.node, addr = %self.peer.addr, "connection lost: {why}");
         if let Some(Posted { len, begun: Some(_), .. }) = self.queue.front() {
             self.requests.pop(*len);
             self.queue.pop_front();
         }
-        // A flight of which only messages are left that found no room is not in doubt, but all of
-        // it would have to be told apart: it shares the fate.
+        // A flight with only undelivered messages left has a known outcome. To report it would need
+        // the state of each request, so the flight fails like the others.
         for flight in self.flights.drain() {
             self.doomed.push((flight.token, flight.region));
         }
@@ -55,10 +55,10 @@ impl Lane {
         self.state = State::Again(now);
     }
 
-    /// An attempt to connect has failed.
+    /// Handles a failed attempt to connect.
     pub(super) fn miss(&mut self, now: Time, error: &TcpError, done: &mut VecDeque<Completion>) {
-        // The agent may be alive although nobody gets through to it: as long as it may begin what
-        // was sent, nothing is said of that.
+        // The agent may be alive although no connection reaches it. While the agent may begin the
+        // batches of the failed connection, their outcome is not reported.
         if error.is_passing() && !self.doomed.is_empty() && now < self.doomed_until {
             self.state = State::Again(now + AGAIN_AFTER);
             return;
@@ -75,7 +75,7 @@ impl Lane {
         self.give_up_waiting(done);
     }
 
-    /// Fails everything: the node is gone, and will not come back as this one.
+    /// Fails everything: the node was removed, and this incarnation never comes back.
     pub(super) fn end(&mut self, now: Time, done: &mut VecDeque<Completion>) {
         if matches!(self.state, State::Up(_)) {
             self.fail(now, "the node is gone");
@@ -83,12 +83,12 @@ impl Lane {
         self.give_up(now, done);
     }
 
-    /// Fails what is not in the hands of the agent.
+    /// Fails all batches that the agent does not have.
     pub(super) fn give_up_waiting(&mut self, done: &mut VecDeque<Completion>) {
         let Lane { queue, requests, flights, peer, again, .. } = self;
         requests.clear();
-        // A batch of which a part was sent goes no further, and ends with the replies to that: its
-        // flight is never whole.
+        // A partly sent batch is sent no further, so its flight never becomes whole. It ends after
+        // the replies to its sent frames.
         for posted in queue.drain(..).filter(|posted| posted.begun.is_none()) {
             let result = Err(VerbError::Unreachable { target: peer.target(posted.region) });
             done.push_back(Completion { token: posted.token, result });
@@ -100,7 +100,8 @@ impl Lane {
         self.cut_off(done);
     }
 
-    /// Fails flights that will get no further: with nothing open, and not whole.
+    /// Fails flights that can make no progress. A flight in the table with nothing open is not
+    /// whole.
     fn cut_off(&mut self, done: &mut VecDeque<Completion>) {
         let Lane { flights, peer, .. } = self;
         flights.retain(|_, flight| {
