@@ -1,22 +1,22 @@
-//! Paths that stand for an open descriptor, as `/dev/stdout` and `/dev/fd/3` do.
+//! Paths that name an open descriptor, such as `/dev/stdout` and `/dev/fd/3`.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// As many links as the kernel follows.
+/// The most symbolic links that are followed, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// A descriptor that a path leads to.
+/// The descriptor to which a path leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Descriptor {
-    /// Its number, where it is one of this process.
+    /// The number of the descriptor, if it belongs to this process.
     pub(crate) own: Option<u32>,
 }
 
-/// The descriptor that `path` stands for, itself or through symbolic links.
+/// The descriptor to which `path` leads, directly or through symbolic links.
 ///
-/// The links in `/proc/PID/fd` are not ordinary ones: what they say may be no path at all
-/// (`pipe:[123]`), and replacing the file that they name would cut the descriptor off from it.
+/// The links in `/proc/PID/fd` are not ordinary links. The content of such a link may be no path at
+/// all (`pipe:[123]`). Replacing the named file would disconnect the descriptor from the file.
 pub(crate) fn descriptor(path: &Path) -> Option<Descriptor> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -33,8 +33,8 @@ pub(crate) fn descriptor(path: &Path) -> Option<Descriptor> {
     None
 }
 
-/// The process whose descriptors are in this directory: `/proc/PID/fd`, or the same of one of its
-/// threads.
+/// The process to which the descriptors in this directory belong. The directory is `/proc/PID/fd`,
+/// or the same directory of a thread.
 fn of_process(directory: &Path) -> Option<i32> {
     let parts: Vec<_> = directory.components().collect();
     let (Some(Component::RootDir), Some(Component::Normal(proc))) = (parts.first(), parts.get(1))
@@ -49,7 +49,7 @@ fn of_process(directory: &Path) -> Option<i32> {
     parts[2].as_os_str().to_str()?.parse().ok()
 }
 
-/// The directory in which a path stands.
+/// The directory of a path.
 pub(crate) fn directory_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),

@@ -1,4 +1,4 @@
-//! [`distinct`]: files that one command line names twice, found before the work begins.
+//! [`distinct`]: finds files that one command line names twice, before the work begins.
 
 use std::borrow::Cow;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::descriptor::{descriptor, directory_of};
 use crate::output::STDOUT;
 use crate::stream::STDERR;
 
-/// A file that a command line names, and what for.
+/// A file that a command line names, and its use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Named {
     flag: Cow<'static, str>,
@@ -34,7 +34,7 @@ impl Named {
     }
 }
 
-/// Two names are one file, and at least one of the names is an output. The text is one line.
+/// Two names are one file, and at least one of them is an output. The error text is one line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{first} and {second} are one file, and one of them would destroy the other; name two files"
@@ -44,22 +44,22 @@ pub struct SameFile {
     second: String,
 }
 
-/// What a name leads to.
+/// The file to which a name leads.
 #[derive(PartialEq, Eq)]
 enum Identity {
     /// Standard output or standard error of this process.
     Own(u32),
     /// A regular file: device and inode.
     File(u64, u64),
-    /// No file yet: the directory without links, and the name in it.
+    /// A file that does not exist yet: its directory without links, and its name.
     New(PathBuf, std::ffi::OsString),
 }
 
-/// Makes sure that no output is also an input or another output, under whatever names, and that no
-/// output is the regular file behind standard output or standard error.
+/// Ensures that no output is also an input or another output, also under different names. And that
+/// no output is the regular file behind standard output or standard error.
 ///
-/// Several inputs may be one file. Devices and FIFOs may be named twice: they keep nothing that
-/// another writer destroys.
+/// Several inputs may be one file. Devices and FIFOs may be named twice: they keep no content that
+/// a second writer destroys.
 ///
 /// # Errors
 /// The first two names of one file.
@@ -89,7 +89,8 @@ pub fn distinct(named: &[Named]) -> Result<(), SameFile> {
     Ok(())
 }
 
-/// None for what two names may share, and for what is an error of its own.
+/// The identity of a file. `None` if two names may share the file, or if the path is in error
+/// anyway.
 fn identity(named: &Named) -> Option<Identity> {
     let path = named.path.as_path();
     if named.is_written && path == Path::new("-") {
@@ -111,7 +112,7 @@ fn identity(named: &Named) -> Option<Identity> {
     }
 }
 
-/// The regular file that an open stream leads to.
+/// The regular file to which an open stream leads.
 fn behind(stream: impl AsFd) -> Option<Identity> {
     let file = fs::File::from(stream.as_fd().try_clone_to_owned().ok()?);
     let info = file.metadata().ok()?;

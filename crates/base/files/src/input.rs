@@ -1,4 +1,4 @@
-//! Inputs: opened without waiting, and bounded.
+//! Inputs: opened without waiting, with a bounded size.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -12,51 +12,52 @@ use rustix::io::Errno;
 
 use crate::wait;
 
-/// What an input is, and how large it may be.
+/// The name of an input's kind, and its largest size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kind {
-    /// Its name with an article: "a property file".
+    /// The name with an article: "a property file".
     pub name: &'static str,
-    /// The most bytes that it may have.
+    /// The largest size in bytes.
     pub bytes_max: u64,
 }
 
-/// Why an input cannot be used. The text is one line, to follow the name of the file.
+/// The reason why an input cannot be used. The error text is one line that follows the name of the
+/// file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
-    /// The system refused.
+    /// The system refused the access.
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// It is a directory.
+    /// The input is a directory.
     #[error("it is a directory; name a file")]
     Directory,
-    /// It is a socket in the file system.
+    /// The input is a socket in the file system.
     #[error("it is a socket; name a file or a FIFO")]
     Socket,
-    /// It is a FIFO that no process writes into.
+    /// The input is a FIFO without a writer.
     #[error(
         "it is a FIFO, and no process has it open for writing; start the writer first, or name a file"
     )]
     NoWriter,
-    /// It has more bytes than its kind allows.
+    /// The input has more bytes than its kind allows.
     #[error("it is larger than {}, the most that {} may have", show_size(kind.bytes_max), kind.name)]
     TooLarge {
-        /// What it was read as.
+        /// The kind of the input.
         kind: Kind,
     },
-    /// It begins with the byte-order mark of UTF-16.
+    /// The input begins with the byte-order mark of UTF-16.
     #[error("it is UTF-16 text; save it as UTF-8")]
     Utf16,
-    /// It is no text.
+    /// The input is not UTF-8 text.
     #[error("line {line}: it is not UTF-8 text; save it as UTF-8")]
     NotText {
-        /// The first line that is none, from 1.
+        /// The first line that is not UTF-8 text, counted from 1.
         line: usize,
     },
 }
 
-/// An open input. Reading past the bound of its kind is an [`io::Error`] that holds
+/// An open input. Reading past the bound of its kind is an [`io::Error`] with the source
 /// [`InputError::TooLarge`].
 #[derive(Debug)]
 pub struct Input {
@@ -69,13 +70,13 @@ pub struct Input {
 }
 
 impl Input {
-    /// Opens a file as an input of this kind, without waiting for anything.
+    /// Opens a file as an input of this kind, without waiting.
     ///
     /// # Errors
-    /// What cannot be read, a FIFO without a writer, and a file whose size is known to be too
-    /// large.
+    /// When the file cannot be read, when it is a FIFO without a writer, and when its known size is
+    /// too large.
     pub fn open(path: &Path, kind: Kind) -> Result<Input, InputError> {
-        // Only FIFOs and some devices wait for anything.
+        // Only FIFOs and some devices make an open wait.
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
         let file = file.map_err(|error| match Errno::from_io_error(&error) {
@@ -97,7 +98,8 @@ impl Input {
     /// Reads to the end.
     ///
     /// # Errors
-    /// What cannot be read, more bytes than the kind allows, and a FIFO that has no writer.
+    /// When the file cannot be read, when it has more bytes than the kind allows, and when it is a
+    /// FIFO without a writer.
     pub fn read_all(mut self) -> Result<Vec<u8>, InputError> {
         let mut bytes = Vec::new();
         match self.read_to_end(&mut bytes) {
@@ -106,11 +108,11 @@ impl Input {
         }
     }
 
-    /// Whether a FIFO that is at its end never had a writer: then it can be waited for without end.
+    /// Whether a FIFO at its end never had a writer. A wait for a writer could then last without
+    /// end.
     fn never_had_writer(&self) -> bool {
         self.is_fifo && self.bytes == 0 && {
-            // The system reports a hang-up only where there was a writer since the FIFO was opened
-            // here.
+            // The system reports a hang-up only if the FIFO had a writer after it was opened here.
             let mut now = [rustix::event::PollFd::new(&self.file, PollFlags::IN)];
             let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
             let polled = rustix::event::poll(&mut now, Some(&none));
@@ -120,7 +122,7 @@ impl Input {
 }
 
 impl InputError {
-    /// The error that reading an [`Input`] ended in.
+    /// The error with which reading an [`Input`] ended.
     pub fn from_read(error: io::Error) -> InputError {
         if error.get_ref().is_some_and(|inner| inner.is::<InputError>()) {
             let inner = error.into_inner().expect("it was just there");
@@ -142,7 +144,7 @@ impl From<InputError> for io::Error {
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            // One byte more than there may be, to tell an end from a file that goes on.
+            // One byte more than allowed, to distinguish the end from a file that is too large.
             let most = self.left.saturating_add(1).min(buffer.len() as u64) as usize;
             match self.file.read(&mut buffer[..most]) {
                 Ok(count) if count as u64 > self.left => {
@@ -184,7 +186,7 @@ pub fn read_text(path: &Path, kind: Kind) -> Result<String, InputError> {
 /// Bytes as text, without a byte-order mark.
 ///
 /// # Errors
-/// UTF-16 and what is no UTF-8.
+/// When the bytes are UTF-16, or are not UTF-8.
 pub fn text(mut bytes: Vec<u8>) -> Result<String, InputError> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(InputError::Utf16);
@@ -198,10 +200,10 @@ pub fn text(mut bytes: Vec<u8>) -> Result<String, InputError> {
     })
 }
 
-/// What editors put before UTF-8 text.
+/// The mark that editors put before UTF-8 text.
 const MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Bytes without a byte-order mark, for formats that are text in parts.
+/// Bytes without a byte-order mark, for formats that are only partly text.
 pub fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(MARK).unwrap_or(bytes)
 }

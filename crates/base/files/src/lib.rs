@@ -1,4 +1,4 @@
-//! Files that users name on a command line: what is read, and what is written.
+//! The input and output files that a user names on a command line.
 //!
 //! ```text
 //!   input    path ──► open without waiting ──► bounded bytes ──► text: byte-order mark skipped, UTF-8
@@ -9,7 +9,7 @@
 //!                        └─ `-` or /dev/stdout        ──► standard output
 //! ```
 //!
-//! A path may be any kind of file. What the program does depends on the kind, and not on the name.
+//! A path may be any kind of file. The behaviour depends on the kind, not on the name.
 //!
 //! | kind | as input | as output |
 //! | --- | --- | --- |
@@ -21,16 +21,18 @@
 //! | device | read up to its bound | written |
 //! | descriptor (`/dev/fd/N`) | read up to its bound | written |
 //!
-//! # What holds
+//! # Guarantees
 //!
-//! - No call waits for the other end of a FIFO to be opened: without it, opening is an error.
-//! - A wait for the other end of an open FIFO says after a second what it waits for. A signal ends
-//!   it ([`end_waits_when`]).
+//! - No call waits for the other end of a FIFO to be opened. Without the other end, opening is an
+//!   error.
+//! - A wait for the other end of an open FIFO prints after one second what it waits for. A signal
+//!   ends the wait if the program calls [`end_waits_when`].
 //! - No input takes more memory than its [`Kind`] allows.
-//! - A program that calls [`distinct`] first never reads and writes one file, or writes one twice.
-//! - An output is whole, or the old one is still there. Two exceptions write in place: a regular
-//!   file whose directory may not be changed, and one that cannot be renamed over, such as a mount
-//!   point.
+//! - A program that calls [`distinct`] first never reads and writes one file, or writes one file
+//!   twice.
+//! - After a failed write of a regular file, the old content is still there. Two exceptions write
+//!   in place: a regular file in a directory that the process may not change, and a file that
+//!   cannot be renamed over, such as a mount point.
 //!
 //! ```
 //! use latchwork_files::{Kind, Output, read_text};

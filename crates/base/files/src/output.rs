@@ -1,4 +1,4 @@
-//! [`Output`]: where a result goes, looked at before the work begins.
+//! [`Output`]: the destination of a result, checked before the work begins.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,40 +9,41 @@ use crate::descriptor::{descriptor, directory_of};
 use crate::replace;
 use crate::stream::Stream;
 
-/// Standard output's number.
+/// The descriptor number of standard output.
 pub(crate) const STDOUT: u32 = 1;
 
-/// Why an output cannot be written. The text is one line, to follow the name of the file.
+/// The reason why an output cannot be written. The error text is one line that follows the name of
+/// the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputError {
-    /// The system refused.
+    /// The system refused the access.
     #[error("it cannot be written: {0}; name another file")]
     Io(#[from] io::Error),
-    /// It is a directory.
+    /// The output is a directory.
     #[error("it is a directory; name a file")]
     Directory,
-    /// It is no directory, and is written as one.
+    /// The name ends with a slash, but is not a directory.
     #[error("a name that ends with a slash is that of a directory; leave the slash out")]
     Slash,
-    /// It is a symbolic link that leads nowhere.
+    /// The output is a symbolic link without a target.
     #[error("it is a link to {}, which is not there; make that file, or name another", target.display())]
     Dangling {
-        /// What the link says.
+        /// The path in the link.
         target: PathBuf,
     },
-    /// There is no directory for it.
+    /// The directory of the output does not exist.
     #[error("its directory does not exist; make {} first, or name another file", directory.display())]
     NoDirectory {
-        /// The directory.
+        /// The missing directory.
         directory: PathBuf,
     },
-    /// It is a FIFO that no process reads.
+    /// The output is a FIFO without a reader.
     #[error(
         "it is a FIFO, and no process has it open for reading; start the reader first, or name a file"
     )]
     NoReader,
-    /// It is a socket in the file system.
+    /// The output is a socket in the file system.
     #[error("it is a socket; name a file or a FIFO")]
     Socket,
     /// The reader of a FIFO has closed it.
@@ -59,8 +60,8 @@ impl From<OutputError> for io::Error {
     }
 }
 
-/// Where a result goes. FIFOs and devices are open from the beginning on, so that a reader sees one
-/// writer.
+/// The destination of a result. FIFOs and devices are open from the beginning, so that a reader
+/// sees one writer.
 #[derive(Clone, Debug)]
 pub struct Output {
     path: PathBuf,
@@ -74,10 +75,10 @@ enum Held {
     Stream(Arc<Stream>),
 }
 
-/// What stands at a path.
+/// The kind of file at a path.
 pub(crate) enum Place {
     Stdout,
-    /// What is replaced: the target of the path's links.
+    /// The file to replace: the target of the path's links.
     File(PathBuf),
     Stream(Stream),
 }
@@ -88,11 +89,11 @@ impl Output {
         Output { path: PathBuf::from("-"), place: Held::Stdout }
     }
 
-    /// The output at `path`; `-` is standard output. A regular file stays as it is until
+    /// The output at `path`; `-` is standard output. A regular file stays unchanged until
     /// [`write`](Output::write).
     ///
     /// # Errors
-    /// When it could not be written there, as far as that is known before.
+    /// When the path cannot be written, as far as that is known before the write.
     pub fn open(path: &Path) -> Result<Output, OutputError> {
         if path == Path::new("-") {
             return Ok(Output::stdout());
@@ -108,31 +109,32 @@ impl Output {
         Ok(Output { path: path.to_owned(), place })
     }
 
-    /// Whether it is standard output, under whatever name.
+    /// Whether the output is standard output, under any name.
     pub fn is_stdout(&self) -> bool {
         matches!(self.place, Held::Stdout)
     }
 
-    /// Whether it is a regular file, which can be read back.
+    /// Whether the output is a regular file, which can be read back.
     pub fn is_file(&self) -> bool {
         matches!(self.place, Held::File)
     }
 
-    /// The path as it was given.
+    /// The path as the user gave it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Puts `bytes` there: into a file as a whole or not at all. That standard output was closed is
-    /// no error.
+    /// Writes `bytes` to the output. A regular file is written as a whole or not at all, with the
+    /// exceptions of the crate's page. Closed standard output is no error.
     ///
     /// # Errors
-    /// When the system refuses. An older file is then still there, untouched.
+    /// When the system refuses the write. An older file then stays unchanged, with the same
+    /// exceptions.
     pub fn write(&self, bytes: &[u8]) -> Result<(), OutputError> {
         self.write_with(|out| out.write_all(bytes))
     }
 
-    /// As [`write`](Output::write), of what `write` writes.
+    /// Like [`write`](Output::write), with the bytes that `write` writes.
     ///
     /// # Errors
     /// As [`write`](Output::write), and the error of `write` itself.
@@ -143,7 +145,7 @@ impl Output {
         match &self.place {
             Held::Stdout => to_stdout(&mut write),
             Held::Stream(stream) => to_stream(stream, &mut write),
-            // A device or a FIFO may have come to stand there since the output was opened.
+            // A device or a FIFO may have replaced the file since the output was opened.
             Held::File => match look(&self.path)? {
                 Place::File(target) => Ok(replace::replace(&target, &mut write)?),
                 Place::Stream(stream) => to_stream(&stream, &mut write),
@@ -152,11 +154,11 @@ impl Output {
         }
     }
 
-    /// Moves the finished file `from` there, which is gone afterwards: for what is written while
-    /// the program runs, and may be large.
+    /// Moves the finished file `from` to the output, for results that are written while the program
+    /// runs and may be large. `from` then no longer exists.
     ///
     /// # Errors
-    /// As [`write`](Output::write); `from` is still there then.
+    /// As [`write`](Output::write). Then `from` still exists.
     pub fn adopt(&self, from: &Path) -> Result<(), OutputError> {
         if let Held::File = self.place
             && let Place::File(target) = look(&self.path)?
@@ -172,7 +174,8 @@ impl Output {
 
 type Writing<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 
-/// When the reader of standard output has closed it, as `head` does, it has read what it wanted.
+/// Writes to standard output. A reader that closes standard output, as `head` does, has read all it
+/// needs, so this is no error.
 fn to_stdout(write: Writing<'_>) -> Result<(), OutputError> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let written = write(&mut out).and_then(|()| out.flush());
@@ -186,7 +189,7 @@ fn to_stdout(write: Writing<'_>) -> Result<(), OutputError> {
 fn to_stream(stream: &Stream, write: Writing<'_>) -> Result<(), OutputError> {
     let mut out = io::BufWriter::new(stream);
     let written = write(&mut out).and_then(|()| out.flush());
-    // Dropped, the buffer would be written again, and would wait again.
+    // A drop of the writer would write the buffer again, and would wait again.
     drop(out.into_parts());
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(OutputError::Closed),
@@ -194,7 +197,7 @@ fn to_stream(stream: &Stream, write: Writing<'_>) -> Result<(), OutputError> {
     }
 }
 
-/// What stands at `path`.
+/// The kind of file at `path`.
 pub(crate) fn look(path: &Path) -> Result<Place, OutputError> {
     if path.as_os_str().is_empty() {
         return Err(OutputError::Directory);
@@ -219,7 +222,7 @@ pub(crate) fn look(path: &Path) -> Result<Place, OutputError> {
     Ok(Place::Stream(Stream::open(path, descriptor)?))
 }
 
-/// What is to be made of a path at which nothing stands.
+/// The kind of file to create at `path`, where no file exists.
 fn missing(path: &Path, error: io::Error) -> Result<Place, OutputError> {
     if let Ok(target) = fs::read_link(path) {
         return match error.kind() {

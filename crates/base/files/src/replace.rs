@@ -9,14 +9,14 @@ use rustix::io::Errno;
 
 use crate::descriptor::directory_of;
 
-/// Temporaries of killed processes may be in the way.
+/// The most names to try for a temporary file: temporaries of killed processes may exist.
 const NAMES_MAX: u32 = 1000;
 
-/// Writes `target` as a whole or not at all: into a temporary beside it, which then takes its name.
-/// The target is no symbolic link.
+/// Writes `target` as a whole or not at all: into a temporary file in the same directory, which is
+/// then renamed to `target`. `target` is no symbolic link.
 ///
-/// Where the directory may not be changed, or the file is one that cannot be renamed over, it is
-/// written in place: a result that is written in two steps is worth more than none.
+/// If the process may not change the directory, or if the file cannot be renamed over, `target` is
+/// written in place. A result that is not written in one step is worth more than no result.
 pub(crate) fn replace(
     target: &Path,
     write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
@@ -41,7 +41,7 @@ pub(crate) fn replace(
         }
     });
     if renamed.is_err() {
-        // What stands there is of no use; the error that counts is the first one.
+        // The temporary file is useless. The first error is the one to report.
         let _ = fs::remove_file(&beside);
         return renamed;
     }
@@ -49,13 +49,14 @@ pub(crate) fn replace(
     Ok(())
 }
 
-/// A name is durable with its directory. Some file systems cannot sync one.
+/// Syncs the directory, because a name is durable only with its directory. Some file systems cannot
+/// sync a directory.
 fn sync_directory(target: &Path) {
     let _ = File::open(directory_of(target)).and_then(|directory| directory.sync_all());
 }
 
-/// Moves `from` to `target`, as [`replace`] would write it. Whether that was possible: they may be
-/// on different file systems.
+/// Moves `from` to `target`, with the permissions that [`replace`] would give it. Returns `false`
+/// if that is impossible, for example because the files are on different file systems.
 pub(crate) fn adopt(from: &Path, target: &Path) -> io::Result<bool> {
     let file = OpenOptions::new().write(true).open(from)?;
     if let Ok(old) = fs::metadata(target) {
@@ -72,11 +73,11 @@ pub(crate) fn adopt(from: &Path, target: &Path) -> io::Result<bool> {
     }
 }
 
-/// Makes sure that [`replace`] could write `target`, and leaves everything as it was.
+/// Ensures that [`replace`] could write `target`, and changes nothing.
 pub(crate) fn check(target: &Path) -> io::Result<()> {
     let old = fs::metadata(target).ok();
     if old.is_some() {
-        // A process that may not write a file must not replace it either.
+        // A process that may not write a file must not replace the file either.
         OpenOptions::new().write(true).open(target)?;
     }
     match temporary(target, old.as_ref()) {
@@ -86,13 +87,13 @@ pub(crate) fn check(target: &Path) -> io::Result<()> {
     }
 }
 
-/// A new file in the target's directory. Its mode is at most that of the old file, whose content
-/// may be secret.
+/// A new file in the target's directory. Its mode is at most that of the old file, because the
+/// content may be secret.
 fn temporary(target: &Path, old: Option<&fs::Metadata>) -> io::Result<(PathBuf, File)> {
     let directory = directory_of(target);
     let mode = old.map_or(0o666, |old| old.permissions().mode() & 0o777);
     for number in 0..NAMES_MAX {
-        // The target's own name may be as long as names can be.
+        // Not derived from the target's name, which may already have the greatest possible length.
         let name = format!(".latchwork-{}-{number}.partial", std::process::id());
         let beside = directory.join(name);
         match OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside) {
@@ -118,11 +119,12 @@ fn in_place(
     file.sync_all()
 }
 
-/// Its owner, as far as this process may give files away, and then its mode, which that changes.
+/// Copies the owner, if this process may change it, and then the mode. A change of the owner
+/// changes the mode, so the mode comes second.
 fn keep_permissions(file: &File, old: &fs::Metadata) -> io::Result<()> {
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-        // Only root may give a file away.
+        // Only root may change the owner of a file.
         let _ = fchown(file, Some(old.uid()), Some(old.gid()));
     }
     if new.permissions().mode() != old.permissions().mode() {
@@ -131,7 +133,7 @@ fn keep_permissions(file: &File, old: &fs::Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether it is the directory, or that a file system is mounted there, that forbids a step.
+/// Whether the step fails because of the directory, a mount point, or different file systems.
 fn is_forbidden(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     let forbidden = [Errno::ACCESS, Errno::PERM, Errno::BUSY, Errno::ROFS, Errno::XDEV];

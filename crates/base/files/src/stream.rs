@@ -1,4 +1,4 @@
-//! Outputs that are opened and written: FIFOs, devices, descriptors.
+//! Outputs that are opened and written but never replaced: FIFOs, devices, descriptors.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,10 +14,10 @@ use crate::descriptor::Descriptor;
 use crate::output::{OutputError, Place, look};
 use crate::wait;
 
-/// Standard error's number.
+/// The descriptor number of standard error.
 pub(crate) const STDERR: u32 = 2;
 
-/// An open output that is never replaced. Its writes wait for the reader of a FIFO.
+/// An open output that is never replaced. A write waits for the reader of a FIFO.
 #[derive(Debug)]
 pub struct Stream {
     path: PathBuf,
@@ -25,17 +25,17 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Opens what stands at `path`, without waiting for a reader.
+    /// Opens the file at `path` without waiting for a reader.
     pub(crate) fn open(path: &Path, descriptor: Option<Descriptor>) -> Result<Stream, OutputError> {
         if descriptor.is_some_and(|descriptor| descriptor.own == Some(STDERR)) {
-            // Opened anew, a regular file behind it would be written from its beginning.
+            // A new open of a regular file behind standard error would write from its beginning.
             let file = File::from(io::stderr().as_fd().try_clone_to_owned()?);
             return Ok(Stream { path: path.to_owned(), file });
         }
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let mut options = OpenOptions::new();
         options.write(true).custom_flags(flags.bits() as i32);
-        // What else has the descriptor has written there, too.
+        // Other users of the descriptor may have written to its file too.
         options.append(descriptor.is_some());
         let file = options.open(path).map_err(|error| {
             let kind = std::fs::metadata(path).map(|info| info.file_type());
@@ -76,7 +76,7 @@ impl Write for Stream {
     }
 }
 
-/// Opens an output that grows while the program runs: a regular file is emptied, and written in
+/// Opens an output that grows while the program runs. A regular file is emptied, and written in
 /// place.
 ///
 /// # Errors
@@ -92,13 +92,13 @@ pub fn grow(path: &Path) -> Result<Stream, OutputError> {
     }
 }
 
-/// Makes a file of the program's own, or empties it, for what grows while others look at it.
+/// Creates or empties a file of the program's own, which grows while other processes read it.
 ///
 /// # Errors
-/// When the system refuses, and where something else than a regular file is in the way.
+/// When the system refuses, and when the path is not a regular file.
 pub fn scratch(path: &Path) -> io::Result<File> {
-    // A FIFO in the way would be waited for, and a link may be a stranger's, in a directory for
-    // all.
+    // Do not wait for a FIFO at this path. Do not follow a link: in a directory that all users may
+    // write, the link may belong to another user.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).custom_flags(flags.bits() as i32).open(path)?;

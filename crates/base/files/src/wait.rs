@@ -1,4 +1,4 @@
-//! Waiting for the other end of a FIFO.
+//! Waits for the other end of a FIFO.
 
 use std::fs::File;
 use std::io;
@@ -8,24 +8,24 @@ use std::sync::OnceLock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// How long one wait takes before it looks whether it is to end.
+/// The time between two checks whether to end the wait.
 const STEP_MS: u32 = 100;
-/// After so many steps the wait says what it waits for: a second.
+/// The number of steps after which the wait prints what it waits for: one second.
 const STEPS_UNTIL_TOLD: u32 = 10;
-/// After so many steps a signal ends the wait: two seconds, so that a slow reader still gets the
-/// result.
+/// The number of steps after which a signal ends the wait: two seconds, so that a slow reader still
+/// gets the result.
 const STEPS_UNTIL_ENDED: u32 = 20;
 
 static END: OnceLock<Box<dyn Fn() -> bool + Send + Sync>> = OnceLock::new();
 
-/// From here on, waits for the other end of a FIFO end with an error when `is_asked` says so: once
-/// a signal has come. The first call counts.
+/// From now on, a wait for the other end of a FIFO ends with an error when `is_asked` returns true:
+/// after a signal. Only the first call has an effect.
 pub fn end_waits_when(is_asked: impl Fn() -> bool + Send + Sync + 'static) {
     let _ = END.set(Box::new(is_asked));
 }
 
-/// Waits until `file` can be read or written, as `events` says. Its deadline is the user's: a
-/// signal.
+/// Waits until `file` is ready for `events`. The wait has no time limit of its own; the user ends
+/// it by a signal.
 pub(crate) fn until(
     file: &File,
     events: PollFlags,
@@ -37,13 +37,13 @@ pub(crate) fn until(
         let mut waiting = [PollFd::new(file, events)];
         match poll(&mut waiting, Some(&step)) {
             Ok(0) | Err(Errno::INTR) => {}
-            // An error of the descriptor is one of the next call, too, which says what it is.
+            // If the descriptor has an error, the next call returns it too, with its cause.
             Ok(_) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
         if steps == STEPS_UNTIL_TOLD {
             let path = path.display();
-            // Standard error may be closed, which changes nothing here.
+            // Standard error may be closed. That changes nothing here.
             let _ = io::Write::write_all(
                 &mut io::stderr(),
                 format!("{path}: waiting for its {other_end}; a signal ends the wait\n").as_bytes(),

@@ -54,6 +54,6 @@ fn devices_and_fifos_may_be_named_twice_and_standard_output_may_not() {
         let line = told(Named::written("--a", one), Named::written("--b", other));
         assert!(line.is_some(), "{one} {other}");
     }
-    // `-` is a file for what reads.
+    // For an input, `-` is the name of a file.
     assert_eq!(told(Named::read("--a", "-"), Named::written("--b", "-")), None);
 }

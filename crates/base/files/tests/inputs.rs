@@ -1,4 +1,4 @@
-//! What is read: bounded, and without waiting for what may never come.
+//! Inputs: bounded, and without a wait for data that may never come.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -35,7 +35,7 @@ fn a_file_is_read_up_to_its_bound() {
 fn a_huge_file_is_refused_for_what_its_metadata_say() {
     let directory = directory();
     let path = directory.path().join("sparse");
-    // Nothing of it could be held in memory.
+    // The size is too large for memory.
     File::create(&path).and_then(|file| file.set_len(1 << 43)).expect("a sparse file");
     let kind = Kind { name: "a history", bytes_max: 2 << 30 };
     let told = read(&path, kind).expect_err("too large").to_string();
@@ -61,15 +61,15 @@ fn a_fifo_without_a_writer_is_an_error_at_once() {
 fn a_fifo_is_read_until_its_writer_closes_it() {
     let directory = directory();
     let path = fifo(&directory);
-    // Open for both, so that opening waits for no one.
+    // Open for reading and writing, so that the open does not wait.
     let mut writer = OpenOptions::new().read(true).write(true).open(&path).expect("a FIFO");
     let reader = std::thread::spawn(move || read(&path, SMALL));
     for _ in 0..3 {
         writer.write_all(b"line\n").expect("room");
         std::thread::yield_now();
     }
-    // The reader has it open once it has read something: until then, closing would take the bytes
-    // away.
+    // The reader has opened the FIFO when it has read bytes. A close before that would discard the
+    // bytes.
     while rustix::io::ioctl_fionread(&writer).expect("a FIFO") > 0 {
         std::thread::yield_now();
     }

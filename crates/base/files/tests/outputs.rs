@@ -1,4 +1,4 @@
-//! What is written: files as a whole, everything else as what it is.
+//! Outputs: files are replaced as a whole, other kinds of file are written.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read as _, Write as _};
@@ -19,7 +19,7 @@ fn fifo(directory: &TempDir) -> PathBuf {
     path
 }
 
-/// A reader that waits for nothing.
+/// A reader that does not wait.
 fn reader(path: &Path) -> File {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     rustix::fs::open(path, flags, Mode::empty()).expect("a FIFO").into()
@@ -46,7 +46,7 @@ fn a_file_is_replaced_in_one_step_and_nothing_else_is_left() {
     let output = Output::open(&path).expect("a new file");
     assert_eq!(names(directory.path()), [""; 0], "looking leaves nothing");
     output.write(b"one").expect("room");
-    // One that has the old file open keeps the old file.
+    // A process with the old file open keeps the old file.
     let mut old = File::open(&path).expect("it is there");
     output.write(b"two").expect("room");
     let mut text = String::new();
@@ -167,7 +167,7 @@ fn a_file_that_may_not_be_written_is_not_replaced() {
     fs::set_permissions(&path, Permissions::from_mode(0o444)).expect("its owner may");
     let told = Output::open(&path).expect_err("read only").to_string();
     assert!(told.contains("Permission denied"), "{told}");
-    // Of a directory that may not be changed, a file that may be is written in place.
+    // In a directory that may not be changed, a writable file is written in place.
     fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("its owner may");
     fs::set_permissions(directory.path(), Permissions::from_mode(0o555)).expect("its owner may");
     let written = write(&path, b"new");
@@ -183,7 +183,7 @@ fn a_fifo_is_written_and_stays_one() {
     let output = Output::open(&path).expect("it has a reader");
     let large = vec![b'x'; 300_000];
     let expected = large.clone();
-    // More than the FIFO holds at once.
+    // More bytes than the FIFO holds at once.
     let writer = std::thread::spawn(move || output.write(&large));
     let mut got = Vec::new();
     while got.len() < expected.len() {
@@ -227,7 +227,7 @@ fn a_fifo_that_came_after_the_look_is_not_replaced() {
 fn a_device_is_written_and_stays_one() {
     let directory = directory();
     let path = directory.path().join("null");
-    // The numbers of /dev/null, which this test does not touch.
+    // The device numbers of /dev/null. The test does not touch /dev/null itself.
     if mknodat(CWD, &path, FileType::CharacterDevice, Mode::RWXU, makedev(1, 3)).is_err() {
         eprintln!("skipped: only root makes device nodes");
         return;
@@ -331,7 +331,7 @@ fn a_finished_file_of_another_file_system_is_adopted() {
     }
 }
 
-/// A process that ends when this value does.
+/// A child process that ends when this value is dropped.
 struct Child(std::process::Child);
 
 impl Drop for Child {
@@ -352,7 +352,7 @@ fn a_descriptor_of_another_process_is_not_taken_for_an_own_one() {
         .spawn()
         .map(Child)
         .expect("a program that waits for its input");
-    // `spawn` returns after the child's descriptors are in place.
+    // `spawn` returns after the descriptors of the child exist.
     let output = Output::open(Path::new(&format!("/proc/{}/fd/1", cat.0.id()))).expect("a file");
     assert!(!output.is_stdout(), "standard output of another process");
     output.write(b"for them").expect("room");

@@ -1,19 +1,23 @@
-//! [`Bed`]: where a worker sleeps whom other processes can wake.
+//! [`Bed`]: the parking spot of a worker that other processes can wake.
 
 use std::time::Duration;
 
-/// Where the thread of a parked executor sleeps in place of its own parking, so that somebody who
-/// does not have its [`Notifier`](crate::Notifier), being in another process, can wake it as
-/// directly as its own process does.
+/// The parking spot of an executor's thread, in place of the thread's own parking. Another process
+/// has no [`Notifier`](crate::Notifier) of the executor. Through the parking spot that process
+/// wakes the thread as directly as the executor's own process does.
 pub trait Bed: Send + Sync {
-    /// Blocks the calling thread until [`Bed::wake`], until woken from outside, or for `at_most`;
-    /// may also end for no reason. Returns whether somebody outside woke it, which is told once.
+    /// Blocks the calling thread until [`Bed::wake`], until another process wakes it, or for
+    /// `at_most`. May also end without a reason. Returns whether another process woke the thread;
+    /// each such wake is returned once.
     ///
-    /// `parked` says whether to sleep at all. It becomes false before [`Bed::wake`] is called, and
-    /// after that nobody may stay asleep: so look at what `wake` changes, then at `parked`, then
-    /// sleep unless it has changed.
+    /// `parked` returns whether to sleep at all. It becomes false before [`Bed::wake`] is called,
+    /// and after that call no thread may stay asleep. So an implementation takes three steps:
+    ///
+    /// 1. Read the state that `wake` changes.
+    /// 2. Call `parked`.
+    /// 3. Sleep, unless the state has changed since step 1.
     fn sleep(&self, parked: &dyn Fn() -> bool, at_most: Option<Duration>) -> bool;
 
-    /// Wakes the sleeper, from any thread of its process.
+    /// Wakes the sleeping thread, from any thread of its process.
     fn wake(&self);
 }

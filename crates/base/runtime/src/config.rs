@@ -5,34 +5,36 @@ use std::time::Duration;
 /// The settings of one executor.
 #[derive(Clone, Debug)]
 pub struct ExecutorConfig {
-    /// How many spawned tasks may be in flight; more wait. At least 1. 64 by default.
+    /// The number of spawned tasks that may be in flight. Further tasks wait for their start. At
+    /// least 1. 64 by default.
     pub depth: usize,
-    /// Tasks may wait for others that have not started. So when no task has started for this time
-    /// although some wait to, as many start beyond the depth as are in flight. 1 s by default.
+    /// The longest time without a start while tasks wait for their start. After that time, as many
+    /// tasks start beyond the depth as are in flight. The reason: tasks in flight may wait for
+    /// tasks that have not started. 1 s by default.
     pub start_within: Duration,
-    /// Idle sweeps in a row before the core is offered to others between sweeps. 64 by default,
-    /// which is a few microseconds: about what a wake through the kernel costs.
+    /// The idle sweeps in a row before the executor offers its core to other threads between
+    /// sweeps. 64 by default. That is a few microseconds: about the cost of a wake through the
+    /// kernel.
     pub spin_sweeps: u32,
-    /// Further idle sweeps, each after offering the core to others, before parking. 64 by default.
+    /// Further idle sweeps before parking. The executor offers its core before each of them. 64 by
+    /// default.
     pub yield_sweeps: u32,
-    /// Offering the core may take this long. After a longer time other threads want the core for
-    /// themselves, and the executor parks without offering it, for 20 ms to 1 s. 1 ms by default:
-    /// less than a time slice of the kernel, and more than a few sweeps of workers that share the
-    /// core.
+    /// The longest time of a yield on a core that is not contended. After a longer yield the
+    /// executor parks without yielding, for 20 ms to 1 s. 1 ms by default: less than a time slice
+    /// of the kernel, and more than a few sweeps of workers that share the core.
     pub yield_limit: Duration,
-    /// How many calls of [`crate::Handle::coop`] a task may make before one of them yields. At
-    /// least
-    /// 1. 32 by default.
+    /// The calls of [`crate::Handle::coop`] after which a task yields. At least 1. 32 by default.
     pub coop_budget: u32,
-    /// Tasks that one sweep polls at most, at least 1; the rest waits for the next ones. No limit
-    /// by default: one doorbell then serves all that the ready tasks post. Where a doorbell costs
-    /// next to nothing, a few are better: peers wait for what was posted first while the last tasks
-    /// still run, and what they ask meanwhile is not seen before the next sweep.
+    /// The most tasks that one sweep polls, at least 1. The remaining tasks wait for the next
+    /// sweeps. No limit by default: one doorbell then serves all that the ready tasks post. Where a
+    /// doorbell is cheap, a low limit is better. In a long sweep, peers wait for the first posts
+    /// while the last tasks still run. Requests of the peers are also not seen before the next
+    /// sweep.
     pub sweep_tasks: usize,
-    /// Seed of [`crate::Handle::random`]. 0 by default; give every worker its own.
+    /// The seed of [`crate::Handle::random`]. 0 by default. Each worker needs its own seed.
     pub seed: u64,
-    /// Virtual CPU time of a sweep that made progress, on top of what its tasks charge. 100 ns by
-    /// default. Means nothing on the real driver.
+    /// The virtual CPU time of a sweep that made progress, in addition to what its tasks charge.
+    /// 100 ns by default. No effect on the real driver.
     pub sweep_cost: Duration,
 }
 

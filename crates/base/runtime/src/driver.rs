@@ -1,4 +1,4 @@
-//! [`Driver`]: where an executor's time comes from and how it waits.
+//! [`Driver`]: the source of an executor's time, and its way to wait.
 
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 use crate::sync::{Thread, current_thread, park, park_timeout};
 use crate::{Notifier, Time};
 
-/// Time, waiting and CPU accounting of one executor. [`RealDriver`] and [`crate::VirtualDriver`]
-/// are the two there are.
+/// Time, waiting and CPU accounting of one executor: a [`RealDriver`] or a
+/// [`crate::VirtualDriver`].
 pub trait Driver: 'static {
     /// The time now.
     fn now(&self) -> Time;
 
-    /// What ends this driver's parking.
+    /// The notifier that ends this driver's parking.
     fn notifier(&self) -> Notifier;
 
-    /// Blocks the thread until notified, or until `until`. The executor has announced the parking
-    /// before. A virtual worker gives the thread back instead and never calls this.
+    /// Blocks the thread until a notification, or until `until`. The executor has announced the
+    /// parking before. Never called for a virtual worker, which returns from its event instead.
     fn park(&self, until: Option<Time>);
 
-    /// Gives the core away for about this long. The executor has not announced a parking. A virtual
-    /// worker never calls this.
+    /// Dozes: gives the core to other threads for about `time`. The executor has not announced a
+    /// parking. Never called for a virtual worker.
     fn nap(&self, time: Duration);
 
     /// Adds CPU time to the worker's clock.
@@ -29,37 +29,38 @@ pub trait Driver: 'static {
         let _ = cost;
     }
 
-    /// The time at which what the worker does now takes effect: that of the world, which the
-    /// worker's own clock may be ahead of.
+    /// The time at which the worker's current work takes effect. In virtual time this is the time
+    /// of the world, and the worker's own clock may be ahead of it.
     fn instant(&self) -> Time {
         self.now()
     }
 
-    /// When the world will have caught up with the worker's clock; `None` when it has.
+    /// The time at which the world reaches the worker's clock; `None` when the clock is not ahead.
     fn busy_until(&self) -> Option<Time> {
         None
     }
 }
 
-/// The process's clock: [`Time`] in nanoseconds since [`Clock::start`], or since the machine was
-/// started. Workers whose times are compared share one clock; copies are the same clock.
+/// A clock of the process: [`Time`] in nanoseconds since [`Clock::start`] or since the start of the
+/// machine. Workers whose times are compared share one clock. A copy is the same clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
 }
 
 impl Clock {
-    /// A clock that stands at [`Time::ZERO`] now.
+    /// A clock that shows [`Time::ZERO`] now.
     #[allow(clippy::disallowed_methods, reason = "the one place where real time comes in")]
     pub fn start() -> Self {
         Clock { origin: Instant::now() }
     }
 
-    /// The machine's monotonic clock, which stood at [`Time::ZERO`] when it was started: that of
-    /// two processes shows the same, but for a microsecond at most.
+    /// The machine's monotonic clock, which showed [`Time::ZERO`] when the machine started. Two
+    /// processes read the same time, up to about a microsecond.
     #[allow(clippy::disallowed_methods, reason = "the one place where real time comes in")]
     pub fn of_machine() -> Self {
-        // What passes between the two looks is the error; the least of many is a few nanoseconds.
+        // The time between the two reads is the error. The smallest error of many is a few
+        // nanoseconds.
         const LOOKS: usize = 64;
         let look = || {
             let stood = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -71,19 +72,20 @@ impl Clock {
         Clock { origin: origin.unwrap_or_else(Instant::now) }
     }
 
-    /// The time now. Never goes backwards.
+    /// The time now. It never goes backwards.
     #[inline]
     pub fn now(&self) -> Time {
         Time::ZERO + self.origin.elapsed()
     }
 }
 
-/// Real time, and parking of the thread that made it.
+/// Real time, and the parking of the thread that created the driver.
 pub struct RealDriver {
     clock: Clock,
     thread: Thread,
     notifier: Notifier,
-    // The notifier unparks the thread that this was made on, so it must stay there.
+    // The notifier unparks the thread that created the driver, so the driver must stay on that
+    // thread.
     not_send: PhantomData<Rc<()>>,
 }
 
@@ -118,12 +120,13 @@ impl Driver for RealDriver {
     }
 
     fn nap(&self, time: Duration) {
-        // An old token ends it at once, which does no harm: the next sweep is early.
+        // An old unpark token ends the doze at once. That is harmless: the next sweep is only
+        // early.
         park_timeout(&self.thread, time);
     }
 
     fn park(&self, until: Option<Time>) {
-        // Unpark tokens may be old and parking may end for no reason: only the flag counts.
+        // Unpark tokens may be old, and parking may end without a reason: only the flag counts.
         while self.notifier.is_parked() {
             let left = until.map(|until| until - self.now());
             if left == Some(Duration::ZERO) {

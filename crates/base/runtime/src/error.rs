@@ -1,8 +1,8 @@
-//! How a wait inside the runtime can end other than well.
+//! The ways in which a wait inside the runtime can fail.
 
 use thiserror::Error;
 
-/// The task ended without a result: it was aborted, or its executor is gone.
+/// The task ended without a result: it was aborted, or its executor was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("the task was aborted")]
 pub struct Aborted;

@@ -13,53 +13,55 @@ use crate::shared::{Core, Pollers};
 use crate::sync::{AtomicBool, Ordering, spin_loop, yield_now};
 use crate::{Driver, ExecutorConfig, Handle, Notifier, RealDriver, Time};
 
-/// The end of a sweep may come so much before the time of the worker's clock, to which short work
-/// of its last task has moved it: pollers post at the clock's time, and an event is spared.
+/// The largest lead of the worker's clock with which a sweep still ends in the same event. Short
+/// work of the last task causes such a lead. Ending the sweep early saves one event and changes no
+/// time, because pollers post at the time of the worker's clock.
 const FLUSH_AHEAD: Duration = Duration::from_nanos(500);
 
-/// How long a thread sleeps at most that may not park, on a core that others want. Short beside a
-/// time slice of the others, long beside what a wake takes. Messages that come meanwhile end no
-/// nap.
+/// The longest doze of a thread that may not park, on a contended core. Short compared with a time
+/// slice of other threads, long compared with a wake. Messages do not end a doze.
 const NAP: Duration = Duration::from_micros(200);
 
-/// What one sweep found.
+/// The result of one sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sweep {
-    /// Something happened; more may be there.
+    /// The sweep did some work, and there may be more.
     Progress,
-    /// Nothing happened. Without a notification there is nothing to do before `next`.
+    /// The sweep found no work. Without a notification there is no work before `next`.
     Idle {
-        /// The next timer, or the next time that a poller asks for.
+        /// The earliest deadline: of a timer, of a poller, or of a start beyond the depth.
         next: Option<Time>,
     },
-    /// The worker's virtual clock is ahead of the world: the sweep goes on where it is when it is
-    /// called again at `until`. Never on the real driver.
+    /// The worker's virtual clock is ahead of the world. The next call, at `until`, continues this
+    /// sweep. Never occurs on the real driver.
     Busy {
-        /// When the world will have caught up.
+        /// The time at which the world reaches the worker's clock.
         until: Time,
     },
 }
 
-/// One worker: tasks, timers and pollers, stepped by [`Executor::sweep`]. See the crate's page.
+/// One worker's tasks, timers and pollers, advanced by [`Executor::sweep`]. The crate's page has a
+/// picture.
 ///
-/// Dropping it drops all its tasks.
+/// Dropping the executor drops all its tasks.
 pub struct Executor<D: Driver> {
     driver: Rc<D>,
     core: Rc<Core>,
     notifier: Notifier,
     /// Tasks that were ready when a sweep began and have not been polled yet.
     ready: VecDeque<TaskId>,
-    /// Set between the first half of a sweep (poll) and its end (flush).
+    /// The sweep that is between its poll and its flush.
     sweep: Option<OpenSweep>,
-    /// The pollers that were promised to be told of the end of the parking.
+    /// The pollers that agreed to park, until [`Poller::unparked`](crate::Poller::unparked) is
+    /// called on each.
     parked: Option<Pollers>,
 }
 
 struct OpenSweep {
     progress: bool,
-    /// The worker's clock when the pollers were through.
+    /// The worker's clock after the pollers were polled.
     polled: Time,
-    /// How many tasks may still be polled.
+    /// The number of tasks that this sweep may still poll.
     tasks_left: usize,
 }
 
@@ -82,13 +84,14 @@ impl<D: Driver> Executor<D> {
         &self.driver
     }
 
-    /// One pass: asks the pollers, fires due timers, polls each ready task once
-    /// ([`ExecutorConfig::sweep_tasks`] of them at most), lets the pollers ring their doorbells.
+    /// One pass: polls the pollers, fires due timers, polls ready tasks, and flushes the pollers.
+    /// Each ready task is polled at most once, and at most [`ExecutorConfig::sweep_tasks`] tasks
+    /// are polled.
     pub fn sweep(&mut self) -> Sweep {
         self.sweep_with(&mut || {})
     }
 
-    /// `root` polls the future of `block_on` when that was woken.
+    /// `root` polls the future of `block_on` after a wake of that future.
     fn sweep_with(&mut self, root: &mut dyn FnMut()) -> Sweep {
         self.unpark();
         let mut open = match self.sweep.take() {
@@ -96,7 +99,8 @@ impl<D: Driver> Executor<D> {
             None => self.begin_sweep(),
         };
         loop {
-            // A task's work takes (virtual) time, and what comes after it comes later.
+            // The work of a task takes virtual time, and the next step of the sweep comes after
+            // that time.
             if let Some(until) = self.driver.busy_until()
                 && until > open.polled
                 && !(self.ready.is_empty() && until - open.polled <= FLUSH_AHEAD)
@@ -146,7 +150,7 @@ impl<D: Driver> Executor<D> {
         }
         progress |= self.core.mind_line(now);
         if !self.core.mailbox.is_empty() {
-            // Not until it is empty: other threads may fill it as fast as it is drained.
+            // A bounded number: other threads may fill the mailbox as fast as the loop drains it.
             for _ in 0..self.core.mailbox.len() {
                 self.ready.extend(self.core.mailbox.take());
             }
@@ -163,8 +167,8 @@ impl<D: Driver> Executor<D> {
         Rc::clone(&self.core.pollers.borrow())
     }
 
-    /// After a sweep that made progress: `Some` if another one right now would find nothing, with
-    /// the time before which there is nothing to do without a notification.
+    /// Whether another sweep right now would find no work; called after a sweep that made progress.
+    /// `Some` holds the time before which there is no work without a notification.
     pub(crate) fn next_if_settled(&self) -> Option<Option<Time>> {
         let pollers = self.pollers();
         let ready = !self.ready.is_empty() || !self.core.mailbox.is_empty();
@@ -172,11 +176,10 @@ impl<D: Driver> Executor<D> {
         settled.then(|| self.core.next_deadline(&pollers))
     }
 
-    /// Gets ready to park, after a sweep after which there is nothing to do. `false` when there is
-    /// something to do after all: then nothing has changed. `done` is asked for whatever else could
-    /// end the wait.
+    /// Prepares to park after a sweep that found no work. Returns `false`, and changes nothing,
+    /// when there is work after all. `done` reports any other reason to end the wait.
     pub(crate) fn try_park(&mut self, done: &dyn Fn() -> bool) -> bool {
-        // The announcement comes before every look at what could have arrived, the pollers' too.
+        // The announcement comes before each check for work, and before the checks of the pollers.
         self.notifier.announce();
         if !self.core.mailbox.is_empty() || done() {
             self.notifier.retract();
@@ -195,7 +198,7 @@ impl<D: Driver> Executor<D> {
         true
     }
 
-    /// Ends the parking; `true` when a notification did.
+    /// Ends the parking. Returns `true` when a notification ended it.
     pub(crate) fn unpark(&mut self) -> bool {
         let Some(pollers) = self.parked.take() else {
             return false;
@@ -207,13 +210,13 @@ impl<D: Driver> Executor<D> {
 }
 
 impl Executor<RealDriver> {
-    /// Runs until `future` is ready. Spawned tasks run meanwhile, and stay for the next call
-    /// afterwards.
+    /// Runs until `future` is ready. Spawned tasks run meanwhile. Tasks that have not ended stay
+    /// for the next call.
     ///
-    /// When there is nothing to do it spins, then offers the core to others between sweeps, then
-    /// parks until notified or until the next deadline. Where other threads want the core it parks
-    /// earlier ([`ExecutorConfig::yield_limit`]). Pollers are served only inside this call: a
-    /// thread that goes elsewhere for long removes its pollers, or drops the executor.
+    /// Without work, the thread first spins, then offers the core to other threads between sweeps,
+    /// then parks until a notification or the next deadline. On a contended core the thread parks
+    /// earlier ([`ExecutorConfig::yield_limit`]). Pollers are served only inside this call. So a
+    /// thread that does other work for long first removes its pollers or drops the executor.
     pub fn block_on<T>(&mut self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         let core = Rc::clone(&self.core);
@@ -239,7 +242,7 @@ impl Executor<RealDriver> {
         }
     }
 
-    /// Runs tasks and pollers until `stop` is true. Whoever sets `stop` then calls
+    /// Runs tasks and pollers until `stop` is true. The thread that sets `stop` then calls
     /// [`Notifier::notify`].
     pub fn run_until_stopped(&mut self, stop: &AtomicBool) {
         self.drive(&mut || {}, &|| stop.load(Ordering::Acquire));
@@ -254,8 +257,7 @@ impl Executor<RealDriver> {
             };
             let now = self.core.sweep_time.get();
             let mut step = idle.step(now);
-            // Before any spinning: what the poller waits for may be another thread's turn on this
-            // core.
+            // Before any spinning: the poller may wait for another thread that needs this core.
             if idle.is_contended(now) && self.pollers().iter().any(|poller| poller.nap(NAP)) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The futures that a [`crate::Handle`] gives out.
+//! The futures that a [`crate::Handle`] returns.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -8,8 +8,8 @@ use crate::Time;
 use crate::shared::Core;
 use crate::timers::TimerKey;
 
-/// Is ready from a point in time on. Registers a timer when it is first polled before that;
-/// dropping it takes the timer back.
+/// A future that is ready from a deadline on. A poll before the deadline registers a timer.
+/// Dropping the future removes the timer.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Sleep {
     core: Rc<Core>,
@@ -22,7 +22,7 @@ impl Sleep {
         Sleep { core, deadline, timer: None }
     }
 
-    /// When it will be ready.
+    /// The time at which the future becomes ready.
     pub fn deadline(&self) -> Time {
         self.deadline
     }
@@ -60,7 +60,7 @@ impl Drop for Sleep {
     }
 }
 
-/// Is ready when polled the second time, one sweep later.
+/// A future that is ready at its second poll, one sweep later.
 #[must_use = "futures do nothing unless awaited"]
 #[derive(Default)]
 pub struct YieldNow {
@@ -80,7 +80,7 @@ impl Future for YieldNow {
     }
 }
 
-/// Yields when the task has used up its budget, and is ready at once otherwise.
+/// A future that yields when the task has used up its budget, and is ready at once otherwise.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Coop(YieldNow);
 

@@ -1,4 +1,4 @@
-//! [`Handle`]: what tasks use of their executor.
+//! [`Handle`]: access to an executor for its tasks.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::shared::Core;
 use crate::{Coop, Elapsed, JoinHandle, Notifier, Poller, Sleep, Time, YieldNow, join};
 
-/// What an executor has done so far.
+/// Counters of the work that an executor has done.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Activity {
     /// Sweeps begun.
@@ -17,20 +17,22 @@ pub struct Activity {
     pub polls: u64,
     /// Times that the executor parked.
     pub parks: u64,
-    /// Tasks that started beyond the depth, since none in flight ended.
+    /// Tasks that started beyond the depth, because no task in flight ended.
     pub late_starts: u64,
 }
 
-/// Access to one executor for its tasks; clones are cheap and the same executor.
+/// Access to one executor for its tasks. A clone is cheap and refers to the same executor.
 ///
-/// A handle may outlive its executor: what it spawns then is aborted at once.
+/// A handle may outlive its executor. A task that it spawns after the executor's end is aborted at
+/// once.
 #[derive(Clone)]
 pub struct Handle(pub(crate) Rc<Core>);
 
 impl Handle {
-    /// Starts a task. Beyond [`crate::ExecutorConfig::depth`] tasks in flight it waits for one of
-    /// them to end. Where none ends it starts all the same, later
-    /// ([`start_within`](crate::ExecutorConfig::start_within)): those in flight may wait for it.
+    /// Starts a task. When [`crate::ExecutorConfig::depth`] tasks are in flight, the new task waits
+    /// until one of them ends. When none ends for
+    /// [`start_within`](crate::ExecutorConfig::start_within), the new task starts all the same,
+    /// because the tasks in flight may wait for it.
     ///
     /// A panic inside the task unwinds through the executor's sweep.
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
@@ -41,7 +43,7 @@ impl Handle {
         self.start(future, true)
     }
 
-    /// Starts a task that the depth does not count and that never waits to start: for the few
+    /// Starts a task that does not count towards the depth and starts at once: for the few
     /// background loops of an engine.
     pub fn spawn_service<F>(&self, future: F) -> JoinHandle<F::Output>
     where
@@ -62,8 +64,9 @@ impl Handle {
         unbound.bind(Rc::clone(&self.0), id)
     }
 
-    /// As [`spawn_service`](Handle::spawn_service), for a task that ends something which others
-    /// would have to do without: a worker that leaves in order waits for it, within its deadline.
+    /// Like [`spawn_service`](Handle::spawn_service), for a task that finishes work on which other
+    /// nodes or tasks depend. A worker that leaves gracefully waits for such a task, within its
+    /// deadline.
     pub fn spawn_finisher<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + 'static,
@@ -76,45 +79,45 @@ impl Handle {
         })
     }
 
-    /// How many tasks have not ended that [`spawn_finisher`](Handle::spawn_finisher) has started.
+    /// The number of tasks of [`spawn_finisher`](Handle::spawn_finisher) that have not ended.
     pub fn finishers(&self) -> usize {
         self.0.finishers.get()
     }
 
-    /// The time now, exactly: a look at the clock on the real driver; the worker's own clock,
-    /// charged work included, on the virtual one.
+    /// The exact time. On the real driver: one read of the clock. On the virtual driver: the
+    /// worker's own clock, including charged work.
     #[inline]
     pub fn now(&self) -> Time {
         self.0.driver.now()
     }
 
-    /// The time by which effects have their order: as [`now`](Handle::now) on the real driver; on
-    /// the virtual one the world's, which the worker's own clock may be ahead of. Histories are
-    /// kept in it.
+    /// The time that orders effects. On the real driver the same as [`now`](Handle::now). On the
+    /// virtual driver the time of the world, and the worker's own clock may be ahead of it.
+    /// Histories use this time.
     #[inline]
     pub fn instant(&self) -> Time {
         self.0.driver.instant()
     }
 
-    /// The time at the start of this sweep: free.
+    /// The time at the start of the current sweep, without a read of the clock.
     #[inline]
     pub fn sweep_time(&self) -> Time {
         self.0.sweep_time.get()
     }
 
-    /// Until when other threads are taken to want the core of this executor; in the past when none
-    /// does. Never on the virtual driver, whose workers have a core each.
+    /// The time until which the executor assumes that other threads want its core. In the past when
+    /// no thread does, and always on the virtual driver, where each worker has a core of its own.
     #[inline]
     pub fn contended_until(&self) -> Time {
         self.0.contended_until.get()
     }
 
-    /// Is ready from `deadline` on.
+    /// A future that is ready from `deadline` on.
     pub fn sleep_until(&self, deadline: Time) -> Sleep {
         Sleep::new(Rc::clone(&self.0), deadline)
     }
 
-    /// Is ready `duration` from now.
+    /// A future that is ready `duration` from now.
     pub fn sleep(&self, duration: Duration) -> Sleep {
         self.sleep_until(self.now() + duration)
     }
@@ -122,7 +125,8 @@ impl Handle {
     /// Waits for `future` until `deadline`, then drops it.
     ///
     /// # Errors
-    /// [`Elapsed`] when the deadline passed first. A future that is ready at once wins even then.
+    /// [`Elapsed`] when the deadline passes first. A future that is ready when it is polled wins,
+    /// even after the deadline.
     pub fn timeout<F: Future>(
         &self,
         deadline: Time,
@@ -142,44 +146,43 @@ impl Handle {
         }
     }
 
-    /// Lets everything else have one sweep.
+    /// Lets all other tasks and pollers have one sweep.
     pub fn yield_now(&self) -> YieldNow {
         YieldNow::default()
     }
 
-    /// To be awaited once per unit of work by code that may never have to wait otherwise: yields
-    /// when the task has used up its [`crate::ExecutorConfig::coop_budget`], and is ready at once
-    /// before.
+    /// Yields when the task has used up its [`crate::ExecutorConfig::coop_budget`], and is ready at
+    /// once before that. Code that may never wait otherwise awaits this once per unit of work.
     #[inline]
     pub fn coop(&self) -> Coop {
         Coop::new(self.0.spend_coop())
     }
 
-    /// As [`coop`](Handle::coop), for code that cannot wait: counts a unit of work, unless it is
-    /// the one after which the task has to yield. Whoever is told `false` has counted nothing, and
-    /// leaves the work to what awaits `coop`.
+    /// Like [`coop`](Handle::coop), for code that cannot wait: counts one unit of work and returns
+    /// `true`. Returns `false` and counts nothing when the task has to yield first. The caller then
+    /// leaves the work to code that awaits `coop`.
     #[inline]
     pub fn try_coop(&self) -> bool {
         self.0.try_spend_coop()
     }
 
-    /// To be awaited between two units of work that may not have waited for anything: yields on the
-    /// virtual driver while the worker's clock is ahead of the world, so that the second does not
-    /// take effect before its time. Ready at once on the real driver.
+    /// On the virtual driver, yields while the worker's clock is ahead of the world. Ready at once
+    /// on the real driver. Code awaits this between two units of work that may not have waited for
+    /// anything. Otherwise the second unit would take effect before its time.
     #[inline]
     pub fn catch_up(&self) -> Coop {
         Coop::new(self.0.driver.busy_until().is_some())
     }
 
-    /// Adds a poller, from the next sweep on. The same poller added twice is polled twice.
+    /// Adds a poller, from the next sweep on. A poller that is added twice is polled twice.
     pub fn add_poller(&self, poller: Rc<dyn Poller>) {
         Rc::make_mut(&mut self.0.pollers.borrow_mut()).push(poller);
-        // A parked executor has to learn what this one waits for.
+        // A parked executor has to read the deadline of the new poller.
         self.notifier().notify();
     }
 
-    /// Removes a poller, by identity. If the executor is parked, the poller is still told when it
-    /// is not any more.
+    /// Removes a poller, by identity. If the executor is parked, the end of the parking is still
+    /// reported to the poller ([`Poller::unparked`]).
     pub fn remove_poller(&self, poller: &Rc<dyn Poller>) {
         let removed = {
             let mut pollers = self.0.pollers.borrow_mut();
@@ -191,12 +194,12 @@ impl Handle {
         drop(removed);
     }
 
-    /// 64 seeded bits.
+    /// 64 random bits from the seeded generator.
     pub fn random(&self) -> u64 {
         self.0.random.borrow_mut().draw()
     }
 
-    /// A seeded number from 0 to `n - 1`.
+    /// A random number from 0 to `n - 1` from the seeded generator.
     ///
     /// # Panics
     /// When `n` is zero.
@@ -204,28 +207,28 @@ impl Handle {
         self.0.random.borrow_mut().below(n)
     }
 
-    /// Says that what was just computed takes `cost` of CPU time: moves the virtual worker's clock.
-    /// Nothing on the real driver, where time passes by itself.
+    /// Charges `cost` of CPU time for the work just done: the virtual worker's clock moves by it.
+    /// Does nothing on the real driver, where time passes by itself.
     pub fn charge(&self, cost: Duration) {
         self.0.driver.charge(cost);
     }
 
-    /// How other threads, and fabrics, wake this executor.
+    /// The notifier by which other threads and fabrics wake this executor.
     pub fn notifier(&self) -> Notifier {
         self.0.driver.notifier()
     }
 
-    /// What the executor has done so far.
+    /// The counters of the work that the executor has done.
     pub fn activity(&self) -> Activity {
         self.0.activity.get()
     }
 
-    /// How many spawned tasks have not ended, waiting ones included.
+    /// The number of spawned tasks that have not ended, including tasks that wait for their start.
     pub fn tasks(&self) -> usize {
         self.0.tasks()
     }
 
-    /// How many timers are registered.
+    /// The number of registered timers.
     pub fn timers(&self) -> usize {
         self.0.timers.borrow().len()
     }

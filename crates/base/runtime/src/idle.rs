@@ -1,4 +1,4 @@
-//! [`Idle`]: what a thread does while its executor has nothing to do.
+//! [`Idle`]: the steps of a thread while its executor has no work.
 //!
 //! ```text
 //!              spin_sweeps          yield_sweeps more
@@ -8,46 +8,45 @@
 //!              contended:    spin ──► park             for `hold`; then one yield tries again
 //! ```
 //!
-//! A yield to a thread that has little to do returns at once. A yield to a thread that wants the
-//! core for itself costs that thread's whole time slice, which is milliseconds. A parked thread
-//! does not wait for that slice: the kernel lets a thread that wakes go before one that has used
-//! its share. So a thread on a contended core parks where it would have yielded.
+//! A yield to a thread that has little to do returns at once. A yield to a thread that computes
+//! without end costs that thread's whole time slice: several milliseconds. A parked thread does not
+//! wait for that slice. The kernel prefers a thread that wakes to a thread that has used its share.
+//! So a thread on a contended core parks where it would have yielded.
 //!
-//! `hold` begins at [`HOLD_MIN`] and doubles with every yield that is too long, up to [`HOLD_MAX`].
-//! So the yields that try cost a few per mille of a core that stays contended. One short yield sets
-//! `hold` back.
+//! `hold` begins at [`HOLD_MIN`] and doubles with each yield that is too long, up to [`HOLD_MAX`].
+//! So the yields that try again cost a few per mille of a core that stays contended. One short
+//! yield resets `hold`.
 
 use std::time::Duration;
 
 use crate::{ExecutorConfig, Time};
 
-/// How long a core counts as contended after the first yield that took too long.
+/// The time for which a core counts as contended after the first yield that took too long.
 const HOLD_MIN: Duration = Duration::from_millis(20);
-/// The same after many in a row.
+/// The same time after many such yields in a row.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 
-/// What to do after an idle sweep.
+/// The step after an idle sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// Sweep again at once.
     Spin,
-    /// Offer the core to other threads, and say how long that took: [`Idle::yielded`].
+    /// Offer the core to other threads, and report the time that this took to [`Idle::yielded`].
     Yield,
-    /// Park. If a poller refuses: [`Idle::refused`].
+    /// Park. If a poller refuses, [`Idle::refused`] chooses another step.
     Park,
-    /// Sleep for a moment: a poller refuses to park and has nothing to sleep on, and the core is
-    /// contended.
+    /// Doze: the core is contended, and a poller refuses to park and has nothing to sleep on.
     Nap,
 }
 
-/// The idle sweeps of one executor, and whether other threads want its core.
+/// Counts the idle sweeps of one executor, and records whether its core is contended.
 #[derive(Debug)]
 pub(crate) struct Idle {
     spin: u32,
-    /// Idle sweeps before parking.
+    /// The number of idle sweeps before parking.
     patience: u32,
     yield_limit: Duration,
-    /// Idle sweeps in a row.
+    /// The number of idle sweeps in a row.
     sweeps: u32,
     contended_until: Time,
     hold: Duration,
@@ -65,13 +64,13 @@ impl Idle {
         }
     }
 
-    /// A sweep made progress, or a notification ended the parking.
+    /// Called when a sweep made progress, or when a notification ended the parking.
     #[inline]
     pub(crate) fn worked(&mut self) {
         self.sweeps = 0;
     }
 
-    /// A sweep that began at `now` found nothing to do.
+    /// The step after a sweep that began at `now` and found no work.
     pub(crate) fn step(&mut self, now: Time) -> Step {
         self.sweeps = self.sweeps.saturating_add(1);
         if self.sweeps <= self.spin {
@@ -83,23 +82,24 @@ impl Idle {
         }
     }
 
-    /// A poller refuses to park. It waits for something of which no notification comes.
+    /// The step after a poller refused to park. That poller waits for something that sends no
+    /// notification.
     pub(crate) fn refused(&self, now: Time) -> Step {
         if !self.is_contended(now) {
-            // The awaited party may need this core.
+            // The thread for which the poller waits may need this core.
             Step::Yield
         } else if self.sweeps <= self.spin.saturating_mul(2) {
-            // Mostly the next sweep finds it.
+            // The next sweep mostly finds what the poller waits for.
             Step::Spin
         } else {
             Step::Nap
         }
     }
 
-    /// A yield took from `began` to `ended`. Returns whether the core is contended.
+    /// Called after a yield from `began` to `ended`. Returns whether the core is contended.
     pub(crate) fn yielded(&mut self, began: Time, ended: Time) -> bool {
-        // A model checker runs other threads meanwhile, and the time they take must not decide
-        // anything.
+        // A model checker runs other threads during the yield. The time of those threads must not
+        // decide anything.
         if cfg!(loom) || ended - began <= self.yield_limit {
             self.hold = Duration::ZERO;
             return false;
@@ -109,7 +109,7 @@ impl Idle {
         true
     }
 
-    /// Until when the core counts as contended.
+    /// The time until which the core counts as contended.
     pub(crate) fn contended_until(&self) -> Time {
         self.contended_until
     }

@@ -1,4 +1,4 @@
-//! [`JoinHandle`]: the result of a spawned task, and the power to abort it.
+//! [`JoinHandle`]: the result of a spawned task, and the means to abort the task.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -10,14 +10,14 @@ use crate::mailbox::TaskId;
 use crate::shared::Core;
 
 struct Join<T> {
-    /// `None` before the task ended and after the result was taken.
+    /// `None` before the end of the task, and after the result was taken.
     result: Option<Result<T, Aborted>>,
     ended: bool,
     waker: Option<Waker>,
 }
 
-/// A spawned task. As a future it gives the task's result, or [`Aborted`]. Dropping it detaches the
-/// task, which goes on.
+/// A spawned task. As a future it yields the task's result, or [`Aborted`]. Dropping it detaches
+/// the task, which continues.
 pub struct JoinHandle<T> {
     join: Rc<RefCell<Join<T>>>,
     core: Rc<Core>,
@@ -25,8 +25,8 @@ pub struct JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// Drops the task's future now, or after its current poll when the task aborts itself. Does
-    /// nothing when the task has ended.
+    /// Drops the task's future now, or after the current poll if the task is running. Does nothing
+    /// when the task has ended.
     pub fn abort(&self) {
         self.core.abort(self.task);
     }
@@ -36,7 +36,7 @@ impl<T> JoinHandle<T> {
         self.join.borrow().ended
     }
 
-    /// The result, once: `None` while the task runs and after the result was taken.
+    /// The result, once. `None` while the task runs, and after the result was taken.
     pub fn take(&self) -> Option<Result<T, Aborted>> {
         self.join.borrow_mut().result.take()
     }
@@ -60,7 +60,8 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-/// The task's end of a [`JoinHandle`]; dropped without a result, it says [`Aborted`].
+/// The task's end of a [`JoinHandle`]. If it is dropped without a result, the result is
+/// [`Aborted`].
 pub(crate) struct Completion<T>(Rc<RefCell<Join<T>>>);
 
 impl<T> Completion<T> {
@@ -90,7 +91,7 @@ impl<T> Drop for Completion<T> {
     }
 }
 
-/// The two ends for a task that is about to be spawned; [`Unbound::bind`] makes the handle once the
+/// Both ends for a task that is about to be spawned. [`Unbound::bind`] makes the handle when the
 /// task has its id.
 pub(crate) fn pair<T>() -> (Completion<T>, Unbound<T>) {
     let join = Rc::new(RefCell::new(Join { result: None, ended: false, waker: None }));

@@ -1,11 +1,10 @@
 //! The per-core polling executor, its real and virtual drivers, and the sync primitives that
 //! latches import.
 //!
-//! An [`Executor`] belongs to one worker. It is stepped: one [`Executor::sweep`] asks the pollers
-//! for news, runs the tasks that became ready, and lets the pollers ring their doorbells, once for
-//! all that the tasks posted. It never owns the thread, so the same executor runs on a thread of
-//! its own ([`RealDriver`]) or as one of a thousand actors of a simulated world
-//! ([`VirtualWorker`]).
+//! An [`Executor`] belongs to one worker and advances by steps. One [`Executor::sweep`] polls the
+//! pollers, runs the tasks that became ready, and rings one doorbell for all that the tasks posted.
+//! The executor does not own a thread. So the same executor runs on a thread of its own
+//! ([`RealDriver`]) or as one of a thousand actors of a simulated world ([`VirtualWorker`]).
 //!
 //! ```text
 //!      one sweep                                     other threads
@@ -19,21 +18,24 @@
 //!     idle: spin ──► yield the core ──► park until notified or the next deadline
 //! ```
 //!
-//! A worker that other processes send to parks in a [`Bed`] that they can reach.
+//! A worker that receives messages from other processes parks in a parking spot ([`Bed`]) that
+//! these processes can reach.
 //!
-//! # What holds
+//! # Guarantees
 //!
-//! - Futures are `!Send` and stay where they were spawned. At most [`ExecutorConfig::depth`]
-//!   spawned tasks are in flight; more wait in the order in which they were spawned.
-//! - No task waits for ever to start: where none in flight ends, tasks start beyond the depth
-//!   ([`ExecutorConfig::start_within`]).
-//! - A sweep is bounded: every task that was ready when it began is polled once. A task that is
-//!   woken meanwhile runs in the next sweep.
-//! - No wake is lost, from whatever thread and however close to parking (argued at
-//!   [`Notifier`]). A wake of a task that is gone does nothing.
-//! - A parked executor uses no CPU. It parks only when every [`Poller`] agreed to.
-//! - A dropped future holds nothing: its timer is unregistered, its waker is inert.
-//! - Nothing here is global or bound to a thread, so that virtual workers can share one.
+//! - Futures are `!Send` and stay on the executor on which they were spawned. At most
+//!   [`ExecutorConfig::depth`] spawned tasks are in flight. Further tasks wait in the order of
+//!   their spawns.
+//! - No task waits permanently for its start. When no task in flight ends, tasks start beyond the
+//!   depth ([`ExecutorConfig::start_within`]).
+//! - A sweep is bounded. It polls each task that was ready at its begin at most once. A task that
+//!   is woken during a sweep runs in a later sweep.
+//! - No wake is lost, on any thread and at any time relative to parking. The proof is at
+//!   [`Notifier`].
+//! - The wake of a task that has ended does nothing.
+//! - A parked executor uses no CPU. An executor parks only when every [`Poller`] agrees.
+//! - A dropped future holds nothing: its timer is removed and its waker does nothing.
+//! - The crate has no global and no thread-local state, so virtual workers can share one thread.
 //!
 //! # Example
 //!

@@ -1,12 +1,12 @@
-//! The mailbox: how a waker, on whatever thread, says which task is ready.
+//! The mailbox: wakers, on any thread, put the ids of ready tasks here.
 
 use std::task::Wake;
 
 use crate::Notifier;
 use crate::sync::{Arc, AtomicBool, Ordering, SegQueue};
 
-/// A task of one executor. Slots are reused, serial numbers are not, so that a late wake of a task
-/// that is gone finds nobody.
+/// The id of a task of one executor. Slots are reused, serial numbers are not. So a late wake of an
+/// ended task finds no task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TaskId {
     pub(crate) slot: usize,
@@ -14,12 +14,12 @@ pub(crate) struct TaskId {
 }
 
 impl TaskId {
-    /// The future that `block_on` was given, which has no slot.
+    /// The future of `block_on`, which has no slot.
     pub(crate) const ROOT: TaskId = TaskId { slot: usize::MAX, serial: 0 };
 }
 
-/// The ids of woken tasks. It needs no bound of its own: a waker puts its task in at most once
-/// until the executor takes it out.
+/// The ids of woken tasks. The queue needs no bound: a waker inserts its task at most once until
+/// the executor takes the id out.
 pub(crate) struct Mailbox {
     woken: SegQueue<TaskId>,
     notifier: Notifier,
@@ -43,7 +43,7 @@ impl Mailbox {
     }
 }
 
-/// What a task's wakers share. It outlives the task for as long as somebody holds a waker.
+/// The state that all wakers of a task share. It outlives the task while a waker exists.
 pub(crate) struct TaskHeader {
     id: TaskId,
     queued: AtomicBool,
@@ -55,10 +55,10 @@ impl TaskHeader {
         Arc::new(TaskHeader { id, queued: AtomicBool::new(false), mailbox: Arc::clone(mailbox) })
     }
 
-    /// To be called just before the task is polled: a wake from now on queues it again.
+    /// Called just before the task is polled. A wake from now on queues the task again.
     ///
-    /// A swap and not a store: a waker that found `queued` already set relies on this poll to see
-    /// what it wrote before, and only reading its write makes that so.
+    /// A swap, not a store: a waker that found `queued` already set relies on this poll to see its
+    /// earlier writes. Only a read of that waker's write to `queued` guarantees this.
     pub(crate) fn begin_poll(&self) {
         self.queued.swap(false, Ordering::Acquire);
     }
@@ -70,7 +70,7 @@ impl Wake for TaskHeader {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Release, for the poll that comes; a waker learns nothing here.
+        // Release, for the poll that follows. The waker itself reads nothing that needs an acquire.
         if !self.queued.swap(true, Ordering::Release) {
             self.mailbox.woken.push(self.id);
             self.mailbox.notifier.notify();

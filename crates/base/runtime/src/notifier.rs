@@ -1,4 +1,4 @@
-//! [`Notifier`]: ends the parking of an executor, race-free.
+//! [`Notifier`]: ends the parking of an executor without a race.
 
 use std::fmt;
 
@@ -7,11 +7,12 @@ use latchwork_simulation::ActorWaker;
 use crate::Bed;
 use crate::sync::{Arc, AtomicBool, Ordering, RwLock, Thread, fence};
 
-/// Wakes one executor if it is parked; one load when it is not. Clones are the same notifier.
+/// Wakes one executor if the executor is parked, and costs one load if not. Clones are the same
+/// notifier.
 ///
 /// # Why no notification is lost
 ///
-/// Both sides write, fence, and read what the other side wrote (Dekker):
+/// Each side writes, executes a memory fence, and reads what the other side wrote (Dekker):
 ///
 /// ```text
 ///   sender                                executor
@@ -21,21 +22,24 @@ use crate::sync::{Arc, AtomicBool, Ordering, RwLock, Thread, fence};
 ///                                         E4 park while `parked` holds
 /// ```
 ///
-/// The two fences are in one total order. If E2 comes first, S3 reads `parked == true` (or a
-/// `false` that another sender put there, who then unparks) and the executor leaves E4. If S2 comes
-/// first, E3 sees what S1 published. So the sender only has to publish **before** it calls
-/// [`Notifier::notify`]. A thread's unpark token is sticky, so unparking between E3 and E4 counts.
+/// 1. All `SeqCst` fences are in one total order, so either E2 or S2 comes first.
+/// 2. If E2 comes first, S3 reads `parked == true`, or a `false` that another sender wrote. In both
+///    cases a sender unparks the thread, so the executor leaves E4.
+/// 3. If S2 comes first, E3 sees what S1 published, so the executor does not park.
+/// 4. The unpark token of a thread is sticky, so an unpark between E3 and E4 counts too.
 ///
-/// That much is by the fences. The acquire in `retract` is for the sweep that comes then: with the
-/// sender's fence it makes that sweep find what was published, and not only what comes after the
-/// next E3.
+/// So a sender has one duty: to publish **before** it calls [`Notifier::notify`].
+///
+/// These steps need only the fences. The acquire in `retract` is for the sweep that follows.
+/// Together with the sender's fence, the acquire makes the published data visible to that sweep.
+/// Without the acquire, the data would be visible only after the next E3.
 #[derive(Clone)]
 pub struct Notifier(Arc<Signal>);
 
 struct Signal {
     parked: AtomicBool,
     target: Target,
-    /// Where the thread sleeps, if not in its own parking.
+    /// The parking spot of the thread, if it has one. Otherwise the thread uses its own parking.
     bed: RwLock<Option<Arc<dyn Bed>>>,
 }
 
@@ -53,15 +57,16 @@ impl Notifier {
         }))
     }
 
-    /// For a worker of a simulated world, which is parked until it fires first.
+    /// A notifier for a worker of a simulated world. The worker counts as parked until its first
+    /// event.
     pub(crate) fn for_actor(waker: ActorWaker) -> Self {
         let (parked, target) = (AtomicBool::new(true), Target::Actor(waker));
         Notifier(Arc::new(Signal { parked, target, bed: RwLock::default() }))
     }
 
-    /// From now on the executor's thread sleeps in `bed` when it parks. To be called by that
-    /// thread. False, and without effect, when it has one already, or is no thread but an actor of
-    /// a simulated world.
+    /// Makes the executor's thread sleep in the parking spot `bed` from its next parking on. Only
+    /// that thread may call this. Returns `false`, without effect, if the thread already has a
+    /// parking spot, or if the executor is an actor of a simulated world.
     pub fn sleep_in(&self, bed: Arc<dyn Bed>) -> bool {
         let mut place = self.0.bed.write();
         let free = place.is_none() && matches!(self.0.target, Target::Thread(_));
@@ -71,8 +76,8 @@ impl Notifier {
         free
     }
 
-    /// Takes the bed away again, from any thread: whoever sleeps there goes on sleeping in its own
-    /// parking.
+    /// Removes the parking spot, from any thread. A thread that sleeps there wakes and continues to
+    /// sleep in its own parking.
     pub fn leave_bed(&self) {
         let left = self.0.bed.write().take();
         if let Some(bed) = left {
@@ -84,8 +89,8 @@ impl Notifier {
         self.0.bed.read().clone()
     }
 
-    /// Wakes the executor if it is parked or about to park. What it shall find must have been
-    /// published before.
+    /// Wakes the executor if it is parked or about to park. The caller must have published its data
+    /// before.
     #[inline]
     pub fn notify(&self) {
         fence(Ordering::SeqCst);
@@ -96,9 +101,10 @@ impl Notifier {
 
     #[cold]
     fn wake(&self) {
-        // The fence of `notify` stands before it. Acquire is for the bed: with the announcement's
-        // release, a waker that ends a parking knows the bed in which it is spent. Should the bed
-        // be taken away right now, the thread looks at `parked` before it sleeps elsewhere.
+        // The fence of `notify` precedes this swap. Acquire pairs with the release of `announce`: a
+        // waker that ends a parking sees the parking spot in which the thread sleeps. If the
+        // parking spot is removed concurrently, the thread reads `parked` before it sleeps
+        // elsewhere.
         if self.0.parked.swap(false, Ordering::Acquire) {
             match (&self.0.target, self.bed()) {
                 (Target::Thread(_), Some(bed)) => bed.wake(),
@@ -108,30 +114,30 @@ impl Notifier {
         }
     }
 
-    /// From here on a notification counts: E1 and E2.
+    /// Steps E1 and E2: from here on a notification counts.
     ///
-    /// A swap where a store would do: the model checker knows where a swap comes among the swaps of
-    /// others, but not where a store does.
+    /// A swap, although a store would be enough. The model checker orders a swap among the swaps of
+    /// other threads, but not a store.
     pub(crate) fn announce(&self) {
         self.0.parked.swap(true, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
-    /// Whether nobody has notified since [`Notifier::announce`].
+    /// Whether no notification has come since [`Notifier::announce`].
     pub(crate) fn is_parked(&self) -> bool {
-        // Relaxed: whoever stops parking because of this retracts next.
+        // Relaxed: a thread that stops parking because of this value calls `retract` next.
         self.0.parked.load(Ordering::Relaxed)
     }
 
-    /// Ends the parking as a notification does; by the parked thread, when its bed was shaken from
-    /// outside.
+    /// Ends the parking as a notification does. The parked thread calls this when another process
+    /// woke it in its parking spot.
     pub(crate) fn end_parking(&self) {
-        // Relaxed: the thread retracts next, and the bed has acquired what the one outside
-        // published.
+        // Relaxed: the thread calls `retract` next, and the parking spot has acquired what the
+        // other process published.
         self.0.parked.store(false, Ordering::Relaxed);
     }
 
-    /// Takes the announcement back; `true` when somebody had notified meanwhile.
+    /// Withdraws the announcement. Returns `true` when a notification came since the announcement.
     pub(crate) fn retract(&self) -> bool {
         !self.0.parked.swap(false, Ordering::Acquire)
     }

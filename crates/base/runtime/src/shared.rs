@@ -1,4 +1,4 @@
-//! What an executor and its handles share.
+//! The state that an executor shares with its handles.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -13,8 +13,8 @@ use crate::tasks::Tasks;
 use crate::timers::Timers;
 use crate::{Activity, Driver, ExecutorConfig, Poller, Time};
 
-/// The pollers of an executor. The list is replaced as a whole when it changes, so that a sweep can
-/// walk the list it began with while pollers come and go.
+/// The pollers of an executor. A change replaces the list as a whole. So a sweep can finish the
+/// list with which it began while pollers are added and removed.
 pub(crate) type Pollers = Rc<Vec<Rc<dyn Poller>>>;
 
 pub(crate) struct Core {
@@ -26,14 +26,15 @@ pub(crate) struct Core {
     pub(crate) random: RefCell<Random>,
     pub(crate) sweep_time: Cell<Time>,
     pub(crate) activity: Cell<Activity>,
-    /// Until when other threads are taken to want this executor's core.
+    /// The time until which other threads are assumed to want this executor's core.
     pub(crate) contended_until: Cell<Time>,
     tasks: RefCell<Tasks>,
-    /// When tasks start beyond the depth, unless one starts before; `None` when none waits to.
+    /// The time at which tasks start beyond the depth unless a task starts before. `None` when no
+    /// task waits for its start.
     late_at: Cell<Option<Time>>,
-    /// Tasks that the worker waits for before it leaves.
+    /// The number of tasks for which the worker waits before it leaves.
     pub(crate) finishers: Cell<usize>,
-    /// Calls of `coop` that the running task may still make before it has to yield.
+    /// The number of calls of `coop` that remain to the running task before it yields.
     coop_left: Cell<u32>,
 }
 
@@ -61,7 +62,7 @@ impl Core {
         if tasks.is_closed() {
             drop(tasks);
             drop(future);
-            // Nobody has this id.
+            // No task has this id, so later calls with it do nothing.
             return TaskId::ROOT;
         }
         let (id, starts) = tasks.insert(future, counted, &self.mailbox);
@@ -74,7 +75,7 @@ impl Core {
         id
     }
 
-    /// Polls the task once; `false` when it is gone.
+    /// Polls the task once. Returns `false` when the task has ended.
     pub(crate) fn run(&self, id: TaskId) -> bool {
         let Some(mut body) = self.tasks.borrow_mut().check_out(id) else {
             return false;
@@ -98,7 +99,7 @@ impl Core {
         self.start(starts);
     }
 
-    /// Starts a task whose turn has come.
+    /// Starts a task that may start now.
     fn start(&self, starts: Option<Waker>) {
         if let Some(waker) = starts {
             self.watch_line();
@@ -112,14 +113,15 @@ impl Core {
         self.start(starts);
     }
 
-    /// Tasks wait to start from now on, or a task has started: looks again in a while.
+    /// Restarts the time until late starts, or clears it when no task waits. Called when a task
+    /// begins to wait for its start, and when a task starts.
     fn watch_line(&self) {
         let waits = self.tasks.borrow().waiting() > 0;
         self.late_at.set(waits.then(|| self.driver.now() + self.config.start_within));
     }
 
-    /// Where no task has started for long although some wait to, starts some beyond the depth.
-    /// Whether it did.
+    /// Starts some tasks beyond the depth when tasks wait and no task has started for long. Returns
+    /// whether a task started.
     pub(crate) fn mind_line(&self, now: Time) -> bool {
         if self.late_at.get().is_none_or(|late_at| now < late_at) {
             return false;
@@ -137,7 +139,7 @@ impl Core {
         started > 0
     }
 
-    /// How many tasks there are, waiting ones included.
+    /// The number of tasks, including tasks that wait for their start.
     pub(crate) fn tasks(&self) -> usize {
         self.tasks.borrow().len()
     }
@@ -146,7 +148,7 @@ impl Core {
         self.coop_left.set(self.config.coop_budget.max(1));
     }
 
-    /// Counts one call of `coop`; `true` when it has to yield.
+    /// Counts one call of `coop`. Returns `true` when the task has to yield.
     #[inline]
     pub(crate) fn spend_coop(&self) -> bool {
         let left = self.coop_left.get().saturating_sub(1);
@@ -154,7 +156,7 @@ impl Core {
         left == 0
     }
 
-    /// Counts one call, if it has not to yield.
+    /// Counts one call unless the task has to yield. Returns whether the call was counted.
     #[inline]
     pub(crate) fn try_spend_coop(&self) -> bool {
         let left = self.coop_left.get();
@@ -170,15 +172,15 @@ impl Core {
         self.activity.set(activity);
     }
 
-    /// The earliest thing that will need a sweep although nobody notifies.
+    /// The earliest time at which a sweep is needed even without a notification.
     pub(crate) fn next_deadline(&self, pollers: &Pollers) -> Option<Time> {
         let timer = self.timers.borrow().next();
         let asked = pollers.iter().filter_map(|poller| poller.next_deadline());
         asked.chain(timer).chain(self.late_at.get()).min()
     }
 
-    /// Drops all tasks, timers and pollers. They may hold handles, which hold this: without an end
-    /// the circle would never be freed.
+    /// Drops all tasks, timers and pollers. These may hold handles, and each handle holds this
+    /// value. The cycle would never be freed otherwise.
     pub(crate) fn close(&self) {
         let bodies = self.tasks.borrow_mut().close();
         self.late_at.set(None);

@@ -1,11 +1,11 @@
-//! The one place from which latches and other in-node concurrency import their primitives, so that
-//! a model checker can take their place.
+//! The one module from which latches and other concurrent code of a node import their primitives,
+//! so that a model checker can replace them.
 //!
-//! With `--cfg loom` they are those of [loom](https://docs.rs/loom), which runs a test under every
-//! interleaving and with every value that a load may return. Two things stay the standard
-//! library's: `Arc`, because wakers are made of it, and `OnceLock`. An `Arc` that nobody opens
-//! again orders nothing that the code here relies on, and the checker only sees less order without
-//! it.
+//! With `--cfg loom` the primitives are those of [loom](https://docs.rs/loom). Loom runs a test
+//! under every interleaving and with every value that a load may return. Two types remain those of
+//! the standard library: `Arc`, because wakers are made of it, and `OnceLock`. An `Arc` that is
+//! never unwrapped creates no order on which the code here relies. Without that order the checker
+//! only sees less order.
 
 #[cfg(loom)]
 mod model;

@@ -1,4 +1,4 @@
-//! The task table: a slab of futures, and the line of those that wait for the depth to allow them.
+//! The task table: a slab of futures, and the queue of tasks that wait for their start.
 //!
 //! ```text
 //!   spawn ──► Waiting ──(depth allows)──► Idle ⇄ Running ──► finished
@@ -7,8 +7,8 @@
 //!                └──────── abort ───────────┘       └── abort while running: dropped after this poll
 //! ```
 //!
-//! No method here runs or drops a future: they hand futures out, so that code of the task never
-//! runs while the table is borrowed.
+//! No method here polls or drops a future. The methods return futures to the caller instead, so
+//! code of a task never runs while the table is borrowed.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -34,7 +34,7 @@ enum State {
 
 struct Slot {
     serial: u64,
-    /// Counted against the depth.
+    /// Whether the task counts towards the depth.
     counted: bool,
     state: State,
 }
@@ -64,7 +64,8 @@ impl Tasks {
         self.closed
     }
 
-    /// Enters a future. Gives the waker with which the caller starts it, unless it has to wait.
+    /// Inserts a future. Returns the waker with which the caller starts the task, or `None` when
+    /// the task has to wait for its start.
     pub(crate) fn insert(
         &mut self,
         future: Pin<Box<dyn Future<Output = ()>>>,
@@ -93,7 +94,8 @@ impl Tasks {
         self.slots.get_mut(id.slot).filter(|slot| slot.serial == id.serial)
     }
 
-    /// Takes out the body of a task to be polled; `None` when the task is gone.
+    /// Takes out the body of a task for a poll. `None` when the task has ended or is not ready for
+    /// a poll.
     pub(crate) fn check_out(&mut self, id: TaskId) -> Option<Body> {
         let slot = self.slot(id)?;
         match std::mem::replace(&mut slot.state, State::Running { abort: false }) {
@@ -105,8 +107,8 @@ impl Tasks {
         }
     }
 
-    /// Puts the body back; gives it back instead when the task was aborted meanwhile. The caller
-    /// then drops it and calls [`Tasks::finish`].
+    /// Puts the body back after a poll. If the task was aborted during the poll, the error is the
+    /// body. The caller then drops the body and calls [`Tasks::finish`].
     pub(crate) fn check_in(&mut self, id: TaskId, body: Body) -> Result<(), Body> {
         match self.slot(id) {
             Some(slot) if matches!(slot.state, State::Running { abort: false }) => {
@@ -117,8 +119,8 @@ impl Tasks {
         }
     }
 
-    /// Frees the slot of a task whose future is gone. Gives the waker of the task that may start
-    /// now.
+    /// Frees the slot of a task whose future was dropped. Returns the waker of the task that may
+    /// start now.
     pub(crate) fn finish(&mut self, id: TaskId) -> Option<Waker> {
         self.slot(id)?;
         let slot = self.slots.remove(id.slot);
@@ -147,18 +149,19 @@ impl Tasks {
         }
     }
 
-    /// How many tasks wait for the depth.
+    /// The number of tasks that wait for their start.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Starts as many waiting tasks as are in flight, beyond the depth. Gives their wakers.
+    /// Starts as many waiting tasks as are in flight, and at least one, beyond the depth. Returns
+    /// their wakers.
     pub(crate) fn start_late(&mut self) -> Vec<Waker> {
         let more = self.in_flight.max(1);
         (0..more).map_while(|_| self.start_first()).collect()
     }
 
-    /// Aborts a task. Gives its body, for the caller to drop, and the waker of the task that may
+    /// Aborts a task. Returns the body, for the caller to drop, and the waker of the task that may
     /// start instead. A running task is only marked.
     pub(crate) fn abort(&mut self, id: TaskId) -> (Option<Body>, Option<Waker>) {
         let Some(slot) = self.slot(id) else { return (None, None) };
@@ -173,7 +176,7 @@ impl Tasks {
         }
     }
 
-    /// Takes all futures; from now on the table is closed.
+    /// Closes the table and returns all futures.
     pub(crate) fn close(&mut self) -> Vec<Body> {
         self.closed = true;
         self.waiting.clear();

@@ -1,16 +1,16 @@
 //! Timers: an ordered map from deadline to waker.
 //!
-//! A worker has about as many timers as tasks in flight, so that a balanced tree of them fits in a
-//! few cache lines, gives the exact next deadline, and forgets a cancelled timer at once: timeouts
-//! are set far more often than they fire.
+//! A worker has about as many timers as tasks in flight. A balanced tree of that size fits in a few
+//! cache lines and gives the exact next deadline. The tree also removes a cancelled timer at once,
+//! which matters because timeouts are set far more often than they fire.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
 
 use crate::Time;
 
-/// A registered timer: its deadline, then its number, so that equal deadlines fire in the order in
-/// which they were set.
+/// The key of a registered timer: its deadline, then its number. Timers with equal deadlines fire
+/// in the order in which they were set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct TimerKey(Time, u64);
 
@@ -28,12 +28,12 @@ impl Timers {
         key
     }
 
-    /// The waker of a timer that has not fired yet.
+    /// The waker of a timer that has not fired.
     pub(crate) fn waker_mut(&mut self, key: TimerKey) -> Option<&mut Waker> {
         self.wakers.get_mut(&key)
     }
 
-    /// Forgets a timer. The waker is given back so that it is dropped where nothing is borrowed.
+    /// Removes a timer. Returns the waker, so that the caller drops it while nothing is borrowed.
     pub(crate) fn cancel(&mut self, key: TimerKey) -> Option<Waker> {
         self.wakers.remove(&key)
     }
@@ -42,7 +42,7 @@ impl Timers {
         self.wakers.first_key_value().map(|(key, _)| key.0)
     }
 
-    /// Takes out the earliest timer when it is due.
+    /// Takes out the earliest timer if it is due.
     pub(crate) fn take_due(&mut self, now: Time) -> Option<Waker> {
         let first = self.wakers.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())

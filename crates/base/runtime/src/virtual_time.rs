@@ -8,17 +8,19 @@ use latchwork_simulation::{Actor, ActorId, ActorWaker, Cpu, Kernel, RunEnd};
 
 use crate::{Driver, Executor, ExecutorConfig, Handle, JoinHandle, Notifier, Sweep, Time};
 
-/// Sweeps within one event before the worker lets time pass, when sweeps cost nothing.
+/// The most sweeps in one event when sweeps cost nothing. After that many, the worker lets time
+/// pass.
 const SWEEPS_PER_EVENT: u32 = 32;
 
-/// Virtual time: the clock of a simulated CPU, and a notifier that fires the worker's actor.
+/// The driver of virtual time: the clock of a simulated CPU, and a notifier that fires the worker's
+/// actor.
 pub struct VirtualDriver {
     cpu: Rc<Cpu>,
     notifier: Notifier,
 }
 
 impl VirtualDriver {
-    /// The driver of the worker that `waker` fires.
+    /// The driver of the worker whose actor `waker` fires.
     pub fn new(kernel: &Kernel, waker: ActorWaker) -> Self {
         VirtualDriver { cpu: Rc::new(Cpu::new(kernel)), notifier: Notifier::for_actor(waker) }
     }
@@ -52,15 +54,17 @@ impl Driver for VirtualDriver {
 
 /// One worker of a simulated world.
 ///
-/// When something wakes it, it sweeps. A sweep that made progress costs
-/// [`ExecutorConfig::sweep_cost`], so that the next one is an event of its own, a little later;
-/// where all pollers are [settled](crate::Poller::is_settled) and no task is ready there is none.
-/// An idle worker makes no events but its next deadline. Work that a task charges delays all that
-/// this worker does afterwards, in this sweep too; what polling charges moves the worker's clock,
-/// but the tasks that it wakes run at the same event, and so does the flush after a task whose work
-/// was short.
+/// - A wake or a deadline fires the worker, and the worker sweeps.
+/// - A sweep that made progress costs [`ExecutorConfig::sweep_cost`], so the next sweep is a
+///   separate event a little later. No next sweep follows if all pollers are
+///   [settled](crate::Poller::is_settled) and no task is ready.
+/// - An idle worker schedules only its next deadline.
+/// - Work that a task charges delays all later work of this worker, in the same sweep too.
+/// - Time that polling charges moves the worker's clock. But the tasks that the polling woke run in
+///   the same event.
+/// - The flush also runs in the same event when the work of the last task was short.
 ///
-/// Dropping it drops the worker's tasks; the world forgets it.
+/// Dropping the worker drops its tasks, and the world removes its actor.
 pub struct VirtualWorker {
     actor: Rc<Worker>,
     kernel: Kernel,
@@ -75,18 +79,18 @@ struct Worker {
 struct Parts {
     id: ActorId,
     executor: RefCell<Executor<VirtualDriver>>,
-    /// The driver's.
+    /// The CPU of the executor's driver.
     cpu: Rc<Cpu>,
-    /// When events of this worker are scheduled, the next one last: rarely more than two. Events
-    /// cannot be taken back, but an early one does no harm: the worker then looks again at what
-    /// comes next.
+    /// The times of the scheduled events of this worker, the next one last: rarely more than two.
+    /// Events cannot be cancelled. An event that fires early is harmless: the worker then computes
+    /// its next deadline again.
     scheduled: RefCell<Vec<Time>>,
-    /// What time passes between two looks at pollers that refuse to park.
+    /// The virtual time between two sweeps while a poller refuses to park.
     step: Duration,
 }
 
 impl VirtualWorker {
-    /// A worker in `kernel`'s world. It lives for as long as the value returned.
+    /// Adds a worker to the world of `kernel`. The worker lives as long as the returned value.
     pub fn spawn(kernel: &Kernel, config: ExecutorConfig) -> VirtualWorker {
         let actor = Rc::new(Worker { kernel: kernel.clone(), parts: OnceCell::new() });
         let id = kernel.add_actor(actor.clone());
@@ -112,17 +116,17 @@ impl VirtualWorker {
         self.handle.clone()
     }
 
-    /// The world.
+    /// The world's kernel.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
 
-    /// Control over the worker's CPU, for whoever makes nodes pause, die, or crawl.
+    /// Control over the worker's CPU, for faults that pause, kill or slow down nodes.
     pub fn power(&self) -> Power {
         Power { actor: Rc::downgrade(&self.actor) }
     }
 
-    /// The worker's actor, as events name it.
+    /// The worker's actor, as events identify it.
     pub fn actor(&self) -> ActorId {
         self.actor.parts().id
     }
@@ -130,8 +134,8 @@ impl VirtualWorker {
     /// Runs the world until `future`, as a task of this worker, is ready.
     ///
     /// # Errors
-    /// Why the world stopped before: `limit` of virtual time is over, nothing happens any more, or
-    /// time stands still. The task is then aborted.
+    /// The reason why the world stopped before that: `limit` of virtual time has passed, no event
+    /// is left, or time stands still. The task is then aborted.
     pub fn run<F>(&self, limit: Duration, future: F) -> Result<F::Output, RunEnd>
     where
         F: Future + 'static,
@@ -142,35 +146,35 @@ impl VirtualWorker {
     }
 }
 
-/// The power over one worker's CPU, from outside; see [`VirtualWorker::power`].
+/// Control over one worker's CPU from outside the worker; see [`VirtualWorker::power`].
 #[derive(Clone)]
 pub struct Power {
     actor: Weak<Worker>,
 }
 
 impl Power {
-    /// Whether the worker is gone.
+    /// Whether the worker was dropped.
     pub fn is_gone(&self) -> bool {
         self.actor.strong_count() == 0
     }
 
-    /// The worker does nothing for `duration`. Then it goes on where it was, and what arrived
-    /// meanwhile is old.
+    /// Pauses the worker for `duration`. Afterwards the worker continues where it was, and handles
+    /// late what arrived meanwhile.
     pub fn stop_for(&self, duration: Duration) {
         self.with_cpu(|cpu| cpu.stop_for(duration));
     }
 
-    /// The worker never does anything again.
+    /// Stops the worker permanently.
     pub fn stop(&self) {
         self.stop_for(Duration::MAX);
     }
 
-    /// All that the worker does takes `times` as long; 1 is as usual.
+    /// Makes all work of the worker take `times` as long. The normal value is 1.
     pub fn slow_down(&self, times: u32) {
         self.with_cpu(|cpu| cpu.slow_down(times));
     }
 
-    /// How long the worker has computed so far; nothing when it is gone.
+    /// The CPU time that the worker has used so far, or zero when the worker was dropped.
     pub fn worked(&self) -> Duration {
         let worker = self.actor.upgrade();
         worker.map_or(Duration::ZERO, |worker| worker.parts().cpu.worked())
@@ -183,12 +187,11 @@ impl Power {
     }
 }
 
-/// Runs the world until all `tasks`, of whatever workers, have ended, and gives their results in
-/// order.
+/// Runs the world until all `tasks`, of any workers, have ended. Returns their results in order.
 ///
 /// # Errors
-/// Why the world stopped before: `limit` of virtual time is over, nothing happens any more (also
-/// when a task was aborted), or time stands still. All tasks are then aborted.
+/// The reason why the world stopped before that: `limit` of virtual time has passed, no event is
+/// left (also when a task was aborted), or time stands still. All tasks are then aborted.
 pub fn run_all<T>(
     kernel: &Kernel,
     limit: Duration,
@@ -197,7 +200,7 @@ pub fn run_all<T>(
     run_all_watched(kernel, limit, tasks, || {})
 }
 
-/// As [`run_all`], and calls `watch` after every event.
+/// Like [`run_all`], and calls `watch` after every event.
 ///
 /// # Errors
 /// As [`run_all`].
@@ -231,7 +234,7 @@ impl Worker {
         }
     }
 
-    /// Makes sure that an event fires at `at` or before.
+    /// Ensures that an event fires at `at` or earlier.
     fn schedule(&self, at: Time) {
         let parts = self.parts();
         let mut scheduled = parts.scheduled.borrow_mut();
@@ -241,7 +244,7 @@ impl Worker {
         }
     }
 
-    /// The worker has parked, and there is nothing to do before `next` unless it is woken.
+    /// Called when the worker has parked: without a wake there is no work before `next`.
     fn rest(&self, next: Option<Time>, soon: Time) {
         let Parts { id, cpu, .. } = self.parts();
         self.kernel.hold_wakes(*id, cpu.now());
@@ -261,8 +264,8 @@ impl Worker {
             match executor.sweep() {
                 Sweep::Busy { until } => return self.schedule(until),
                 Sweep::Progress => {
-                    // The sweep that would find nothing is spared: most have little to do, and the
-                    // worker would be fired once more for it.
+                    // A sweep that would find no work is skipped. Most sweeps have little to do,
+                    // and the extra sweep would cost one more event each time.
                     if let Some(next) = executor.next_if_settled()
                         && executor.try_park(&|| false)
                     {

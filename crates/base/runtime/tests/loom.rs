@@ -1,5 +1,5 @@
-//! Parking and waking under every interleaving, through the executor that runs. A wake that is lost
-//! is a deadlock here, since nothing has a timer. `scripts/loom.sh` runs this.
+//! Parking and waking of the real executor under every interleaving. A lost wake is a deadlock
+//! here, because no model has a timer. `scripts/loom.sh` runs this.
 #![cfg(loom)]
 
 use std::cell::Cell;
@@ -17,7 +17,7 @@ fn executor() -> Executor<RealDriver> {
     Executor::new(RealDriver::new(), config)
 }
 
-/// Waits in an executor until `threads` threads have each added one and then woken it.
+/// Waits in an executor until each of `threads` threads has added one and then woken the executor.
 fn count_to(threads: u64) {
     let mut executor = executor();
     let sum = Arc::new(AtomicU64::new(0));
@@ -27,7 +27,7 @@ fn count_to(threads: u64) {
             for _ in 0..threads {
                 let (sum, waker) = (sum.clone(), cx.waker().clone());
                 started.push(thread::spawn(move || {
-                    // Relaxed: the wake alone has to carry it over.
+                    // Relaxed: the wake alone has to make this write visible.
                     sum.fetch_add(1, Ordering::Relaxed);
                     waker.wake();
                 }));
@@ -61,7 +61,7 @@ fn a_task_that_is_woken_while_it_runs_is_polled_again() {
             kept.set(Some(cx.waker().clone()));
             if flag.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending }
         }));
-        // The first poll is over, the second may run at the time of the wake.
+        // The first poll has ended. The second poll may run at the time of the wake.
         executor.sweep();
         let given = waker.take().expect("polled once");
         given.wake_by_ref();
@@ -93,7 +93,7 @@ fn a_stop_is_not_lost_by_an_executor_that_parks() {
     });
 }
 
-/// What a fabric has: a place into which others put something, and a poller that takes it out.
+/// A minimal fabric: flags that other threads set, and a poller that takes them.
 struct Boxes {
     full: Vec<Arc<AtomicBool>>,
     received: Cell<usize>,
@@ -119,12 +119,13 @@ impl Poller for Boxes {
     fn flush(&self) {}
 
     fn may_park(&self) -> bool {
-        // Relaxed: the fences of the two sides have to do.
+        // Relaxed: the memory fences of both sides have to be enough.
         self.found() == self.received.get()
     }
 
     fn unparked(&self) {
-        // It was parked, and only the sender can have ended that; of two, one may be late.
+        // The executor was parked, and only a sender can have ended that. Of two senders, one may
+        // be late.
         let alone = self.full.len() == 1;
         assert!(!alone || self.found() > self.received.get(), "woken, and nothing is there yet");
     }

@@ -22,7 +22,7 @@ fn settle(executor: &mut Executor<RealDriver>) {
     panic!("not idle after a thousand sweeps");
 }
 
-/// Says when it was dropped.
+/// Records that it was dropped.
 struct Flag(Rc<Cell<bool>>);
 
 impl Drop for Flag {

@@ -1,4 +1,4 @@
-//! Sleeping and timeouts. In virtual time, so that instants are exact.
+//! Sleeps and timeouts, in virtual time so that instants are exact.
 
 use std::cell::RefCell;
 use std::future::{pending, ready};

@@ -20,7 +20,7 @@ fn free_sweeps() -> ExecutorConfig {
     ExecutorConfig { sweep_cost: Duration::ZERO, ..Default::default() }
 }
 
-/// A cell in which tasks of different workers hand something on.
+/// A cell through which tasks of different workers pass a value.
 #[derive(Default)]
 struct Baton {
     holder: Cell<usize>,
@@ -45,7 +45,8 @@ impl Baton {
     }
 }
 
-/// Three workers pass a baton round and work for random times; also checks that no clock goes back.
+/// Three workers pass a baton in a ring and work for random times. Also checks that no clock goes
+/// backwards.
 fn relay(seed: u64) -> (u64, Time) {
     let kernel = Kernel::new(seed);
     let baton = Rc::new(Baton::default());
@@ -109,7 +110,7 @@ fn seeds_decide_which_of_two_workers_comes_first() {
     assert!(orders.len() > 15, "{} of 24 orders", orders.len());
 }
 
-/// Records when it was polled and when it rang, and which calls came in which order.
+/// Records the times of its polls and flushes, and the order of its calls.
 #[derive(Default)]
 struct Recorder {
     kernel: Option<Kernel>,
@@ -177,7 +178,8 @@ fn charged_work_delays_all_that_the_worker_does_later_and_nobody_else() {
     assert_eq!(began, [0, 700, 1_000, 0].map(Time::from_nanos));
     assert_eq!(recorder.flushes.borrow()[0], Time::from_nanos(1_000), "rang before the work");
 
-    // Woken while its clock is ahead, it does not even look until the world has caught up.
+    // A worker that is woken while its clock is ahead does not sweep until the world reaches the
+    // clock.
     assert_eq!(kernel.run_until(Time::MAX, || false), RunEnd::Quiet);
     let began = kernel.now();
     recorder.polls.borrow_mut().clear();
@@ -235,14 +237,14 @@ fn a_poller_is_asked_before_parking_and_told_afterwards() {
     worker.handle().notifier().notify();
     assert_eq!(drain(&kernel), "upfrpfrpfm");
 
-    // Of two pollers the second refuses: the first, which had agreed, is told at once.
+    // The second of two pollers refuses. The first poller, which had agreed, is called at once.
     let second = Rc::new(Recorder::default());
     second.refuse.set(1);
     worker.handle().add_poller(second.clone());
     assert_eq!(drain(&kernel), "upfmupfm");
     assert_eq!(second.calls.take(), "pfrpfm");
 
-    // Removed while parked: told once more, and then left alone.
+    // Removed while parked: called once more, and never again.
     let removed: Rc<dyn Poller> = second.clone();
     worker.handle().remove_poller(&removed);
     worker.handle().notifier().notify();
@@ -296,13 +298,13 @@ fn a_settled_poller_with_something_to_do_is_not_left_alone() {
     worker.handle().add_poller(recorder.clone());
     kernel.run_until(Time::MAX, || false);
     recorder.calls.take();
-    // It refuses to park, twice: swept until it agrees.
+    // The poller refuses to park twice. The worker sweeps until the poller agrees.
     recorder.refuse.set(2);
     worker.handle().spawn(async {});
     assert_eq!(kernel.run_until(Time::MAX, || false), RunEnd::Quiet);
     assert_eq!(recorder.calls.take(), "upfrpfrpfm");
 
-    // A task that wakes itself is never spared a sweep, and time passes between its polls.
+    // A task that wakes itself always gets another sweep, and time passes between its polls.
     let handle = worker.handle();
     let began = kernel.now();
     let times = worker.run(LIMIT, async move {
@@ -315,7 +317,7 @@ fn a_settled_poller_with_something_to_do_is_not_left_alone() {
 
 #[test]
 fn what_polling_costs_is_no_event_of_its_own_and_a_wake_meanwhile_waits() {
-    /// Wakes the task of whoever waits, at some cost.
+    /// Wakes the waiting task, at some cost.
     struct Costly {
         handle: Handle,
         arrived: Cell<u32>,
@@ -361,11 +363,11 @@ fn what_polling_costs_is_no_event_of_its_own_and_a_wake_meanwhile_waits() {
     costly.arrived.set(2);
     handle.notifier().notify();
     assert!(kernel.step());
-    // The task ran in that event, on a clock that was ahead by what polling cost.
+    // The task ran in that event, on a clock that was ahead by the cost of polling.
     assert_eq!((kernel.now(), kernel.events()), (began, events + 1));
     assert_eq!(ran.borrow().last(), Some(&(began, began + nanos(2 * 40))));
     assert_eq!(handle.now(), began + nanos(2 * 40 + 100));
-    // Woken while its clock is ahead, the worker is fired once, when the world has caught up.
+    // A worker that is woken while its clock is ahead fires once, when the world reaches the clock.
     costly.arrived.set(1);
     handle.notifier().notify();
     assert_eq!(kernel.run_until(Time::MAX, || false), RunEnd::Quiet);

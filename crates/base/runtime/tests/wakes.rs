@@ -14,8 +14,8 @@ use latchwork_runtime::{
     Clock, Executor, ExecutorConfig, Handle, Notifier, Poller, RealDriver, Time,
 };
 
-/// Long enough on any machine; a test that needs it has failed. (A lost wake shows as a wait that
-/// only the timer ended.)
+/// Long enough on any machine: a test that needs this time has failed. A lost wake shows as a wait
+/// that only the timer ended.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Parks at the first idle sweep.
@@ -29,7 +29,7 @@ fn executor() -> (Executor<RealDriver>, Handle) {
     (executor, handle)
 }
 
-/// One question at a time from a task to a thread, which answers and wakes.
+/// A task asks a thread one question at a time. The thread answers and wakes the task.
 #[derive(Default)]
 struct Desk {
     asked: AtomicU64,
@@ -93,7 +93,7 @@ fn no_wake_from_another_thread_is_lost() {
     servers.into_iter().for_each(|server| server.join().unwrap());
 }
 
-/// Many threads wake one task at once; every thread's last word must be seen.
+/// Many threads wake one task at once. The last write of every thread must be seen.
 #[test]
 fn a_wake_that_meets_another_wake_still_shows_what_was_written_before_it() {
     const THREADS: u64 = 4;
@@ -110,7 +110,7 @@ fn a_wake_that_meets_another_wake_still_shows_what_was_written_before_it() {
                 let (sum, waker) = (total.clone(), cx.waker().clone());
                 threads.push(thread::spawn(move || {
                     for _ in 0..COUNT {
-                        // Relaxed: the wake alone has to carry it over.
+                        // Relaxed: the wake alone has to make this write visible.
                         sum.fetch_add(1, Ordering::Relaxed);
                         waker.wake_by_ref();
                     }
@@ -124,7 +124,7 @@ fn a_wake_that_meets_another_wake_still_shows_what_was_written_before_it() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Counts its polls where other threads can see it.
+/// Counts its polls where other threads can read the count.
 struct Counting(Arc<AtomicU64>);
 
 impl Poller for Counting {
@@ -136,12 +136,12 @@ impl Poller for Counting {
     fn flush(&self) {}
 }
 
-/// Never takes its core for a contended one, however long other threads keep it.
+/// A configuration that never regards its core as contended, for any length of a yield.
 fn undisturbed() -> ExecutorConfig {
     ExecutorConfig { yield_limit: Duration::MAX, ..Default::default() }
 }
 
-/// Takes its core for a contended one at its first idle sweep.
+/// A configuration that regards its core as contended at its first idle sweep.
 fn contended() -> ExecutorConfig {
     ExecutorConfig { spin_sweeps: 0, yield_limit: Duration::ZERO, ..Default::default() }
 }
@@ -158,7 +158,7 @@ fn an_idle_executor_parks_uses_no_cpu_and_is_woken() {
             handle.add_poller(Rc::new(Counting(sweeps)));
             *given.lock() = Some(handle.notifier());
             let give_up = handle.now() + PATIENCE;
-            // Only so that a lost stop fails the test instead of hanging it.
+            // With this timer, a lost stop fails the test instead of hanging it.
             handle.spawn(handle.sleep_until(give_up));
             executor.run_until_stopped(&stop);
             assert!(handle.now() < give_up, "no notification ended the parking");
@@ -167,8 +167,8 @@ fn an_idle_executor_parks_uses_no_cpu_and_is_woken() {
     let patience = u64::from(ExecutorConfig::default().spin_sweeps)
         + u64::from(ExecutorConfig::default().yield_sweeps);
     let clock = Clock::start();
-    // It stops counting soon after `patience` sweeps, for good; on a busy machine it stands still
-    // before, too.
+    // The count ends permanently soon after `patience` sweeps. On a busy machine it also pauses
+    // before.
     let mut seen = 0;
     for still in 0..5 {
         while still == 0 && sweeps.load(Ordering::Relaxed) <= patience {
@@ -186,7 +186,7 @@ fn an_idle_executor_parks_uses_no_cpu_and_is_woken() {
     worker.join().unwrap();
 }
 
-/// What ends the parking of an executor.
+/// The event that ends the parking of an executor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     Notification,
@@ -194,7 +194,7 @@ enum End {
     Progress,
 }
 
-/// Agrees to park a few times, and notes at which sweep.
+/// Agrees to park a few times, and records the sweep of each.
 struct Parks {
     end: End,
     stop: Arc<AtomicBool>,
@@ -254,7 +254,7 @@ fn an_executor_that_was_woken_or_had_work_is_as_patient_as_before() {
     }
 }
 
-/// Refuses to park, has nothing to sleep on, and counts how often it is asked to.
+/// Refuses to park, has nothing to sleep on, and counts the calls of `nap`.
 #[derive(Default)]
 struct Sleepless(Cell<u64>);
 
@@ -317,7 +317,7 @@ fn an_executor_that_may_not_park_on_a_contended_core_sleeps_between_its_sweeps()
     let begin = handle.now();
     executor.block_on(handle.sleep(Duration::from_millis(50)));
     let elapsed = handle.now() - begin;
-    // A nap is 200 us. A sweep takes less than one.
+    // A doze takes 200 us. A sweep takes less than one doze.
     let most = (elapsed.as_micros() / 100) as u64;
     let sweeps = handle.activity().sweeps;
     assert!(sweeps < most, "{sweeps} sweeps in {elapsed:?}");
@@ -332,7 +332,7 @@ fn a_sleeping_block_on_sweeps_only_when_the_timer_is_due() {
     assert!(handle.activity().sweeps < 10, "{:?}", handle.activity());
 }
 
-/// Acts like another thread in one of the narrow windows between the last look and parking.
+/// Acts like another thread in one of the short intervals between the last check and the parking.
 struct Window<F> {
     when: &'static str,
     act: F,
@@ -407,7 +407,7 @@ fn a_stop_just_before_parking_is_not_lost() {
         };
         handle.add_poller(Rc::new(Window { when, act, published, parked: parked.clone() }));
         let give_up = handle.now() + PATIENCE;
-        // Only so that a lost stop fails the test instead of hanging it.
+        // With this timer, a lost stop fails the test instead of hanging it.
         handle.spawn(handle.sleep_until(give_up));
         executor.run_until_stopped(&stop);
         assert!(handle.now() < give_up, "lost {when}");
@@ -434,7 +434,7 @@ fn a_message_that_comes_while_a_poller_agrees_to_park_is_not_lost() {
         }
         fn flush(&self) {}
         fn may_park(&self) -> bool {
-            // The sender saw the registration, so it notifies.
+            // The sender has seen the registration, so it notifies.
             self.message.set(true);
             self.notifier.notify();
             true

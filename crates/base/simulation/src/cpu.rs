@@ -7,19 +7,19 @@ use crate::{Kernel, Time};
 
 /// The CPU time of one worker: a clock that runs ahead of the world while the worker computes.
 ///
-/// What a worker does inside one event is one instant for the world. [`Cpu::charge`] says how long
-/// it would have taken; until the world has caught up, [`Cpu::busy_until`] is `Some` and the worker
-/// must not go on.
+/// All work of a worker inside one event is one instant for the world. [`Cpu::charge`] adds the
+/// time that the work would have taken. Until the world reaches that time, [`Cpu::busy_until`] is
+/// `Some` and the worker must not continue.
 pub struct Cpu {
     kernel: Kernel,
     free_at: Cell<Time>,
     slowness: Cell<u32>,
-    /// All that was charged.
+    /// The sum of all charged time.
     charged: Cell<Duration>,
 }
 
 impl Cpu {
-    /// An idle CPU in `kernel`'s world.
+    /// An idle CPU in the world of `kernel`.
     pub fn new(kernel: &Kernel) -> Self {
         Cpu {
             kernel: kernel.clone(),
@@ -29,18 +29,19 @@ impl Cpu {
         }
     }
 
-    /// The worker's own time: the world's, or later when work was charged. Never goes backwards.
+    /// The worker's own time: the time of the world, or a later time when work was charged. It
+    /// never goes backwards.
     #[inline]
     pub fn now(&self) -> Time {
         self.kernel.now().max(self.free_at.get())
     }
 
-    /// The world's time, in which what the worker does takes effect.
+    /// The time of the world, at which the worker's actions take effect.
     pub fn world_now(&self) -> Time {
         self.kernel.now()
     }
 
-    /// Adds `cost` to the worker's clock, or more on a CPU that was slowed down.
+    /// Adds `cost` to the worker's clock, multiplied if the CPU was slowed down.
     #[inline]
     pub fn charge(&self, cost: Duration) {
         let cost = cost.saturating_mul(self.slowness.get());
@@ -48,24 +49,24 @@ impl Cpu {
         self.charged.set(self.charged.get().saturating_add(cost));
     }
 
-    /// How long it has computed until now: what was charged, less what the world has not caught up
-    /// with.
+    /// The CPU time used until now: the charged time without the part that lies in the world's
+    /// future.
     pub fn worked(&self) -> Duration {
         let ahead = self.busy_until().map_or(Duration::ZERO, |until| until - self.kernel.now());
         self.charged.get().saturating_sub(ahead)
     }
 
-    /// Makes all that is charged from now on take `times` as long; 1 is as usual.
+    /// Makes all work that is charged from now on take `times` as long. The normal value is 1.
     pub fn slow_down(&self, times: u32) {
         self.slowness.set(times.max(1));
     }
 
-    /// Takes the CPU away from the worker for `duration`, whatever its speed.
+    /// Pauses the worker for `duration`, independently of the CPU's speed.
     pub fn stop_for(&self, duration: Duration) {
         self.free_at.set(self.now() + duration);
     }
 
-    /// When the world will have caught up with this worker; `None` when it has.
+    /// The time at which the world reaches the worker's clock; `None` when the clock is not ahead.
     #[inline]
     pub fn busy_until(&self) -> Option<Time> {
         let free_at = self.free_at.get();

@@ -10,30 +10,31 @@ use crate::random::mix;
 use crate::waker::{Mark, Marks};
 use crate::{ActorId, ActorWaker, Random, Ties, Time, WAKE};
 
-/// So many events at one instant mean that the world goes round in circles without time passing.
+/// The number of events at one instant that counts as a live-lock: events cause events without time
+/// passing.
 pub const STALL_EVENTS: u64 = 1_000_000;
 
-/// Something that happens in a world: a worker, a fabric, a clock.
+/// A part of a world that acts at events: a worker, a fabric, a clock.
 pub trait Actor {
-    /// An event for this actor fires. `payload` is what was given to [`Kernel::schedule`], or
+    /// Handles an event for this actor. `payload` is the argument of [`Kernel::schedule`], or
     /// [`WAKE`].
     fn fire(&self, payload: u64);
 }
 
-/// Why [`Kernel::run_until`] returned.
+/// The reason why [`Kernel::run_until`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunEnd {
     /// The condition became true.
     Done,
-    /// The next event is later than the deadline; the clock stands at the deadline.
+    /// The next event is later than the deadline. The clock shows the deadline.
     Deadline,
     /// No event is left.
     Quiet,
-    /// [`STALL_EVENTS`] events fired without time passing: a live-lock.
+    /// [`STALL_EVENTS`] events fired while time stood still: a live-lock.
     Stalled,
 }
 
-/// One deterministic world; clones are the same world.
+/// One deterministic world. A clone is the same world.
 #[derive(Clone)]
 pub struct Kernel(Rc<World>);
 
@@ -43,7 +44,8 @@ struct World {
     actors: RefCell<Vec<Entry>>,
     marks: Arc<Marks>,
     ties: Ties,
-    // Not drawn from `random`, so that an extra draw by an actor does not change the order of ties.
+    // Not taken from `random`. So an extra random number of an actor does not change the order of
+    // ties.
     tie_seed: u64,
     scheduled: Cell<u64>,
     random: RefCell<Random>,
@@ -59,12 +61,12 @@ struct Entry {
 }
 
 impl Kernel {
-    /// A world at [`Time::ZERO`] without actors, in which `seed` decides ties and draws.
+    /// A world at [`Time::ZERO`] without actors. `seed` decides ties and random numbers.
     pub fn new(seed: u64) -> Kernel {
         Kernel::with_ties(seed, Ties::Seeded)
     }
 
-    /// Like [`Kernel::new`], with a choice of how ties are broken.
+    /// Like [`Kernel::new`], with the given order of ties.
     pub fn with_ties(seed: u64, ties: Ties) -> Kernel {
         Kernel(Rc::new(World {
             now: Cell::new(Time::ZERO),
@@ -81,17 +83,18 @@ impl Kernel {
         }))
     }
 
-    /// The current instant: that of the event being fired, or of the last one.
+    /// The current instant: the time of the current event, or of the last event.
     #[inline]
     pub fn now(&self) -> Time {
         self.0.now.get()
     }
 
-    /// Adds an actor. The kernel keeps only a weak reference, since actors hold the kernel: events
-    /// for an actor that is gone pass without effect.
+    /// Adds an actor. The kernel keeps only a weak reference, because actors hold the kernel.
+    /// Events for a dropped actor have no effect.
     ///
     /// # Panics
-    /// When the caller keeps no reference of its own to `actor`, which would be gone at once.
+    /// When the caller keeps no reference of its own to `actor`, because the actor would be dropped
+    /// at once.
     pub fn add_actor(&self, actor: Rc<dyn Actor>) -> ActorId {
         assert!(Rc::strong_count(&actor) > 1, "keep the actor alive: the kernel does not");
         let mut actors = self.0.actors.borrow_mut();
@@ -101,26 +104,26 @@ impl Kernel {
         id
     }
 
-    /// Schedules `actor.fire(payload)` at `at`, or now when `at` has passed.
+    /// Schedules `actor.fire(payload)` at `at`, or now if `at` is in the past.
     #[inline]
     pub fn schedule(&self, at: Time, actor: ActorId, payload: u64) {
         let number = self.0.scheduled.get();
         self.0.scheduled.set(number + 1);
         let tie = match self.0.ties {
-            // Of consecutive numbers, which is as good as drawn.
+            // A mix of consecutive numbers is as good as random numbers.
             Ties::Seeded => mix(self.0.tie_seed.wrapping_add(number)),
             Ties::FirstCome => number,
         };
         self.0.queue.borrow_mut().push(at.max(self.now()), tie, actor, payload);
     }
 
-    /// 64 seeded bits.
+    /// 64 random bits from the seeded generator.
     #[inline]
     pub fn random(&self) -> u64 {
         self.0.random.borrow_mut().draw()
     }
 
-    /// A seeded number from 0 to `n - 1`.
+    /// A random number from 0 to `n - 1` from the seeded generator.
     ///
     /// # Panics
     /// When `n` is zero.
@@ -129,29 +132,29 @@ impl Kernel {
         self.0.random.borrow_mut().below(n)
     }
 
-    /// Folds something that an actor did into the event hash.
+    /// Folds an action of an actor into the event hash.
     #[inline]
     pub fn note(&self, kind: u32, a: u64, b: u64) {
         self.fold(a, b, kind);
     }
 
-    /// A hash of every event fired (its time, actor and payload) and everything noted, in order.
+    /// A hash of every fired event (its time, actor and payload) and of every note, in order.
     pub fn event_hash(&self) -> u64 {
         self.0.hash.get()
     }
 
-    /// How many events have fired.
+    /// The number of events that have fired.
     pub fn events(&self) -> u64 {
         self.0.events.get()
     }
 
-    /// How many events are scheduled.
+    /// The number of scheduled events, including pending wakes.
     pub fn pending(&self) -> usize {
         self.schedule_marked();
         self.0.queue.borrow().len()
     }
 
-    /// A handle with which anybody can ask for `actor` to be fired.
+    /// A waker with which any thread can request an event for `actor`.
     ///
     /// # Panics
     /// When `actor` is not of this kernel.
@@ -159,8 +162,8 @@ impl Kernel {
         self.0.actors.borrow()[actor.index()].mark.waker(actor, &self.0.marks)
     }
 
-    /// From now on, wakers of `actor` fire it at `from` if that is later than the current instant:
-    /// for an actor that could not act before.
+    /// From now on, a wake of `actor` fires at `from` if `from` is later than the current instant.
+    /// For an actor that cannot act before `from`.
     ///
     /// # Panics
     /// When `actor` is not of this kernel.
@@ -168,7 +171,7 @@ impl Kernel {
         self.0.actors.borrow()[actor.index()].wakes_from.set(from);
     }
 
-    /// Fires the next event; `false` when there is none.
+    /// Fires the next event. Returns `false` when no event is left.
     pub fn step(&self) -> bool {
         self.schedule_marked();
         let event = self.0.queue.borrow_mut().pop();
@@ -200,8 +203,8 @@ impl Kernel {
         }
     }
 
-    /// Fires events until `done` holds (asked before each event), until the next one is later than
-    /// `deadline`, or until none is left.
+    /// Fires events until `done` holds, until the next event is later than `deadline`, or until no
+    /// event is left. `done` is checked before each event.
     pub fn run_until(&self, deadline: Time, mut done: impl FnMut() -> bool) -> RunEnd {
         loop {
             if done() {
@@ -236,8 +239,9 @@ impl Kernel {
         });
     }
 
-    /// The facts become one word, by a product of which both halves count; the word is folded in by
-    /// a bijection of the hash so far, which therefore forgets nothing.
+    /// Folds one event or note into the hash. A product turns the values into one word, and both
+    /// halves of the product count. The step from the old hash to the new hash is a bijection for
+    /// each word, so the hash loses nothing of the old hash.
     #[inline]
     fn fold(&self, a: u64, b: u64, kind: u32) {
         let a = u128::from(a ^ u64::from(kind) << 40 ^ 0xa076_1d64_78bd_642f);

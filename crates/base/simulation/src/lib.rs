@@ -1,9 +1,9 @@
 //! The kernel of a deterministic world: event queue, virtual clock, CPU-time accounting, seeded
 //! randomness.
 //!
-//! One [`Kernel`] is one world. It lives on one thread and knows nothing of what happens in it: it
-//! keeps events `(time, actor, payload)`, fires them in order of time, and breaks ties in an order
-//! that its seed decides, so that other seeds are other interleavings.
+//! One [`Kernel`] is one world and lives on one thread. The kernel does not know the meaning of its
+//! events `(time, actor, payload)`. The kernel fires the events in order of time. The seed decides
+//! the order of events at the same time, so another seed is another interleaving.
 //!
 //! ```text
 //!                 schedule(at, actor, payload)
@@ -14,14 +14,14 @@
 //!     └── fire(WAKE) ◄── marks ◄── ActorWaker::wake()      event hash ◄── every fired event
 //! ```
 //!
-//! # What holds
+//! # Guarantees
 //!
 //! - The same seed and the same calls give the same events, and so the same [`Kernel::event_hash`].
 //!   Nothing here depends on addresses, hash maps, floating point or the host's clock.
-//! - Time never goes backwards; an event scheduled in the past fires now.
+//! - Time never goes backwards. An event that is scheduled in the past fires now.
 //! - An actor is never fired from inside itself or from inside another actor.
-//! - The kernel does not keep actors alive: a world whose owner is gone leaks nothing, although its
-//!   actors hold the kernel.
+//! - The kernel keeps no actor alive. So a world leaks nothing when its owner is dropped, although
+//!   its actors hold the kernel.
 //!
 //! # Example
 //!

@@ -1,8 +1,9 @@
-//! The event queue: a heap whose order is total, so that popping it is deterministic.
+//! The event queue: a heap with a total order, so that the order of events is deterministic.
 
 use crate::Time;
 
-/// An actor of one kernel; ids count up from 0 in the order of [`crate::Kernel::add_actor`].
+/// The id of an actor of one kernel. Ids count up from 0 in the order of
+/// [`crate::Kernel::add_actor`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ActorId(pub(crate) u32);
 
@@ -13,12 +14,12 @@ impl ActorId {
     }
 }
 
-/// Which of two events at the same instant fires first.
+/// The rule for the order of two events at the same instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ties {
-    /// The seed decides: for hunting, since another seed is another interleaving.
+    /// The seed decides: for the hunt, because another seed is another interleaving.
     Seeded,
-    /// The one that was scheduled first: for measuring.
+    /// The event that was scheduled first fires first: for measurements.
     FirstCome,
 }
 
@@ -30,7 +31,8 @@ pub(crate) struct Event {
     pub(crate) payload: u64,
 }
 
-/// When an event fires, and where the rest of it lies; compared as one number.
+/// The time, tie and slot of an event, compared as one number. The slot leads to the rest of the
+/// event.
 ///
 /// ```text
 ///   127            64 63          24 23       0
@@ -39,7 +41,7 @@ pub(crate) struct Event {
 ///   └────────────────┴──────────────┴──────────┘
 /// ```
 ///
-/// No two pending events have the same slot, so the order is total.
+/// No two events in the heap have the same slot, so the order is total.
 type Key = u128;
 
 const SLOT_BITS: u32 = 24;
@@ -56,24 +58,25 @@ fn tie_of(key: Key) -> u64 {
     key as u64 >> SLOT_BITS
 }
 
-/// Four children share a CPU cache line, and a heap of thousands is six levels deep. A wider one
-/// compares more than it saves.
+/// The children per parent in the heap. Four children share one line of the CPU cache, and a heap
+/// of thousands is six levels deep. With more children the heap would compare more than it saves.
 const CHILDREN: usize = 4;
 
 #[derive(Default)]
 pub(crate) struct Queue {
-    /// The next event, if it was entered as such, with a key without a slot: a wake is for now, and
-    /// the heap would only give it back.
+    /// The next event, if it was the next event when it was pushed. Its key has no slot. Most wakes
+    /// are such events: a wake is for the current instant, so the heap would only return it again.
     front: Option<(Key, Event)>,
-    /// Every key is less than its children, which are at `CHILDREN * index + 1` and behind.
+    /// The keys of the other events. Every key is less than the keys of its children. The children
+    /// are at `CHILDREN * index + 1` and behind.
     heap: Vec<Key>,
     slots: Vec<(ActorId, u64)>,
     free: Vec<u32>,
 }
 
 impl Queue {
-    /// Enters an event. Of two at the same instant, that with the lesser `tie` comes first, of
-    /// which 40 bits count; where these are equal, the calls so far decide.
+    /// Inserts an event. Of two events at the same instant, the event with the lower `tie` fires
+    /// first. Only 40 bits of `tie` count. For equal ties, the calls so far decide.
     #[inline]
     pub(crate) fn push(&mut self, at: Time, tie: u64, actor: ActorId, payload: u64) {
         let event = Event { at, actor, payload };
@@ -135,14 +138,14 @@ impl Queue {
         Some(Event { at: time_of(first), actor, payload })
     }
 
-    /// Puts `key` in the place of the first.
+    /// Replaces the first key of the heap by `key`, and restores the order.
     fn sift_down(&mut self, key: Key) {
         let heap = &mut self.heap[..];
         let mut at = 0;
         loop {
             let first = CHILDREN * at + 1;
             let (child, least) = match heap.get(first..first + CHILDREN) {
-                // Two and two, so that no comparison waits for the one before.
+                // Two pairs: the two comparisons do not wait for each other.
                 Some(&[a, b, c, d]) => {
                     let (i, low) = if b < a { (1, b) } else { (0, a) };
                     let (j, high) = if d < c { (3, d) } else { (2, c) };

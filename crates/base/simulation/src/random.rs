@@ -1,14 +1,14 @@
-//! [`Random`]: the generator behind everything seeded.
+//! [`Random`]: the seeded random generator of worlds and executors.
 
-/// A small generator (xoshiro256++, seeded through splitmix64), written here so that no library
-/// update changes what a seed means. Not for secrets.
+/// A small random generator (xoshiro256++, seeded through splitmix64). Written here, so that no
+/// library update changes the numbers of a seed. Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: [u64; 4],
 }
 
 impl Random {
-    /// The generator that `seed` names. Any seed is good, zero too.
+    /// The generator of `seed`. Every seed is good, including zero.
     pub fn new(seed: u64) -> Self {
         let mut counter = seed;
         let state = std::array::from_fn(|_| {
@@ -33,7 +33,7 @@ impl Random {
         result
     }
 
-    /// A number from 0 to `n - 1`. Its bias is below `n / 2^64`.
+    /// A random number from 0 to `n - 1`. Its bias is below `n / 2^64`.
     ///
     /// # Panics
     /// When `n` is zero.

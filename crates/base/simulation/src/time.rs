@@ -4,10 +4,10 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// Nanoseconds since the start of the world (virtual) or of the process's clock (real).
+/// An instant: nanoseconds since the start of the world (virtual) or of the process's clock (real).
 ///
-/// Arithmetic saturates: adding to [`Time::MAX`] stays there, and an earlier time minus a later one
-/// is a zero duration.
+/// Arithmetic saturates. [`Time::MAX`] plus a duration is [`Time::MAX`], and an earlier time minus
+/// a later time is a zero duration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Time(u64);
@@ -15,7 +15,7 @@ pub struct Time(u64);
 impl Time {
     /// The start.
     pub const ZERO: Time = Time(0);
-    /// Later than everything (585 years).
+    /// The last instant, 585 years after the start.
     pub const MAX: Time = Time(u64::MAX);
 
     /// The instant `nanos` nanoseconds after the start.
@@ -29,7 +29,7 @@ impl Time {
     }
 }
 
-// `Duration::as_nanos` is a number of 128 bits, which takes several times as long.
+// `Duration::as_nanos` computes with 128 bits, which takes several times as long.
 #[inline]
 fn nanos(duration: Duration) -> u64 {
     let seconds = duration.as_secs().saturating_mul(1_000_000_000);

@@ -1,4 +1,4 @@
-//! [`ActorWaker`]: how something that may not touch the kernel asks for an actor to be fired.
+//! [`ActorWaker`]: requests an event for an actor without access to the kernel.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::ActorId;
 
-/// The payload of an event that an [`ActorWaker`] caused.
+/// The payload of an event that an [`ActorWaker`] requested.
 pub const WAKE: u64 = u64::MAX;
 
-/// Marks an actor; the kernel then fires it with [`WAKE`] at the current instant, or later if
-/// [wakes are held](crate::Kernel::hold_wakes).
+/// Marks an actor. The kernel then fires the actor with [`WAKE`] at the current instant, or later
+/// if [wakes are held](crate::Kernel::hold_wakes).
 ///
-/// Wakes before that event fires are one. A wake after the kernel is gone does nothing. Wakers may
-/// be sent to other threads because that is what wakers must be able to do, but a wake from another
-/// thread arrives whenever the host pleases and makes the world irreproducible.
+/// Several wakes before that event count as one. A wake after the kernel was dropped does nothing.
+/// A waker can be sent to other threads, because Rust requires that of wakers. But the arrival of a
+/// wake from another thread depends on the host, so the world is then not reproducible.
 #[derive(Clone)]
 pub struct ActorWaker {
     actor: ActorId,
@@ -23,14 +23,14 @@ pub struct ActorWaker {
 }
 
 impl ActorWaker {
-    /// Marks the actor, unless it is marked already.
+    /// Marks the actor, unless the actor is marked already.
     pub fn wake(&self) {
         if !self.mark.swap(true, Ordering::AcqRel) {
             self.marks.push(self.actor);
         }
     }
 
-    /// The actor that this wakes.
+    /// The actor that this waker wakes.
     pub fn actor(&self) -> ActorId {
         self.actor
     }
@@ -42,7 +42,7 @@ impl fmt::Debug for ActorWaker {
     }
 }
 
-/// The actors that were marked since the kernel looked last, each at most once.
+/// The actors that were marked since the kernel's last `drain`, each at most once.
 #[derive(Default)]
 pub(crate) struct Marks {
     any: AtomicBool,
@@ -56,7 +56,7 @@ impl Marks {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Hands every marked actor to `sink`, in the order in which they were marked.
+    /// Passes every marked actor to `sink`, in the order of the marks.
     #[inline]
     pub(crate) fn drain(&self, sink: impl FnMut(ActorId)) {
         if self.any.load(Ordering::Acquire) {
@@ -71,7 +71,7 @@ impl Marks {
     }
 }
 
-/// The kernel's end of an actor's wakers.
+/// The kernel's side of an actor's wakers.
 pub(crate) struct Mark(Arc<AtomicBool>);
 
 impl Mark {
@@ -83,7 +83,7 @@ impl Mark {
         ActorWaker { actor, mark: Arc::clone(&self.0), marks: Arc::clone(marks) }
     }
 
-    /// To be called just before the actor is fired, so that a wake from then on counts again.
+    /// Called just before the actor is fired, so that a wake from then on counts again.
     pub(crate) fn clear(&self) {
         self.0.swap(false, Ordering::AcqRel);
     }

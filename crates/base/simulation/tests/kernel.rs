@@ -1,4 +1,4 @@
-//! What a world promises, seen from outside.
+//! The guarantees of a world, tested from outside.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use latchwork_simulation::{Actor, ActorId, Cpu, Kernel, RunEnd, STALL_EVENTS, Ties, Time, WAKE};
 
-/// Logs what it is fired with, and goes on with what it was told to do then.
+/// Logs the payloads of its events, and runs the stored action at each event.
 struct Log {
     kernel: Kernel,
     fired: RefCell<Vec<(Time, u64)>>,
@@ -57,7 +57,7 @@ fn events_fire_in_order_of_time_and_time_never_goes_backwards() {
     let again = kernel.clone();
     log.then(move |n| {
         if n < 20 {
-            // In the past: fires at the current instant instead.
+            // In the past: the event fires at the current instant instead.
             again.schedule(Time::ZERO, id, 1_000 + n);
         }
     });
@@ -170,7 +170,7 @@ fn a_wake_fires_the_actor_once_at_the_current_instant() {
     while kernel.step() {}
     assert_eq!(*log.fired.borrow(), [(at(9), WAKE)]);
 
-    // From outside an event, and while being fired, it counts again.
+    // A wake counts again from outside an event, and during an event.
     let inner = waker.clone();
     let left = Cell::new(2u32);
     log.then(move |_| {
@@ -195,7 +195,7 @@ fn wakes_are_held_until_the_actor_can_act() {
     assert_eq!(kernel.run_until(at(25), || false), RunEnd::Deadline);
     waker.wake();
     assert_eq!(kernel.run_until(at(50), || false), RunEnd::Quiet);
-    // Over: a wake fires at once again.
+    // The hold is over: a wake fires at once again.
     kernel.schedule(at(60), id, 2);
     kernel.step();
     waker.wake();

@@ -1,5 +1,4 @@
-//! Sizes and times as people write them. Flags, settings and property files use this grammar, and
-//! no other.
+//! Sizes and times as people write them. Flags, settings and property files use only this grammar.
 //!
 //! ```text
 //!   value = number [unit]        no space between them
@@ -10,13 +9,13 @@
 //!
 //! A number without a unit has the unit that the flag or the key documents ([`Size`], [`Time`]).
 //!
-//! # What holds
+//! # Guarantees
 //!
-//! - Whole numbers are exact. A fraction of a size is cut to whole bytes, and one of a time is
-//!   rounded to nanoseconds; what would become 0 so is refused.
+//! - Whole numbers are exact. A fraction of a size is cut to whole bytes. A fraction of a time is
+//!   rounded to nanoseconds. A fraction that would become 0 in this way is refused.
 //! - `KB` and `MB` are refused: they mean powers of 1000 to some readers and powers of 1024 to
 //!   others.
-//! - A negative number, an infinite one and one that does not fit are refused.
+//! - A number that is negative, infinite or too large is refused.
 //!
 //! ```
 //! use latchwork_units::{Size, Time, size, time};
@@ -34,7 +33,7 @@
 
 use std::time::Duration;
 
-/// What a number of a size without a unit counts.
+/// The unit of a size that is written without a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
     /// Bytes.
@@ -43,7 +42,7 @@ pub enum Size {
     MiB,
 }
 
-/// What a number of a time without a unit counts.
+/// The unit of a time that is written without a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Time {
     /// Microseconds.
@@ -90,7 +89,7 @@ impl Time {
     }
 }
 
-/// The bytes that `text` says, if it is a size. 0 is one.
+/// The number of bytes in `text`, or `None` if `text` is not a size. 0 is a size.
 pub fn size(text: &str, plain: Size) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     match Number::split(&lower, &SIZES, plain.bytes())? {
@@ -102,7 +101,7 @@ pub fn size(text: &str, plain: Size) -> Option<u64> {
     }
 }
 
-/// The time that `text` says, if it is one. 0 is one.
+/// The time in `text`, or `None` if `text` is not a time. 0 is a time.
 pub fn time(text: &str, plain: Time) -> Option<Duration> {
     match Number::split(text, &TIMES, plain.nanos())? {
         (Number::Whole(number), unit) => number.checked_mul(unit).map(Duration::from_nanos),
@@ -113,13 +112,13 @@ pub fn time(text: &str, plain: Time) -> Option<Duration> {
     }
 }
 
-/// Whether what a number comes to is a `u64`, and is 0 only where the number is.
+/// Whether `amount` fits into a `u64`, and is 0 only if `number` is 0.
 fn fits(amount: f64, number: f64) -> bool {
     // As a float, the largest u64 is 2^64.
     amount < u64::MAX as f64 && (amount >= 1.0 || number == 0.0)
 }
 
-/// A size in the largest unit that says it with a whole number, for people.
+/// A size for people, in the largest unit that gives a whole number.
 pub fn show_size(bytes: u64) -> String {
     let fits = |(_, unit): &&(&[&str], u64)| bytes > 0 && bytes.is_multiple_of(*unit);
     match SIZES.iter().rev().find(fits) {
@@ -137,14 +136,14 @@ enum Number {
 }
 
 impl Number {
-    /// The number of a text, and what one of it counts.
+    /// Splits a text into its number and the factor of its unit.
     fn split(text: &str, units: &[(&[&str], u64)], plain: u64) -> Option<(Number, u64)> {
         let digits = text.trim_end_matches(char::is_alphabetic);
         let unit = match &text[digits.len()..] {
             "" => plain,
             name => units.iter().find(|(names, _)| names.contains(&name))?.1,
         };
-        // "+5" and "inf" are floats to the standard library.
+        // The standard library parses "+5" and "inf" as floats.
         if !digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
             return None;
         }

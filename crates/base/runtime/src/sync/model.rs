@@ -1,4 +1,4 @@
-//! Loom's primitives in the shape of those that they stand for.
+//! The primitives of loom with the interface of the primitives that they replace.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ pub use loom::sync::atomic::{
 pub use loom::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 pub use loom::thread::yield_now;
 
-/// A thread that can be unparked. Loom's own loses the token of a thread that has just yielded.
+/// A thread that can be unparked. The thread type of loom loses the token of a thread that has just
+/// yielded.
 #[derive(Clone, Debug)]
 pub struct Thread(Arc<Token>);
 
@@ -23,20 +24,21 @@ struct Token {
 }
 
 impl Thread {
-    /// Gives the thread its token, of which there is one.
+    /// Gives the thread its only token.
     pub fn unpark(&self) {
         *self.0.given.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
         self.0.gives.notify_one();
     }
 }
 
-/// The calling thread, with a token of its own: whoever parks keeps what this gave.
+/// The calling thread, with a new token on each call. A thread that parks must keep the returned
+/// value.
 pub fn current_thread() -> Thread {
     let (given, gives) = (loom::sync::Mutex::new(false), loom::sync::Condvar::new());
     Thread(Arc::new(Token { given, gives }))
 }
 
-/// Takes the token, once it is there.
+/// Waits for the token and takes it.
 pub fn park(me: &Thread) {
     let mut given = me.0.given.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     while !*given {
@@ -45,12 +47,12 @@ pub fn park(me: &Thread) {
     *given = false;
 }
 
-/// There is no time here: a timed parking may end at any moment.
+/// Returns after a yield. A model has no time, so a timed parking may end at any moment.
 pub fn park_timeout(_: &Thread, _: Duration) {
     yield_now();
 }
 
-/// A lock as `parking_lot` has it. A panic ends the run, so none is ever poisoned.
+/// A lock with the interface of `parking_lot`. A panic ends the run, so no lock is ever poisoned.
 #[derive(Default)]
 pub struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -79,7 +81,7 @@ impl<T> fmt::Debug for Mutex<T> {
     }
 }
 
-/// A lock for one writer or many readers, as `parking_lot` has it.
+/// A lock for one writer or many readers, with the interface of `parking_lot`.
 pub struct RwLock<T>(loom::sync::RwLock<T>);
 
 impl<T> RwLock<T> {
@@ -88,7 +90,7 @@ impl<T> RwLock<T> {
         RwLock(loom::sync::RwLock::new(value))
     }
 
-    /// Waits until nobody writes.
+    /// Waits until no thread writes.
     #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner())

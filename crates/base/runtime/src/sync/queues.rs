@@ -1,31 +1,35 @@
-//! Queues with the promises of crossbeam's and no more, made of atomics that the model checker
-//! sees.
+//! Queues that promise the same as those of crossbeam and no more, made of atomics that the model
+//! checker sees.
 //!
-//! A lock around a list would do too much: whoever looked at an empty queue would be ordered with
-//! whoever fills it, and a missing fence would never show. Here, as there, an element and what its
-//! sender did before go to the receiver by a release and an acquire of the slot, and `len` and
-//! `is_empty` order nothing. (Crossbeam's loads there are sequentially consistent; it does not
-//! promise that, and the code must not need it.) Where crossbeam's `pop` waits for a sender that is
-//! between its two steps, this one finds nothing: models of waiting have no end.
+//! - A lock around a list would promise too much. The lock would order a reader of an empty queue
+//!   with the senders, so a missing memory fence would never show.
+//! - As in crossbeam, a release and an acquire of the slot pass an element to the receiver. They
+//!   also pass on all earlier writes of the sender.
+//! - `len` and `is_empty` order nothing. The loads of crossbeam's versions are sequentially
+//!   consistent, but crossbeam does not promise that, and no code here may need it.
+//! - The `pop` of crossbeam waits for a sender that is between its two steps. The `pop` here finds
+//!   nothing in that case, because a model of waiting has no end.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use super::{AtomicUsize, Ordering, fence, yield_now};
 
-/// A bounded queue with many senders and receivers: Vyukov's, with a turn number per slot.
+/// A bounded queue with many senders and receivers: the queue of Vyukov, with a turn number in each
+/// slot.
 pub struct ArrayQueue<T> {
-    /// Twice as many as elements, so that a sender need not wait for a receiver between its two
-    /// steps.
+    /// Twice as many slots as elements. So a sender does not wait for a receiver that is between
+    /// its two steps.
     slots: Box<[Slot<T>]>,
     head: AtomicUsize,
     tail: AtomicUsize,
 }
 
 struct Slot<T> {
-    /// Twice the position that may be filled next; plus one when it is filled.
+    /// Twice the position of the next element to be stored here, plus one while the slot is full.
     turn: AtomicUsize,
-    /// Never contended: the turn says whose the slot is. The checker does not see this lock.
+    /// Never contended, because `turn` names the one thread that may use the slot. The checker does
+    /// not see this lock.
     value: Mutex<Option<T>>,
 }
 
@@ -44,10 +48,7 @@ impl<T> ArrayQueue<T> {
         &self.slots[position % self.slots.len()]
     }
 
-    /// Appends `value`, or gives it back when the queue is full.
-    ///
-    /// # Errors
-    /// The value, when the queue is full.
+    /// Appends `value`, or returns `value` when the queue is full.
     pub fn push(&self, value: T) -> Result<(), T> {
         let mut position = self.tail.load(Ordering::Relaxed);
         loop {
@@ -76,7 +77,7 @@ impl<T> ArrayQueue<T> {
         }
     }
 
-    /// Takes the oldest element, if its sender is done.
+    /// Takes the oldest element, if its sender has finished the push.
     pub fn pop(&self) -> Option<T> {
         let mut position = self.head.load(Ordering::Relaxed);
         loop {
@@ -95,8 +96,8 @@ impl<T> ArrayQueue<T> {
                 }
                 continue;
             }
-            // Nothing, or an old view of the queue. After the fence it is as new as anything else
-            // that this thread knows.
+            // The queue is empty, or this thread has an old view of it. After the fence, the view
+            // is as new as everything else that this thread knows.
             fence(Ordering::SeqCst);
             let now = self.head.load(Ordering::Relaxed);
             if now == position && slot.turn.load(Ordering::Acquire) != 2 * position + 1 {
@@ -106,15 +107,16 @@ impl<T> ArrayQueue<T> {
         }
     }
 
-    /// How many elements there are, or were a moment ago.
+    /// The number of elements, now or a moment ago.
     pub fn len(&self) -> usize {
-        // From an old head on, there may be some that are gone before those that are not.
+        // `head` may be old. Then slots of removed elements come before slots of elements that
+        // remain.
         let head = self.head.load(Ordering::Relaxed);
         let filled = |&at: &usize| self.slot(at).turn.load(Ordering::Relaxed) == 2 * at + 1;
         (head..head + self.slots.len()).filter(filled).count()
     }
 
-    /// Whether there is no element, or was none a moment ago.
+    /// Whether the queue is empty, or was empty a moment ago.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -126,10 +128,10 @@ impl<T> fmt::Debug for ArrayQueue<T> {
     }
 }
 
-/// A queue without a bound, as long as a model has few elements in it.
+/// A queue without a bound, as long as a model holds few elements in it.
 pub struct SegQueue<T>(ArrayQueue<T>);
 
-/// More elements than any model has in a queue at once.
+/// The capacity: more elements than any model has in a queue at once.
 const ELEMENTS_MAX: usize = 4;
 
 impl<T> SegQueue<T> {
@@ -141,7 +143,7 @@ impl<T> SegQueue<T> {
     /// Appends `value`.
     ///
     /// # Panics
-    /// When the model is larger than this queue.
+    /// When the model has more than `ELEMENTS_MAX` elements in the queue.
     pub fn push(&self, value: T) {
         assert!(self.0.push(value).is_ok(), "a model with more than {ELEMENTS_MAX} elements");
     }
@@ -151,12 +153,12 @@ impl<T> SegQueue<T> {
         self.0.pop()
     }
 
-    /// How many elements there are, or were a moment ago.
+    /// The number of elements, now or a moment ago.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is no element, or was none a moment ago.
+    /// Whether the queue is empty, or was empty a moment ago.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
