@@ -1,4 +1,5 @@
-//! What every embedded cluster is built from, whatever its fabric.
+//! The parts that all clusters share: errors, the nodes and the pool of a cluster in one process,
+//! and [`Member`].
 
 use std::any::Any;
 use std::rc::Rc;
@@ -33,15 +34,16 @@ pub enum ClusterError {
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
-    /// A worker, or a handler, panicked. What it held in memory stays held: discard the cluster.
+    /// A worker or a handler panicked. Its locks and latches in memory stay taken, so the cluster
+    /// must be discarded.
     #[error("{thread} panicked: {message}; discard the cluster")]
     Panicked {
-        /// The thread: the node, from 1, and its worker, from 0.
+        /// The name of the thread: the node, from 1, and its worker, from 0.
         thread: String,
-        /// What the panic said.
+        /// The text of the panic.
         message: String,
     },
-    /// A worker could not leave in order.
+    /// A worker could not leave gracefully.
     #[error("a worker could not leave: {0}")]
     Leave(#[from] latchwork_coherence::MemoryError),
     /// The simulated world ended before its workers.
@@ -50,7 +52,7 @@ pub enum ClusterError {
 }
 
 impl ClusterError {
-    /// A thread ended with the payload of this panic.
+    /// The error of a thread that ended with this panic.
     pub fn panicked(thread: String, payload: &(dyn Any + Send)) -> ClusterError {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
@@ -59,7 +61,7 @@ impl ClusterError {
     }
 }
 
-/// Nodes that exist in the fabric, with their caches, before there is a pool.
+/// Nodes in the fabric with their caches, before the pool exists.
 pub(crate) struct Blueprint {
     geometry: Geometry,
     memory: Vec<(MemoryNodeId, u64)>,
@@ -84,7 +86,8 @@ impl Blueprint {
                     Cache::with_memory_in(config.cache_size(), line_size, frames_min, make)?
                         .with_replacement(config.node.replacement_policy());
                 fabric.add_compute_node(id)?;
-                // Before any port registers its own memory: the key is the same on all nodes.
+                // The cache is registered before any port registers its own memory, so that its key
+                // is the same on all nodes.
                 let arena = fabric.register(id, cache.arena().clone())?;
                 Ok((id, cache, arena))
             })
@@ -92,7 +95,7 @@ impl Blueprint {
         Ok(Blueprint { geometry, memory, compute })
     }
 
-    /// The node on which the pool is made.
+    /// The node that formats the pool.
     pub(crate) fn first(&self) -> ComputeNodeId {
         self.compute[0].0
     }
@@ -127,10 +130,10 @@ pub(crate) struct Nodes {
     pub(crate) nodes: Vec<Arc<Node>>,
 }
 
-/// One worker's place in the cluster, and what it works with.
+/// A worker of the cluster: its indexes and its resources.
 #[derive(Clone)]
 pub struct Member {
-    /// Coherent memory, as this worker sees it.
+    /// The coherent memory of this worker.
     pub memory: Worker,
     /// Index of the compute node, from 0.
     pub node: usize,
@@ -140,12 +143,12 @@ pub struct Member {
     pub index: usize,
     /// The worker's executor.
     pub handle: Handle,
-    /// The catalogue of named objects, through this worker's node.
+    /// The catalogue of named objects.
     pub catalogue: Arc<Catalogue>,
 }
 
 impl Member {
-    /// The worker, as its thread is called.
+    /// The name of the worker's thread.
     pub fn name(&self) -> String {
         name_of_worker(self.node, self.worker)
     }
@@ -164,7 +167,7 @@ impl Member {
     }
 }
 
-/// What a worker's thread is called, of the node and the worker from 0.
+/// The name of a worker's thread. Node and worker count from 0.
 pub(crate) fn name_of_worker(node: usize, worker: usize) -> String {
     format!("node{}-worker{worker}", node + 1)
 }
@@ -179,14 +182,14 @@ pub(crate) fn worker_config(config: &ClusterConfig, index: usize) -> ExecutorCon
     }
 }
 
-/// How long a worker may be away while it offers its core, before it takes the core for contended.
+/// How long a worker may be off its core before it counts the core as contended. The limit applies
+/// while the worker offers its core.
 ///
-/// Workers of this cluster that share a core take turns there, each for a fraction of a
-/// millisecond. They must not take each other for foreign programs: a turn costs them less than a
-/// wake.
+/// Workers of this cluster that share a core take turns, each for a fraction of a millisecond. They
+/// must not count each other as foreign programs, because a turn costs less than a wake.
 fn yield_limit(config: &ClusterConfig) -> Duration {
-    // A time slice of the kernel ends at a tick, every 1 to 4 ms. A longer limit would not notice
-    // it.
+    // A time slice of the kernel ends at a tick, every 1 to 4 ms. A longer limit would not detect a
+    // foreign program.
     const MAX: Duration = Duration::from_millis(2);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let turns = (config.compute_nodes * config.workers).div_ceil(cores);
@@ -194,7 +197,8 @@ fn yield_limit(config: &ClusterConfig) -> Duration {
     limit.saturating_mul(u32::try_from(turns).unwrap_or(u32::MAX)).min(MAX)
 }
 
-/// A handler parks as soon as it can: it only covers for workers that do not poll.
+/// The configuration of a handler. A handler parks as soon as it can, because it only covers for
+/// workers that do not poll.
 pub(crate) fn handler_config(config: &ClusterConfig, node: usize) -> ExecutorConfig {
     ExecutorConfig { spin_sweeps: 0, yield_sweeps: 2, ..worker_config(config, node + (1 << 32)) }
 }

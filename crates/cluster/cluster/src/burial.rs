@@ -1,5 +1,5 @@
-//! The end of what a dead compute node holds up in the pool: the same steps wherever the cluster
-//! is, of processes or simulated.
+//! Reclaims a dead compute node. The steps are the same in clusters of processes and in simulated
+//! clusters.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use latchwork_memnode::Epochs;
 use latchwork_runtime::Handle;
 use latchwork_verbs::ComputeNodeId;
 
-/// How long one attempt may take.
+/// The limit of one attempt.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether a dead node may be buried, from what each member says that is still there: whether it
-/// keeps the dead one out.
+/// Whether a dead node may be reclaimed. The iterator says for each present member whether it has
+/// fenced the dead node.
 pub(crate) fn may_begin(keep_out: impl IntoIterator<Item = bool>) -> bool {
     keep_out.into_iter().all(|keeps_out| keeps_out)
 }
 
-/// Empties the epoch slot of a dead node, by a port that the executor of `handle` polls. Whether
-/// that is done; where it is not, it can be tried again.
+/// Empties the epoch slot of a dead node, by a port that the executor of `handle` polls. Returns
+/// whether that is done. A failed attempt can be repeated.
 pub(crate) async fn empty_slot(port: &Port, handle: &Handle, dead: ComputeNodeId) -> bool {
     let deadline = handle.now() + PATIENCE;
     let end = handle.timeout(deadline, Epochs::retire(port, dead)).await;

@@ -1,4 +1,4 @@
-//! [`ClusterConfig`]: the settings of a cluster in one process, checked before anything starts.
+//! [`ClusterConfig`]: the settings of a cluster, checked before anything starts.
 
 use std::time::Duration;
 
@@ -8,46 +8,47 @@ use latchwork_selcc::{ARENA_MAX, Settings};
 use latchwork_verbs::ComputeNodeId;
 use thiserror::Error;
 
-/// The settings of a cluster in one process.
+/// The settings of a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
-    /// Compute nodes, 1 to 58.
+    /// The number of compute nodes, 1 to 58.
     pub compute_nodes: usize,
-    /// Memory nodes, 1 to 65536.
+    /// The number of memory nodes, 1 to 65536.
     pub memory_nodes: usize,
-    /// Workers of each compute node.
+    /// The number of workers of each compute node.
     pub workers: usize,
-    /// Operations that a worker has in flight at most.
+    /// The most operations that a worker has in flight.
     pub inflight: usize,
-    /// Tasks that a worker of an embedded cluster polls in one sweep at most; 2 by default. On
-    /// shared memory a doorbell costs next to nothing, and another node that waits for this one
-    /// waits for the sweep's end. Means nothing to a simulated one, whose sweeps poll all that is
-    /// ready. A line that was obtained is kept for its task for [`lapse`](Settings::lapse): with so
-    /// many long operations in flight that a round of all tasks takes longer, a popular line may be
-    /// gone again when its turn comes.
+    /// The most tasks that a worker on threads polls in one sweep; 2 by default. A simulated worker
+    /// ignores this: its sweeps poll all ready tasks.
+    ///
+    /// A doorbell on shared memory costs almost nothing, but other nodes wait for the end of a
+    /// sweep. So few tasks per sweep are best. The worker keeps an obtained line for its task for
+    /// [`lapse`](Settings::lapse). With many long operations in flight, one round of all tasks can
+    /// take longer than that. Then a contended line may be lost again before its task runs.
     pub sweep_tasks: usize,
-    /// Bytes of each memory node.
+    /// The size of each memory node in bytes.
     pub memory_bytes: u64,
-    /// Bytes of each compute node's cache, all that belongs to it included.
+    /// The size of each compute node's cache in bytes, with all its metadata.
     pub cache_bytes: usize,
-    /// Lines that each compute node's cache holds. Where it is given, `cache_bytes` does not count.
+    /// The number of lines in each compute node's cache. If it is set, `cache_bytes` is ignored.
     pub cache_frames: Option<usize>,
-    /// Take all memory when an embedded cluster starts, which then takes longer, instead of at the
-    /// first touch, which slows the first accesses down. Off by default. Means nothing to a
-    /// simulated one.
+    /// Touches all memory at the start of an embedded cluster. Then the start takes longer, and the
+    /// first accesses are not slowed by page faults. Off by default. A simulated cluster ignores
+    /// this.
     pub prefault: bool,
-    /// Bytes of a line.
+    /// The size of a line in bytes.
     pub line_size: u32,
-    /// Bytes of a chunk.
+    /// The size of a chunk in bytes.
     pub chunk_size: u64,
-    /// Seed of all that is random.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// What a sweep that made progress costs a worker of a simulated cluster, besides what its work
-    /// costs. Means nothing to an embedded one.
+    /// The CPU cost of a sweep that made progress, without the cost of its work. Only simulated
+    /// workers use this.
     pub sweep_cost: Duration,
-    /// Settings of each compute node.
+    /// The settings of each compute node.
     pub node: Settings,
-    /// Settings of each compute node for its use of the pool.
+    /// The settings of each compute node for the pool.
     pub pool: PoolSettings,
 }
 
@@ -73,28 +74,28 @@ impl Default for ClusterConfig {
     }
 }
 
-/// What is wrong with a configuration.
+/// The mistake in a configuration.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ConfigError {
-    /// Not 1 to 58 compute nodes.
+    /// The number of compute nodes is not 1 to 58.
     #[error(
         "{given} compute nodes are impossible: a latch word has room for 1 to {}",
         ComputeNodeId::MAX
     )]
     ComputeNodes {
-        /// How many were asked for.
+        /// The given number.
         given: usize,
     },
-    /// Not 1 to 65536 memory nodes.
+    /// The number of memory nodes is not 1 to 65536.
     #[error("{given} memory nodes are impossible: 1 to 65536 would do")]
     MemoryNodes {
-        /// How many were asked for.
+        /// The given number.
         given: usize,
     },
-    /// No worker.
+    /// There is no worker.
     #[error("a compute node needs at least one worker")]
     Workers,
-    /// No operation in flight.
+    /// There is no operation in flight.
     #[error("a worker needs at least one operation in flight")]
     Inflight,
     /// The cache is too small.
@@ -102,11 +103,11 @@ pub enum ConfigError {
         "a cache of {given} bytes is below the working minimum of {least} bytes, which is {frames} lines of {line_size} bytes"
     )]
     Cache {
-        /// The bytes asked for.
+        /// The given bytes.
         given: usize,
-        /// The bytes that would do.
+        /// The least bytes that suffice.
         least: usize,
-        /// How many frames these are.
+        /// The number of frames in the least bytes.
         frames: usize,
         /// The line size.
         line_size: u32,
@@ -114,45 +115,46 @@ pub enum ConfigError {
     /// The cache has too few lines.
     #[error("a cache of {given} lines is below the working minimum of {least} lines")]
     Frames {
-        /// The lines asked for.
+        /// The given lines.
         given: usize,
-        /// The lines that would do.
+        /// The least lines that suffice.
         least: usize,
     },
     /// The cache is too large.
     #[error("a cache of {given} bytes is too large: a message can name the frames of {most} bytes")]
     CacheTooLarge {
-        /// The bytes asked for.
+        /// The given bytes.
         given: usize,
-        /// The bytes that would do.
+        /// The most bytes that are possible.
         most: u64,
     },
-    /// No such protocol.
+    /// The protocol does not exist.
     #[error("there is no protocol {given}: selcc and sel are possible")]
     Protocol {
-        /// The name asked for.
+        /// The given name.
         given: String,
     },
-    /// The sizes of lines and chunks do not fit.
+    /// The sizes of lines and chunks do not fit together.
     #[error("{0}")]
     Geometry(String),
 }
 
-/// With fewer frames than this, even one operation could wait for ever for a second line.
+/// The fewest frames of a cache. With fewer frames a single operation could wait for a second line
+/// forever.
 const FRAMES_MIN: usize = 4;
 
 impl ClusterConfig {
-    /// Bytes of each compute node's cache, whichever way its size was given.
+    /// The size of each compute node's cache in bytes, from `cache_frames` or `cache_bytes`.
     pub fn cache_size(&self) -> usize {
         let Some(frames) = self.cache_frames else { return self.cache_bytes };
         let line_size = self.line_size.max(1) as usize;
-        // `check` refuses more than that, and `footprint` must not overflow.
+        // `check` refuses more frames than this, and `footprint` must not overflow.
         let most = ARENA_MAX as usize / line_size + 1;
         Cache::footprint(frames.min(most), line_size)
     }
 
-    /// The fewest bytes that a cache needs with these settings: a frame for each operation in
-    /// flight, and then some.
+    /// The fewest bytes of a cache with these settings. Each operation in flight needs a frame, and
+    /// some frames are extra.
     pub fn cache_bytes_min(&self) -> usize {
         Cache::footprint(self.frames_min(), self.line_size as usize)
     }
@@ -164,7 +166,7 @@ impl ClusterConfig {
     /// Checks everything that can be checked before memory is taken.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first mistake.
     pub fn check(&self) -> Result<Geometry, ConfigError> {
         if !(1..=usize::from(ComputeNodeId::MAX)).contains(&self.compute_nodes) {
             return Err(ConfigError::ComputeNodes { given: self.compute_nodes });

@@ -1,4 +1,4 @@
-//! What work costs on the CPU that a NIC's profile describes.
+//! The CPU costs of work, from a NIC profile.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! [`Embedded`]: a cluster on shared memory, all in this process.
+//! [`Embedded`]: a cluster on shared memory in this process.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,28 +13,28 @@ use crate::build::{Blueprint, ClusterError, Member, Nodes, worker_config};
 use crate::host::Host;
 use crate::ports::Ports;
 
-/// A cluster of memory nodes and compute nodes in one process, on shared memory: the embedded
-/// default.
+/// A cluster of memory nodes and compute nodes in one process, on shared memory. It is the default
+/// for programs that embed Latchwork.
 ///
-/// Memory nodes are nothing but memory. Each compute node has a thread that sleeps until a message
-/// arrives while none of the node's workers polls; workers are threads that [`run`](Embedded::run)
-/// starts. Dropping the cluster ends the threads.
+/// Memory nodes are only memory. Each compute node has a handler thread. While none of the node's
+/// workers polls, the handler sleeps until a message arrives. Workers are threads that
+/// [`run`](Embedded::run) starts. Dropping the cluster ends the threads.
 pub struct Embedded(Host);
 
 impl Embedded {
     /// Starts the cluster.
     ///
     /// # Errors
-    /// What is wrong with the configuration, or what the machine refused.
+    /// A wrong configuration, or a refusal by the machine.
     pub fn start(config: ClusterConfig) -> Result<Embedded, ClusterError> {
         Embedded::start_on(config, Threaded::Shm(shm::Fabric::new(shm::Config::default())))
     }
 
-    /// Starts the cluster on a fabric that has no nodes yet: all of its nodes are of this process,
-    /// whatever is between them.
+    /// Starts the cluster on an empty fabric of any kind. All nodes of the cluster are in this
+    /// process.
     ///
     /// # Errors
-    /// As [`start`](Embedded::start).
+    /// Like [`start`](Embedded::start).
     pub fn start_on(config: ClusterConfig, threaded: Threaded) -> Result<Embedded, ClusterError> {
         config.check()?;
         let clock = Clock::start();
@@ -55,7 +55,7 @@ impl Embedded {
         &self.0.config
     }
 
-    /// The process's clock, which all workers share.
+    /// The clock of the process, which all workers share.
     pub fn clock(&self) -> Clock {
         self.0.clock
     }
@@ -65,16 +65,16 @@ impl Embedded {
         &self.0.nodes
     }
 
-    /// What all workers counted.
+    /// The counters of all workers.
     pub fn counters(&self) -> Counters {
         self.nodes().iter().map(|node| node.counters()).sum()
     }
 
-    /// Runs `body` on every worker of every compute node, each on a thread of its own, and returns
-    /// the results in the order of the workers.
+    /// Runs `body` on every worker of every compute node, each on its own thread. Returns the
+    /// results in the order of the workers.
     ///
     /// # Errors
-    /// When a thread could not be started, panicked, or could not leave in order.
+    /// A thread that could not be started, that panicked, or that could not leave gracefully.
     pub fn run<T, F, Fut>(&self, body: F) -> Result<Vec<T>, ClusterError>
     where
         T: Send,
@@ -84,10 +84,10 @@ impl Embedded {
         self.run_on(self.0.config.workers, body)
     }
 
-    /// As [`run`](Embedded::run), with this many workers on each node.
+    /// Like [`run`](Embedded::run), with `workers` workers on each node.
     ///
     /// # Errors
-    /// As [`run`](Embedded::run).
+    /// Like [`run`](Embedded::run).
     pub fn run_on<T, F, Fut>(&self, workers: usize, body: F) -> Result<Vec<T>, ClusterError>
     where
         T: Send,

@@ -1,4 +1,5 @@
-//! [`Host`]: the threads of one process. Each of its compute nodes has a handler; workers are there while they run something.
+//! [`Host`]: the threads of one process. Each compute node has a handler. Workers exist during a
+//! run.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,14 +15,14 @@ use crate::ClusterConfig;
 use crate::build::{ClusterError, Member, handler_config, name_of_worker, worker_config};
 use crate::ports::Ports;
 
-/// Compute nodes of this process, at work. Dropping it ends its threads.
+/// The running compute nodes of this process. Dropping it ends their threads.
 pub(crate) struct Host {
     pub(crate) config: ClusterConfig,
     pub(crate) clock: Clock,
     pub(crate) ports: Ports,
     pub(crate) pool: Pool,
     pub(crate) nodes: Vec<Arc<Node>>,
-    /// The place of the first of them among all compute nodes, from 0.
+    /// The index of the first of these nodes among all compute nodes, from 0.
     pub(crate) first: usize,
     handlers: Vec<Handler>,
 }
@@ -70,7 +71,7 @@ impl Host {
                 .map(|(port, inbox)| Worker::start_handler(&node, port, inbox, &handle));
             match worker {
                 Ok(_worker) => {
-                    // The starter waits for this word.
+                    // The starting thread waits for this result.
                     let _ = started.send(Ok(handle.notifier()));
                     executor.run_until_stopped(&stopped);
                 }
@@ -86,8 +87,8 @@ impl Host {
         Ok(Handler { stop, notifier, thread: Some(thread) })
     }
 
-    /// Runs `body` on so many workers of every compute node, each on a thread of its own, and
-    /// returns the results in the order of the workers.
+    /// Runs `body` on `workers` workers of every compute node, each on its own thread. Returns the
+    /// results in the order of the workers.
     pub(crate) fn run_on<T, F, Fut>(&self, workers: usize, body: F) -> Result<Vec<T>, ClusterError>
     where
         T: Send,
@@ -118,7 +119,7 @@ impl Host {
                     }
                 }
             }
-            // A panic comes before what the others met because of it.
+            // A panic is reported before the errors that it caused.
             panicked.map_or_else(|| ends.into_iter().collect(), Err)
         })
     }
@@ -156,7 +157,7 @@ impl Drop for Host {
         }
         for handler in &mut self.handlers {
             if let Some(thread) = handler.thread.take() {
-                // A panic of the handler has been reported on standard error already.
+                // The panic was already printed on standard error.
                 let _ = thread.join();
             }
         }

@@ -1,4 +1,4 @@
-//! Clusters: configuration, starting, and running code on every worker.
+//! Clusters: their configuration, their start, and code on every worker.
 //!
 //! ```text
 //!   ClusterConfig ──► Embedded   threads of this process, real time
@@ -8,20 +8,20 @@
 //!                        └── run(body) ──► body(Member) on every worker of every compute node that is here
 //! ```
 //!
-//! All of them build the same nodes from the same configuration: a program that runs on one runs on
-//! the others. `Joined` finds the others, and the processes that are memory nodes (`MemoryHost`),
-//! through a `latchwork_membership::Membership`, and reaches them by a `Transport`: shared memory
-//! of one machine, sockets, or RDMA devices.
+//! All three build the same nodes from the same configuration. A program for one of them runs on
+//! the others too. `Joined` finds the other nodes through a `latchwork_membership::Membership`.
+//! Those are compute nodes, and processes that are memory nodes (`MemoryHost`). A `Transport`
+//! connects them: shared memory of one machine, sockets, or RDMA devices.
 //!
-//! # What holds where nodes are processes
+//! # Rules of a cluster of processes
 //!
-//! - A compute node touches no line before all that may be asked for lines know it, and it them.
-//! - A node that leaves in order holds nothing and is asked nothing any more, and only then is its
-//!   id given again.
-//! - What a node held that died stays its own. Whoever wants it gets an error in bounded time; the
-//!   rest goes on.
-//! - As soon as it is known that a node died, agents refuse it, its connections on RDMA devices are
-//!   destroyed, and where memory is shared what is left of its process is killed.
+//! - A compute node touches no line before it and all nodes that may own lines know each other.
+//! - A node leaves gracefully in this order: the node owns no line, no other node requests a line
+//!   from it, and its id may be reused.
+//! - A dead node keeps what it owned. A request for such a line gets an error in bounded time, and
+//!   the other lines stay usable.
+//! - When a node is known dead, the members fence it. Agents refuse the node, and members destroy
+//!   its connections on RDMA devices. On shared memory the members kill the rest of its process.
 //!
 //! ```
 //! use latchwork_cluster::{ClusterConfig, Embedded};

@@ -1,4 +1,4 @@
-//! [`MemoryHost`]: one memory node of a cluster whose nodes are processes.
+//! [`MemoryHost`]: one memory node of a cluster of processes.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use crate::joined::{Introductions, Mortal, lost_memory};
 use crate::transport::Transport;
 use latchwork_membership::{Membership, NodeName, Role};
 
-/// A memory node: memory of this process, which compute nodes of other processes use. It keeps out
-/// those that died, and otherwise does nothing.
+/// A memory node: memory of this process for the compute nodes of other processes. Besides, it only
+/// fences dead nodes.
 ///
-/// [`leave`](MemoryHost::leave) is its end in order. When it is dropped without, it is dead; what
-/// it held is lost either way.
+/// [`leave`](MemoryHost::leave) ends it gracefully. A memory node that is dropped without a leave
+/// is dead. Its content is lost in both cases.
 pub struct MemoryHost {
     address: String,
     _introductions: Introductions,
-    // Last: whoever is dead must not be found holding memory that others share.
+    // Dropped last: a dead node must not still hold memory that other nodes share.
     membership: Mortal,
 }
 
 impl MemoryHost {
-    /// Serves zeroed memory as the memory node that membership says, of the length that it was
-    /// joined with. With `prefault` all of it is taken now, and otherwise at the first touch. A
-    /// node that cannot start leaves again.
+    /// Serves zeroed memory as the memory node of `membership`, with the size given at the join.
+    /// With `prefault` the process touches all memory now, otherwise at the first access. A node
+    /// that cannot start leaves again.
     ///
     /// # Errors
-    /// When membership knows this node as a compute node; what the machine refused.
+    /// When this member is a compute node; a refusal by the machine.
     pub fn start(
         transport: &Transport,
         membership: Membership,
@@ -37,8 +37,8 @@ impl MemoryHost {
                 Ok(MemoryHost { membership: mortal, address, _introductions: introductions })
             }
             Err(error) => {
-                // It has served nobody, so nothing is lost with it. Where even that cannot be said,
-                // it is dead.
+                // The node has served no other node, so no data is lost. If the leave fails too,
+                // the node is dead.
                 let _ = mortal.0.leave();
                 Err(error)
             }
@@ -50,21 +50,21 @@ impl MemoryHost {
         &self.membership.0
     }
 
-    /// Where others reach it, as the transport has it.
+    /// The address for other nodes, in the form of the transport.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Compute nodes that are members at the moment.
+    /// The number of compute nodes that are members now.
     pub fn users(&self) -> usize {
         self.membership.0.view().compute().count()
     }
 
-    /// Leaves in order: waits up to `patience` until no compute node is a member any more. Whether
-    /// that was so; with the node goes its memory in any case.
+    /// Leaves gracefully. The node waits up to `patience` until no compute node is a member, and
+    /// returns whether that is so. Its memory is lost in any case.
     ///
     /// # Errors
-    /// When membership's store does not answer.
+    /// When the store does not answer.
     pub fn leave(self, patience: Duration) -> Result<bool, JoinError> {
         let alone =
             self.membership.0.wait(patience, |view| view.compute().next().is_none()).is_ok();
@@ -73,7 +73,7 @@ impl MemoryHost {
     }
 }
 
-/// Where the node is reached from now on, and how it meets others.
+/// Publishes the node's contact and starts to follow the other nodes.
 fn serve(
     transport: &Transport,
     membership: &Membership,
@@ -86,7 +86,7 @@ fn serve(
     let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
     let link = transport.open(membership)?;
     let view = membership.view();
-    // A restarted one has another id, and would not be what was lost.
+    // A restarted memory node gets another id and does not have the lost content.
     if let Some(error) = lost_memory(&view).or_else(|| link.stranger(&view)) {
         return Err(error);
     }

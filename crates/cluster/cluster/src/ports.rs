@@ -1,4 +1,4 @@
-//! [`Ports`]: the only way in which a process of a cluster gets to its fabric.
+//! [`Ports`]: the only access of a cluster's process to its fabric.
 
 use std::rc::Rc;
 
@@ -6,8 +6,8 @@ use latchwork_fabric::{Fabric, Inbox, Permission, Port, Threaded};
 use latchwork_runtime::Handle;
 use latchwork_verbs::{ComputeNodeId, SetupError};
 
-/// A fabric, and the permission with which this process uses it: every port of the process is made
-/// here, so that none is without. `Send`, for each worker's thread.
+/// A fabric, and this process's permission to use it. Every port of the process is made here, so
+/// that every port has the permission. The type is `Send`, because each worker's thread needs one.
 #[derive(Clone)]
 pub(crate) struct Ports {
     fabric: Threaded,
@@ -15,18 +15,17 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// For a process that is the whole cluster, which nobody can find dead.
+    /// The ports of a process that is the whole cluster. No other process can find it dead.
     pub(crate) fn new(fabric: Threaded) -> Ports {
         Ports { fabric, permission: Permission::default() }
     }
 
-    /// For a node that may touch memory while its lease is certain to last.
+    /// The ports of a node that may touch memory only while its lease is certainly valid.
     ///
-    /// The clock of a lease goes on while the machine is suspended (`CLOCK_BOOTTIME`), as the
-    /// store's does, which is elsewhere: by a clock that stands still meanwhile
-    /// (`CLOCK_MONOTONIC`), a machine that wakes up after an hour would ring for as long as the
-    /// lease had left. Linux gives both to a process without a call into the kernel, and for the
-    /// same price.
+    /// The clock of the lease, `CLOCK_BOOTTIME`, runs on while the machine is suspended. The store
+    /// is elsewhere, and its clock runs on too. `CLOCK_MONOTONIC` stops during a suspension. By
+    /// that clock a machine that wakes up after an hour would use the rest of its lease. Linux
+    /// gives both clocks to a process without a system call, at the same cost.
     #[cfg(feature = "tcp")]
     pub(crate) fn leased(fabric: Threaded, lease: latchwork_membership::Lease) -> Ports {
         Ports { fabric, permission: Permission::while_it(move || lease.is_valid()) }

@@ -1,4 +1,4 @@
-//! [`Protocol`]: which protocol keeps a cluster coherent, chosen at run time.
+//! [`Protocol`]: the coherence protocol of a cluster, chosen at run time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::ConfigError;
 /// A coherence protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protocol {
-    /// SELCC: lines stay in the cache until another node asks for them.
+    /// SELCC: lines stay in the cache until another node requests them.
     #[default]
     Selcc,
     /// SEL: the baseline without a cache.
@@ -18,7 +18,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All there are.
+    /// All protocols.
     pub const ALL: [Protocol; 2] = [Protocol::Selcc, Protocol::Sel];
 
     /// The protocol's name.
@@ -26,7 +26,7 @@ impl Protocol {
         self.policy().name
     }
 
-    /// What the engine does for it.
+    /// The engine's policy for this protocol.
     pub const fn policy(self) -> Policy {
         match self {
             Protocol::Selcc => Policy::SELCC,

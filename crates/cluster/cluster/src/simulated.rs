@@ -22,12 +22,12 @@ use crate::build::{
 use crate::burial;
 use crate::costs::cpu_costs;
 
-/// How long building the pool may take, in virtual time.
+/// The most virtual time that the building of the pool may take.
 const BUILD_LIMIT: Duration = Duration::from_secs(1);
 
-/// A cluster in one simulated world: the same nodes, protocol and fabric contract as
-/// [`Embedded`](crate::Embedded), but time is virtual, one seed decides everything that a fabric
-/// leaves open, and a run can be repeated.
+/// A cluster in one simulated world. The nodes, the protocol and the contract of the fabric are
+/// those of [`Embedded`](crate::Embedded). Time is virtual, and one seed decides everything that a
+/// fabric leaves open. So a run can be repeated.
 pub struct Simulated {
     config: ClusterConfig,
     kernel: Kernel,
@@ -35,9 +35,9 @@ pub struct Simulated {
     network: sim::Fabric,
     nodes: Nodes,
     handlers: Vec<(VirtualWorker, Worker)>,
-    /// Of each node, whether its lease lasts.
+    /// Whether the lease of each node is valid.
     leases: Vec<Arc<AtomicBool>>,
-    /// Of all workers and handlers, with the index of their node.
+    /// The powers of all workers and handlers, with the index of their node.
     powers: RefCell<Vec<(usize, Power)>>,
     dead: RefCell<Vec<bool>>,
     watch: RefCell<Option<Watch>>,
@@ -46,7 +46,7 @@ pub struct Simulated {
 /// Called after every event of a [run](Simulated::run).
 pub type Watch = Box<dyn FnMut(&Simulated)>;
 
-/// Who keeps a node out.
+/// A node that fences another node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Keeper {
     /// A compute node, by its index.
@@ -56,15 +56,15 @@ pub enum Keeper {
 }
 
 impl Simulated {
-    /// Builds the cluster in a world of its own, seeded with the configuration's seed. Where the
-    /// network keeps a NIC's time, the workers' CPU takes that of its profile.
+    /// Builds the cluster in its own world, with the configuration's seed. If the network simulates
+    /// a NIC profile, the workers' CPU costs come from that profile.
     ///
     /// # Errors
-    /// What is wrong with the configuration, or what the machine refused.
+    /// A wrong configuration, or a refusal by the machine.
     pub fn start(mut config: ClusterConfig, network: sim::SimConfig) -> Result<Self, ClusterError> {
         config.check()?;
-        // Looking for races, another seed is another order of what happens at one instant;
-        // measuring, who came first is first.
+        // With drawn timing a run searches for races: the seed orders events of one instant. With a
+        // NIC profile a run measures: such events keep their order of arrival.
         let ties = match network.timing {
             sim::Timing::Drawn(_) => Ties::Seeded,
             sim::Timing::Nic(_) => Ties::FirstCome,
@@ -131,7 +131,7 @@ impl Simulated {
         &self.fabric
     }
 
-    /// The fabric, with what only a simulated one can do.
+    /// The simulated fabric, with operations that only a simulated fabric has.
     pub fn network(&self) -> &sim::Fabric {
         &self.network
     }
@@ -141,17 +141,17 @@ impl Simulated {
         &self.nodes.nodes
     }
 
-    /// What all workers counted.
+    /// The counters of all workers.
     pub fn counters(&self) -> Counters {
         self.nodes().iter().map(|node| node.counters()).sum()
     }
 
     /// Runs `body` on every worker of every compute node until all have ended, for at most `limit`
-    /// of virtual time, and returns the results in the order of the workers.
+    /// of virtual time. Returns the results in the order of the workers.
     ///
     /// # Errors
-    /// [`ClusterError::World`] when the world ended before the workers, and when a worker could not
-    /// leave in order.
+    /// [`ClusterError::World`] when the world ended before the workers; [`ClusterError::Leave`]
+    /// when a worker could not leave gracefully.
     pub fn run<T, F, Fut>(&self, limit: Duration, body: F) -> Result<Vec<T>, ClusterError>
     where
         T: 'static,
@@ -161,10 +161,10 @@ impl Simulated {
         self.run_on(self.config.workers, limit, body)
     }
 
-    /// As [`run`](Simulated::run), with this many workers on each node.
+    /// Like [`run`](Simulated::run), with `workers` workers on each node.
     ///
     /// # Errors
-    /// As [`run`](Simulated::run).
+    /// Like [`run`](Simulated::run).
     pub fn run_on<T, F, Fut>(
         &self,
         workers: usize,
@@ -186,17 +186,17 @@ impl Simulated {
         ends.into_iter().map(|end| end.map_err(ClusterError::from)).collect()
     }
 
-    /// From now on each [`run`](Simulated::run) calls `watch` after every event, or nothing: for
-    /// what is measured in the middle of a run. It may not set another.
+    /// Sets the function that each later [`run`](Simulated::run) calls after every event, or
+    /// removes it. It can measure in the middle of a run. It must not set another function.
     pub fn set_watch(&self, watch: Option<Watch>) {
         *self.watch.borrow_mut() = watch;
     }
 
-    /// As [`run`](Simulated::run), and calls `watch` after every event: for invariants that hold at
-    /// every step.
+    /// Like [`run`](Simulated::run), and calls `watch` after every event. `watch` can check
+    /// invariants at every step.
     ///
     /// # Errors
-    /// As [`run`](Simulated::run).
+    /// Like [`run`](Simulated::run).
     pub fn run_watched<T, F, Fut>(
         &self,
         limit: Duration,
@@ -240,7 +240,7 @@ impl Simulated {
                 let (actor, member) = self.start_worker((node, worker, index))?;
                 let handle = actor.handle();
                 let body = body.clone();
-                // A service: the worker's own tasks have the whole depth for themselves.
+                // A service, so that the worker's own tasks have the whole depth.
                 tasks.push(handle.spawn_service(async move {
                     let memory = member.memory.clone();
                     let result = body(member).await;
@@ -252,9 +252,9 @@ impl Simulated {
         Ok((actors, tasks))
     }
 
-    /// Starts one worker, at this place: node, worker on its node, and worker in the cluster, each
-    /// counted from 0. For code that steps the world itself; await
-    /// [`Worker::leave`] before the worker is dropped.
+    /// Starts one worker, for code that steps the world itself. The place is the node, the worker
+    /// on its node, and the worker in the cluster, each counted from 0. Await [`Worker::leave`]
+    /// before the worker is dropped.
     ///
     /// # Errors
     /// What the fabric refused.
@@ -283,14 +283,15 @@ impl Simulated {
 
     // ---- faults of whole nodes -------------------------------------------------------------------
 
-    /// Takes the CPU from all workers of a compute node, and its handler, for `duration`. Its verbs
-    /// in flight go on, and others' verbs to it too; when it wakes it knows of nothing.
+    /// Takes the CPU from all workers and the handler of a compute node for `duration`. Verbs of
+    /// the node in flight continue, and so do verbs of other nodes to it. The node does not notice
+    /// the pause.
     pub fn pause(&self, node: usize, duration: Duration) {
         self.with_powers(node, |power| power.stop_for(duration));
     }
 
-    /// The end of a compute node: its workers never run again, its requests that have not begun
-    /// never do, and verbs to it fail. The nodes that live are not told.
+    /// Crashes a compute node. Its workers never run again, its requests that have not begun never
+    /// begin, and verbs to it fail. The other nodes are not notified.
     ///
     /// # Panics
     /// When there is no such node.
@@ -306,9 +307,8 @@ impl Simulated {
         self.dead.borrow().get(node).is_some_and(|dead| *dead)
     }
 
-    /// The end of a compute node whose last words go on: as [`kill`](Simulated::kill), but what it
-    /// has submitted is on its way, and takes effect wherever the node is not [kept
-    /// out](Simulated::keep_out).
+    /// Crashes a compute node like [`kill`](Simulated::kill), but its submitted requests stay in
+    /// flight. They take effect at every node that has not [fenced](Simulated::keep_out) it.
     ///
     /// # Panics
     /// When there is no such node.
@@ -319,9 +319,10 @@ impl Simulated {
         self.with_powers(node, Power::stop);
     }
 
-    /// The lease of a compute node ends while it runs: it rings no doorbell any more, and whatever
-    /// its workers post ends with [`VerbError::Barred`](latchwork_verbs::VerbError::Barred). What
-    /// it has submitted is on its way. The others are not told.
+    /// Ends the lease of a compute node while the node runs. The node rings no doorbell any more.
+    /// Work requests that its workers post end with
+    /// [`VerbError::Barred`](latchwork_verbs::VerbError::Barred). Its submitted requests stay in
+    /// flight. The other nodes are not notified.
     ///
     /// # Panics
     /// When there is no such node.
@@ -329,18 +330,18 @@ impl Simulated {
         self.leases[node].store(false, Ordering::Relaxed);
     }
 
-    /// Whether the lease of a compute node has ended, so that it is dead for the others although it
-    /// runs.
+    /// Whether the lease of a compute node has ended. Such a node is dead for the other nodes,
+    /// although it runs.
     pub fn has_lapsed(&self, node: usize) -> bool {
         self.leases.get(node).is_some_and(|lease| !lease.load(Ordering::Relaxed))
     }
 
-    /// Whether a compute node is a member still: neither dead nor without a lease.
+    /// Whether a compute node is still a member: neither dead nor without a lease.
     pub fn lives(&self, node: usize) -> bool {
         node < self.nodes().len() && !self.is_dead(node) && !self.has_lapsed(node)
     }
 
-    /// What is told of a dead node: somebody keeps it out from now on.
+    /// A node fences a dead node from now on.
     ///
     /// # Panics
     /// When there is no such node.
@@ -353,8 +354,8 @@ impl Simulated {
         kept_out.expect("a node of this fabric");
     }
 
-    /// A compute node gives up a dead one: its fabric first, then whatever waits for an answer, as
-    /// in a cluster of processes.
+    /// A compute node gives up a dead node, in the order of a cluster of processes. First its
+    /// fabric removes the peer. Then every wait for an answer of the dead node ends.
     ///
     /// # Panics
     /// When there is no such node.
@@ -364,8 +365,8 @@ impl Simulated {
         own.miss(dead);
     }
 
-    /// Whether a dead node may be buried: of its members, each says whether it keeps the node out.
-    /// As in a cluster of processes, whoever is dead itself is not waited for.
+    /// Whether a dead node may be reclaimed. `keeps_out` says for each member whether it has fenced
+    /// the node. As in a cluster of processes, dead members are not waited for.
     pub fn may_bury(&self, keeps_out: impl Fn(Keeper) -> bool) -> bool {
         let compute = (0..self.nodes().len()).filter(|node| self.lives(*node));
         let memory = (0..self.config.memory_nodes).map(|node| MemoryNodeId(node as u16));
@@ -373,8 +374,8 @@ impl Simulated {
         burial::may_begin(members.map(keeps_out))
     }
 
-    /// A compute node ends what a dead one holds up in the pool. To be called when that [may
-    /// begin](Simulated::may_bury). Whether it is done.
+    /// Lets a compute node reclaim a dead node. Call it when that [is
+    /// allowed](Simulated::may_bury). Returns whether it is done.
     ///
     /// # Errors
     /// [`SetupError::TooManyRegions`] and [`SetupError::Region`].
@@ -394,7 +395,7 @@ impl Simulated {
         }))
     }
 
-    /// Makes all that a compute node does, and its NIC, take `times` as long; 1 is as usual.
+    /// Slows a compute node and its NIC down by the factor `times`. The normal speed is 1.
     ///
     /// # Panics
     /// When there is no such node.
@@ -404,7 +405,7 @@ impl Simulated {
         self.with_powers(node, |power| power.slow_down(times));
     }
 
-    /// The end of a memory node: verbs to it fail, and what it held is lost.
+    /// Crashes a memory node: verbs to it fail, and its content is lost.
     ///
     /// # Errors
     /// When there is no such node.
@@ -412,10 +413,10 @@ impl Simulated {
         self.network.lose_memory_node(node)
     }
 
-    /// How long each worker that there is has computed, with the index of its node.
+    /// The CPU time of each present worker, with the index of its node.
     pub(crate) fn worked(&self) -> Vec<(usize, Duration)> {
         let powers = self.powers.borrow();
-        // Handlers come first, and are never gone.
+        // Handlers come first, and they never end.
         let there = powers.iter().skip(self.handlers.len()).filter(|(_, power)| !power.is_gone());
         there.map(|(node, power)| (*node, power.worked())).collect()
     }
@@ -425,16 +426,16 @@ impl Simulated {
         powers.iter().filter(|(of, _)| *of == node).for_each(|(_, power)| act(power));
     }
 
-    /// Lets the world go on for `time`, so that messages in flight arrive.
+    /// Runs the world for `time`, so that messages in flight arrive.
     pub fn settle(&self, time: Duration) {
         self.kernel.run_until(self.kernel.now() + time, || false);
     }
 }
 
-/// Workers, which live as long as their values, and what they run.
+/// Workers, which run as long as their values exist, and their tasks.
 type Spawned<T> = (Vec<VirtualWorker>, Vec<JoinHandle<Result<T, MemoryError>>>);
 
-/// The permission that lasts as long as the lease does.
+/// A permission that is valid as long as the lease.
 fn lasts(lease: &Arc<AtomicBool>) -> Permission {
     let lease = Arc::clone(lease);
     Permission::while_it(move || lease.load(Ordering::Relaxed))

@@ -1,4 +1,4 @@
-//! [`Usage`]: how much of a simulated cluster was in use, which says what limits a run.
+//! [`Usage`]: the load of a simulated cluster, which shows the bottleneck of a run.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use latchwork_verbs_sim::NicWork;
 
 use crate::Simulated;
 
-/// How long NICs and workers have worked, up to one time. What they did in between two times is the
-/// difference.
+/// The working time of NICs and workers up to one time. The difference of two values is the work in
+/// between.
 #[derive(Clone, Debug)]
 pub struct Usage {
-    /// Up to when.
+    /// The end of the counted time.
     pub at: Time,
     /// The NICs of all nodes.
     pub nics: Vec<NicWork>,
-    /// The workers that there are, without handlers, with the index of their compute node.
+    /// The present workers without handlers, with the index of their compute node.
     pub workers: Vec<(usize, Duration)>,
 }
 
 impl Simulated {
-    /// How long NICs and workers have worked so far.
+    /// The working time of NICs and workers so far.
     pub fn usage(&self) -> Usage {
         Usage { at: self.kernel().now(), nics: self.network().nic_work(), workers: self.worked() }
     }

@@ -1,5 +1,5 @@
-//! Random accesses of many workers: no write is lost, no read is torn or goes back, and at the end
-//! nothing is under way and the latch words say what the caches hold.
+//! Random accesses of many workers. No write is lost, and no read is torn or goes back. At the end
+//! no operation is in progress, and the latch words agree with the caches.
 
 mod common;
 
@@ -15,15 +15,15 @@ use latchwork_verbs_sim::{FaultCounts, Faults, SimConfig};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// One world; returns the hash of its events.
+/// Runs one world. Returns its event hash.
 fn world(config: ClusterConfig, load: Load) -> u64 {
     world_with(config, load, Faults::NONE).1.kernel().event_hash()
 }
 
-/// One world, in which things go wrong until its load has ended. Returns how often they did.
+/// Runs one world with faults until its load has ended. Returns the number of faults.
 fn world_with(config: ClusterConfig, load: Load, faults: Faults) -> (FaultCounts, Simulated) {
     let seed = config.seed;
-    // Every other world has a network in which everything overtakes everything.
+    // Every second world has a network in which any message may overtake others.
     let network = if seed.is_multiple_of(2) { SimConfig::default() } else { SimConfig::rough() };
     let cluster = Simulated::start(config, network).expect("a good configuration");
     let fabric = match cluster.fabric() {
@@ -96,8 +96,8 @@ fn the_same_seed_is_the_same_world() {
     assert_ne!(hash(7), hash(8), "different seeds, different worlds");
 }
 
-/// Where work on lines takes time, latches are held, and requests, evictions and other workers come
-/// upon them.
+/// Work on lines takes time, so latches are held, and requests, evictions and other workers meet
+/// them.
 #[test]
 fn no_write_is_lost_where_local_writers_hold_their_latches() {
     for (seed, protocol) in (600..640).flat_map(|seed| Protocol::ALL.map(|p| (seed, p))) {
@@ -114,8 +114,8 @@ fn no_write_is_lost_where_local_writers_hold_their_latches() {
     }
 }
 
-/// Messages arrive twice, and connections fail under operations, forwards and questions: whatever
-/// was applied counts once, and what was not is done again.
+/// Messages arrive twice, and connections fail under operations, forwards and requests. An
+/// operation that took effect counts once, and any other is repeated.
 #[test]
 fn no_write_is_lost_where_messages_are_repeated_and_connections_fail() {
     let faults = Faults {
@@ -139,13 +139,13 @@ fn no_write_is_lost_where_messages_are_repeated_and_connections_fail() {
     assert!(struck.iter().all(|&count| count > 1000), "{struck:?}");
 }
 
-/// Bug: the receiver of a hand-over acts on the latch word before the giver's own operation has
-/// landed, and sums carry into neighbouring fields. Mechanism: rule R4 switched off. If this test
+/// Bug: the receiver of a hand-over acts on the latch word before the giver's operation takes
+/// effect, and additions carry into neighbouring fields. Mechanism: rule R4 is off. If this test
 /// fails, the tests above would not notice a broken protocol either.
 #[test]
 fn the_worlds_notice_a_protocol_without_settling() {
-    // More than three nodes: somebody has to look at the word while the others' sums pass through
-    // it.
+    // With more than three nodes, one of them reads the word while additions of the others pass
+    // through it.
     let load = Load { lines: 3, operations: 60, tasks: 4, writes: 60, dropped: 0 };
     let broken = |seed| {
         let mut config = small(6, 1, 8, seed);
@@ -178,7 +178,7 @@ fn nothing_happens_in_an_idle_world() {
                 kernel.events() - before
             }
         });
-        // Each worker's own two alarms, and what they set off.
+        // The two alarms of each worker, and their effects.
         let events = events.expect("no worker fails").into_iter().max();
         assert!(events < Some(100), "{protocol}: {events:?} events in an idle world");
         cluster.settle(Duration::from_secs(1));
@@ -207,9 +207,9 @@ fn threads_on_shared_memory_lose_no_write() {
     }
 }
 
-/// Bug: a worker that was woken only by its alarm, and whose verb then completed, parked before the
-/// task behind that verb had another look. What it had begun for its node, the others waited for in
-/// vain.
+/// Bug: a worker was woken only by its alarm, and then its verb completed. The worker parked before
+/// the task behind that verb ran again. Other nodes waited in vain for the operation that the task
+/// had begun.
 #[test]
 fn a_worker_that_begins_anew_waits_for_no_sleeping_one() {
     const ROUND: Duration = Duration::from_millis(40);
@@ -217,7 +217,7 @@ fn a_worker_that_begins_anew_waits_for_no_sleeping_one() {
         let mut longest = Duration::ZERO;
         let start = member.handle.now();
         for round in (0..8).filter(|round| round % 2 == member.worker as u32) {
-            // Long enough for the node to fall idle meanwhile.
+            // Long enough for the node to become idle in the meantime.
             member.handle.sleep_until(start + ROUND * (round + 1)).await;
             let begin = member.handle.now();
             drop(member.memory.enter().await.expect("no error"));
@@ -228,7 +228,7 @@ fn a_worker_that_begins_anew_waits_for_no_sleeping_one() {
     }
     let config = || small(2, 2, 8, 1);
     let cluster = Embedded::start(config()).expect("a configuration");
-    // How long it takes there is up to the machine.
+    // On threads the time depends on the machine.
     cluster.run(take_turns).expect("no worker fails");
     let cluster = Simulated::start(config(), SimConfig::default()).expect("a configuration");
     let world = cluster.run(LIMIT, take_turns).expect("no worker fails");

@@ -1,7 +1,8 @@
-//! Nodes that pause, crawl, die or vanish: what the others see is right, or a clean error in time.
+//! Nodes that pause, become slow, crash or are disconnected: other nodes get correct data, or a
+//! clean error in time.
 //!
-//! Each line carries a value at both ends. A write is one instant of the world, so at any time one
-//! value of a line is right, and a reader knows it.
+//! Each line has a value at both ends. A write is one instant of the world. So at any time exactly
+//! one value of a line is correct, and a reader knows it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,7 +16,7 @@ use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 use latchwork_verbs_sim::{Faults, SimConfig};
 
 const DEADLINE: Duration = Duration::from_millis(5);
-/// What an access may take beyond its deadline: its worker has to notice.
+/// The time of an access beyond its deadline, in which its worker notices the deadline.
 const MARGIN: Duration = Duration::from_millis(1);
 const LIMIT: Duration = Duration::from_secs(2);
 
@@ -34,12 +35,12 @@ fn config(compute_nodes: usize, seed: u64) -> ClusterConfig {
     config
 }
 
-/// A cluster with one worker on each node, and lines that all of them know.
+/// A cluster with one worker on each node, and lines that all nodes know.
 struct Stage {
     cluster: Simulated,
     workers: Vec<(VirtualWorker, Member)>,
     lines: Rc<Vec<GlobalAddr>>,
-    /// Of each line, the value written last.
+    /// The last value written of each line.
     latest: Rc<RefCell<Vec<u64>>>,
     next: Rc<Cell<u64>>,
 }
@@ -78,7 +79,7 @@ impl Stage {
         let (latest, next) = (Rc::clone(&self.latest), Rc::clone(&self.next));
         let work = Rc::new(RefCell::new(Work::default()));
         let log = Rc::clone(&work);
-        // Nobody waits for it: it may die.
+        // No task waits for this one, because it may die.
         drop(worker.handle().spawn_service(async move {
             for round in 0..rounds {
                 for (index, &line) in lines.iter().enumerate() {
@@ -103,7 +104,7 @@ impl Stage {
     }
 }
 
-/// What became of a node's work.
+/// The result of a node's work.
 #[derive(Default)]
 struct Work {
     ok: usize,
@@ -161,7 +162,7 @@ async fn read(
     Ok(())
 }
 
-/// Everybody works; `strike` is called after so many events. Returns the work of all nodes.
+/// Runs all nodes, and calls `strike` after a number of events. Returns the work of all nodes.
 fn struck(
     stage: &Stage,
     rounds: usize,
@@ -198,8 +199,8 @@ fn a_node_that_pauses_is_waited_for() {
     }
 }
 
-/// Bug: a node that was away for so long that the others gave up comes back with old questions and
-/// grants in flight, and harms.
+/// Bug: a node that was away so long that the others gave up comes back with old requests and
+/// grants in flight, and does harm.
 #[test]
 fn a_zombie_wakes_with_verbs_in_flight_and_harms_nobody() {
     let mut gave_up = 0;
@@ -213,7 +214,7 @@ fn a_zombie_wakes_with_verbs_in_flight_and_harms_nobody() {
                 gave_up += 1;
             }
         }
-        // Once it is back, all is as before.
+        // After the return of the node, everything works as before.
         stage.cluster.settle(4 * DEADLINE);
         no_errors(&struck(&stage, 10, 0, |_| {}), &format!("seed {seed}, later"));
     }
@@ -303,8 +304,8 @@ fn repeated_and_late_messages_are_no_fault_to_anybody() {
     }
 }
 
-/// A question that a node got and never answers was open until the asker's deadline, each time that
-/// anybody wanted the line, also when it was known that the node is gone.
+/// Bug: a request to a node that never answers stayed open until the requester's deadline. This
+/// happened at each access to the line, even when the node was known to be dead.
 #[test]
 fn what_a_missed_node_was_asked_is_an_error_at_once() {
     for seed in 0..20 {
@@ -315,7 +316,7 @@ fn what_a_missed_node_was_asked_is_an_error_at_once() {
         let wrote =
             worker.run(LIMIT, async move { memory.write(line, |guard| set(guard, 1)).await });
         wrote.expect("in time").expect("no fault yet");
-        // What is sent to it arrives, and is never looked at.
+        // Messages to the node arrive, and are never handled.
         stage.cluster.pause(1, 10 * LIMIT);
         let (worker, member) = &stage.workers[0];
         let memory = member.memory.clone();

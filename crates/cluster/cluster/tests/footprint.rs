@@ -1,4 +1,5 @@
-//! How much memory a large world takes. Alone in its binary: what is looked at is the process.
+//! The memory use of a large world. This binary has only this test, because it measures the
+//! process.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use latchwork_verbs_sim::{NicProfile, SimConfig};
 const GIB: u64 = 1 << 30;
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The most memory that this process ever had, in bytes; `None` where the system does not tell.
+/// The peak memory use of this process, in bytes; `None` where the system does not report it.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -17,9 +18,9 @@ fn peak() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// Sixteen compute nodes of sixteen workers with caches of 128 MiB, eight memory nodes of 1 GiB:
-/// they fit in 4 GiB, with every frame of every cache in use. Memory nodes take what was touched of
-/// them.
+/// Sixteen compute nodes of sixteen workers with caches of 128 MiB, and eight memory nodes of 1
+/// GiB. They fit in 4 GiB, with every frame of every cache in use. Memory nodes use only memory
+/// that was touched.
 #[test]
 fn sixteen_nodes_of_sixteen_workers_and_eight_memory_nodes_fit_in_four_gib() {
     let config = ClusterConfig {
@@ -36,7 +37,7 @@ fn sixteen_nodes_of_sixteen_workers_and_eight_memory_nodes_fit_in_four_gib() {
     let cluster = Simulated::start(config, network).expect("a machine with enough memory");
     let done = cluster.run(LIMIT, |member| async move {
         let memory = &member.memory;
-        // Lines of its own, so that every worker's part of everything is used.
+        // Each worker has its own lines, so that every worker's part of all structures is used.
         let mut lines = Vec::new();
         for _ in 0..8 {
             lines.push(memory.allocate().await.expect("a pool with room"));

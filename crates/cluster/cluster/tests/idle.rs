@@ -1,5 +1,5 @@
-//! A cluster in which nothing happens uses no CPU. Alone in this binary, whose CPU time is
-//! measured.
+//! A cluster without work uses no CPU. This binary has only this test, because it measures the CPU
+//! time of the process.
 
 mod common;
 
@@ -17,17 +17,16 @@ const NODES: usize = 4;
 const WORKERS: usize = 2;
 const LOAD: Load = Load { lines: 8, operations: 200, tasks: 3, writes: 40, dropped: 10 };
 
-/// Idle nodes tell the others so, and stop looking at the clock.
+/// The time in which idle nodes report their rest and stop reading the clock.
 const CALM_DOWN: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_millis(200);
 const CPU_MAX: Duration = Duration::from_millis(4);
 const SLICES_MAX: u64 = 100;
-/// How often it is measured at most. To become calm takes a little CPU time, for which threads on a
-/// loaded machine may have to wait for any time; a cluster that does not become calm is not calm at
-/// any time.
+/// The most measurements. A node needs a little CPU time to come to rest, and threads on a loaded
+/// machine may wait for it. A cluster that does not come to rest fails every measurement.
 const WINDOWS: usize = 10;
 
-/// What all threads of this process have used; `None` where the system does not tell.
+/// The CPU use of all threads of this process; `None` where the system does not report it.
 fn used() -> Option<Use> {
     let mut sum = Use { nanos: 0, slices: 0 };
     for task in fs::read_dir("/proc/self/task").ok()? {
@@ -39,8 +38,8 @@ fn used() -> Option<Use> {
     Some(sum)
 }
 
-/// CPU time, and how often a thread got a CPU: on a loaded machine those who only look around get
-/// one so seldom that the time alone does not tell.
+/// The CPU time, and the number of times that a thread got a CPU. On a loaded machine polling
+/// threads get a CPU so rarely that the time alone does not show them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Use {
     nanos: u64,
@@ -58,7 +57,8 @@ impl Use {
     }
 }
 
-/// What the process uses while this worker sleeps, after a while in which all become calm.
+/// The CPU use of the process while this worker sleeps, after a while in which all nodes come to
+/// rest.
 async fn used_while_asleep(member: &Member) -> Option<Use> {
     let mut least = None;
     for _ in 0..WINDOWS {
@@ -74,7 +74,7 @@ async fn used_while_asleep(member: &Member) -> Option<Use> {
     least
 }
 
-/// Something that workers wait for without a look at the clock.
+/// An event that workers wait for without reading the clock.
 #[derive(Default)]
 struct Bell(Mutex<(bool, Vec<Waker>)>);
 
@@ -98,7 +98,7 @@ impl Bell {
     }
 }
 
-// The only test, so that no other thread of this process disturbs.
+// The only test, so that no other thread of this process disturbs the measurement.
 #[test]
 fn an_idle_cluster_uses_no_cpu() {
     for protocol in Protocol::ALL {
@@ -107,7 +107,7 @@ fn an_idle_cluster_uses_no_cpu() {
         let cluster = Embedded::start(config).expect("a configuration");
         let working = AtomicUsize::new(NODES * WORKERS);
         let measured = Bell::default();
-        // Workers that all wait for something.
+        // Workers that all wait for an event.
         let used = cluster.run(async |member| {
             hammer(member.clone(), LOAD).await;
             working.fetch_sub(1, Ordering::Relaxed);
@@ -119,7 +119,8 @@ fn an_idle_cluster_uses_no_cpu() {
                 measured.ring();
                 used
             } else {
-                // Not for a time, which may be over before a late measurement is.
+                // An event instead of a time, because the time may pass before a late measurement
+                // ends.
                 measured.heard().await;
                 None
             }

@@ -1,5 +1,5 @@
-//! Clusters whose nodes have a fabric and a membership each, as processes have: all of them are
-//! threads here.
+//! Clusters of nodes with their own fabrics and memberships, like processes. All nodes are threads
+//! of the test.
 
 mod common;
 
@@ -26,18 +26,18 @@ use tempfile::TempDir;
 
 const CLUSTER: &str = "test";
 
-/// What all nodes of a cluster have in common.
+/// The common data of all nodes of a cluster.
 struct Common {
     store: Arc<MemoryStore>,
     transport: Transport,
     ttl: Duration,
-    /// Goes when the test does.
+    /// Removed at the end of the test.
     _directory: Option<TempDir>,
 }
 
 impl Common {
-    /// Over sockets, on shared memory, and on RDMA devices where there are some. The virtual
-    /// machine is there for these, and is slow: there it is them alone.
+    /// Over sockets, on shared memory, and on RDMA devices if there are any. On the virtual
+    /// machine, which has RDMA devices and is slow, only these are tested.
     fn all() -> Vec<Common> {
         let (rdma, in_vm) = (Common::rdma(), std::env::var_os("RXE_HOSTS").is_some());
         assert!(rdma.is_some() || !in_vm, "no RDMA devices in the virtual machine");
@@ -48,9 +48,9 @@ impl Common {
         }
     }
 
-    /// On RDMA devices; `None`, and a line that says why, where there are none.
+    /// On RDMA devices. Without devices it is `None`, and the test prints why.
     fn rdma() -> Option<Common> {
-        // Patient: the virtual machine is emulated on a busy host.
+        // The timeout is long, because the virtual machine is emulated on a busy host.
         let config = ibv::Config { timeout: 18, ..ibv::Config::default() };
         if let Err(error) = ibv::Fabric::open(config.clone()) {
             let _ = writeln!(
@@ -67,7 +67,7 @@ impl Common {
     /// Over sockets, and on shared memory.
     fn both() -> [Common; 2] {
         let security = Security::Secret(Secret::random().expect("random bytes"));
-        // No machine stands still for so long.
+        // No machine stops for that long.
         let (patience, connect_time) = (LONG, LONG);
         let config = Config { threads: 1, patience, connect_time, ..Config::new(security) };
         let tcp = Transport::Tcp {
@@ -78,7 +78,8 @@ impl Common {
         let directory = TempDir::new().expect("a directory");
         let (place, huge_pages) = (directory.path().join("shm"), HugePages::Never);
         let shm = Transport::Shm { directory: Some(place), huge_pages };
-        // Nobody waits for its end, and on a busy machine nobody is to lose it.
+        // The lease is long: no test waits for its end, and no node should lose it on a busy
+        // machine.
         let ttl = LONG;
         [
             Common { store: Arc::default(), transport: tcp, ttl, _directory: None },
@@ -105,8 +106,8 @@ impl Common {
         Joined::start(config.clone(), &self.transport, membership, LONG)
     }
 
-    /// Starts as many compute nodes as the configuration says, runs `body` on each in a thread of
-    /// its own, and gives the results by rank.
+    /// Starts the configured number of compute nodes, runs `body` on each in its own thread, and
+    /// returns the results by rank.
     fn on_all<T: Send>(&self, config: &ClusterConfig, body: impl Fn(Joined) -> T + Sync) -> Vec<T> {
         let body = &body;
         thread::scope(|scope| {
@@ -156,7 +157,7 @@ fn nodes_that_meet_through_membership_lose_no_write_and_leave() {
 async fn add(member: &Member, line: GlobalAddr, times: u64) -> u64 {
     let mut last = 0;
     for _ in 0..times {
-        // A node that leaves waits for operations, and for nothing else.
+        // A leaving node waits for operations, and only for those.
         let _operation = member.memory.enter().await.expect("no error");
         let add = |guard: &mut latchwork_cache::WriteGuard<'_>| {
             let sum = guard.words().u64(0) + 1;
@@ -169,7 +170,7 @@ async fn add(member: &Member, line: GlobalAddr, times: u64) -> u64 {
     last
 }
 
-/// Says that it is over when it goes, however that comes.
+/// Reports its end when it is dropped, for whatever reason.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -178,7 +179,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// One node stays, while others come, write, and leave again, under ids that others had before.
+/// One node stays, while others join, write and leave, under reused ids.
 #[test]
 fn nodes_come_and_go_while_others_work() {
     const VISITS: u64 = 6;
@@ -228,9 +229,9 @@ fn nodes_come_and_go_while_others_work() {
     }
 }
 
-/// Whoever has read in a latch word that a node holds the line asks that node, however long it
-/// takes to get there. So it stays until all operations are over that were in progress when it had
-/// given everything back.
+/// A node that has read a holder in a latch word sends its request to that holder, however late. So
+/// the leaving node stays until all operations have ended that were in progress at its release of
+/// all lines.
 #[test]
 fn a_node_leaves_only_when_no_operation_can_ask_it_any_more() {
     for common in Common::both() {
@@ -279,8 +280,8 @@ fn a_node_leaves_only_when_no_operation_can_ask_it_any_more() {
     }
 }
 
-/// Over sockets, where others keep it out some time later: until then nothing but the node itself
-/// keeps it from writing.
+/// Over sockets, where other nodes fence the node some time later. Until then only the node itself
+/// prevents its writes.
 #[test]
 fn a_node_whose_lease_has_ended_writes_nothing_from_then_on() {
     let [common, _] = Common::both();
@@ -333,7 +334,7 @@ fn who_leaves_takes_along_no_more_than_it_used() {
         let alone = tiny(1);
         let _memory = common.memory(&alone);
         let mut all = Vec::new();
-        // More than there are chunks.
+        // More groups than there are chunks.
         for _ in 0..10 {
             let visitor = common.compute(&alone).expect("it joins");
             let lines = visitor.run(|member| async move { allocate(&member, 3).await });
@@ -346,9 +347,8 @@ fn who_leaves_takes_along_no_more_than_it_used() {
     }
 }
 
-/// Each group makes more than a half of what there is room for, and all of it is in the caches of
-/// both nodes. Without giving it back there would be no room for the second group, nor names for
-/// the last ones.
+/// Each group fills more than half of the pool, and all of it is in the caches of both nodes.
+/// Without a release there would be no room for the second group, and no names for the last ones.
 #[test]
 fn groups_that_release_what_they_made_leave_nothing_behind() {
     for common in Common::both() {
@@ -385,7 +385,7 @@ fn groups_that_release_what_they_made_leave_nothing_behind() {
                 joined.release(LONG, LONG).expect("nothing is in the way");
             });
         }
-        // A node that was there all the time finds room too.
+        // A node that was present all the time finds room too.
         let found = stays.run(|member| async move {
             let lines = allocate(&member, 700).await;
             for line in &lines {
@@ -398,8 +398,8 @@ fn groups_that_release_what_they_made_leave_nothing_behind() {
     }
 }
 
-/// A node that goes without leaving is dead at once. What it held stays its own: whoever wants that
-/// gets an error in time, and all else goes on.
+/// A node that ends without leaving is dead at once. It keeps its lines: an access to such a line
+/// gets an error in time, and all other accesses go on.
 #[test]
 fn what_a_dead_node_held_is_an_error_in_time_and_the_rest_goes_on() {
     for common in Common::all() {
@@ -431,8 +431,8 @@ fn what_a_dead_node_held_is_an_error_in_time_and_the_rest_goes_on() {
                 taken.expect_err("a dead node holds it").to_string()
             });
             let errors = errors.expect("no worker fails");
-            // It leaves in order, unless the question was on its way when the node died: then the
-            // line has failed, and is kept.
+            // The node leaves gracefully, unless its request was in flight when the other node
+            // died. In that case the line has failed and stays owned.
             let left = joined.leave();
             assert!(
                 matches!(left, Ok(()) | Err(JoinError::Cluster(ClusterError::Leave(_)))),
@@ -458,8 +458,8 @@ fn a_lost_memory_node_is_an_error_and_no_hang() {
         drop(lost);
         let died = |view: &latchwork_membership::View| view.state(gone) == Some(MemberState::Dead);
         joined.membership().wait(LONG, died).expect("it dies");
-        // On shared memory nothing says that the node is gone before a verb is refused, and what is
-        // cached is of use.
+        // On shared memory a node is not known dead before a verb is refused, and cached lines stay
+        // usable.
         let ends = joined.run(move |member| async move {
             let deadline = member.handle.now() + LONG;
             loop {
@@ -471,7 +471,7 @@ fn a_lost_memory_node_is_an_error_and_no_hang() {
                 }
             }
         });
-        // A worker may have to leave with verbs to that node in flight.
+        // A worker may have to leave with verbs to the dead node in flight.
         if let Ok(ends) = ends {
             assert!(!ends[0].is_empty(), "the memory is gone");
         }
@@ -484,7 +484,7 @@ fn a_group_of_another_size_is_refused_and_one_that_does_not_fill_up_gives_up() {
     let [common, _] = Common::both();
     let config = small(2, 1, 16, 1);
     let _memory = common.memory(&config);
-    // By then the others have been refused, however busy the machine is.
+    // By then the other nodes have been refused, even on a busy machine.
     let wait = Duration::from_secs(6);
     let membership = common.membership(Role::Compute).expect("a free id");
     let (common, two) = (&common, &config);
@@ -502,7 +502,7 @@ fn a_group_of_another_size_is_refused_and_one_that_does_not_fill_up_gives_up() {
         let error = alone.join().expect("no panic").expect_err("nobody else comes").to_string();
         assert!(error.contains("1 of 2 compute nodes"), "{error}");
     });
-    // The next group is not in its way.
+    // The failed group does not block the next one.
     let ends = common.on_all(two, |joined| {
         assert!(joined.group().run() > 0);
         joined.leave().expect("nothing is in the way");
@@ -532,10 +532,10 @@ fn memory_nodes_that_are_missing_and_pools_of_other_lines_are_told() {
     ));
 }
 
-/// Bug: a memory node that was asked for too much, or at an address or in a directory that it
-/// cannot have, died in its place, and the directory was decided for all; whoever came later was
-/// told that a memory node is lost, or to go where nobody can. Mechanism: the place was taken
-/// before anything was tried. Fix: who cannot start leaves, and tries before it decides.
+/// Bug: a memory node with an impossible size, address or directory died with its id, and its
+/// directory was decided for all. Later nodes reported a lost memory node, or went to the unusable
+/// directory. Mechanism: the id was taken before anything was tried. Fix: a node that cannot start
+/// leaves, and tries the directory before it decides.
 #[test]
 fn a_memory_node_that_cannot_start_spoils_nothing_for_the_next() {
     for common in Common::both() {

@@ -1,13 +1,13 @@
-//! Compute nodes that really are processes, and are killed at any moment of their work.
+//! Compute nodes that are real processes, and are killed at any moment of their work.
 //!
 //! ```text
-//!   the test: memory nodes, who kills            children: a compute node each, a run of its own
+//!   the test: memory nodes, kills processes      children: a compute node each, a run of its own
 //!   kill ──────────────────────────────────────► adds to lines of all and to a line of its own
 //!   reads what they say ◄─────────────────────── how often it did, which errors, how long each took
 //! ```
 //!
-//! What the dead held is an error for the others, in bounded time. Everything else goes on, and no
-//! write is lost of those who live.
+//! Lines of a dead node are errors for the other nodes, in bounded time. Everything else goes on,
+//! and no write of a live node is lost.
 
 mod common;
 
@@ -33,19 +33,20 @@ use latchwork_verbs_tcp::{Config, Secret, Security};
 use latchwork_workload::random::Random;
 use tempfile::TempDir;
 
-/// Says to a child process which cluster it is a node of.
+/// The variable that names the cluster for a child process.
 const CLUSTER: &str = "LATCHWORK_TEST_CLUSTER";
-/// Before every line that a child process says, so that the test harness's own lines can be told
-/// from them.
+/// The prefix of every line of a child process, which distinguishes it from lines of the test
+/// harness.
 const MARK: &str = "node: ";
-/// How long a node is not missed: none that lives is found dead on a machine that is busy. What is
-/// left of a lease when its node is killed, the test takes away.
+/// The lease of a node. It is so long that no live node dies on a busy machine. When the test kills
+/// a node, it also ends the node's lease.
 const LEASE: Duration = Duration::from_secs(120);
-/// How long an access waits for a line that a node has of which nobody knows yet that it is dead.
+/// The deadline of an access to a line of a node that is dead, but not known to be dead.
 const DEADLINE: Duration = Duration::from_secs(1);
-/// Lines of all: many more than a cache has frames, so that the dead take only some with them.
+/// The number of common lines: many more than a cache has frames, so that dead nodes take only some
+/// lines with them.
 const LINES: usize = 150;
-/// Additions between two lines of a child.
+/// The number of additions between two lines of a child's output.
 const TURN: usize = 50;
 const SECRET: &[u8] = b"a secret of this test";
 
@@ -93,7 +94,7 @@ async fn add(member: &Member, line: GlobalAddr) -> Result<(), String> {
     member.memory.write(line, add).await.map_err(|error| error.to_string())
 }
 
-/// What a child does until it is told to end; how often it has added to each line.
+/// The work of a child until its end. Returns the number of additions to each line.
 async fn work(member: Member, over: &AtomicBool, seed: u64, first: bool) -> Vec<u64> {
     let mut random = Random::new(seed);
     let mut lines = Vec::new();
@@ -113,7 +114,7 @@ async fn work(member: Member, over: &AtomicBool, seed: u64, first: bool) -> Vec<
                 Err(_) => errors += 1,
             }
             longest = longest.max(member.handle.now() - begin);
-            // Nobody else ever asks for this one.
+            // No other node requests this line.
             add(&member, own).await.expect("its own line can be had whoever dies");
         }
         let sum: u64 = added.iter().sum();
@@ -122,7 +123,7 @@ async fn work(member: Member, over: &AtomicBool, seed: u64, first: bool) -> Vec<
     added
 }
 
-/// What is in a line that can be had.
+/// The content of a line, if the line is available.
 async fn counted(member: &Member, line: GlobalAddr) -> Option<u64> {
     let _operation = member.memory.enter().await.ok()?;
     member.memory.read(line, |words| words.u64(0)).await.ok()
@@ -153,7 +154,7 @@ fn what_a_child_process_does() {
     let added = RefCell::new(added.expect("no worker fails").swap_remove(0));
     let words = |numbers: Vec<String>| numbers.join(" ");
     println!("{MARK}added {}", words(added.take().iter().map(u64::to_string).collect()));
-    // Until nobody adds any more.
+    // Waits until no node adds any more.
     (0..2).for_each(|_| told.recv_timeout(LONG).expect("it is told"));
     let read = joined.run(|member| async move {
         let mut found = Vec::new();
@@ -166,7 +167,7 @@ fn what_a_child_process_does() {
     let read = read.expect("no worker fails").swap_remove(0);
     let text = |found: &Option<u64>| found.map_or("-".to_owned(), |found| found.to_string());
     println!("{MARK}read {}", words(read.iter().map(text).collect()));
-    // Until all have read: then what is left may be lost.
+    // Waits until all nodes have read. After that, the lines may be lost.
     thread::park_timeout(LONG);
 }
 
@@ -192,7 +193,7 @@ impl Node {
         let (tell, says) = channel();
         thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                // The harness writes its own words in front of the first.
+                // The test harness writes its own text before the first line.
                 if let Some((_, said)) = line.split_once(MARK) {
                     let _ = tell.send(said.to_owned());
                 }
@@ -205,8 +206,8 @@ impl Node {
         node
     }
 
-    /// How often it has added, how often it could not, and the milliseconds of what took longest:
-    /// as it says next.
+    /// The next report of the child: its additions, its failed additions, and the milliseconds of
+    /// the longest one.
     fn turn(&mut self) -> [u64; 3] {
         let said = self.says.recv_timeout(LONG);
         let said = said.unwrap_or_else(|why| {
@@ -217,7 +218,7 @@ impl Node {
         numbers.try_into().expect("three numbers")
     }
 
-    /// What it says behind this word, at the end.
+    /// The final values of the child after this word.
     fn last(&self, word: &str) -> Vec<Option<u64>> {
         loop {
             let said = self.says.recv_timeout(LONG).expect("it comes to its end");
@@ -257,12 +258,12 @@ fn rounds(fabric: &str, seed: u64) {
         mortal.child.wait().expect("a child");
         let died =
             |view: &latchwork_membership::View| view.state(mortal.name) == Some(MemberState::Dead);
-        // Some time nobody knows, and accesses end by their own deadline.
+        // For some time no node knows of the death, and accesses end by their own deadline.
         thread::park_timeout(Duration::from_micros(random.below(1_500_000)));
         end_lease(&endpoint, mortal.name);
         observer.wait(LONG, died).expect("it dies");
         for node in &mut nodes {
-            // What was said until now, and then some more turns.
+            // Reads the reports until now, and then some more turns.
             let said = node.says.try_iter().count();
             let turns: Vec<_> = (0..3).map(|_| node.turn()).collect();
             let longest = turns.iter().map(|turn| turn[2]).max().expect("turns");
@@ -273,7 +274,7 @@ fn rounds(fabric: &str, seed: u64) {
             );
             assert!(turns[2][0] > 0, "{} adds: {turns:?}", node.name);
         }
-        // Nobody is let in again who died, by whatever name it comes.
+        // A dead node's id is refused, whatever process takes it.
         let id = mortal.name.compute().map(|id| u16::from(id.get()));
         let again = join(&endpoint, Joining { id, ..Joining::new(Role::Compute) });
         let error = again.expect_err("the id is not given again");
@@ -294,14 +295,14 @@ fn rounds(fabric: &str, seed: u64) {
         let sum: u64 = added.iter().filter_map(|added| added[line]).sum();
         let values: Vec<_> = read.iter().filter_map(|read| read[line]).collect();
         could += values.len();
-        // Those who died have added, too.
+        // Dead nodes have added, too.
         assert!(
             values.iter().all(|value| *value >= sum),
             "{fabric}, line {line}: {values:?}, {sum}"
         );
         assert!(values.windows(2).all(|two| two[0] == two[1]), "{fabric}, line {line}: {values:?}");
     }
-    // At most three caches of 16 frames, or a few more, have been lost.
+    // At most the lines of three caches of 16 frames, or a few more, are lost.
     assert!(could > 3 * LINES / 3, "{fabric}: {could} reads of {LINES} lines, by three");
 }
 
@@ -336,7 +337,7 @@ fn a_memory_node_that_died_is_not_replaced() {
     let id = gone.memory().map(|id| id.0);
     let error = join(&endpoint, Joining { id, ..Joining::new(role) }).expect_err("it is dead");
     assert!(matches!(error, MembershipError::Dead { .. }), "{error}");
-    // Compute nodes do not wait for what does not come, and leave.
+    // Compute nodes do not wait for a memory node that does not come, and leave.
     let membership = join(&endpoint, Joining::new(Role::Compute)).expect("a free id");
     let me = membership.me().node;
     let begin = latchwork_runtime::Clock::start();

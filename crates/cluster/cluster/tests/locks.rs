@@ -1,6 +1,6 @@
-//! Random transactions of many workers that lock lines by two phases and wait for nobody: at no
-//! time do two hold locks that exclude each other, what is read under a lock stays as it was read,
-//! and no transfer is lost.
+//! Random transactions of many workers with two-phase locks that never wait. Locks that exclude
+//! each other are never held at the same time. Data read under a lock does not change, and no
+//! transfer is lost.
 
 mod common;
 
@@ -20,24 +20,24 @@ use latchwork_verbs_sim::{Faults, SimConfig};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const LINES: usize = 5;
-/// What each line holds at the beginning.
+/// The value of each line at the start.
 const START: u64 = 1_000_000;
-/// Transfers of one worker that are tried.
+/// The attempted transfers of one worker.
 const TRIES: u64 = 60;
 
-/// What the locks of all nodes should exclude, counted beside them: readers of each line, or -1 for
-/// a writer.
+/// The exclusion that the locks of all nodes should give, counted beside them: the readers of each
+/// line, or -1 for a writer.
 #[derive(Default)]
 struct Witness {
     holders: [AtomicI64; LINES],
     commits: AtomicU64,
     refusals: AtomicU64,
     upgrades: AtomicU64,
-    /// What a test breaks.
+    /// The rule that a test breaks.
     forgets_to_lock: bool,
 }
 
-/// A lock, and what the witness knows of it.
+/// A lock, with the data of the witness.
 struct Held<'a> {
     witness: &'a Witness,
     at: usize,
@@ -65,7 +65,8 @@ impl<'a> Held<'a> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // First: behind the lock's end another may have it at once.
+        // Counted before the lock ends, because another task may take the lock at once after the
+        // end.
         match self.mode {
             Mode::Shared => self.witness.holders[self.at].fetch_sub(1, Ordering::SeqCst),
             Mode::Exclusive => self.witness.holders[self.at].fetch_add(1, Ordering::SeqCst),
@@ -89,7 +90,7 @@ async fn lock<'a>(
         return Ok(Some(Held::new(witness, at, mode, None)));
     }
     let locking = pin!(member.memory.lock(Need { addr: lines[at], mode }));
-    // One in ten is dropped at some moment, and leaves nothing locked.
+    // One attempt in ten is dropped at some moment, and leaves nothing locked.
     let end = if member.handle.random_below(10) == 0 {
         let until = member.handle.now() + Duration::from_micros(member.handle.random_below(30));
         match member.handle.timeout(until, locking).await {
@@ -105,8 +106,8 @@ async fn lock<'a>(
     })
 }
 
-/// Moves a unit from one line to another, in any order of locks; false when another transaction is
-/// in the way.
+/// Moves a unit from one line to another, with locks in any order. Returns false after a conflict
+/// with another transaction.
 async fn transfer(
     member: &Member,
     witness: &Witness,
@@ -149,7 +150,8 @@ async fn transfer(
     Ok(true)
 }
 
-/// The whole sum, under locks to read; nothing when another transaction is in the way.
+/// The sum of all lines under locks to read. There is none after a conflict with another
+/// transaction.
 async fn audit(
     member: &Member,
     witness: &Witness,
@@ -177,7 +179,7 @@ async fn transact(member: Member, witness: Arc<Witness>) {
             begin.await.expect("no error");
         }
     }
-    // The others wait for what they transfer.
+    // The others wait for the lines of the transfer.
     for line in &lines {
         while balance(&member, *line).await.expect("no error") == 0 {
             member.handle.sleep(Duration::from_micros(50)).await;
@@ -197,7 +199,7 @@ async fn transact(member: Member, witness: Arc<Witness>) {
     }
 }
 
-/// All of it, when nobody locks any more.
+/// The sum of all lines when no transaction has a lock any more.
 async fn total(member: Member) -> u64 {
     let mut sum = 0;
     for line in shared_lines_again(&member).await {
@@ -207,7 +209,7 @@ async fn total(member: Member) -> u64 {
 }
 
 async fn shared_lines_again(member: &Member) -> Vec<GlobalAddr> {
-    // Already registered: whoever asks now only looks them up.
+    // The lines are registered already, so this only looks them up.
     let other = Member { index: usize::MAX, ..member.clone() };
     shared_lines(&other, LINES).await
 }
@@ -216,7 +218,7 @@ fn world(config: ClusterConfig, witness: Witness) -> Arc<Witness> {
     world_with(config, witness, Faults::NONE)
 }
 
-/// One world, in which things go wrong while there are transactions.
+/// One world with faults during the transactions.
 fn world_with(config: ClusterConfig, witness: Witness, faults: Faults) -> Arc<Witness> {
     let seed = config.seed;
     let network = if seed.is_multiple_of(2) { SimConfig::default() } else { SimConfig::rough() };
@@ -261,7 +263,7 @@ fn transactions_lose_nothing_in_any_of_many_worlds() {
     assert!(commits > 1000 && refusals > 1000 && upgrades > 100);
 }
 
-/// Messages arrive twice, and connections fail under operations, forwards and questions.
+/// Messages arrive twice, and connections fail under operations, forwards and requests.
 #[test]
 fn transactions_lose_nothing_where_connections_fail() {
     let faults = Faults {
@@ -279,7 +281,7 @@ fn transactions_lose_nothing_where_connections_fail() {
     assert!(commits > 500, "{commits} transfers");
 }
 
-/// The same without locks is noticed.
+/// The same without locks: the check notices.
 #[test]
 fn transactions_without_locks_are_noticed() {
     std::panic::set_hook(Box::new(|_| {}));

@@ -1,6 +1,6 @@
-//! Clusters whose compute nodes are processes that come to harm. A child is this test program
-//! again, killed at the latest when its test ends; memory nodes, and a compute node that goes on,
-//! are threads of the test.
+//! Clusters with compute nodes in processes that fail. A child process is this test program again,
+//! and is killed at the latest when its test ends. The memory nodes, and a compute node that goes
+//! on, are threads of the test.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -23,14 +23,15 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Of those that go on, and of those that come to harm: the test waits for the end of that one.
+/// The lease of the nodes that go on, and of the nodes that fail: the test waits for the end of the
+/// latter.
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_secs(3);
 
-/// What a child is told: the directory and the transport.
+/// The variable for a child process: the directory and the transport.
 const PLACE: &str = "LATCHWORK_TEST_CLUSTER";
 
-/// A cluster in a directory of its own.
+/// A cluster in its own directory.
 struct Place {
     directory: TempDir,
     transport: &'static str,
@@ -62,7 +63,7 @@ impl Place {
     }
 }
 
-/// 30 chunks of about 120 lines in all.
+/// A pool with 30 chunks of about 120 lines in total.
 fn config() -> ClusterConfig {
     let mut config = small(1, 1, 32, 1);
     config.node.deadline = Duration::from_secs(5);
@@ -99,8 +100,8 @@ fn join(directory: &str, name: &str, ttl: Duration) -> Result<Joined, JoinError>
 
 // ---- the child ---------------------------------------------------------------------------------------
 
-/// One compute node, which answers each command by a line: `node`; `write ADDRESS VALUE`, a verb;
-/// `enter` an operation for good; `allocate N` lines, all of which it keeps; `leave`.
+/// One compute node, which answers each command by one line: `node`; `write ADDRESS VALUE`, a verb;
+/// `enter` an operation that never ends; `allocate N` lines, all of which it keeps; `leave`.
 #[test]
 #[ignore = "what the other tests start as processes of their own"]
 fn what_a_child_process_does() {
@@ -217,12 +218,12 @@ fn wait_for(membership: &Membership, node: NodeName, state: MemberState) {
 
 // ---- what comes of it --------------------------------------------------------------------------------
 
-/// A word of a line's payload.
+/// The address of a word of a line's payload.
 fn behind_header(line: GlobalAddr) -> GlobalAddr {
     GlobalAddr::new(line.node(), line.offset() + 64)
 }
 
-/// That word, past all caches: what verbs write there.
+/// The value of that word in memory, past all caches, as verbs write it.
 async fn word(member: &Member, line: GlobalAddr) -> u64 {
     member.memory.port().read_word(behind_header(line)).await.expect("the memory is there")
 }
@@ -254,8 +255,8 @@ fn a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing_when_it_g
     reader.leave().expect("nothing is in the way");
 }
 
-/// What is freed after a node died in the middle of an operation would rest for ever if its bound
-/// stood, and there would be no line left.
+/// A node dies in the middle of an operation. If its epoch slot stayed, lines freed later would
+/// never be reused, and the pool would become full.
 #[test]
 fn lines_that_are_freed_after_a_node_was_killed_are_used_again() {
     for transport in ["tcp", "shm"] {
@@ -271,22 +272,22 @@ fn lines_that_are_freed_after_a_node_was_killed_are_used_again() {
         let turned = stays.run(|member| async move {
             let deadline = member.handle.now() + LIMIT;
             let mut turned = 0;
-            // Twice what the pool has.
+            // Twice the lines of the pool.
             while turned < 2 * 4096 {
                 match turn_over(&member, 128).await {
                     Ok(()) => turned += 128,
-                    // Until everybody keeps the dead out.
+                    // Fails until all members have fenced the dead node.
                     Err(error) => assert!(member.handle.now() < deadline, "{error}"),
                 }
             }
         });
         turned.expect("no worker fails");
-        // Nor does whoever leaves wait for the dead.
+        // A leaving node does not wait for the dead node either.
         stays.leave().expect("nothing is in the way");
     }
 }
 
-/// Allocates so many lines and frees them again; what was allocated is freed in any case.
+/// Allocates `count` lines and frees them again. Allocated lines are freed in any case.
 async fn turn_over(member: &Member, count: usize) -> Result<(), MemoryError> {
     let mut lines = Vec::new();
     let mut end = Ok(());

@@ -1,5 +1,5 @@
-//! The same cluster on RDMA devices: its nodes are of one process, dealt out to all devices.
-//! Skipped where there are none; `scripts/test-ibv.sh` runs it on Soft-RoCE.
+//! The same cluster on RDMA devices. Its nodes are in one process, spread over all devices. The
+//! test is skipped where there are none; `scripts/test-ibv.sh` runs it on Soft-RoCE.
 
 #![cfg(target_os = "linux")]
 
@@ -12,10 +12,10 @@ use latchwork_cluster::{Embedded, Protocol};
 use latchwork_fabric::Threaded;
 use latchwork_verbs_ibv::{Config, Fabric};
 
-/// `None`, and a line that says why, where there are no devices; in the virtual machine there must
-/// be some.
+/// The devices, or `None` without devices, after printing why. In the virtual machine there must be
+/// some.
 fn devices(inbox_capacity: usize) -> Option<Threaded> {
-    // Patient: the virtual machine is emulated on a busy host.
+    // The timeout is long, because the virtual machine is emulated on a busy host.
     match Fabric::open(Config { inbox_capacity, timeout: 18, ..Config::default() }) {
         Ok(fabric) => Some(Threaded::Ibv(fabric)),
         Err(error) => {

@@ -1,4 +1,4 @@
-//! The same cluster over sockets: its nodes are of one process, and all that is between them goes
+//! The same cluster over sockets. Its nodes are in one process, and all traffic between them goes
 //! through agents.
 
 mod common;
@@ -10,7 +10,7 @@ use latchwork_verbs_tcp::{Config, Fabric, Secret, Security};
 
 fn loopback(inbox_capacity: usize) -> Threaded {
     let security = Security::Secret(Secret::random().expect("random bytes"));
-    // No machine stands still for so long.
+    // No machine stops for that long.
     let (patience, connect_time) = (LONG, LONG);
     let config =
         Config { threads: 2, inbox_capacity, patience, connect_time, ..Config::new(security) };

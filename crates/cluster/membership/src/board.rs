@@ -1,4 +1,4 @@
-//! [`Board`]: the present view, who waits for it and who follows it.
+//! [`Board`]: the present view, its waiters and its followers.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use latchwork_runtime::sync::Arc;
 
 use crate::view::View;
 
-/// What is called with every view.
+/// The callback that gets every changed view.
 pub(crate) type Callback = Box<dyn FnMut(&View) + Send>;
 
 /// The present view of a node.
@@ -19,19 +19,19 @@ pub(crate) struct Board {
 
 struct Posted {
     view: Arc<View>,
-    /// Why the view may be old, when the store cannot be asked.
+    /// Why the view may be old: the last error of the store.
     trouble: Option<String>,
     stopped: bool,
 }
 
 struct Follower {
     callback: Callback,
-    /// The last view that it was called with.
+    /// The last view that the callback got.
     seen: Option<Arc<View>>,
 }
 
-// Nothing that is locked here is ever half changed: only a callback can panic, and that ends its
-// node.
+// No code under these locks panics half-way through a change. Only a callback can panic, and a
+// panic in a callback ends its node.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -46,8 +46,8 @@ impl Board {
         Arc::clone(&locked(&self.state).view)
     }
 
-    /// Puts up a view, unless a newer one is there. Whoever waits or follows learns of it when it
-    /// says something else than the last.
+    /// Posts a view, unless the present one is newer. Waiters and followers are notified if the
+    /// members differ.
     pub(crate) fn post(&self, view: View) {
         {
             let mut state = locked(&self.state);
@@ -66,15 +66,15 @@ impl Board {
         followers.iter().for_each(|follower| self.call(follower));
     }
 
-    /// Calls `callback` with the present view, and with every one that comes after and says
-    /// something else.
+    /// Calls `callback` with the present view, and with each later view whose members differ.
     pub(crate) fn follow(&self, callback: Callback) {
         let follower = Arc::new(Mutex::new(Follower { callback, seen: None }));
         locked(&self.followers).push(Arc::clone(&follower));
         self.call(&follower);
     }
 
-    /// Views reach a follower in their order, because it looks for the newest while it is locked.
+    /// Calls a follower with the newest view. The view is read under the follower's lock, so views
+    /// arrive in order.
     fn call(&self, follower: &Mutex<Follower>) {
         let mut follower = locked(follower);
         let view = self.view();
@@ -89,20 +89,19 @@ impl Board {
         locked(&self.state).trouble = Some(why);
     }
 
-    /// For messages: nothing, or text that begins with a comma.
+    /// The last error for messages: empty, or text that begins with a comma.
     pub(crate) fn troubles(&self) -> String {
         locked(&self.state).trouble.as_ref().map_or(String::new(), |why| format!(", but {why}"))
     }
 
-    /// Wakes everybody who waits, so that they look at the lease, too.
+    /// Wakes all waiters, so that they check the lease too.
     pub(crate) fn wake(&self) {
-        // Taken so that nobody is between looking and waiting.
+        // The lock is taken so that no thread is between its check and its wait.
         drop(locked(&self.state));
         self.changed.notify_all();
     }
 
-    /// Waits until a view of other content than `last` is there, or `limit` has passed, or somebody
-    /// wakes.
+    /// Waits until the members differ from `last`, until `limit` has passed, or until a wake.
     pub(crate) fn wait(&self, last: &Arc<View>, limit: Duration) {
         let state = locked(&self.state);
         if state.view.members == last.members && !state.stopped {
@@ -120,7 +119,7 @@ impl Board {
         locked(&self.state).stopped
     }
 
-    /// Sleeps for `limit`; true at once when the threads shall end.
+    /// Sleeps for `limit`. Returns true at once when the threads must end.
     pub(crate) fn pause(&self, limit: Duration) -> bool {
         let state = locked(&self.state);
         let stopped = |state: &mut Posted| !state.stopped;

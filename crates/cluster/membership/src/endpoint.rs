@@ -9,10 +9,10 @@ use crate::error::MembershipError;
 use crate::name::checked;
 use crate::store::{FileStore, Store};
 
-/// How long opening may take.
+/// The most time that opening may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Opens the store that `endpoint` names; also returns the cluster's name in it.
+/// Opens the store of `endpoint`, and also returns the cluster's name in that store.
 ///
 /// | endpoint | store |
 /// | --- | --- |
@@ -20,10 +20,10 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// | `etcd://[USER:PASSWORD@]HOST:PORT[,HOST:PORT..]/NAME` | etcd, with the feature `etcd` |
 /// | `etcds://..[?ca=PATH][&cert=PATH&key=PATH]` | the same over TLS, with the feature `etcd-tls`: the authority to trust, if not the system's, and a certificate of one's own |
 ///
-/// In user and password, `%` and two digits stand for a byte; a port that is not there is 2379.
+/// In user and password, `%` and two hexadecimal digits stand for a byte. The default port is 2379.
 ///
 /// # Errors
-/// [`MembershipError::Endpoint`] when it cannot be read; what keeps the store from answering.
+/// [`MembershipError::Endpoint`] when the endpoint cannot be parsed; an error of the store.
 pub fn open(endpoint: &str) -> Result<(Arc<dyn Store>, String), MembershipError> {
     let bad = |why: &str| MembershipError::Endpoint {
         endpoint: without_password(endpoint),
@@ -62,7 +62,7 @@ fn etcd(
     Ok((Arc::new(store), name))
 }
 
-/// The endpoint with what stands between the user's colon and the @ left out.
+/// The endpoint with dots in the place of its password.
 pub fn without_password(endpoint: &str) -> String {
     let Some((before, after)) = endpoint.rsplit_once('@') else { return endpoint.to_owned() };
     let scheme = before.find("://").map_or(0, |at| at + 3);

@@ -1,4 +1,4 @@
-//! What can go wrong between a node, its cluster and the store.
+//! The errors of a node, its cluster and the store.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,38 +7,38 @@ use thiserror::Error;
 
 use crate::name::NodeName;
 
-/// Why a store or a cluster does not do what it was asked for. Each says what to do.
+/// Why a store or a cluster cannot do a call. Each text says how to fix it.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum MembershipError {
-    /// An endpoint that nobody understands.
+    /// The endpoint cannot be parsed.
     #[error(
         "{endpoint:?} is no store: {why}; write etcd://HOST:PORT/CLUSTER or file:/DIRECTORY/CLUSTER"
     )]
     Endpoint {
-        /// What was given, without a password.
+        /// The given endpoint, without a password.
         endpoint: String,
-        /// What is wrong with it.
+        /// The mistake in the endpoint.
         why: String,
     },
-    /// The program has no client for etcd.
+    /// The program was built without a client for etcd.
     #[error(
         "{endpoint:?} is in etcd, and this program was built without: build it with `--features latchwork-harness/etcd`, or use \
          file:/DIRECTORY/CLUSTER on one machine"
     )]
     NoEtcd {
-        /// What was given, without a password.
+        /// The given endpoint, without a password.
         endpoint: String,
     },
-    /// The directory of a store cannot be used.
+    /// The directory of a store is unusable.
     #[error("the directory {} cannot hold a cluster: {why}", .path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why, and what to do.
+        /// The reason, and a remedy.
         why: String,
     },
-    /// A state file that this program did not write, or not wholly.
+    /// A state file is foreign or incomplete.
     #[error(
         "{} is not the state of a cluster: {why}; end the cluster's processes, remove its directory, start anew",
         .path.display()
@@ -46,10 +46,10 @@ pub enum MembershipError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The mistake in the file.
         why: String,
     },
-    /// Something in the store that this program did not write.
+    /// An entry of the store is not from this program.
     #[error(
         "{key:?} in {store} is not understood: {why}; use another cluster name or the same release"
     )]
@@ -58,23 +58,23 @@ pub enum MembershipError {
         store: String,
         /// The key.
         key: String,
-        /// What is wrong with its value.
+        /// The mistake in the value.
         why: String,
     },
-    /// Nobody answers.
+    /// The store does not answer.
     #[error("{store} does not answer: {why}; is it started, is that its address, does it use TLS?")]
     Unreachable {
         /// The store.
         store: String,
-        /// What the operating system or the library says.
+        /// The text of the operating system or of the library.
         why: String,
     },
-    /// The store does not let this program in.
+    /// The store refuses access to this program.
     #[error("{store} refuses: {why}; check user, password and what that user may do")]
     Refused {
         /// The store.
         store: String,
-        /// What it says.
+        /// The text of the store.
         why: String,
     },
     /// The store answers with an error of its own.
@@ -82,30 +82,30 @@ pub enum MembershipError {
     Failed {
         /// The store.
         store: String,
-        /// What it says.
+        /// The text of the store.
         why: String,
     },
-    /// Something else holds the lock of a directory.
+    /// Another process or thread holds the lock of a directory.
     #[error("{store} was locked for {limit:?} by process {holder}; end it if it is stopped")]
     Locked {
         /// The store.
         store: String,
-        /// The process that holds it, as far as is known.
+        /// The process that holds the lock, as far as known.
         holder: String,
-        /// How long was waited.
+        /// The length of the wait.
         limit: Duration,
     },
-    /// What was waited for did not happen.
+    /// The awaited event did not happen in time.
     #[error("waited {limit:?} for {what}{trouble}")]
     Deadline {
-        /// What was waited for.
+        /// The awaited event.
         what: String,
-        /// How long.
+        /// The length of the wait.
         limit: Duration,
-        /// What hindered it: empty, or text that follows a comma.
+        /// The hindrance: empty, or text that follows a comma.
         trouble: String,
     },
-    /// The store knows no such lease: it has ended, or the store was reset.
+    /// The store does not have the lease: it has ended, or the store was reset.
     #[error("the lease has ended; the node must not go on, start it under another id")]
     LeaseEnded,
     /// This node has left the cluster.
@@ -116,68 +116,68 @@ pub enum MembershipError {
     Taken {
         /// The node.
         node: NodeName,
-        /// Its epoch.
+        /// The member epoch of the node.
         epoch: u64,
     },
-    /// The id belonged to a node that died.
+    /// The id belongs to a dead node.
     #[error(
         "{node} has died (epoch {epoch}) and its id is never given again; take another id, or a new cluster name"
     )]
     Dead {
         /// The node.
         node: NodeName,
-        /// The epoch of the dead.
+        /// The member epoch of the dead node.
         epoch: u64,
     },
-    /// No id is left.
+    /// All ids are in use or belong to dead nodes.
     #[error("no id of a {kind} node is left: {dead} belong to the dead; use a new cluster name")]
     Full {
         /// "compute" or "memory".
         kind: &'static str,
-        /// How many ids belong to nodes that died.
+        /// The number of ids that belong to dead nodes.
         dead: usize,
     },
-    /// An id that no node can have.
+    /// No node can have this id.
     #[error("{id} is no id of a {kind} node; they are {range}")]
     Id {
         /// The id.
         id: u16,
         /// "compute" or "memory".
         kind: &'static str,
-        /// Those there are.
+        /// The valid ids.
         range: &'static str,
     },
-    /// A name with characters that are not allowed.
+    /// A name contains characters that are not allowed.
     #[error(
         "{name:?} is no name of a {what}; use 1 to 64 of a-z A-Z 0-9 . _ - and begin with none of . _ -"
     )]
     Name {
-        /// What it should name.
+        /// The kind of thing that it names.
         what: &'static str,
         /// The name.
         name: String,
     },
-    /// A lease that is too short or too long.
+    /// A lease is too short or too long.
     #[error("leases of {ttl:?} are not possible; use {min:?} to {max:?}")]
     Ttl {
-        /// The length that was wanted.
+        /// The wanted length.
         ttl: Duration,
-        /// The shortest there is.
+        /// The shortest possible lease.
         min: Duration,
-        /// The longest there is.
+        /// The longest possible lease.
         max: Duration,
     },
-    /// A value that is too long.
+    /// A value is too long.
     #[error("{what} of {len} bytes is too long for the store; {max} are allowed")]
     TooLong {
-        /// What it is.
+        /// The thing that is too long.
         what: String,
         /// Its length in bytes.
         len: usize,
-        /// The most there may be.
+        /// The longest allowed length.
         max: usize,
     },
-    /// A node is gone that had not given its value.
+    /// A party of an exchange died or left before it gave its value.
     #[error(
         "exchange {exchange:?} cannot be completed: {node} {how} before it gave its value; start the programs anew"
     )]
@@ -189,47 +189,47 @@ pub enum MembershipError {
         /// "died" or "left".
         how: &'static str,
     },
-    /// Whoever waited for the others does not want to any more.
+    /// The caller gave up waiting for the other parties.
     #[error("exchange {exchange:?} was given up; start the programs anew")]
     GivenUp {
         /// The exchange.
         exchange: String,
     },
-    /// Nodes do not agree on an exchange.
+    /// Nodes disagree on the parties of an exchange.
     #[error("exchange {exchange:?}: {why}; start all programs with the same flags")]
     Disagreement {
         /// The exchange.
         exchange: String,
-        /// What differs.
+        /// The difference.
         why: String,
     },
-    /// A letter is for a node that is gone.
+    /// A control message is for a node that has left or died.
     #[error("{node} of epoch {epoch} is not in the cluster any more; it gets no letters")]
     NotThere {
         /// The node.
         node: NodeName,
-        /// Its epoch.
+        /// The member epoch of the node.
         epoch: u64,
     },
-    /// More letters wait to be sent than may.
+    /// Too many control messages wait to be sent.
     #[error("{max} letters wait already; send fewer, or look why the store is slow")]
     MailFull {
-        /// The most there may be.
+        /// The bound.
         max: usize,
     },
-    /// A node's letters are handled in one place.
+    /// The node already has a handler for its control messages.
     #[error("this node's letters are handled already; use that mail")]
     MailTwice,
     /// A thread could not be started.
     #[error("no thread could be started: {why}; raise the limit of processes")]
     Thread {
-        /// What the operating system says.
+        /// The text of the operating system.
         why: String,
     },
 }
 
 impl MembershipError {
-    /// Whether it may be otherwise in a moment, so that a keeper tries again.
+    /// Whether the same call may succeed in a moment, so that the caller tries again.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(
             self,

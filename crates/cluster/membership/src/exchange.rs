@@ -1,4 +1,4 @@
-//! [`Membership::exchange`]: a barrier at which every party gives a value and gets all.
+//! [`Membership::exchange`]: a barrier at which every party gives a value and gets all values.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,15 +13,15 @@ use crate::store::{Change, Compare, Snapshot};
 use crate::time::Deadline;
 use crate::view::{MemberState, View};
 
-/// Whoever waits looks this often at its lease, and whether the wait is still of use.
+/// How often a waiting party checks its lease and [`Patience::goes_on`].
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long to wait for others.
+/// How long to wait for the other parties.
 #[derive(Clone, Copy)]
 pub struct Patience<'a> {
-    /// At most so long.
+    /// The longest wait.
     pub limit: Duration,
-    /// Not any more once this says no; it is asked ten times a second.
+    /// The wait ends when this returns false. The call runs ten times a second.
     pub goes_on: &'a dyn Fn() -> bool,
 }
 
@@ -37,24 +37,25 @@ impl fmt::Debug for Patience<'_> {
     }
 }
 
-/// The exchange that this node has completed last, and with whom.
+/// The last exchange that this node completed, with its parties.
 pub(crate) struct Completed {
     name: String,
     parties: BTreeSet<Party>,
 }
 
 impl Membership {
-    /// Waits until each of `parties`, this node among them, has given a value under `name`, and
-    /// returns the values, in the order of the parties. A name is used once in the time of a node.
-    /// Other nodes are nobody's concern here, whatever becomes of them.
+    /// Waits until each of `parties` has given a value under `name`. Returns the values in the
+    /// order of the parties. This node is one of the parties. A node uses a name only once. Nodes
+    /// that are not parties have no influence.
     ///
-    /// When a party dies or leaves that has not given its value, everybody learns at once.
+    /// If a party dies or leaves before it has given its value, the calls of all parties fail at
+    /// once.
     ///
     /// # Errors
-    /// [`MembershipError::Gone`], [`MembershipError::Disagreement`], [`MembershipError::Deadline`]
-    /// when not all have come in time; [`MembershipError::GivenUp`];
-    /// [`MembershipError::LeaseEnded`] as soon as this node's has; [`MembershipError::TooLong`];
-    /// what keeps the store from answering.
+    /// [`MembershipError::Gone`]; [`MembershipError::Disagreement`]; [`MembershipError::Deadline`]
+    /// when a party has not come in time; [`MembershipError::GivenUp`];
+    /// [`MembershipError::LeaseEnded`] as soon as this node's lease has ended;
+    /// [`MembershipError::TooLong`]; an error of the store.
     pub fn exchange<'a>(
         &self,
         name: &str,
@@ -83,7 +84,7 @@ struct Exchange<'a> {
     goes_on: &'a dyn Fn() -> bool,
 }
 
-/// What is known of an exchange at some moment.
+/// The state of an exchange at one moment.
 enum Progress {
     Complete,
     Waiting { revision: u64, given: BTreeSet<NodeName> },
@@ -119,12 +120,13 @@ impl Exchange<'_> {
                         let again = || self.disagree(format!("{} has used the name", me.node));
                         return if tried { Ok(true) } else { Err(again()) };
                     }
-                    // Of an earlier node with this id.
+                    // The call of an earlier holder of this id.
                     Some(old) => Compare::Unchanged(call_key.clone(), old.modified),
                 };
                 tried = true;
                 let made = store.commit(&[self.shared.alive(), compare], &changes, left)?;
-                // Nobody else writes this key: it was the other comparison, or the answer was lost.
+                // No other node writes this key. So the other comparison failed, or an earlier
+                // answer was lost.
                 Ok(made.is_some())
             });
             match attempt {
@@ -146,7 +148,7 @@ impl Exchange<'_> {
             .deadline(&format!("exchange {:?} to begin", self.name), self.deadline.limit))
     }
 
-    /// How much time is left; an error when nobody wants to wait any more.
+    /// The time left, or an error when the caller has given up.
     fn left(&self) -> Result<Option<Duration>, MembershipError> {
         match (self.goes_on)() {
             true => Ok(self.deadline.left()),
@@ -154,7 +156,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Goes on after an error that may pass.
+    /// Waits a little after an error that may pass. Returns any other error.
     fn bear(&self, error: MembershipError) -> Result<(), MembershipError> {
         if !error.is_passing() {
             return Err(error);
@@ -164,7 +166,7 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Waits for the others.
+    /// Waits for the other parties.
     fn take(&self) -> Result<Vec<Vec<u8>>, MembershipError> {
         let mut come = BTreeSet::from([self.shared.me.node]);
         while let Some(left) = self.left()? {
@@ -204,8 +206,9 @@ impl Exchange<'_> {
         if given.len() == self.parties.len() {
             return Ok(Progress::Complete);
         }
-        // Read after it: whoever is gone in the view without a value in the snapshot may still have
-        // given one before it went, which the next look shows.
+        // The view is read after the snapshot, so a party can give its value and leave in between.
+        // Then the snapshot lacks its value, and the view shows that it left. A second snapshot,
+        // taken after the view, has the value.
         let view = self.shared.read_view()?;
         if let Some((party, how)) = self.gone(&view, &given) {
             let snapshot = store.range(&keys.exchange(self.name)?, limit)?;
@@ -217,7 +220,7 @@ impl Exchange<'_> {
         Ok(Progress::Waiting { revision: snapshot.revision, given })
     }
 
-    /// Which parties have given a value.
+    /// The parties that have given a value.
     fn given(&self, snapshot: &Snapshot) -> Result<BTreeSet<NodeName>, MembershipError> {
         let Shared { keys, store, .. } = self.shared;
         let prefix = keys.exchange(self.name)?;
@@ -226,7 +229,7 @@ impl Exchange<'_> {
             let node = entry.key.strip_prefix(&prefix).and_then(|node| node.parse().ok());
             let node = node.ok_or_else(|| foreign(&store.describe(), entry, "it names no node"))?;
             let call: Call = decode(&store.describe(), entry)?;
-            // What others gave under this name was in another exchange.
+            // A node that is no party gave its value in another exchange of this name.
             if !self.parties.contains(&Party { node, epoch: call.epoch }) {
                 continue;
             }
@@ -241,7 +244,7 @@ impl Exchange<'_> {
         Ok(given)
     }
 
-    /// A party that is gone and had not given a value, and how it went.
+    /// A party that died or left without a value, and how it ended.
     fn gone(&self, view: &View, given: &BTreeSet<NodeName>) -> Option<(Party, &'static str)> {
         let mut missing = self.parties.iter().filter(|party| !given.contains(&party.node));
         missing.find_map(|party| {
@@ -251,14 +254,14 @@ impl Exchange<'_> {
                     MemberState::Dead => "died",
                     MemberState::Left => "left",
                 },
-                // Only an id that was left is given again.
+                // Only the id of a node that left is reused.
                 _ => "left",
             };
             Some((*party, how))
         })
     }
 
-    /// The values of all.
+    /// The values of all parties.
     fn values(&self) -> Result<Vec<Vec<u8>>, MembershipError> {
         let Shared { keys, store, limit, .. } = self.shared;
         let prefix = keys.values(self.name)?;
@@ -272,8 +275,8 @@ impl Exchange<'_> {
         Ok(values)
     }
 
-    /// Deletes what this node gave for the exchange before this one, when all of that have come to
-    /// this one: so they have it.
+    /// Deletes this node's value of its previous exchange. That is safe if all parties of the
+    /// previous exchange are in the present one: then they have read the value.
     fn tidy(&self) {
         let Shared { keys, store, me, limit, completed, .. } = self.shared;
         let parties: BTreeSet<Party> = self.parties.iter().copied().collect();

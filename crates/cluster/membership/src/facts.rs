@@ -1,4 +1,4 @@
-//! Facts: what a cluster has decided once and for all.
+//! Facts: named values that the first writer decides permanently.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use crate::membership::{Membership, fits};
 use crate::store::{Change, Compare};
 use crate::time::Deadline;
 
-/// Whoever waits looks this often at its lease.
+/// How often a waiting node checks its lease.
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Membership {
-    /// Decides `name` to be `value`, unless somebody has decided it already. All who call this get
-    /// the same value back: that of the first.
+    /// Decides `name` to be `value`, unless it is already decided. All callers get the value of the
+    /// first one.
     ///
     /// # Errors
     /// [`MembershipError::LeaseEnded`], [`MembershipError::Left`], [`MembershipError::Name`],
-    /// [`MembershipError::TooLong`]; what keeps the store from answering: then it may be decided or
-    /// not.
+    /// [`MembershipError::TooLong`]; an error of the store. After an error of the store the fact
+    /// may be decided or not.
     pub fn decide(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, MembershipError> {
         let shared = self.shared();
         shared.check()?;
@@ -28,26 +28,26 @@ impl Membership {
         if shared.store.commit(&compares, &[put], shared.limit)?.is_some() {
             return Ok(value.to_vec());
         }
-        // Facts are never taken back: where none is, it was the other comparison.
+        // Facts are never removed. So if there is no fact, the other comparison failed.
         self.fact(name)?.ok_or_else(|| shared.found_ended())
     }
 
-    /// What was decided, if it was.
+    /// The value of a fact, or `None` if it is not decided.
     ///
     /// # Errors
-    /// [`MembershipError::Name`]; what keeps the store from answering.
+    /// [`MembershipError::Name`]; an error of the store.
     pub fn fact(&self, name: &str) -> Result<Option<Vec<u8>>, MembershipError> {
         let shared = self.shared();
         let entry = shared.store.get(&shared.keys.fact(name)?, shared.limit)?;
         Ok(entry.map(|entry| entry.value))
     }
 
-    /// Waits until somebody has decided `name`.
+    /// Waits until a node has decided `name`.
     ///
     /// # Errors
-    /// [`MembershipError::Deadline`] when nobody has within `limit`;
-    /// [`MembershipError::LeaseEnded`] as soon as this node's has; what keeps the store from
-    /// answering.
+    /// [`MembershipError::Deadline`] when no node decides within `limit`;
+    /// [`MembershipError::LeaseEnded`] as soon as this node's lease has ended; an error of the
+    /// store.
     pub fn wait_for_fact(&self, name: &str, limit: Duration) -> Result<Vec<u8>, MembershipError> {
         let shared = self.shared();
         let (key, root) = (shared.keys.fact(name)?, shared.keys.root());
@@ -56,7 +56,7 @@ impl Membership {
             shared.check()?;
             let pause = left.min(LOOK);
             let looked = shared.store.range(&key, left).and_then(|snapshot| {
-                // Other facts may begin with this one's name.
+                // The name of another fact may begin with this name.
                 let fact = snapshot.entries.into_iter().find(|entry| entry.key == key);
                 match fact {
                     Some(fact) => Ok(Some(fact.value)),

@@ -1,4 +1,4 @@
-//! [`Joining`]: how a node takes an id.
+//! [`Joining`]: a node's request for an id.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,26 +18,27 @@ pub const TTL_MIN: Duration = Duration::from_millis(100);
 /// The longest lease.
 pub const TTL_MAX: Duration = Duration::from_secs(3600);
 
-/// How a node wants to join. [`Joining::new`] has a default for all but the role.
+/// The request of a joining node. [`Joining::new`] has a default for every field except the role.
 #[derive(Clone, Debug)]
 pub struct Joining {
-    /// What it is there for.
+    /// The role of the node.
     pub role: Role,
-    /// The id it must have; `None` for the lowest that is free.
+    /// The wanted id, or `None` for the lowest free id.
     pub id: Option<u16>,
-    /// How others reach it.
+    /// How other nodes reach this node.
     pub contact: BTreeMap<String, String>,
-    /// How long its lease lasts without renewal. So long it takes until others learn that it has
-    /// died. Stores may give more: etcd counts in seconds, from two.
+    /// The length of the lease without renewal. Other nodes learn of this node's death after this
+    /// time. Stores may give a longer lease: etcd counts in whole seconds, at least two.
     pub ttl: Duration,
-    /// How long joining may take, and later each call that is not given a deadline of its own.
+    /// The limit of the join, and later of each call without a deadline of its own.
     pub limit: Duration,
-    /// The clock of the times that [`Lease::is_valid_at`] is asked with.
+    /// The clock of the times that callers pass to [`Lease::is_valid_at`].
     pub clock: Clock,
 }
 
 impl Joining {
-    /// The lowest free id, no contact, a lease of ten seconds, calls of five.
+    /// The lowest free id, no contact, a lease of ten seconds, and a limit of five seconds per
+    /// call.
     pub fn new(role: Role) -> Self {
         Joining {
             role,
@@ -58,7 +59,7 @@ impl Joining {
     }
 }
 
-/// A node that has joined.
+/// The result of a join.
 pub(crate) struct Joined {
     pub(crate) me: Member,
     pub(crate) view: View,
@@ -101,8 +102,7 @@ impl Attempt<'_> {
             let snapshot = self.store.range(&self.keys.view(), left)?;
             let view = View::read(&self.store.describe(), self.keys, &snapshot)?;
             if let Some((node, _)) = self.mine(&snapshot)? {
-                // Only seen in the snapshot, because the answer to a transaction may have been
-                // lost.
+                // The snapshot decides, because the answer to a transaction may have been lost.
                 let Some(me) = view.get(node).filter(|me| me.state == MemberState::Joined) else {
                     return Err(MembershipError::LeaseEnded);
                 };
@@ -112,7 +112,7 @@ impl Attempt<'_> {
             let node = self.choose(&view)?;
             let (compares, changes) = self.transaction(node, &snapshot)?;
             match self.store.commit(&compares, &changes, left) {
-                // Another was faster, or it is in the next snapshot.
+                // Another node was faster, or this node is in the next snapshot.
                 Ok(_) => {}
                 Err(error) if error.is_passing() => trouble = Some(error),
                 Err(error) => return Err(error),
@@ -125,7 +125,7 @@ impl Attempt<'_> {
         }))
     }
 
-    /// The node that this attempt has become, and at which epoch.
+    /// The node and the member epoch that this attempt has got, if any.
     fn mine(&self, snapshot: &Snapshot) -> Result<Option<(NodeName, u64)>, MembershipError> {
         let nodes = self.keys.view() + "node/";
         for entry in &snapshot.entries {
@@ -158,8 +158,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Takes `node`, if nobody has since the snapshot. What the last holder left of contacts is
-    /// deleted.
+    /// The transaction that takes `node`, if no other node has taken it since the snapshot. The
+    /// transaction also deletes old contacts of the previous holder.
     fn transaction(
         &self,
         node: NodeName,
@@ -193,7 +193,7 @@ impl Attempt<'_> {
         Ok((compares, changes))
     }
 
-    /// Gives back what a failed attempt may have taken after all, as well as that is possible.
+    /// Tries to give back an id and a lease that the failed attempt may have taken.
     fn undo(&self) {
         let limit = self.joining.limit.min(Duration::from_secs(1));
         let undone = self.store.range(&self.keys.view(), limit).and_then(|snapshot| {

@@ -1,6 +1,6 @@
-//! The two threads of a node: one renews the lease, the other follows the view.
+//! The two threads of a node: the keeper renews the lease, the follower follows the view.
 //!
-//! They are two so that a callback that takes long costs no lease.
+//! There are two threads so that a slow callback does not delay a renewal.
 
 use std::thread;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::membership::Shared;
 use crate::time::since_boot;
 use crate::view::{Member, MemberState, View};
 
-/// A thread that waits looks this often whether it shall end.
+/// How often a waiting thread checks whether it must end.
 const LOOK: Duration = Duration::from_millis(200);
-/// And this long after the store did not answer.
+/// How long a thread waits after the store did not answer.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// A renewal is late when no more than this part of the lease is left.
+/// A renewal is late when less than one half (1/`LATE`) of the lease was left.
 const LATE: u32 = 2;
 
 pub(crate) fn start(shared: &Arc<Shared>) -> Result<(), MembershipError> {
@@ -35,8 +35,8 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<(), MembershipError> {
     started.inspect_err(|_| shared.board.stop())
 }
 
-/// Ends the lease when its thread panics, in a callback most likely: without one of its threads a
-/// node renews nothing, or learns of nobody's death.
+/// Ends the lease when its thread panics, most likely in a callback. A node without its keeper
+/// renews no lease. A node without its follower learns of no death.
 pub(crate) struct Watch<'a>(pub(crate) &'a Shared);
 
 impl Drop for Watch<'_> {
@@ -47,11 +47,11 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// Renews the lease until the node leaves, or the lease has ended.
+/// Renews the lease until the node leaves or the lease has ended.
 fn keep(shared: &Shared) {
     let interval = interval(shared.ttl);
     let mut late = Occasions::default();
-    // Joining may have taken most of it.
+    // Joining may have used most of the lease.
     let mut pause = Duration::ZERO;
     while !shared.board.pause(pause) {
         let sent = since_boot();
@@ -71,7 +71,7 @@ fn keep(shared: &Shared) {
                 pause = interval / 4;
             }
             Err(error) => {
-                // Whoever gave it up himself knows.
+                // A node that left by itself needs no warning.
                 if shared.check() != Err(MembershipError::Left) {
                     tracing::warn!(node = %shared.me.node, %error, "the lease cannot be renewed");
                 }
@@ -88,8 +88,7 @@ fn keep(shared: &Shared) {
     }
 }
 
-/// How often something has happened that happens again and again. It is told the first, second,
-/// fourth, eighth time.
+/// Counts a repeated event. The event is reported the first, second, fourth, eighth time and so on.
 #[derive(Default)]
 struct Occasions(u64);
 
@@ -100,7 +99,7 @@ impl Occasions {
     }
 }
 
-/// Tells what has become of other nodes between two views.
+/// Logs the changes of other nodes between two views.
 fn tell(me: &Member, before: &View, after: &View) {
     for member in after.members.values().filter(|member| member.node != me.node) {
         let (node, epoch) = (member.node, member.epoch);
@@ -144,7 +143,7 @@ fn follow(shared: &Shared) {
 }
 
 impl Shared {
-    /// Whether a view says that this node is not in the cluster any more.
+    /// Whether a view shows that this node is not in the cluster any more.
     pub(crate) fn has_ended(&self, view: &View) -> bool {
         let me = view.get(self.me.node);
         !me.is_some_and(|me| me.epoch == self.me.epoch && me.state == MemberState::Joined)

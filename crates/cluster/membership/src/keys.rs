@@ -1,4 +1,4 @@
-//! [`Keys`]: where a cluster keeps what. `docs/membership.md` has the table.
+//! [`Keys`]: the keys of a cluster in its store. `docs/membership.md` has the table.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,27 +17,27 @@ impl Keys {
         Ok(Keys { root: format!("/latchwork/{}/", checked("cluster", cluster)?) })
     }
 
-    /// Before all keys of the cluster.
+    /// The prefix of all keys of the cluster.
     pub(crate) fn root(&self) -> &str {
         &self.root
     }
 
-    /// Before all that a view is made of.
+    /// The prefix of all keys that make up a view.
     pub(crate) fn view(&self) -> String {
         format!("{}view/", self.root)
     }
 
-    /// The [`Record`] of a node; there for ever.
+    /// The key of a node's [`Record`]. The key is never deleted.
     pub(crate) fn node(&self, node: NodeName) -> String {
         format!("{}view/node/{node}", self.root)
     }
 
-    /// There as long as the node's lease.
+    /// A key that exists as long as the node's lease.
     pub(crate) fn alive(&self, node: NodeName) -> String {
         format!("{}view/alive/{node}", self.root)
     }
 
-    /// Before the contacts of a node.
+    /// The prefix of the contacts of a node.
     pub(crate) fn contacts(&self, node: NodeName) -> String {
         format!("{}view/contact/{node}/", self.root)
     }
@@ -50,48 +50,49 @@ impl Keys {
         Ok(format!("{}fact/{}", self.root, checked("fact", name)?))
     }
 
-    /// Before all letters for a node, as it joined at this epoch, and answers to its own.
+    /// The prefix of a node's control messages at one member epoch, and of the answers to its own.
     pub(crate) fn mail(&self, node: NodeName, epoch: u64) -> String {
         format!("{}mail/{node}@{epoch}/", self.root)
     }
 
-    /// Holds exactly while the node that joined at this epoch is in the cluster.
+    /// The comparison that holds exactly while the node with this member epoch is in the cluster.
     pub(crate) fn is_alive(&self, node: NodeName, epoch: u64) -> Compare {
         Compare::Unchanged(self.alive(node), epoch)
     }
 
-    /// Before the [`Call`]s of an exchange.
+    /// The prefix of the [`Call`]s of an exchange.
     pub(crate) fn exchange(&self, name: &str) -> Result<String, MembershipError> {
         Ok(format!("{}exchange/{}/", self.root, checked("exchange", name)?))
     }
 
-    /// Before the values of an exchange.
+    /// The prefix of the values of an exchange.
     pub(crate) fn values(&self, name: &str) -> Result<String, MembershipError> {
         Ok(format!("{}value/{}/", self.root, checked("exchange", name)?))
     }
 }
 
-/// What is kept of a node for ever. A node is dead when it has joined and its `alive` key is gone.
+/// The permanent record of a node. A node is dead when it has a `Joined` record and no `alive` key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub(crate) enum Record {
-    /// Put when it joined and not touched until it leaves: its epoch is the record's revision.
+    /// Put at the join, and unchanged until the node leaves. The revision of the record is the
+    /// member epoch.
     Joined { role: Role, lease: u64 },
-    /// The id is free.
+    /// The node has left, and the id is free.
     Left { role: Role, epoch: u64 },
 }
 
-/// What a node says of an exchange: that it has given its value.
+/// A node's mark in an exchange. The mark says that the node has given its value.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Call {
     pub(crate) epoch: u64,
-    /// Whom it waits for.
+    /// The parties that the node waits for.
     pub(crate) parties: Vec<String>,
 }
 
 /// The bytes of a record or call.
 pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
-    // Only maps with keys that are no text, and failing writers, can fail.
+    // Encoding fails only for maps with keys that are not text and for failing writers.
     serde_json::to_vec(value).unwrap_or_default()
 }
 

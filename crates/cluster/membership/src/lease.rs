@@ -1,4 +1,4 @@
-//! [`Lease`]: whether this node may still touch memory.
+//! [`Lease`]: the right of this node to touch memory.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,52 +8,57 @@ use latchwork_runtime::{Clock, Time};
 
 use crate::time::{nanos, since_boot};
 
-/// The deadline of a lease that is over.
+/// The deadline of a lease that has ended.
 const OVER: u64 = 0;
-/// A node stops trusting its lease when this part of it is still left: for clocks that do not run
-/// alike, and for what was begun just before.
+/// A node stops using its lease when 1/`MARGIN` of the lease is left. The margin covers clocks that
+/// run at different speeds, and operations that began just before.
 const MARGIN: u32 = 5;
 
-/// A node's own view of its lease; copies are the same lease. Asking costs a load and a look at the
-/// clock.
+/// A node's own view of its lease; copies are the same lease. A check costs a load and a read of
+/// the clock.
 ///
-/// It ends before anybody else can find it ended: its time is counted from before the renewal was
-/// sent, and a fifth of it is not used. Once it was found to have ended, or may have, it is never
-/// valid again.
+/// The lease ends here before any other node can find it ended:
+///
+/// 1. The time of the lease counts from before the renewal was sent.
+/// 2. The last fifth of the lease is not used.
+///
+/// A lease that a check has found ended, or possibly ended, is never valid again.
 #[derive(Clone)]
 pub struct Lease(Arc<Inner>);
 
 struct Inner {
-    /// Nanoseconds since the machine was started. It orders nothing else: whoever sees an older
-    /// value stops at that one's time, so that all accesses may be relaxed.
+    /// The end of the trusted time, in nanoseconds since the boot. All accesses are relaxed,
+    /// because the word orders no other memory. A thread that reads an older value stops at that
+    /// older, earlier time.
     deadline: AtomicU64,
-    /// When the clock that the caller's times come from stood at zero.
+    /// The time since the boot at which the caller's clock stood at zero.
     origin: u64,
 }
 
 impl Lease {
-    /// A lease of `ttl` that was asked for at `sent`.
+    /// A lease of `ttl` that was requested at `sent`.
     pub(crate) fn new(sent: Duration, ttl: Duration, clock: &Clock) -> Self {
         let origin = nanos(since_boot()).saturating_sub(clock.now().as_nanos());
         let deadline = AtomicU64::new(trusted_until(sent, ttl));
         Lease(Arc::new(Inner { deadline, origin }))
     }
 
-    /// Whether the lease is certain to last. Ask before every doorbell.
+    /// Whether the lease is certainly valid. Check it before every doorbell.
     #[inline]
     pub fn is_valid(&self) -> bool {
         self.is_valid_since_boot(nanos(since_boot()))
     }
 
-    /// [`Lease::is_valid`] for a caller who has the time already, from the clock that the node
-    /// joined with ([`Joining::clock`](crate::Joining::clock)). That clock stands still while the
-    /// machine is suspended; what was missed then shows when the keeper runs again.
+    /// Like [`Lease::is_valid`], for a caller that already has the time. The time is from the clock
+    /// of the join ([`Joining::clock`](crate::Joining::clock)). That clock stops while the machine
+    /// is suspended. After a suspension the lease is found to have ended when the keeper runs
+    /// again.
     #[inline]
     pub fn is_valid_at(&self, now: Time) -> bool {
         self.is_valid_since_boot(self.0.origin.saturating_add(now.as_nanos()))
     }
 
-    /// How long it stays valid without a renewal.
+    /// The time for which the lease stays valid without a renewal.
     pub fn left(&self) -> Duration {
         let deadline = self.0.deadline.load(Ordering::Relaxed);
         Duration::from_nanos(deadline.saturating_sub(nanos(since_boot())))
@@ -64,14 +69,14 @@ impl Lease {
         now < self.0.deadline.load(Ordering::Relaxed) || self.expired(now)
     }
 
-    /// The deadline has passed: makes sure that no renewal that comes later changes that.
+    /// Called after the deadline: ends the lease, so that no later renewal makes it valid again.
     #[cold]
     fn expired(&self, now: u64) -> bool {
         let end = |deadline| if now < deadline { None } else { Some(OVER) };
         self.0.deadline.fetch_update(Ordering::Relaxed, Ordering::Relaxed, end).is_err()
     }
 
-    /// A renewal that was sent at `sent` has succeeded; false when that came too late.
+    /// Records the success of a renewal that was sent at `sent`. Returns false if it came too late.
     pub(crate) fn extend(&self, sent: Duration, ttl: Duration) -> bool {
         let new = trusted_until(sent, ttl);
         let extend = |deadline: u64| {
@@ -82,7 +87,7 @@ impl Lease {
         update.is_ok() && self.is_valid()
     }
 
-    /// Ends it here and now.
+    /// Ends the lease now.
     pub(crate) fn end(&self) {
         self.0.deadline.store(OVER, Ordering::Relaxed);
     }
@@ -98,7 +103,7 @@ fn trusted_until(sent: Duration, ttl: Duration) -> u64 {
     nanos(sent.saturating_add(ttl - ttl / MARGIN))
 }
 
-/// How often a lease of `ttl` is renewed: four attempts fit into its trusted time.
+/// The interval of renewals of a lease of `ttl`. Four attempts fit into the trusted time.
 pub(crate) fn interval(ttl: Duration) -> Duration {
     ttl / MARGIN
 }
@@ -137,7 +142,7 @@ mod tests {
         assert!(lease.left() <= Duration::from_secs(40));
         assert!(lease.extend(since_boot() - Duration::from_secs(20), TTL));
         assert!(lease.left() <= Duration::from_secs(60));
-        // One that was sent before the last one takes nothing away.
+        // A renewal that was sent before the last one does not shorten the lease.
         assert!(lease.extend(long_ago, TTL));
         assert!(lease.left() > Duration::from_secs(50));
         let late = Lease::new(since_boot() - Duration::from_secs(90), TTL, &clock);

@@ -1,15 +1,15 @@
-//! Who is in a cluster: node ids, contacts, leases, epochs and views, kept in etcd, in a directory
-//! or in memory.
+//! Membership of a cluster: node ids, contacts, leases, member epochs and views. The state is kept
+//! in etcd, in a directory or in memory.
 //!
-//! This crate owns the control plane. A node that joins takes an id that nobody else has, in one
-//! transaction, and holds it by a lease that a thread renews. Another thread follows the view: who
-//! has joined, left, died. The data path asks one thing only, [`Lease::is_valid`].
+//! This crate owns the control plane. A joining node takes a free id in one transaction. The node
+//! holds the id by a lease, and one thread renews the lease. A second thread follows the view:
+//! which nodes have joined, left or died. The data path only reads [`Lease::is_valid`].
 //!
 //! ```text
 //!   process of node C1                                           process of node C2
 //!  ┌──────────────────────────────────────┐                     ┌─────────────────────────┐
 //!  │ workers ── Lease::is_valid()         │                     │                         │
-//!  │              ▲ a load, a look at     │                     │                         │
+//!  │              ▲ a load, a read of     │                     │                         │
 //!  │              │ the clock             │                     │                         │
 //!  │ keeper ──────┘ renews ───────────┐   │                     │   ┌── keeper            │
 //!  │ follower ──► view, callbacks ─┐  │   │                     │   │   follower          │
@@ -23,22 +23,30 @@
 //!
 //! # Invariants
 //!
-//! - Two nodes never hold one id at a time: it is created if absent, in one transaction.
-//! - The epoch of a node is the store's revision at which it joined. Whoever takes an id later has
-//!   a higher one.
-//! - A node whose lease ends before it has left is dead for ever, and so is its id: a latch word
-//!   may still carry it.
-//! - A node's own [`Lease`] is invalid before anybody else can see the node dead: its time counts
-//!   from before the renewal was sent, and the last fifth is not used. Once invalid, it is never
-//!   valid again.
-//! - Whatever a node writes (contacts, facts, values) it writes only while it is in the cluster, by
-//!   the same transaction.
-//! - No call waits without a deadline, and no callback can delay the renewal of the lease.
+//! - Two nodes never hold one id at a time. A join creates the key of the id only if the key is
+//!   absent, in one transaction.
+//! - The member epoch of a node is the store's revision at which the node joined. A later holder of
+//!   the id has a higher member epoch.
+//! - A node is dead when its lease ends before the node has left. A dead node stays dead and its id
+//!   is never reused, because a latch word may still contain the id.
+//! - A node's own [`Lease`] is invalid before any other node can see the node dead. Two rules give
+//!   this:
+//!   1. The time of the lease counts from before the renewal was sent.
+//!   2. The last fifth of the lease is not used.
+//! - An invalid [`Lease`] never becomes valid again.
+//! - A node writes contacts, facts and values only while the node is in the cluster. The
+//!   transaction of the write checks this.
+//! - Every call that waits has a deadline, and no callback can delay the renewal of the lease.
 //!
-//! It survives processes that are killed or stopped at any moment, stores that go away (leases are
-//! lost in time, calls fail with a reason), answers that get lost (transactions are looked for
-//! before they are repeated), state files that were damaged. It does not survive a store that loses
-//! what it has acknowledged.
+//! The crate survives these faults:
+//!
+//! - A process is killed or stopped at any moment.
+//! - The store is unreachable. Leases end in time, and calls fail with a reason.
+//! - An answer of the store is lost. The caller checks whether the transaction took effect before
+//!   it repeats the transaction.
+//! - A state file is damaged.
+//!
+//! The crate does not survive a store that loses acknowledged changes.
 //!
 //! # Example
 //!

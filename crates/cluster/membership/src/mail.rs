@@ -1,4 +1,5 @@
-//! [`Mail`]: bytes from one node to another, and an answer back, through the store.
+//! [`Mail`]: control messages. A control message carries bytes from one node to another through the
+//! store, and an answer back.
 //!
 //! ```text
 //!   node C1 (epoch 7)                        store, below mail/C2@9/                   node C2 (epoch 9)
@@ -7,19 +8,20 @@
 //!   answer ◄──────── mail-in looks ───────── mail/C1@7/answer/0001 ◄── put, and ask deleted ┘
 //! ```
 //!
-//! It is for the few bytes that nodes have to tell each other before they have a faster way:
-//! connection data. No second network service is needed for it, and no second proof of who somebody
-//! is.
+//! Control messages are for the few bytes that nodes exchange before they have a faster connection:
+//! connection data. The store already authenticates every node. So control messages need no second
+//! network service and no second authentication.
 //!
-//! - A letter is for one node at one epoch. Whoever has the id later never sees it.
-//! - A letter and its answer hang on the sender's lease, so that nothing is left of the dead; what
-//!   is of no use any more is deleted by whoever finds it.
-//! - A letter is handled once at most: one node's letters come in the order of their numbers, and a
-//!   number is taken once.
-//! - So many letters of a node are in the store at most; the rest waits in its queue, which has an
-//!   end, too.
-//! - The closure runs on a thread of its own. However long it takes, leases are renewed, and
-//!   answers arrive.
+//! - A control message is for one node at one member epoch. A later holder of the id never sees the
+//!   message.
+//! - A control message and its answer are attached to the sender's lease. So a dead node leaves no
+//!   messages in the store. A node that finds a useless key deletes the key.
+//! - A control message is handled at most once. The messages of one sender arrive in the order of
+//!   their numbers, and each number is taken once.
+//! - At most 256 control messages of one node are in the store. The others wait in the node's
+//!   queue, which is bounded too.
+//! - The closure runs on its own thread. A slow closure delays neither the renewal of leases nor
+//!   the arrival of answers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::channel;
@@ -37,28 +39,30 @@ use crate::store::{Change, LeaseId, Snapshot};
 use crate::time::Deadline;
 use crate::view::{MemberState, View};
 
-/// The longest letter and the longest answer, in bytes.
+/// The longest control message and the longest answer, in bytes.
 pub const LETTER_MAX: usize = 64 << 10;
 
-/// Letters of one node that are in the store at a time.
+/// The most control messages of one node that are in the store at a time.
 const OUTSTANDING_MAX: usize = 256;
-/// Letters that wait behind them.
+/// The most control messages that wait in a node's queue.
 const QUEUE_MAX: usize = 4096;
-/// Letters in one transaction: stores have a limit of changes, etcd's is 128.
+/// The most control messages in one transaction. Stores bound the changes of a transaction; etcd's
+/// bound is 128.
 const BATCH: usize = 32;
-/// A thread that waits looks this often at its node, and at deadlines.
+/// How often a waiting thread checks deadlines and whether its node still runs.
 const LOOK: Duration = Duration::from_millis(100);
-/// And this long after the store did not answer.
+/// How long a thread waits after the store did not answer.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// What is done with a letter: who sent it, at which epoch, and its bytes; the answer.
+/// Handles a control message. The arguments are the sender, its member epoch and the bytes. The
+/// result is the answer.
 pub type Handler = Box<dyn FnMut(NodeName, u64, &[u8]) -> Vec<u8> + Send>;
 
-/// Takes the answer to a letter, from a thread of this node's, once.
+/// Takes the answer to a control message, once, on a thread of this node.
 pub type Answer = Box<dyn FnOnce(Result<Vec<u8>, MembershipError>) + Send>;
 
-/// One node's letters; copies are the same node's. When the last copy is dropped its threads end,
-/// and nothing more is sent or answered.
+/// The control messages of one node; copies belong to the same node. Dropping the last copy ends
+/// the threads. After that, this node sends and answers no message.
 #[derive(Clone)]
 pub struct Mail(Arc<Handle>);
 
@@ -72,15 +76,15 @@ struct Office {
 
 #[derive(Default)]
 struct State {
-    /// Letters that are not in the store yet.
+    /// Messages that are not in the store yet.
     queue: VecDeque<Letter>,
-    /// Letters that may be in the store, by number.
+    /// Messages that may be in the store, by number.
     sent: BTreeMap<u64, Sent>,
-    /// Keys that are of no use any more.
+    /// Keys to delete.
     stale: BTreeSet<String>,
-    /// Letters of others that were not handled yet.
+    /// Messages of other nodes that are not handled yet.
     asked: VecDeque<Asked>,
-    /// The keys of those, and of those that are being handled.
+    /// The keys of the messages in `asked`, and of the messages that are being handled.
     working: BTreeSet<String>,
     stopped: bool,
 }
@@ -108,8 +112,8 @@ struct Asked {
 }
 
 impl Membership {
-    /// Lets others send letters to this node, which `handler` answers, and this node send some.
-    /// Once in the time of a node.
+    /// Starts the control messages of this node. The node can then send, and `handler` answers the
+    /// messages of other nodes. Call it at most once per node.
     ///
     /// # Errors
     /// [`MembershipError::MailTwice`], [`MembershipError::Thread`].
@@ -142,9 +146,9 @@ impl Mail {
         thread.map(drop).map_err(|error| MembershipError::Thread { why: error.to_string() })
     }
 
-    /// Sends a letter to a node, as it joined at `epoch`. `answer` gets what its handler has
-    /// answered, or why there is no answer within `limit`; it must not take long. This does not
-    /// wait.
+    /// Sends a control message to a node that joined at `epoch`. The call does not wait. `answer`
+    /// gets the handler's answer, or the reason why no answer came within `limit`. `answer` must
+    /// not take long.
     pub fn send(&self, to: NodeName, epoch: u64, letter: Vec<u8>, limit: Duration, answer: Answer) {
         let office = &self.0.0;
         if let Err(error) = office.shared.check().and_then(|()| short("a letter", &letter)) {
@@ -156,17 +160,17 @@ impl Mail {
             drop(state);
             return (sent.answer)(Err(MembershipError::MailFull { max: QUEUE_MAX }));
         }
-        // Under the lock, so that letters are queued in the order of their numbers.
+        // The number is taken under the lock, so messages are queued in the order of their numbers.
         let number = office.shared.letters.fetch_add(1, Ordering::Relaxed) + 1;
         state.queue.push_back(Letter { number, bytes: letter, sent });
         drop(state);
         office.changed.notify_all();
     }
 
-    /// As [`Mail::send`], and waits for the answer.
+    /// Sends like [`Mail::send`], and waits for the answer.
     ///
     /// # Errors
-    /// [`MembershipError::NotThere`] when the node is gone; [`MembershipError::Deadline`];
+    /// [`MembershipError::NotThere`] when the node has left or died; [`MembershipError::Deadline`];
     /// [`MembershipError::TooLong`]; [`MembershipError::MailFull`]; [`MembershipError::LeaseEnded`]
     /// and [`MembershipError::Left`] of this node.
     pub fn ask(
@@ -179,7 +183,7 @@ impl Mail {
         let (send, receive) = channel();
         let answer = Box::new(move |result| drop(send.send(result)));
         self.send(to, epoch, letter.to_vec(), limit, answer);
-        // The deadline is looked at now and then.
+        // `mail-in` checks deadlines only now and then, so this wait is a little longer.
         receive.recv_timeout(limit + 10 * LOOK).unwrap_or_else(|_| Err(late(limit, to)))
     }
 }
@@ -192,7 +196,7 @@ impl Drop for Handle {
 }
 
 impl Office {
-    // Nothing under the lock panics half-way through a change.
+    // No code under the lock panics half-way through a change.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -208,7 +212,7 @@ impl Office {
 
     // ---- mail-out --------------------------------------------------------------------------------------
 
-    /// Puts letters into the store, and takes out what is of no use any more.
+    /// Puts messages into the store, and deletes useless keys.
     fn dispatch(&self) {
         while !self.is_over() {
             let (letters, stale) = self.next_out();
@@ -219,14 +223,15 @@ impl Office {
                 let deletes: Vec<_> = stale.into_iter().map(Change::Delete).collect();
                 let Shared { store, limit, .. } = &*self.shared;
                 if let Err(error) = store.commit(&[self.shared.alive()], &deletes, *limit) {
-                    // It goes with the lease that it hangs on.
+                    // The keys are deleted with the lease that they are attached to.
                     tracing::debug!(%error, "old letters stay");
                 }
             }
         }
     }
 
-    /// Letters for one node, which count as sent from now on, and keys to delete; waits for them.
+    /// Takes messages for one node and keys to delete, and waits until there are any. The messages
+    /// count as sent from here on.
     fn next_out(&self) -> (Vec<(String, Change)>, Vec<String>) {
         let mut state = self.state();
         let has_letters =
@@ -258,7 +263,8 @@ impl Office {
                 value.extend(bytes);
                 let lease = Some(self.shared.lease_id);
                 letters.push((key.clone(), Change::Put { key, value, lease }));
-                // Before it is in the store: its answer may be there at once.
+                // Inserted before the message is in the store, because the answer may arrive at
+                // once.
                 state.sent.insert(number, sent);
             }
         }
@@ -267,7 +273,8 @@ impl Office {
         (letters, stale)
     }
 
-    /// Puts the letters, which are all for the same node, as long as one of them is waited for.
+    /// Puts the messages, which are all for the same node. The call retries while a caller still
+    /// waits for one of them.
     fn put(&self, letters: &[(String, Change)]) {
         let Shared { store, limit, .. } = &*self.shared;
         let changes: Vec<_> = letters.iter().map(|(_, change)| change.clone()).collect();
@@ -312,11 +319,11 @@ impl Office {
 
     // ---- mail-in ---------------------------------------------------------------------------------------
 
-    /// Looks what has come.
+    /// Takes new messages and answers out of the store, and gives up old ones.
     fn look(&self) {
         let Shared { store, keys, me, limit, .. } = &*self.shared;
         let prefix = keys.mail(me.node, me.epoch);
-        // The highest number of each sender that was taken.
+        // The highest number that was taken, for each sender.
         let mut seen = BTreeMap::new();
         while !self.is_over() && self.shared.check().is_ok() {
             let looked = store.range(&prefix, *limit).and_then(|snapshot| {
@@ -332,7 +339,7 @@ impl Office {
         self.end();
     }
 
-    /// Hands out answers, and letters to the thread that handles them.
+    /// Delivers answers, and queues messages for the handler thread.
     fn sort(&self, prefix: &str, snapshot: &Snapshot, seen: &mut BTreeMap<(NodeName, u64), u64>) {
         let mut answers = Vec::new();
         let mut state = self.state();
@@ -358,7 +365,7 @@ impl Office {
                 state.working.insert(asked.key.clone());
                 state.asked.push_back(asked);
             } else if !state.working.contains(&asked.key) {
-                // It was put a second time, because an answer of the store was lost.
+                // The message was put a second time, because an answer of the store was lost.
                 state.stale.insert(asked.key);
             }
         }
@@ -371,7 +378,7 @@ impl Office {
         seen.retain(|(node, epoch), _| !is_gone(&view, *node, *epoch));
     }
 
-    /// Gives up letters whose time is over, and those for nodes that are gone.
+    /// Gives up messages after their deadlines, and messages to nodes that have left or died.
     fn give_up(&self) {
         let view = self.shared.board.view();
         let mut over = Vec::new();
@@ -402,7 +409,7 @@ impl Office {
         over.into_iter().for_each(|(answer, error)| answer(Err(error)));
     }
 
-    /// Nothing comes any more.
+    /// Fails all messages, because no answer can arrive any more.
     fn end(&self) {
         let error = self.shared.check().err().unwrap_or(MembershipError::Left);
         let mut state = self.state();
@@ -416,11 +423,11 @@ impl Office {
 
     // ---- mail-handler ----------------------------------------------------------------------------------
 
-    /// Answers letters of others.
+    /// Answers messages of other nodes.
     fn handle(&self, mut handler: Handler) {
         while !self.is_over() {
             let asked = self.next_asked();
-            // Answers hang on the lease of whoever asked.
+            // An answer is attached to the lease of the sender of the message.
             let mut answers: BTreeMap<LeaseId, Vec<(String, Change)>> = BTreeMap::new();
             for Asked { key, from, epoch, number, lease, bytes } in asked {
                 let mut value = handler(from, epoch, &bytes);
@@ -445,7 +452,7 @@ impl Office {
         state.asked.drain(..count).collect()
     }
 
-    /// Puts answers for one node, in the place of its letters.
+    /// Puts answers for one node, and deletes the messages in the same transaction.
     fn answer(&self, answers: Vec<(String, Change)>) {
         let Shared { store, limit, .. } = &*self.shared;
         let (keys, puts): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
@@ -455,7 +462,7 @@ impl Office {
         while let Some(left) = deadline.left() {
             match store.commit(&[self.shared.alive()], &changes, left) {
                 Err(error) if error.is_passing() && !self.is_over() => self.trouble(&error),
-                // Whoever asked is gone, or this node is: nobody waits.
+                // The sender has left or died, or this node has. No node waits for the answer.
                 Err(error) => {
                     tracing::debug!(%error, "an answer is not wanted any more");
                     break;
@@ -480,7 +487,7 @@ fn late(limit: Duration, to: NodeName) -> MembershipError {
     MembershipError::Deadline { what, limit, trouble: String::new() }
 }
 
-/// Whether the node has left or died since that epoch.
+/// Whether the node has left or died, or its id has a later holder, since that member epoch.
 fn is_gone(view: &View, node: NodeName, epoch: u64) -> bool {
     view.get(node).is_some_and(|member| {
         member.epoch > epoch || member.epoch == epoch && member.state != MemberState::Joined
@@ -492,7 +499,7 @@ fn number_of(key: &str) -> Option<u64> {
     u64::from_str_radix(key.rsplit_once('/')?.1, 16).ok()
 }
 
-/// The letter that an entry holds, whose key ends so.
+/// The message in an entry. `rest` is the end of the entry's key.
 fn asked(rest: &str, number: u64, entry: &crate::store::Entry) -> Option<Asked> {
     let (from, _) = rest.strip_prefix("ask/")?.split_once('/')?;
     let (from, epoch) = from.split_once('@')?;

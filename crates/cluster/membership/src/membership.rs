@@ -1,4 +1,4 @@
-//! [`Membership`]: one node's part in its cluster.
+//! [`Membership`]: the membership of one node in its cluster.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -17,21 +17,22 @@ use crate::store::{Change, Compare, LeaseId, Store, VALUE_MAX};
 use crate::time::Deadline;
 use crate::view::{Member, MemberState, View};
 
-/// How long giving a lease up may take. Without it others wait for the lease's end.
+/// The most time that giving up the lease may take. If it fails, other nodes see the node dead when
+/// the lease ends.
 const DYING: Duration = Duration::from_secs(1);
 
-/// One node's part in its cluster; copies are the same node's. Two threads renew its lease and
+/// The membership of one node; copies belong to the same node. Two threads renew the lease and
 /// follow the view.
 ///
-/// When the last copy is dropped without [`Membership::leave`], the threads end, its [`Lease`] is
-/// invalid, and everybody else sees the node die when the lease ends in the store.
+/// When the last copy is dropped without [`Membership::leave`], the threads end and the node's
+/// [`Lease`] is invalid. All other nodes see the node die when the lease ends in the store.
 #[derive(Clone)]
 pub struct Membership(Arc<Handle>);
 
-/// Ends the threads, which have the rest.
+/// Ends the threads when dropped. The threads hold the other copies of [`Shared`].
 struct Handle(Arc<Shared>);
 
-/// What handles and threads of a node share.
+/// The state that the handles and the threads of a node share.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) keys: Keys,
@@ -42,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) limit: Duration,
     pub(crate) board: Board,
     pub(crate) completed: Mutex<Option<Completed>>,
-    /// Letters that were sent so far.
+    /// The number of control messages sent so far.
     pub(crate) letters: AtomicU64,
     pub(crate) has_mail: AtomicBool,
     left: AtomicBool,
@@ -50,12 +51,12 @@ pub(crate) struct Shared {
 }
 
 impl Membership {
-    /// Takes an id in `cluster`, which begins to be with its first node.
+    /// Takes an id in `cluster`. The first node creates the cluster.
     ///
     /// # Errors
-    /// [`MembershipError::Taken`] or [`MembershipError::Dead`] when the wanted id is not free,
-    /// [`MembershipError::Full`] when none is; what is wrong with `joining`; what keeps the store
-    /// from answering.
+    /// [`MembershipError::Taken`] or [`MembershipError::Dead`] when the wanted id is not free;
+    /// [`MembershipError::Full`] when no id is free; an error of a wrong field of `joining`; an
+    /// error of the store.
     pub fn join(
         store: Arc<dyn Store>,
         cluster: &str,
@@ -89,28 +90,28 @@ impl Membership {
         });
         let membership = Membership(Arc::new(Handle(Arc::clone(&shared))));
         if let Err(error) = keeper::start(&shared) {
-            // The message of interest is the first.
+            // The caller gets the first error, so this one is dropped.
             let _ = membership.leave();
             return Err(error);
         }
         Ok(membership)
     }
 
-    /// This node as it joined. Contacts that were added later are in the view.
+    /// This node as it joined. The view also has the contacts that were added later.
     pub fn me(&self) -> &Member {
         &self.shared().me
     }
 
-    /// The present view, as far as this node knows.
+    /// The latest view that this node knows.
     pub fn view(&self) -> Arc<View> {
         self.shared().board.view()
     }
 
-    /// Waits until a view is as `condition` wants it, and returns that view.
+    /// Waits until a view satisfies `condition`, and returns that view.
     ///
     /// # Errors
-    /// [`MembershipError::Deadline`] when that is not so within `limit`;
-    /// [`MembershipError::LeaseEnded`] as soon as this node's has.
+    /// [`MembershipError::Deadline`] when no view does within `limit`;
+    /// [`MembershipError::LeaseEnded`] as soon as this node's lease has ended.
     pub fn wait(
         &self,
         limit: Duration,
@@ -126,39 +127,40 @@ impl Membership {
             let Some(left) = deadline.left() else {
                 return Err(self.shared().deadline("a change of the view", limit));
             };
-            // A lease can end without the keeper, which wakes this.
+            // The keeper wakes this wait. The lease can also end without the keeper, so the wait is
+            // at most one lease long.
             self.shared().board.wait(&view, left.min(self.shared().ttl));
         }
     }
 
-    /// Calls `callback` with the present view, now, and from a thread of this node's with every
-    /// later one that says something else. It is never called twice at a time, and misses no state
-    /// that lasts.
+    /// Calls `callback` with the present view at once, and later with each view that has other
+    /// members. The later calls come from a thread of this node. Two calls never overlap. Views may
+    /// be skipped, but the callback gets the latest state.
     pub fn follow(&self, callback: Callback) {
         self.shared().board.follow(callback);
     }
 
-    /// The lease, to ask before touching memory.
+    /// The lease. Check it before each access to memory.
     pub fn lease(&self) -> Lease {
         self.shared().lease.clone()
     }
 
-    /// Calls `callback`, once, from a thread of this node's, when the lease is found to have ended,
-    /// but not when the node leaves. At once when that is so already.
+    /// Calls `callback` once, from a thread of this node, when the lease is found to have ended. A
+    /// graceful leave does not count. If the lease has already ended, the call comes at once.
     pub fn on_loss(&self, callback: Box<dyn FnOnce() + Send>) {
         let shared = self.shared();
         shared.on_loss.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
-        // The keeper may have called the others before this one was there.
+        // The keeper may have run the callbacks before this one was added.
         if !shared.lease.is_valid() && !shared.left.load(Ordering::Acquire) {
             shared.lost();
         }
     }
 
-    /// Adds to this node's contact, or changes it.
+    /// Adds a contact of this node, or changes one.
     ///
     /// # Errors
     /// [`MembershipError::LeaseEnded`], [`MembershipError::Left`], [`MembershipError::Name`],
-    /// [`MembershipError::TooLong`]; what keeps the store from answering.
+    /// [`MembershipError::TooLong`]; an error of the store.
     pub fn contact(&self, key: &str, value: &str) -> Result<(), MembershipError> {
         let shared = self.shared();
         let key = shared.keys.contact(shared.me.node, key)?;
@@ -166,19 +168,19 @@ impl Membership {
         shared.put("a contact", put)
     }
 
-    /// Leaves the cluster in order: the id may be given again. The caller has stopped touching
-    /// memory; the lease is invalid from the beginning of this call. Leaving twice is fine.
+    /// Leaves the cluster gracefully, so that the id can be reused. The caller no longer touches
+    /// memory: the lease is invalid from the start of this call. A second call does nothing.
     ///
     /// # Errors
-    /// [`MembershipError::LeaseEnded`] when it was too late; what keeps the store from answering.
-    /// The node then dies with its lease, if it has not left after all.
+    /// [`MembershipError::LeaseEnded`] when the lease ended before; an error of the store. After an
+    /// error the node dies with its lease, unless the leave took effect.
     pub fn leave(&self) -> Result<(), MembershipError> {
         self.shared().leave()
     }
 
-    /// Ends this node out of order, and at once: its lease is given up, and it is dead for
-    /// everybody, as if the lease had ended. The caller has stopped touching memory, as far as it
-    /// could. Nothing happens when the node has left.
+    /// Ends this node at once without a graceful leave. The node gives its lease up and is dead for
+    /// all nodes, as if the lease had ended. The caller has stopped touching memory as far as it
+    /// could. The call does nothing after a leave.
     pub fn die(&self) {
         let shared = self.shared();
         if shared.left.swap(true, Ordering::AcqRel) {
@@ -192,7 +194,7 @@ impl Membership {
         }
     }
 
-    /// For threads, which must not keep the node alive.
+    /// The shared state for threads, which must not keep the node alive.
     pub(crate) fn shared_arc(&self) -> Arc<Shared> {
         Arc::clone(&self.0.0)
     }
@@ -217,7 +219,7 @@ impl Drop for Handle {
 }
 
 impl Shared {
-    /// Whether this node may still speak for itself.
+    /// Checks that this node has not left and that its lease is valid.
     pub(crate) fn check(&self) -> Result<(), MembershipError> {
         match (self.left.load(Ordering::Acquire), self.lease.is_valid()) {
             (true, _) => Err(MembershipError::Left),
@@ -226,13 +228,13 @@ impl Shared {
         }
     }
 
-    /// Holds exactly while this node is in the cluster.
+    /// The comparison that holds exactly while this node is in the cluster.
     pub(crate) fn alive(&self) -> Compare {
         self.keys.is_alive(self.me.node, self.me.epoch)
     }
 
-    /// Puts a key, as long as this node is in the cluster. May be made twice when an answer is
-    /// lost.
+    /// Puts a key, in a transaction that holds only while this node is in the cluster. When an
+    /// answer is lost, the put may take effect twice.
     fn put(&self, what: &str, put: Change) -> Result<(), MembershipError> {
         self.check()?;
         fits(what, &put)?;
@@ -242,7 +244,7 @@ impl Shared {
         }
     }
 
-    /// The store says that this node is not in the cluster.
+    /// Handles the store's report that this node is not in the cluster.
     pub(crate) fn found_ended(&self) -> MembershipError {
         if self.left.load(Ordering::Acquire) {
             return MembershipError::Left;
@@ -251,7 +253,7 @@ impl Shared {
         MembershipError::LeaseEnded
     }
 
-    /// The lease has ended: everybody here has to know.
+    /// Ends the lease, wakes all waiters and runs the callbacks of [`Membership::on_loss`].
     pub(crate) fn lost(&self) {
         self.lease.end();
         self.board.wake();
@@ -291,7 +293,7 @@ impl Shared {
         let mut trouble = None;
         while let Some(left) = deadline.left() {
             let left_now = self.store.commit(&[self.alive()], &changes, left).and_then(|made| {
-                // The answer to an attempt before may have been lost.
+                // The answer to an earlier attempt may have been lost.
                 Ok(made.is_some() || {
                     let view = self.read_view()?;
                     let me = view.get(node);
@@ -301,7 +303,7 @@ impl Shared {
             match left_now {
                 Ok(true) => {
                     tracing::info!(%node, "left");
-                    // Nothing hangs on it any more.
+                    // No key is attached to the lease any more.
                     let _ = self.store.revoke(self.lease_id, left);
                     return Ok(());
                 }
@@ -314,7 +316,7 @@ impl Shared {
     }
 }
 
-/// Whether the value of a put is short enough.
+/// Checks that the value of a put is short enough.
 pub(crate) fn fits(what: &str, put: &Change) -> Result<(), MembershipError> {
     match put {
         Change::Put { value, .. } if value.len() > VALUE_MAX => Err(MembershipError::TooLong {

@@ -1,4 +1,4 @@
-//! Names: of nodes, clusters, facts; and the roles of nodes.
+//! Names of nodes, clusters and facts, and the roles of nodes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::MembershipError;
 
-/// A node of a cluster: written `M0`, `C7`.
+/// The name of a node in a cluster, written `M0` or `C7`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodeName {
-    /// A memory node, from 0.
+    /// A memory node. The ids begin at 0.
     Memory(MemoryNodeId),
-    /// A compute node, 1 to 58.
+    /// A compute node. The ids are 1 to 58.
     Compute(ComputeNodeId),
 }
 
@@ -26,7 +26,7 @@ impl NodeName {
         }
     }
 
-    /// The compute node's id, when it is one.
+    /// The id of a compute node, or `None`.
     pub fn compute(self) -> Option<ComputeNodeId> {
         match self {
             NodeName::Compute(id) => Some(id),
@@ -34,7 +34,7 @@ impl NodeName {
         }
     }
 
-    /// The memory node's id, when it is one.
+    /// The id of a memory node, or `None`.
     pub fn memory(self) -> Option<MemoryNodeId> {
         match self {
             NodeName::Memory(id) => Some(id),
@@ -76,12 +76,12 @@ impl FromStr for NodeName {
     }
 }
 
-/// A node as it was started once: its name and its epoch. Written `C7@41`.
+/// A node with its member epoch, written `C7@41`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Party {
     /// The node.
     pub node: NodeName,
-    /// Its epoch.
+    /// The member epoch of the node.
     pub epoch: u64,
 }
 
@@ -100,16 +100,16 @@ impl FromStr for Party {
     }
 }
 
-/// What a node is in the cluster for.
+/// The role of a node in a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// It is memory.
+    /// A memory node.
     Memory {
-        /// How much.
+        /// The size of the memory in bytes.
         bytes: u64,
     },
-    /// It caches lines and runs code.
+    /// A compute node: it caches lines and runs code.
     Compute,
 }
 
@@ -126,7 +126,7 @@ impl Role {
         }
     }
 
-    /// All nodes that this role can be, by ids.
+    /// All names that nodes of this role can have, in the order of the ids.
     pub(crate) fn nodes(self) -> Box<dyn Iterator<Item = NodeName>> {
         match self {
             Role::Memory { .. } => {
@@ -146,7 +146,7 @@ impl Role {
     }
 }
 
-/// The text, when it can be part of a key: a path's or a key's separators are not in it.
+/// Returns the text if it can be part of a key. It contains no separator of paths or keys.
 pub(crate) fn checked<'a>(what: &'static str, name: &'a str) -> Result<&'a str, MembershipError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());

@@ -1,4 +1,4 @@
-//! [`View`]: who is in the cluster.
+//! [`View`]: the states of all nodes of a cluster.
 
 use std::collections::BTreeMap;
 
@@ -7,61 +7,61 @@ use crate::keys::{Keys, Record, decode, foreign};
 use crate::name::{NodeName, Party, Role};
 use crate::store::Snapshot;
 
-/// What became of a node.
+/// The state of a node in a view.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum MemberState {
-    /// It is in the cluster, and its lease has not ended.
+    /// The node is in the cluster, and its lease has not ended.
     Joined,
-    /// It has left in order; its id may be given again.
+    /// The node has left gracefully. Its id may be reused.
     Left,
-    /// Its lease has ended, and it had not left. Its id is never given again.
+    /// The lease of the node ended before the node left. Its id is never reused.
     Dead,
 }
 
-/// A node as a view has it.
+/// A node in a view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// Its name.
+    /// The name of the node.
     pub node: NodeName,
-    /// The store's revision at which it joined: whoever joins later has a higher one.
+    /// The member epoch: the store's revision at which the node joined. A later holder has a higher
+    /// one.
     pub epoch: u64,
-    /// What it is there for.
+    /// The role of the node.
     pub role: Role,
-    /// How to reach it. Kept when it has left or died, until the id is given again.
+    /// How to reach the node. The contact of a node that left or died stays until the id is reused.
     pub contact: BTreeMap<String, String>,
-    /// What became of it.
+    /// The state of the node.
     pub state: MemberState,
 }
 
 impl Member {
-    /// The node, as it was started then.
+    /// The node with its member epoch.
     pub fn party(&self) -> Party {
         Party { node: self.node, epoch: self.epoch }
     }
 }
 
-/// All nodes that ever were in the cluster, each with its latest holder, as they were at one
-/// revision.
+/// The latest holders of all ids that were ever used, at one revision of the store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct View {
-    /// The store's revision.
+    /// The revision of the store.
     pub revision: u64,
-    /// The nodes.
+    /// The nodes, by name.
     pub members: BTreeMap<NodeName, Member>,
 }
 
 impl View {
-    /// A node.
+    /// The latest holder of a name.
     pub fn get(&self, node: NodeName) -> Option<&Member> {
         self.members.get(&node)
     }
 
-    /// What became of a node, if it ever was there.
+    /// The state of a node, or `None` if the node never joined.
     pub fn state(&self, node: NodeName) -> Option<MemberState> {
         self.get(node).map(|member| member.state)
     }
 
-    /// Whether the node is in the cluster, and has not been started anew.
+    /// Whether the party is in the cluster, with the same member epoch.
     pub fn is_there(&self, party: Party) -> bool {
         self.get(party.node).is_some_and(|member| {
             member.epoch == party.epoch && member.state == MemberState::Joined
@@ -88,7 +88,7 @@ impl View {
         self.members.values().filter(|member| member.state == MemberState::Dead)
     }
 
-    /// What a snapshot of [`Keys::view`] says.
+    /// Reads a view from a snapshot of [`Keys::view`].
     pub(crate) fn read(
         store: &str,
         keys: &Keys,
@@ -105,7 +105,7 @@ impl View {
             if let Some(node) = entry.key.strip_prefix(&nodes) {
                 let node = name(node)?;
                 let (state, role, epoch) = match decode(store, entry)? {
-                    // Until its `alive` key shows up.
+                    // The state is dead until the `alive` key of the node is found.
                     Record::Joined { role, .. } => (MemberState::Dead, role, entry.modified),
                     Record::Left { role, epoch } => (MemberState::Left, role, epoch),
                 };

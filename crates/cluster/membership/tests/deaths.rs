@@ -1,4 +1,4 @@
-//! How nodes die: in bounded time, in the right order, and for ever.
+//! The deaths of nodes: in bounded time, in the right order, and permanent.
 
 mod common;
 
@@ -12,7 +12,7 @@ use latchwork_membership::{Joining, MemberState, Membership, MembershipError, Ro
 use common::faulty::{Fault, Faulty};
 use common::{FIRM, LONG, Place, compute, compute_as, compute_for, eventually, in_each_place};
 
-/// A node whose way to the store can be cut.
+/// A node with a connection to the store that can be cut.
 fn mortal(place: &Place) -> (Arc<Faulty>, Membership) {
     let way = Faulty::new(place.another());
     let store: Arc<dyn Store> = way.clone();
@@ -23,7 +23,7 @@ fn mortal(place: &Place) -> (Arc<Faulty>, Membership) {
 #[test]
 fn a_node_whose_keeper_is_cut_off_is_dead_within_bounded_time_and_knows_before_anybody_else() {
     let faults = [Fault::Cut, Fault::LateAnswers, Fault::SlowAnswer];
-    // Most of it is waiting. Whoever fails here fails the scope.
+    // The tests mostly wait, so they run at once. A failing thread fails the scope.
     thread::scope(|scope| {
         for fault in faults {
             scope.spawn(move || in_each_place(|place| cut_off(fault, place)));
@@ -37,7 +37,7 @@ fn cut_off(fault: Fault, place: Place) {
     let (node, lease) = (mortal.me().node, mortal.lease());
     let (tell, lost) = mpsc::channel();
     mortal.on_loss(Box::new(move || tell.send(()).unwrap()));
-    // Looks at the lease of the dying the moment that somebody else can see it dead.
+    // Checks the lease of the dying node at the moment when another node can see it dead.
     let seen = Arc::new(Mutex::new(None));
     other.follow(Box::new({
         let (lease, seen) = (lease.clone(), Arc::clone(&seen));
@@ -47,19 +47,19 @@ fn cut_off(fault: Fault, place: Place) {
             }
         }
     }));
-    // For longer than a lease lasts, five to a lease.
+    // Longer than a lease, with five renewals per lease.
     eventually("renewals", || way.renewals().len() > 6);
     assert!(lease.is_valid());
 
     way.set(fault);
     eventually("the lease to be invalid", || !lease.is_valid());
     if fault == Fault::Cut {
-        // A fifth of the lease lies between the two.
+        // The two events are a fifth of the lease apart.
         let state = other.view().state(node);
         let alive = format!("/latchwork/bench/view/alive/{node}");
         let is_there = place.store.get(&alive, LONG).unwrap().is_some();
         let renewed = way.renewals().pop().unwrap();
-        // Later, its time may be over on a machine that stood still.
+        // Later the lease may have ended, on a machine that stopped for a while.
         if renewed.elapsed() < FIRM {
             assert!(state == Some(MemberState::Joined) && is_there, "{:?}", place.kind);
         }
@@ -69,7 +69,7 @@ fn cut_off(fault: Fault, place: Place) {
     assert_eq!(*seen.lock().unwrap(), Some(false), "{:?}", place.kind);
     lost.recv_timeout(LONG).unwrap();
 
-    // It comes back, and is nobody.
+    // The connection is back, but the node stays dead.
     way.set(Fault::None);
     assert!(!lease.is_valid());
     for error in [
@@ -101,7 +101,7 @@ fn the_id_of_the_dead_is_never_given_again() {
                 dead == [Some(MemberState::Dead); 2]
             })
             .unwrap();
-        // Whoever has to end its process needs it.
+        // A process that kills the dead node's process needs the contact.
         assert_eq!(view.get(node).unwrap().contact["pid"], "1234");
         assert_eq!(view.dead().count(), 2);
 
@@ -169,7 +169,7 @@ fn nobody_joins_twice_when_the_answer_to_joining_is_lost() {
         assert_eq!(node.me().node.to_string(), "C1");
         assert_eq!(node.view().members.len(), 1);
         node.contact("a", "b").unwrap();
-        // And leaving, likewise.
+        // The same for a leave.
         way.set(Fault::LostAnswer);
         node.leave().unwrap();
         assert_eq!(place.join(compute()).unwrap().me().node, node.me().node);
@@ -203,6 +203,6 @@ fn the_cost_of_asking_a_lease_is_a_look_at_the_clock() {
     let each = (common::cpu() - begin) / rounds;
     assert_eq!(valid, rounds as usize);
     println!("Lease::is_valid takes {each:?}");
-    // Some tens of nanoseconds; a call into the kernel or a lock would be several hundreds.
+    // It takes some tens of nanoseconds. A system call or a lock would take several hundreds.
     assert!(each < Duration::from_micros(5), "{each:?}");
 }

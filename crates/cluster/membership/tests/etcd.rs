@@ -1,4 +1,4 @@
-//! The store in etcd: a server that goes away, comes back, or does not let everybody in.
+//! The store in etcd: a server that stops, comes back, or refuses a user.
 #![cfg(feature = "etcd")]
 
 mod common;
@@ -11,7 +11,7 @@ use latchwork_membership::{Membership, MembershipError, open};
 use common::etcd::Server;
 use common::{LONG, Place, compute, compute_for, eventually, now};
 
-/// Does something with the library that the store stands on.
+/// Calls the etcd library directly.
 fn etcd<T>(server: &Server, does: impl AsyncFnOnce(Client) -> Result<T, etcd_client::Error>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let urls = [format!("http://{}", server.address)];
@@ -45,8 +45,8 @@ fn a_server_that_is_killed_gives_lost_leases_and_errors_and_no_hang() {
 
 #[test]
 fn a_short_absence_costs_nobody_the_lease() {
-    // Two handles of the library to one server, one of which loses its connections: what a restart
-    // of etcd shorter than the lease does, without the wait for the server.
+    // Two handles of the library to one server, and one of them loses its connections. A restart of
+    // etcd within the lease has the same effect, but the test would have to wait for the server.
     let Some(place) = Place::etcd() else { return };
     let way = common::faulty::Faulty::new(place.another());
     let store: std::sync::Arc<dyn latchwork_membership::Store> = way.clone();
@@ -74,7 +74,7 @@ fn history_that_was_compacted_is_no_obstacle() {
         let now = client.get("x", None).await?.header().unwrap().revision();
         client.compact(now, None).await
     });
-    // Somebody who has slept since the old revision.
+    // A waiter that has slept since the old revision.
     assert_eq!(place.another().wait("/", old, LONG), Ok(true));
     b.contact("round", "last").unwrap();
     let node = b.me().node;

@@ -1,4 +1,4 @@
-//! Exchanges: barriers at which all give a value and get all.
+//! Exchanges: barriers at which each party gives a value and gets all values.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn parties(nodes: &[Membership]) -> Vec<Party> {
     nodes.iter().map(|node| node.me().party()).collect()
 }
 
-/// The nodes take part, each in a thread.
+/// Runs an exchange of the nodes, each in its own thread.
 fn exchange(nodes: &[Membership], name: &str, parties: &[Party], limit: Duration) -> Vec<Values> {
     thread::scope(|scope| {
         let one = |node: &Membership| {
@@ -42,7 +42,7 @@ fn everybody_gets_the_values_of_all() {
     for place in Place::all() {
         let nodes: Vec<_> = (0..4).map(|_| place.join(compute()).unwrap()).collect();
         (0..10).for_each(|round| complete(&nodes, &format!("round-{round}")));
-        // Those that everybody has are deleted.
+        // Values that all parties have are deleted.
         let left = place.store.range("/latchwork/bench/value/", LONG).unwrap().entries;
         assert_eq!(left.len(), nodes.len(), "of the last round");
     }
@@ -85,7 +85,7 @@ fn a_later_run_may_use_the_names_of_an_earlier_one() {
                 let mut nodes = nodes.into_iter();
                 let first = nodes.next().unwrap();
                 scope.spawn(|| part(first));
-                // Who comes first finds only what the earlier run has left.
+                // The first party finds only the values of the earlier run.
                 common::sleep(Duration::from_millis(50));
                 for node in nodes {
                     scope.spawn(|| part(node));
@@ -149,7 +149,8 @@ fn a_node_that_dies_ends_the_exchange_for_all_at_once() {
             assert_eq!(values, Err(gone), "{:?}", place.kind);
         }
         assert!(begin.elapsed() < LONG);
-        // It is dead when the next begins. Again nobody waits; and without it, all goes on.
+        // The node is already dead when this exchange begins. Again no party waits, and an exchange
+        // without the dead node works.
         let begin = now();
         let values = exchange(&nodes, "again", &four, 4 * LONG);
         assert!(values.iter().all(|values| matches!(values, Err(MembershipError::Gone { .. }))));
@@ -158,8 +159,8 @@ fn a_node_that_dies_ends_the_exchange_for_all_at_once() {
     });
 }
 
-/// Nodes of others come, leave and die, and there are as many of them as one of the parties' own
-/// that is missing.
+/// Nodes outside the exchange join, leave and die. At one time there are as many of them as missing
+/// parties.
 #[test]
 fn other_nodes_of_the_cluster_are_nobodys_concern() {
     for place in Place::all() {
@@ -170,14 +171,14 @@ fn other_nodes_of_the_cluster_are_nobodys_concern() {
         mortal.die();
         nodes[0].wait(LONG, |view| view.state(dead) == Some(MemberState::Dead)).unwrap();
         thread::scope(|scope| {
-            // Of the same name, and at the same time.
+            // An exchange with the same name, at the same time.
             let apart = scope.spawn(|| complete(&others, "x"));
             complete(&nodes, "x");
             apart.join().unwrap();
         });
         others.iter().for_each(|other| other.leave().unwrap());
         complete(&nodes, "y");
-        // One of the two is gone, and others are there instead: nobody waits.
+        // One of the two nodes has left, and others have joined instead: no party waits.
         let two = parties(&nodes);
         nodes[1].leave().unwrap();
         let _instead = [place.join(compute()).unwrap(), place.join(compute()).unwrap()];

@@ -1,4 +1,4 @@
-//! The store in a directory: what can happen to its files.
+//! The store in a directory: damage to its files.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn directory(place: &Place) -> PathBuf {
     PathBuf::from(place.endpoint.strip_prefix("file:").unwrap())
 }
 
-/// The state file's body changed, with the sum that goes with it.
+/// Changes the body of the state file, and updates its checksum.
 fn rewrite(place: &Place, change: impl Fn(&str) -> String) {
     let path = directory(place).join("state");
     let text = fs::read_to_string(&path).unwrap();
@@ -34,7 +34,7 @@ fn a_store_from_before_the_machine_was_started_anew_has_only_dead_nodes() {
     let left = place.join(compute_as(6)).unwrap();
     left.leave().unwrap();
     node.decide("fact", b"stays").unwrap();
-    // Without a keeper that would find the store changed.
+    // Without a running keeper, which would find the changed store.
     std::mem::forget(node.clone());
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     rewrite(&place, |body| body.replace(boot.trim(), "another-boot"));
@@ -75,7 +75,7 @@ fn a_state_file_that_is_torn_or_foreign_is_an_error_that_says_so() {
         assert!(text.contains(why) && text.contains("state") && !text.contains('\n'), "{text}");
         assert_eq!(fs::read(&path).unwrap(), bytes, "left as it is");
     }
-    // Whoever was a node is none any more, in bounded time.
+    // All nodes lose their membership, in bounded time.
     fs::write(&path, whole).unwrap();
 }
 
@@ -108,7 +108,7 @@ fn a_lock_that_somebody_keeps_is_an_error_that_names_the_process() {
         "{error}"
     );
     assert!(begin.elapsed() >= limit && begin.elapsed() < LONG);
-    // Reading needs no lock.
+    // A read needs no lock.
     assert_eq!(place.store.get("/x", limit), Ok(None));
     drop(lock);
     place.store.grant(LONG, limit).unwrap();
@@ -117,7 +117,7 @@ fn a_lock_that_somebody_keeps_is_an_error_that_names_the_process() {
 #[test]
 fn waiting_uses_next_to_no_cpu() {
     let place = Place::file();
-    // A process that only waits, so that its CPU time is that of waiting.
+    // A process that only waits, so that its CPU time is the cost of waiting.
     let store = FileStore::open(directory(&place), LONG).unwrap();
     let revision = store.range("/", LONG).unwrap().revision;
     let used = (0..4).map(|_| {
@@ -125,7 +125,7 @@ fn waiting_uses_next_to_no_cpu() {
         assert!(!store.wait("/", revision, Duration::from_millis(500)).unwrap());
         common::cpu() - begin
     });
-    // Whatever else the machine does, which makes everything dearer, it does not do all the time.
+    // Other load on the machine makes everything slower, but not all the time.
     let used = used.min().unwrap();
     println!("half a second of waiting uses {used:?} of CPU");
     assert!(used < Duration::from_millis(15), "{used:?}: three per cent of a core");

@@ -1,4 +1,4 @@
-//! Letters from node to node through the store, and answers.
+//! Control messages between nodes through the store, and their answers.
 
 mod common;
 
@@ -14,7 +14,7 @@ use common::{FIRM, LONG, Place, compute, compute_as, compute_for, eventually, in
 
 type Handled = Arc<Mutex<Vec<(NodeName, u64, Vec<u8>)>>>;
 
-/// A node whose handler answers with the letter backwards.
+/// A node with a handler that answers with the reversed message.
 struct Post {
     node: Membership,
     mail: Mail,
@@ -43,7 +43,7 @@ impl Post {
     }
 }
 
-/// Keys of letters that are in the store.
+/// The keys of control messages in the store.
 fn letters(place: &Place) -> usize {
     place.store.range("/latchwork/bench/mail/", LONG).unwrap().entries.len()
 }
@@ -72,7 +72,7 @@ fn a_letter_is_answered_and_nothing_of_it_is_left() {
     }
 }
 
-/// A worker waits for its connections: nobody may look at letters now and then only.
+/// A worker waits for its connections, so control messages must not wait for a periodic check.
 #[test]
 fn an_answer_comes_before_anybody_would_look_without_being_told() {
     for place in Place::all() {
@@ -146,7 +146,7 @@ fn a_letter_to_a_node_that_is_gone_fails_although_another_has_its_id() {
 fn a_letter_that_waits_for_a_node_that_dies_fails_when_that_is_known() {
     in_each_place(|place| {
         let a = Post::new(place.join(compute()).unwrap());
-        // It handles no letters.
+        // This node handles no control messages.
         let b = place.join(compute_for(FIRM)).unwrap();
         let (node, epoch) = (b.me().node, b.me().epoch);
         let (send, receive) = channel();
@@ -182,7 +182,7 @@ fn the_letters_of_a_node_that_dies_go_with_it() {
             mortal.mail.send(node, epoch, b"x".to_vec(), LONG, Box::new(drop));
         }
         eventually("the letters", || letters(&place) == 3);
-        // As a process that is killed: nobody deletes anything.
+        // Like a killed process: no node deletes the messages.
         let way = Faulty::new(place.another());
         let store: Arc<dyn Store> = way.clone();
         let killed = Membership::join(store, "bench", compute_for(FIRM)).unwrap();
@@ -214,7 +214,7 @@ fn a_slow_handler_costs_no_lease_and_holds_up_no_answer() {
         let me = slow.me();
         a.mail.send(me.node, me.epoch, b"x".to_vec(), LONG, Box::new(answer));
         eventually("the letter", || letters(&place) == 1);
-        // Meanwhile it gets answers itself, and renews its lease.
+        // Meanwhile the node gets answers itself, and renews its lease.
         let back = mail.ask(a.name(), a.node.me().epoch, b"ab", LONG);
         assert_eq!(back.unwrap(), b"ba");
         let before = way.renewals().len();

@@ -1,4 +1,4 @@
-//! What a node does in its life, in every store.
+//! The life of a node, in every store.
 
 mod common;
 
@@ -207,7 +207,7 @@ fn everybody_gets_the_value_of_who_decides_first() {
         assert_eq!(values.len(), 1);
         let value = values.into_iter().next().unwrap();
         assert_eq!(waiter.join().unwrap(), value);
-        // Also after all who were there have left, and under no name but its own.
+        // The fact stays after all nodes of that time have left, and under its own name only.
         nodes.iter().for_each(|node| node.leave().unwrap());
         let late = place.join(compute()).unwrap();
         assert_eq!(late.fact("pool").unwrap(), Some(value));
@@ -242,7 +242,7 @@ fn names_and_values_that_no_store_could_take_are_refused() {
 fn clusters_of_one_store_know_nothing_of_each_other() {
     for place in Place::all() {
         let a = Membership::join(place.another(), "bench", compute()).unwrap();
-        // Its name begins with the other's.
+        // The cluster's name begins with the name of the other cluster.
         let b = Membership::join(place.another(), "bench.2", compute()).unwrap();
         assert_eq!(a.me().node, b.me().node);
         a.decide("x", b"a").unwrap();

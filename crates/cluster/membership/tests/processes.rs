@@ -1,4 +1,4 @@
-//! Nodes that really are processes, and are killed.
+//! Nodes that are real processes, and are killed.
 
 mod common;
 
@@ -12,13 +12,13 @@ use latchwork_membership::{MemberState, Membership, MembershipError, Party};
 
 use common::{FIRM, LONG, Place, compute, compute_as, compute_for};
 
-/// Says to a child process in which store it is a node.
+/// The variable that names the store for a child process.
 const STORE: &str = "LATCHWORK_TEST_STORE";
-/// Before every line that a child process says, so that the test harness's own lines can be told
-/// from them.
+/// The prefix of every line of a child process, which distinguishes it from lines of the test
+/// harness.
 const MARK: &str = "node: ";
 
-/// A node in a process of its own: this test program, started anew.
+/// A node in its own process: this test program, started again.
 struct Node {
     child: Child,
     commands: ChildStdin,
@@ -38,7 +38,7 @@ impl Node {
         let (tell, answers) = channel();
         thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                // The harness writes its own words in front of the first.
+                // The test harness writes its own text before the first line.
                 if let Some((_, answer)) = line.split_once(MARK) {
                     let _ = tell.send(answer.to_owned());
                 }
@@ -60,7 +60,7 @@ impl Node {
         self.answer()
     }
 
-    /// As with `kill -9`.
+    /// Kills the process, like `kill -9`.
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -74,8 +74,8 @@ impl Drop for Node {
     }
 }
 
-/// Commands: `exchange NAME PARTY,PARTY`, `decide NAME`, `lease`, `leave`; one line of an answer
-/// for each.
+/// Commands: `exchange NAME PARTY,PARTY`, `decide NAME`, `lease`, `leave`. The answer to each is
+/// one line.
 #[test]
 #[ignore = "what the other tests start as processes of their own"]
 fn what_a_child_process_does() {
@@ -158,7 +158,7 @@ fn a_process_that_is_killed_in_the_middle_of_an_exchange_ends_it_for_all() {
             assert!(answer.contains(&format!("{name} died")), "{answer}");
         }
         nodes.iter_mut().for_each(|node| assert_eq!(node.ask("lease"), "true"));
-        // Those who are left go on.
+        // The remaining nodes go on.
         let again = format!("exchange y {}", three.join(","));
         nodes.iter_mut().for_each(|node| node.tell(&again));
         nodes.iter().for_each(|node| assert_eq!(node.answer().split(' ').count(), 3));
@@ -171,7 +171,7 @@ fn a_process_that_is_started_again_under_its_id_is_refused_before_and_after_its_
         let mut first = Node::start(&place, FIRM);
         assert!(first.answer().starts_with("C1@"));
         first.kill();
-        // At once: its lease is still there.
+        // Immediately after the kill, when the lease still exists.
         let error = place.join(compute_as(1)).unwrap_err();
         assert!(matches!(error, MembershipError::Taken { .. }), "{error}");
         let other = place.join(compute()).unwrap();
@@ -198,7 +198,7 @@ fn processes_that_are_killed_at_any_moment_leave_a_store_that_works() {
         for command in 0..20 {
             node.tell(&format!("decide round-{round}-{command}"));
         }
-        // In the middle of a transaction as often as not.
+        // About half of the kills are in the middle of a transaction.
         common::sleep(Duration::from_micros(700 * round));
         node.kill();
         let observer = place.join(compute()).unwrap();

@@ -1,4 +1,4 @@
-//! What every store has to do, by whatever means.
+//! The behaviour that every store must have.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn a_transaction_makes_all_its_changes_or_none() {
         let old = [Compare::Unchanged("/a".into(), first), Compare::Unchanged("/b".into(), first)];
         let second = commit(store, &old, &[put("/a", &[0, 255, b'\n'], None)]).unwrap();
         assert!(second > first);
-        // One of the two has changed since.
+        // One of the two keys has changed since.
         assert_eq!(commit(store, &old, &[Change::Delete("/b".into())]), None);
 
         let snapshot = store.range("/", LONG).unwrap();
@@ -118,7 +118,7 @@ fn whoever_waits_learns_of_a_change_within_a_tenth_of_a_second() {
                     now()
                 }
             });
-            // So that it does wait, most of the time.
+            // Sleeps, so that the other thread waits most of the time.
             common::sleep(Duration::from_millis(20));
             let begin = now();
             commit(&*there, &[], &[put("/x", format!("{round}").as_bytes(), None)]).unwrap();

@@ -1,4 +1,5 @@
-//! [`Burials`]: what dead compute nodes hold up in the pool ends, once nobody lets them do anything.
+//! [`Burials`]: reclaims dead compute nodes. A dead node is reclaimed when all members have fenced
+//! it.
 //!
 //! ```text
 //!   node C3 is dead       each node:  fence C3 ──► contact "fenced-C3 = EPOCH"
@@ -7,10 +8,12 @@
 //!                         each compute node:  C3's epoch slot := empty      (the first does it, the others find it done)
 //! ```
 //!
-//! Members that count are those of the view at hand: a node that comes later has nothing that the
-//! dead one could know of. Memory nodes that come later are no part of the pool. A member that dies
-//! before it has said anything is not waited for: what was on it is lost, or, of a compute node, is
-//! named by latch words that nobody frees.
+//! The present view decides which members count:
+//!
+//! - A node that joins later has nothing that the dead node could know of. A memory node that joins
+//!   later is not part of the pool.
+//! - A member that dies before it reports the fence is not waited for. If it is a memory node, its
+//!   content is lost. If it is a compute node, latch words name its lines, and no node frees these.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -23,32 +26,33 @@ use latchwork_verbs::{ComputeNodeId, SetupError};
 use crate::burial::{empty_slot, may_begin};
 use crate::ports::Ports;
 
-/// The key in a node's contact under which it says with which epoch it keeps a dead one out.
+/// The key in a node's contact for a dead node that it has fenced. The value is the dead node's
+/// member epoch.
 pub(super) fn kept_out(node: NodeName) -> String {
     format!("fenced-{node}")
 }
 
-/// Whether all members say that they keep this dead node out.
+/// Whether all members report that they have fenced this dead node.
 pub(super) fn is_kept_out_by_all(view: &View, dead: &Member) -> bool {
     let (key, epoch) = (kept_out(dead.node), dead.epoch.to_string());
     may_begin(view.joined().map(|member| member.contact.get(&key) == Some(&epoch)))
 }
 
-/// Those that this process has buried, and what it takes to do that.
+/// The nodes that this process has reclaimed, and an executor and a port for the work.
 #[derive(Default)]
 pub(super) struct Burials {
     done: BTreeSet<ComputeNodeId>,
-    // Made when somebody dies; one for all, since a region that was registered stays.
+    // Made at the first death, and used for all: a registered region is never removed.
     worker: Option<(Executor<RealDriver>, Rc<Port>)>,
 }
 
 impl Burials {
-    /// Empties the epoch slot of a dead node, as the node `own`; whether that is done.
+    /// Empties the epoch slot of a dead node, as the node `own`. Returns whether the slot is empty.
     pub(super) fn bury(&mut self, own: ComputeNodeId, ports: &Ports, dead: ComputeNodeId) -> bool {
         if self.done.contains(&dead) {
             return true;
         }
-        // Where it cannot be done now, there is another look.
+        // After a failure the thread tries again later.
         let done = self.try_to(own, ports, dead).unwrap_or(false);
         if done {
             self.done.insert(dead);
@@ -109,7 +113,7 @@ mod tests {
         }
         let old = member("M1", Joined, &[("fenced-C3", "6")]);
         assert!(!judge(&[m0.clone(), c1.clone(), old]));
-        // Who is not there has nothing that could be touched.
+        // A member that died or left has no memory that the dead node could touch.
         let gone = [member("M1", Dead, &[]), member("C2", Left, &[])];
         assert!(judge(&[m0, c1, dead.clone(), gone[0].clone(), gone[1].clone()]));
     }

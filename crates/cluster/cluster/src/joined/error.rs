@@ -11,20 +11,20 @@ use thiserror::Error;
 
 use crate::ClusterError;
 
-/// Why a process could not join a cluster, could not go on as one of its nodes, or could not leave
-/// it in order.
+/// Why a process could not join a cluster, could not go on as a node, or could not leave
+/// gracefully.
 #[derive(Debug, Error)]
 pub enum JoinError {
-    /// What a cluster in one process could meet as well.
+    /// An error that a cluster in one process can have too.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// Membership refused something, or its store did.
+    /// An error of the membership or its store.
     #[error(transparent)]
     Membership(#[from] MembershipError),
     /// The shared memory could not be used.
     #[error(transparent)]
     Shm(#[from] ShmError),
-    /// Shared memory is that of one machine.
+    /// The cluster shares memory on another machine.
     #[error(
         "the nodes of this cluster share the memory of another machine, or of this one before it was started anew: begin a new \
          cluster, or use another fabric"
@@ -36,22 +36,22 @@ pub enum JoinError {
     /// The RDMA devices could not be used.
     #[error(transparent)]
     Rdma(#[from] OpenError),
-    /// A listener on all addresses has none that others could be told.
+    /// A node that listens on all addresses has no address for other nodes.
     #[error(
         "a node that listens at {listen} must say under which address others reach it: give --advertise"
     )]
     NoAddress {
-        /// Where it listens.
+        /// The listening address.
         listen: SocketAddr,
     },
-    /// What a node says of where it is reached is no address.
+    /// The contact of a node contains no address.
     #[error(
         "{peer} says that it is reached at {contact:?}, which is no address: it may be of another version"
     )]
     Contact {
         /// The node.
         peer: NodeName,
-        /// What it says.
+        /// The contact.
         contact: String,
     },
     /// A node that is a member cannot be reached.
@@ -59,7 +59,7 @@ pub enum JoinError {
     Introduction {
         /// The node.
         node: NodeName,
-        /// What came of the last attempt.
+        /// The result of the last attempt.
         why: String,
     },
     /// Memory nodes are missing.
@@ -67,12 +67,12 @@ pub enum JoinError {
         "there are {there} memory nodes, and {wanted} are wanted: start more, or ask for fewer"
     )]
     MemoryNodesAbsent {
-        /// Those that are members and known.
+        /// The number of members that are known here.
         there: usize,
-        /// Those that the configuration asks for.
+        /// The number in the configuration.
         wanted: usize,
     },
-    /// Nodes of one cluster have one kind of fabric.
+    /// The nodes of a cluster use different fabrics.
     #[error(
         "{node} is reached over {theirs}, and this node is over {ours}: use the same --fabric for all nodes"
     )]
@@ -81,10 +81,10 @@ pub enum JoinError {
         node: NodeName,
         /// Its fabric.
         theirs: String,
-        /// This node's.
+        /// The fabric of this node.
         ours: &'static str,
     },
-    /// A memory node is gone, and with it its part of all that was stored.
+    /// A memory node has died or left, and its part of the stored data is lost.
     #[error(
         "memory node {node} {how}, and what it held is lost: end all processes of this cluster, and begin a new one, under \
          another name"
@@ -95,41 +95,42 @@ pub enum JoinError {
         /// "died" or "left".
         how: &'static str,
     },
-    /// Whoever waited for the others does not want to any more.
+    /// The caller gave up waiting for other nodes.
     #[error("it does not wait for the others any more")]
     GivenUp,
-    /// Whoever was first did not format the memory nodes.
+    /// The first compute node did not format the memory nodes.
     #[error(
         "{maker} was to format the memory nodes and did not within {waited:.1?}: if it is gone, end all processes of this \
          cluster, and begin a new one, under another name"
     )]
     NotFormatted {
-        /// The node that was first.
+        /// The first compute node.
         maker: String,
-        /// How long this one waited.
+        /// The length of the wait.
         waited: Duration,
     },
-    /// The processes that start together do not agree.
+    /// The processes that start together disagree.
     #[error("{0}")]
     Group(String),
-    /// A compute node is wanted.
+    /// The process needs to be a compute node.
     #[error("{node} is no compute node: join as one")]
     NotCompute {
-        /// What it is.
+        /// The node that it is.
         node: NodeName,
     },
-    /// A memory node is wanted.
+    /// The process needs to be a memory node.
     #[error("{node} is no memory node: join as one")]
     NotMemory {
-        /// What it is.
+        /// The node that it is.
         node: NodeName,
     },
-    /// The node's lease has ended: for the others it is dead, and must not touch memory.
+    /// The lease of this node has ended. The other nodes see the node dead, and it must not touch
+    /// memory.
     #[error("this node's lease has ended, so that the cluster goes on without it: start it again")]
     LeaseLost,
 }
 
-/// What [`ClusterError`] can be made of is an error here, too.
+/// Converts each source of a [`ClusterError`] into a [`JoinError`] too.
 macro_rules! through_cluster {
     ($($error:ty),*) => {$(
         impl From<$error> for JoinError {

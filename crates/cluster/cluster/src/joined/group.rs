@@ -1,21 +1,23 @@
-//! [`Group`]: the compute nodes that do something together, such as one run of a program.
+//! [`Group`]: the compute nodes of one run of a program.
 //!
-//! Runs of a cluster are numbered, and each has as many seats as it has compute nodes. A node takes
-//! the first seat that nobody has, of the last run that is not full. All of it is decided by facts,
-//! which never change:
+//! The runs of a cluster are numbered. Each run has as many seats as compute nodes. A node takes
+//! the first free seat of the last run that is not full. Facts decide all of this, and facts never
+//! change:
 //!
 //! ```text
 //!   run-7.parties = 3
-//!   run-7.seat-0 = C2@41     run-7.seat-1 = C1@38     run-7.seat-2 = C4@45       full: everybody begins
+//!   run-7.seat-0 = C2@41     run-7.seat-1 = C1@38     run-7.seat-2 = C4@45   full: all begin
 //!   run-8.parties = 2
-//!   run-8.seat-0 = C3@57     run-8.broken                                        C3 has died: run 9 is next
+//!   run-8.seat-0 = C3@57     run-8.broken                                    C3 died: run 9 next
 //! ```
 //!
-//! # Words
+//! # Notifications
 //!
-//! What one node of a group has to tell all others, such as that it has failed, is a *word*: a
-//! fact, so that all hear the same, and a bell, which is an entry in the contact of whoever told
-//! it, so that nobody has to ask the store again and again.
+//! A node notifies all nodes of its group, for example of its failure, in two steps:
+//!
+//! 1. A fact has the value, so that all nodes read the same value.
+//! 2. An entry in the contact of the sender appears in the view. So the other nodes need not poll
+//!    the store.
 
 use latchwork_membership::{Membership, NodeName, Party, View};
 use latchwork_runtime::{Clock, Time};
@@ -24,14 +26,14 @@ use std::time::Duration;
 use super::patience::{Patience, Waiting};
 use crate::JoinError;
 
-/// How long one look for those that are missing takes.
+/// How long one wait for missing nodes takes.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Bytes of a value in one exchange of membership. What is longer takes several.
+/// The bytes of a value in one exchange of membership. A longer value takes several exchanges.
 const CHUNK: usize = 512 << 10;
 
-/// The compute nodes that started together, by rank: a number from 0 for each, in the order of
-/// their names.
+/// The compute nodes that started together. Each has a rank: its number from 0, in the order of the
+/// names.
 #[derive(Clone, Debug)]
 pub struct Group {
     membership: Membership,
@@ -41,18 +43,19 @@ pub struct Group {
     rank: usize,
 }
 
-/// How a run that a node looks at stands.
+/// The state of a run, as one node finds it.
 enum Standing {
-    /// All seats are taken, by these.
+    /// These parties have all seats, and this node is one of them.
     Full(Vec<Party>),
-    /// This node has a seat, as have these, and others are free.
+    /// These parties have seats, this node is one of them, and other seats are free.
     Waiting(Vec<Party>),
-    /// Somebody who had a seat is gone, or it began without this node: with these.
+    /// The run is lost for this node. A party with a seat is dead or has left, or the run began
+    /// with these parties and without this node.
     Over(Vec<Party>),
 }
 
 impl Group {
-    /// Waits until so many compute nodes, this one among them, want to form a group.
+    /// Waits until `parties` compute nodes want to form a group. This node is one of them.
     pub(crate) fn form(
         membership: &Membership,
         parties: usize,
@@ -78,7 +81,7 @@ impl Group {
                 Waiting::Compute { there: names(&there), wanted: parties, begun: names(&begun) };
             let left = (Time::ZERO + patience.limit) - clock.now();
             if left.is_zero() || !(patience.goes_on)(&waiting) {
-                // Nobody is to wait for this node any more.
+                // No other node shall wait for this one any more.
                 membership.decide(&broken(run), b"")?;
                 if !left.is_zero() {
                     return Err(JoinError::GivenUp);
@@ -87,7 +90,7 @@ impl Group {
             }
             let revision = membership.view().revision;
             let changed = |view: &View| view.revision != revision;
-            // Whether the view has changed or not: seats are taken without.
+            // The result does not matter: seats are taken without a change of the view.
             let _ = membership.wait(left.min(LOOK), changed);
             if !membership.lease().is_valid() {
                 return Err(JoinError::LeaseLost);
@@ -104,31 +107,31 @@ impl Group {
         Group { membership: membership.clone(), run, parties, nodes, rank }
     }
 
-    /// This node's rank, from 0.
+    /// The rank of this node, from 0.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// The nodes, by rank.
+    /// The names of the nodes, by rank.
     pub fn nodes(&self) -> &[NodeName] {
         &self.nodes
     }
 
-    /// The nodes as they were started, by rank.
+    /// The nodes with their member epochs, by rank.
     pub fn parties(&self) -> &[Party] {
         &self.parties
     }
 
-    /// The number of the run, which no other group of this cluster has.
+    /// The number of the run. No other group of this cluster has it.
     pub fn run(&self) -> u64 {
         self.run
     }
 
-    /// Waits until all nodes of the group have given a value under `name`, and returns the values,
-    /// by rank. Each name is used once, and by all.
+    /// Waits until all nodes of the group have given a value under `name`. Returns the values, by
+    /// rank. Each name is used once, by all nodes.
     ///
     /// # Errors
-    /// When one of them is gone, or has not come in time; when this one's lease has ended.
+    /// When a node has died, has left, or has not come in time; when this node's lease has ended.
     pub fn exchange<'a>(
         &self,
         name: &str,
@@ -173,23 +176,24 @@ impl Group {
         Ok(self.membership.exchange(&name, &self.parties, value, patience)?)
     }
 
-    /// Tells all nodes of the group something, unless one has told a word of this name already;
-    /// what was told.
+    /// Notifies all nodes of the group, and returns the decided value. If a node has used this name
+    /// before, its value counts.
     ///
     /// # Errors
-    /// When membership's store does not answer, or this node's lease has ended.
+    /// When the store does not answer, or when this node's lease has ended.
     pub fn tell(&self, name: &str, word: &[u8]) -> Result<Vec<u8>, JoinError> {
         let fact = self.word(name);
         let told = self.membership.decide(&fact, word)?;
-        // Whoever was first may be gone before it rang.
+        // The first node may have died before it changed its contact.
         self.membership.contact(&fact, "")?;
         Ok(told)
     }
 
-    /// What was told under this name, once its bell has rung: until then the store is not asked.
+    /// The value of a notification, once an entry in a contact shows it. Before that, the store is
+    /// not read.
     ///
     /// # Errors
-    /// When membership's store does not answer.
+    /// When the store does not answer.
     pub fn heard(&self, name: &str) -> Result<Option<Vec<u8>>, JoinError> {
         let (fact, view) = (self.word(name), self.membership.view());
         let rang = |party: &Party| {
@@ -200,10 +204,10 @@ impl Group {
         if self.parties.iter().any(rang) { self.told(name) } else { Ok(None) }
     }
 
-    /// What was told under this name so far.
+    /// The value of a notification, read from the store.
     ///
     /// # Errors
-    /// When membership's store does not answer.
+    /// When the store does not answer.
     pub fn told(&self, name: &str) -> Result<Option<Vec<u8>>, JoinError> {
         Ok(self.membership.fact(&self.word(name))?)
     }
@@ -213,14 +217,14 @@ impl Group {
     }
 }
 
-/// The names of nodes, in order, whichever came first.
+/// The names of parties, in ascending order.
 fn names(parties: &[Party]) -> Vec<NodeName> {
     let mut names: Vec<_> = parties.iter().map(|party| party.node).collect();
     names.sort_unstable();
     names
 }
 
-/// Names, for people.
+/// A list of names for messages.
 pub(crate) fn listed(nodes: &[NodeName]) -> String {
     nodes.iter().map(NodeName::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -245,7 +249,7 @@ fn broken(run: u64) -> String {
     format!("run-{run}.broken")
 }
 
-/// The last run that anybody has begun to form, or the first of all.
+/// The last run that any node has begun to form, or the first run.
 fn last_run(membership: &Membership) -> Result<u64, JoinError> {
     let is_there = |run| membership.fact(&parties_of(run)).map(|fact| fact.is_some());
     let (mut low, mut high) = (0, 1);
@@ -259,7 +263,7 @@ fn last_run(membership: &Membership) -> Result<u64, JoinError> {
     Ok(low)
 }
 
-/// Looks at a run, and takes a seat of it if there is one.
+/// Reads the state of a run, and takes a free seat.
 fn look(
     membership: &Membership,
     run: u64,
@@ -289,7 +293,7 @@ fn look(
         return Ok(if with { Standing::Full(taken) } else { Standing::Over(taken) });
     }
     let view = membership.view();
-    // Whoever is not in the view yet has just come.
+    // A party that is not in the view yet has just joined.
     let is_gone = |party: &Party| {
         view.get(party.node).is_some_and(|member| member.epoch >= party.epoch)
             && !view.is_there(*party)
@@ -311,7 +315,7 @@ fn look(
     Ok(Standing::Waiting(taken))
 }
 
-/// The seats of a run that are taken.
+/// The parties that have seats in a run.
 fn seats(membership: &Membership, run: u64, parties: usize) -> Result<Vec<Party>, JoinError> {
     let mut seats = Vec::new();
     for number in 0..parties {
@@ -325,7 +329,7 @@ fn seat_of(fact: &[u8]) -> Option<Party> {
     text(fact).parse().ok()
 }
 
-/// Facts of this module are ASCII; anything else is somebody else's, and means nothing.
+/// Facts of this module are ASCII. Any other text is foreign and counts as empty.
 fn text(fact: &[u8]) -> &str {
     std::str::from_utf8(fact).unwrap_or_default()
 }

@@ -1,11 +1,13 @@
-//! [`Introductions`]: a thread that tells a process's fabric of the nodes that come and go.
+//! [`Introductions`]: a thread that keeps the peers of a process's fabric equal to the view.
 //!
-//! # Nobody is met who is not known
+//! # Two nodes know each other before one acts
 //!
-//! A compute node that touches a line may be sent a message by any other, and must be answered. So
-//! of two compute nodes the one with the higher epoch waits, before it touches anything, until it
-//! knows the other and the other says, in its contact, that it knows this one, with this epoch. The
-//! lower one waits for nobody: there is no circle.
+//! 1. A compute node that touches a line may get a message from any other compute node, and must
+//!    answer it.
+//! 2. So of two compute nodes, the node with the higher member epoch waits before it touches
+//!    anything. The wait ends when that node knows the other, and the other's contact says that it
+//!    knows that node, with its present member epoch.
+//! 3. The node with the lower member epoch waits for no node. So no cycle of waits is possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,20 +25,19 @@ use crate::JoinError;
 use crate::ports::Ports;
 use crate::transport::Link;
 
-/// How long a look at the view waits for a change, and so how late the thread sees that it shall
-/// end.
+/// How long one wait for a change of the view takes. The thread notices its end this late.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long the node's workers may take to see that another is gone.
+/// How long the node's workers may take to notice that another node has died or left.
 const MISS: Duration = Duration::from_secs(5);
 
-/// Between two looks at who is known, while this node waits for others.
+/// The time between two checks for known nodes, while this node waits for others.
 const MEET: Duration = Duration::from_millis(10);
 
-/// How long a node that died may take to be kept out, before it is tried again.
+/// The limit of one attempt to fence a dead node.
 const FENCE: Duration = Duration::from_secs(5);
 
-/// The thread. Dropping this ends it.
+/// The thread that follows the view. Dropping this ends the thread.
 pub(crate) struct Introductions {
     shared: Arc<Shared>,
     thread: Option<thread::JoinHandle<()>>,
@@ -47,19 +48,19 @@ struct Shared {
     link: Link,
     stop: AtomicBool,
     known: Mutex<Known>,
-    /// This process's compute node, once there is one, and its way to memory.
+    /// This process's compute node once it exists, with its ports.
     node: Mutex<Option<(Arc<Node>, Ports)>>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// The epochs of the nodes that the fabric knows.
+    /// The member epochs of the nodes that the fabric knows.
     epochs: BTreeMap<NodeName, u64>,
-    /// What was wrong with nodes that the fabric refused, by their epochs.
+    /// Why the fabric refused a node, with the node's member epoch.
     refused: BTreeMap<NodeName, (u64, String)>,
-    /// Dead nodes that are kept out here, which this node has said.
+    /// The dead nodes that this node has fenced and reported.
     kept_out: BTreeSet<NodeName>,
-    /// Dead nodes that could not be kept out for certain, of which people were told.
+    /// The dead nodes that could not be fenced for certain, and for which a warning was printed.
     doubtful: BTreeSet<NodeName>,
 }
 
@@ -79,14 +80,14 @@ impl Introductions {
         Ok(Introductions { shared, thread: Some(thread) })
     }
 
-    /// Names this process's compute node, which forgets the messages of nodes that are gone, and
-    /// sees to what the dead left in the pool.
+    /// Sets this process's compute node. The node discards the messages of nodes that died or left,
+    /// and reclaims dead nodes.
     pub(crate) fn serve(&self, node: &Arc<Node>, ports: &Ports) {
         *self.shared.node.lock() = Some((node.clone(), ports.clone()));
     }
 
-    /// Waits until this node and so many memory nodes, and all compute nodes that were there before
-    /// it, are introduced.
+    /// Waits until the fabric knows `memory_nodes` memory nodes. Also waits until this node and all
+    /// compute nodes that joined before it know each other.
     pub(crate) fn wait(
         &self,
         memory_nodes: usize,
@@ -112,7 +113,7 @@ impl Introductions {
             }
             memory >= memory_nodes
         };
-        // Whom this node knows changes behind the view.
+        // The nodes that this node knows change without a change of the view.
         let clock = Clock::start();
         loop {
             let waited = self.shared.membership.wait(MEET, arrived);
@@ -143,7 +144,7 @@ impl Introductions {
         known.epochs.keys().filter(|node| node.memory().is_some()).count()
     }
 
-    /// A memory node that is a member, and why it cannot be used.
+    /// A memory node that is a member but is unusable, and the reason.
     fn unreachable_memory(&self) -> Option<(NodeName, String)> {
         let known = self.shared.known.lock();
         let mut memory = known.refused.iter().filter(|(node, _)| node.memory().is_some());
@@ -162,8 +163,8 @@ impl Introductions {
     }
 }
 
-/// The first memory node that has died: what it held is lost, and so is all that was to be done
-/// with it.
+/// An error that names the first dead memory node, if there is one. Its content is lost, so the
+/// cluster is unusable.
 pub(crate) fn lost_memory(view: &View) -> Option<JoinError> {
     let dead = view.dead().find(|member| member.node.memory().is_some())?;
     Some(JoinError::MemoryLost { node: dead.node, how: "died" })
@@ -173,13 +174,14 @@ impl Drop for Introductions {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic has been reported on standard error already.
+            // The panic was already printed on standard error.
             let _ = thread.join();
         }
     }
 }
 
-/// The key in a node's contact under which it says with which epoch it knows another.
+/// The key in a node's contact for another node that it knows. The value is the other node's member
+/// epoch.
 fn knows(node: NodeName) -> String {
     format!("knows-{node}")
 }
@@ -188,14 +190,14 @@ impl Shared {
     fn follow(&self) {
         let mut seen: Option<Arc<View>> = None;
         let mut burials = Burials::default();
-        // Something could not be done, and is tried again although the view stays the same.
+        // True while an action has failed. The thread tries again even if the view stays the same.
         let mut owes = false;
         while !self.stop.load(Ordering::Relaxed) {
             let revision = seen.as_ref().map(|view| view.revision);
             match self.membership.wait(LOOK, |view| Some(view.revision) != revision) {
                 Ok(view) => seen = Some(view),
-                // Whom the fabric refused it may take now. A store that does not answer is the
-                // keeper's trouble.
+                // The fabric may now accept a node that it refused before. The keeper reports a
+                // store that does not answer.
                 Err(_) if self.known.lock().refused.is_empty() && !owes => continue,
                 Err(_) => {}
             }
@@ -204,7 +206,7 @@ impl Shared {
             for member in view.members.values() {
                 let is_dead =
                     member.state == MemberState::Dead && member.node != self.membership.me().node;
-                // Before all else: until then it may do things here.
+                // Fencing comes first, because the dead node may act here until then.
                 let is_out = is_dead && self.keep_out(member);
                 self.meet(member);
                 owes |= is_dead && !(is_out && self.bury(&mut burials, view, member));
@@ -232,7 +234,7 @@ impl Shared {
             (MemberState::Dead, Some(_)) => self.forget(member.node),
             (MemberState::Left, Some(_)) => {
                 self.forget(member.node);
-                // What it did not need any more is free again.
+                // Resources that the node did not need any more are free again.
                 if let Some((own, _)) = &*self.node.lock() {
                     own.allocator().look_again();
                 }
@@ -241,13 +243,14 @@ impl Shared {
         }
     }
 
-    /// Sees to it that a dead node does nothing here any more, and says so in this node's contact,
-    /// for everybody. Whether that is done.
+    /// Fences a dead node here, and reports it in this node's contact for all members. Returns
+    /// whether both are done.
     fn keep_out(&self, dead: &Member) -> bool {
         if self.known.lock().kept_out.contains(&dead.node) {
             return true;
         }
-        // Also where it was never met: it may have been on its way.
+        // A dead node that this node never met is fenced too, because its connection may be in
+        // progress.
         let contact = dead.contact.get(self.link.key()).map(String::as_str);
         let is_certain = self.link.fence(dead.node, dead.epoch, contact, FENCE);
         if !is_certain && self.known.lock().doubtful.insert(dead.node) {
@@ -262,8 +265,8 @@ impl Shared {
         done
     }
 
-    /// Once everybody keeps a dead compute node out, ends what it holds up in the pool. Whether
-    /// there is nothing left for this node to do until the view changes.
+    /// Reclaims a dead compute node when all members have fenced it. Returns whether this node has
+    /// nothing left to do until the view changes.
     fn bury(&self, burials: &mut Burials, view: &View, dead: &Member) -> bool {
         let NodeName::Compute(id) = dead.node else { return true };
         let node = self.node.lock().clone();
@@ -271,8 +274,8 @@ impl Shared {
             Some((own, ports)) if is_kept_out_by_all(view, dead) => {
                 burials.bury(own.id(), &ports, id)
             }
-            // Whoever has no compute node leaves it to those that have; a process whose node is
-            // about to be there looks again.
+            // A memory node leaves the work to compute nodes. A process whose compute node is not
+            // built yet tries again.
             Some(_) => true,
             None => self.membership.me().node.compute().is_none(),
         }
@@ -283,14 +286,15 @@ impl Shared {
         if let Err(error) = self.link.add_peer(me.node, member.node, contact) {
             let why = (member.epoch, error.to_string());
             let before = self.known.lock().refused.insert(member.node, why.clone());
-            // It is tried again and again.
+            // The attempt is repeated, so an unchanged reason is not printed again.
             if before != Some(why) {
                 tracing::warn!(node = %member.node, epoch = member.epoch, %error, "a node cannot be reached");
             }
             return;
         }
         if let (NodeName::Compute(id), Some((own, _))) = (member.node, &*self.node.lock()) {
-            // Whoever had the id before is gone, and this one cannot have sent anything yet.
+            // The previous holder of the id is dead or has left. The new holder cannot have sent a
+            // message yet.
             own.forget(id);
         }
         let mut known = self.known.lock();
@@ -299,7 +303,8 @@ impl Shared {
         drop(known);
         tracing::info!(node = %member.node, epoch = member.epoch, contact, "a node can be reached");
         if matches!((me.node, member.node), (NodeName::Compute(_), NodeName::Compute(_))) {
-            // Where it cannot be said the other waits, until its deadline or this node's end.
+            // If this report fails, the other node waits until its deadline or until this node's
+            // end.
             let _ = self.membership.contact(&knows(member.node), &member.epoch.to_string());
         }
     }
@@ -308,9 +313,9 @@ impl Shared {
         self.link.remove_peer(node);
         if let (NodeName::Compute(id), Some((own, _))) = (node, &*self.node.lock()) {
             own.miss(id);
-            // Before another one of that id is let in.
+            // Wait for the workers before another holder of that id is admitted.
             let clock = Clock::start();
-            // At the end of this node nobody is left who could see it, and nobody is let in.
+            // When this node ends, no worker is left to notice it, and no node is admitted.
             let goes_on = || !self.stop.load(Ordering::Relaxed);
             while own.minds(id) && goes_on() && clock.now() < Time::ZERO + MISS {
                 thread::park_timeout(MEET / 10);

@@ -1,7 +1,7 @@
-//! The end in order of a [`Joined`]: what it gives back, to whom, and in which order.
+//! The graceful leave of a [`Joined`]: the releases of the node, in their order.
 //!
 //! ```text
-//!   lines ──► (the group's nodes too) ──► operations that may ask for one are over ──► memory ──► place in the pool ──► id
+//!   lines ──► (group: all nodes) ──► no operation needs a line ──► memory ──► epoch slot ──► id
 //! ```
 
 use std::sync::Arc;
@@ -17,49 +17,55 @@ use super::{JoinError, Joined};
 use crate::build::worker_config;
 use crate::ports::Ports;
 
-/// How long a node that could not start may take to give back what it has taken.
+/// The limit for a node that could not start to give up its epoch slot.
 const WITHDRAW: Duration = Duration::from_secs(2);
 
 impl Joined {
-    /// Leaves the cluster in order: gives back every line, waits until nobody is about to ask for
-    /// one here, and gives up its place in the pool and in membership. What it made stays; of the
-    /// memory that it took it gives back what it has not used.
+    /// Leaves the cluster gracefully:
+    ///
+    /// 1. The node releases every line.
+    /// 2. The node waits until no operation is in progress that may request a line here. Then it
+    ///    releases the lines that came in the meantime.
+    /// 3. The node returns the unused part of the memory that it claimed. The lines that it made
+    ///    stay.
+    /// 4. The node gives up its epoch slot in the pool, and then its id.
     ///
     /// # Errors
-    /// What could not be given back, as when a memory node is gone: then the node's place is not
-    /// given up, and it is dead for its peers when its lease has ended. [`JoinError::LeaseLost`]
-    /// when that is so already.
+    /// A failed release, for example after the loss of a memory node. Then the node keeps its epoch
+    /// slot, and is dead for its peers when its lease ends. [`JoinError::LeaseLost`] when the lease
+    /// has already ended.
     pub fn leave(self) -> Result<(), JoinError> {
         let patience = self.epochs.settings().deadline;
         self.leave_within(patience)
     }
 
-    /// As [`leave`](Joined::leave); operations of other nodes that take longer than `patience` may
-    /// find this one gone, and fail.
+    /// Like [`leave`](Joined::leave), with a limit for the operations of other nodes. A longer
+    /// operation may find that this node has left, and fails.
     ///
     /// # Errors
-    /// As [`leave`](Joined::leave).
+    /// Like [`leave`](Joined::leave).
     pub fn leave_within(self, patience: Duration) -> Result<(), JoinError> {
         self.depart(false, patience)
     }
 
-    /// As [`leave_within`](Joined::leave_within), by all nodes of the group, which are done with
-    /// everything that they have made: each of them calls this. All memory that they took is free
-    /// again. Names that lead there are removed before.
+    /// Like [`leave_within`](Joined::leave_within), for a group that no longer needs anything it
+    /// made. All nodes of the group call this. All memory that they claimed is free again. The
+    /// callers remove names that lead to this memory before.
     ///
-    /// It stays taken when one of them has not come within `limit`, or has died: lines may be
-    /// anywhere then. Nor is this for a group that has put lines of its own into others' data, or
-    /// whose lines others have freed.
+    /// The memory stays claimed when a node of the group dies or does not come within `limit`,
+    /// because any node may then have its lines. Two kinds of groups must not call this: a group
+    /// that put its own lines into data of other nodes, and a group whose lines other nodes have
+    /// freed.
     ///
     /// # Errors
-    /// As [`leave`](Joined::leave).
+    /// Like [`leave`](Joined::leave).
     pub fn release(self, limit: Duration, patience: Duration) -> Result<(), JoinError> {
         self.with_worker(async |worker, _, _| {
             worker.give_back().await?;
             Ok(worker.leave().await?)
         })?;
-        // Behind this nobody in the group has a line in its cache, or asks for one. The handler
-        // serves while it is waited for.
+        // After this exchange no node of the group has a line in its cache or requests one. The
+        // handler serves during the wait.
         let all = self.group.exchange("released", b"", limit);
         if let Err(error) = &all {
             tracing::warn!(%error, "the memory of this node stays taken: another one of the group may use it");
@@ -67,18 +73,19 @@ impl Joined {
         self.depart(all.is_ok(), patience)
     }
 
-    /// Leaves, and gives back all chunks that the node took, or what it did not use of them.
+    /// Leaves. The node returns all chunks that it claimed, or only their unused parts.
     fn depart(self, with_chunks: bool, patience: Duration) -> Result<(), JoinError> {
         let (epochs, allocator) = (&self.epochs, self.node().allocator());
         self.with_worker(async |worker, port, handle| {
             worker.give_back().await?;
-            // Whoever asks here now has read a latch word before: its operation was in progress. So
-            // was that of whoever is on the way to a line that nobody can find any more.
+            // A node that requests a line here from now on read a latch word before, so its
+            // operation was in progress. The same holds for an operation on the way to a line that
+            // is not reachable any more.
             let over = epochs.outlast(port, handle, handle.now() + patience).await?;
-            // What came meanwhile may have brought a line.
+            // A request in the meantime may have brought a line.
             worker.give_back().await?;
             worker.leave().await?;
-            // Chunks to which somebody may still be on the way stay taken.
+            // Chunks stay claimed while an operation may still be on the way to them.
             if with_chunks && over {
                 allocator.give_back_chunks(port).await?;
             } else {
@@ -90,8 +97,8 @@ impl Joined {
         Ok(())
     }
 
-    /// Runs `body` with a worker, beside which there is none but the handler, and with a port that
-    /// outlasts it.
+    /// Runs `body` with a worker and a port that outlives the worker. No other worker runs, only
+    /// the handler.
     fn with_worker(
         &self,
         body: impl AsyncFnOnce(Worker, &Port, &Handle) -> Result<(), JoinError>,
@@ -105,7 +112,7 @@ impl Joined {
             worker_config(&host.config, usize::MAX),
         );
         let handle = executor.handle();
-        // The worker polls its own port; what comes after its end needs another.
+        // The worker polls its own port. The steps after the worker's end need another port.
         let port = host.ports.port(node.id(), &handle)?;
         handle.add_poller(port.poller());
         let (own, inbox) = host.ports.of_worker(node.id(), &handle)?;
@@ -115,7 +122,7 @@ impl Joined {
     }
 }
 
-/// Gives up the slot of a node that has touched nothing.
+/// Gives up the epoch slot of a node that has touched nothing.
 pub(super) fn withdraw(ports: &Ports, id: ComputeNodeId, epochs: &Arc<Epochs>) {
     let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
     let handle = executor.handle();
@@ -131,7 +138,7 @@ pub(super) fn withdraw(ports: &Ports, id: ComputeNodeId, epochs: &Arc<Epochs>) {
     }
 }
 
-/// Gives up the node's slot, once the handler has no operation either.
+/// Gives up the node's epoch slot when the handler has no operation in progress.
 async fn unregister(
     epochs: &Epochs,
     port: &Port,

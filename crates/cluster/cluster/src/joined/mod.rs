@@ -1,4 +1,4 @@
-//! [`Joined`]: one compute node of a cluster whose nodes are processes.
+//! [`Joined`]: one compute node of a cluster of processes.
 //!
 //! ```text
 //!   process of memory node 0        process of compute node 3                    another compute node
@@ -6,7 +6,7 @@
 //!        │                             │                                             │
 //!        └──── Membership ─────────────┼──────────────── store ──────────────────────┘
 //!               ids, leases            │
-//!                                      └─ Introductions: whoever comes is known before it acts
+//!                                      └─ Introductions: nodes know each other before they act
 //! ```
 
 mod burials;
@@ -38,27 +38,27 @@ pub use group::Group;
 pub(crate) use introductions::{Introductions, lost_memory};
 pub use patience::{Patience, Waiting};
 
-/// How long one look whether the memory nodes are formatted takes.
+/// How long one check for the format of the memory nodes waits.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A compute node of a cluster of processes: the node of this one, with its handler. Its peers, and
-/// the memory nodes, are others'.
+/// The compute node of this process, with its handler, in a cluster of processes. The peers and the
+/// memory nodes belong to other processes.
 ///
-/// [`leave`](Joined::leave) is the end in order. When it is dropped without, the node is dead for
-/// its peers: lines that it holds stay its own.
+/// [`leave`](Joined::leave) ends the node gracefully. A node that is dropped without a leave is
+/// dead for its peers. The lines that it owned stay owned by the dead node.
 pub struct Joined {
     host: Host,
     is_one_host: bool,
-    // With its listener, where it has one.
+    // Holds the listener too, if the transport has one.
     _link: Link,
     epochs: Arc<Epochs>,
     group: Group,
     _introductions: Introductions,
-    // Last: whoever is dead must not be found holding memory that others share.
+    // Dropped last: a dead node must not still hold memory that other nodes share.
     membership: Mortal,
 }
 
-/// A membership that ends with its owner, at once.
+/// A membership that dies at once when its owner is dropped.
 pub(crate) struct Mortal(pub(crate) Membership);
 
 impl Drop for Mortal {
@@ -68,14 +68,14 @@ impl Drop for Mortal {
 }
 
 impl Joined {
-    /// Joins as the compute node that membership says, together with the other compute nodes of the
-    /// configuration: all of them start within the limit of `patience`, with the same
-    /// configuration. The first of all compute nodes formats the memory nodes; those that come
-    /// later take the pool as it is. A node that cannot start leaves again.
+    /// Joins as the compute node of `membership`, together with the other compute nodes of the
+    /// configuration. All of them start within the limit of `patience`, with the same
+    /// configuration. The first compute node of the cluster formats the memory nodes. Later compute
+    /// nodes take the pool as it is. A node that cannot start leaves again.
     ///
     /// # Errors
-    /// What is wrong with the configuration; who or what did not come in time; what the machine or
-    /// a peer refused.
+    /// A wrong configuration; a node or an event that did not come in time; a refusal by the
+    /// machine or by a peer.
     pub fn start<'a>(
         config: ClusterConfig,
         transport: &Transport,
@@ -89,8 +89,8 @@ impl Joined {
                 Ok(Joined { host, is_one_host, _link, membership, epochs, group, _introductions })
             }
             Err(error) => {
-                // It has nothing that anybody could miss. Where even that cannot be said, it is
-                // dead.
+                // The node owns nothing that another node could miss. If the leave fails too, the
+                // node is dead.
                 let _ = mortal.0.leave();
                 Err(error)
             }
@@ -102,8 +102,9 @@ impl Joined {
         &self.host.config
     }
 
-    /// The clock of this process's workers. It is that of the machine where all nodes of the group
-    /// are on [one](Joined::is_one_host); else each began its own when all had come.
+    /// The clock of this process's workers. If all nodes of the group are on [one
+    /// machine](Joined::is_one_host), it is the machine's clock. Otherwise each node starts its own
+    /// clock when all nodes have come.
     pub fn clock(&self) -> Clock {
         self.host.clock
     }
@@ -123,12 +124,12 @@ impl Joined {
         &self.host.nodes
     }
 
-    /// What this process's workers counted.
+    /// The counters of this process's workers.
     pub fn counters(&self) -> Counters {
         self.node().counters()
     }
 
-    /// The compute nodes that started together.
+    /// The compute nodes that started together with this one.
     pub fn group(&self) -> &Group {
         &self.group
     }
@@ -138,14 +139,14 @@ impl Joined {
         &self.membership.0
     }
 
-    /// Runs `body` on every worker of this process's node, each on a thread of its own, and returns
-    /// the results in the order of the workers. A worker's [`Member`] has its place among the
+    /// Runs `body` on every worker of this process's node, each on its own thread. Returns the
+    /// results in the order of the workers. A worker's [`Member`] has the worker's index among the
     /// workers of the whole group.
     ///
     /// # Errors
-    /// When a thread could not be started, panicked, or could not leave in order;
-    /// [`JoinError::LeaseLost`] when the node was not a member any more when it began, or when it
-    /// ended.
+    /// A thread that could not be started, that panicked, or that could not leave gracefully.
+    /// [`JoinError::LeaseLost`] when the node was not a member at the start or at the end of the
+    /// run.
     pub fn run<T, F, Fut>(&self, body: F) -> Result<Vec<T>, JoinError>
     where
         T: Send,
@@ -156,12 +157,12 @@ impl Joined {
             return Err(JoinError::LeaseLost);
         }
         let end = self.host.run_on(self.host.config.workers, body);
-        // Whatever a worker could not do, this is why; and what it could do counts for nothing.
+        // A lost lease explains every failure of a worker, and makes every success worthless.
         if self.is_member() { Ok(end?) } else { Err(JoinError::LeaseLost) }
     }
 
-    /// Whether the node's lease is certain to last: otherwise it is dead for its peers, or about to
-    /// be, and touches memory no more.
+    /// Whether the node's lease is certainly valid. Otherwise the node is dead for its peers, or
+    /// soon will be, and touches no memory.
     fn is_member(&self) -> bool {
         self.membership.0.lease().is_valid()
     }
@@ -197,7 +198,8 @@ impl Begun {
         let (line_size, least) = (config.line_size as usize, config.frames_min());
         let cache = Cache::with_memory_in(config.cache_size(), line_size, least, arena)?
             .with_replacement(config.node.replacement_policy());
-        // Before any port registers its own memory: the key is the same on all nodes.
+        // The cache is registered before any port registers its own memory, so that its key is the
+        // same on all nodes.
         let arena = fabric.register(id, cache.arena().clone())?;
         let contact = link.contact(me.node)?;
         membership.contact(link.key(), &contact)?;
@@ -262,23 +264,24 @@ fn gather(
     patience: Patience<'_>,
 ) -> Result<(Host, bool, Group), JoinError> {
     let group = Group::form(membership, config.compute_nodes, patience)?;
-    // From here on the others wait for nothing but this node.
+    // From here on the other nodes wait only for this node.
     let limit = patience.limit;
     let first = group.rank();
     let machine = machine();
     let machines = group.exchange("machines", machine.as_bytes(), limit)?;
     let is_one_host = !machine.is_empty() && machines.iter().all(|m| m == machine.as_bytes());
-    // On several machines the best that can be had: all of them begin at this moment.
+    // On several machines a common start is the best possible approximation: all nodes start their
+    // clocks at this moment.
     let clock = if is_one_host { Clock::of_machine() } else { Clock::start() };
     let host = Host::start(config, clock, ports, pool, (vec![node], first))?;
-    // Nobody begins before all can be reached.
+    // No node begins before all nodes are reachable.
     group.exchange("started", b"", limit)?;
     Ok((host, is_one_host, group))
 }
 
-/// Under which names it is decided who formats the memory nodes that there are now, and said that
-/// it is done. With the epoch of the first one: those of an earlier time, which have left, were
-/// others.
+/// The names of two facts about the present memory nodes: which node formats them, and that the
+/// format is complete. The names contain the member epoch of the first memory node. So the facts of
+/// earlier memory nodes, which have left, have other names.
 struct PoolFacts {
     maker: String,
     ready: String,
@@ -291,7 +294,7 @@ impl PoolFacts {
         Ok(PoolFacts { maker: format!("pool-{first}.maker"), ready: format!("pool-{first}.ready") })
     }
 
-    /// Waits until another node has formatted the memory nodes, all of which are still there.
+    /// Waits until another node has formatted the memory nodes. All of those must still be members.
     fn wait(
         &self,
         membership: &Membership,
@@ -307,7 +310,7 @@ impl PoolFacts {
                 Err(error) => return Err(error.into()),
             }
             let is_there = maker.parse().is_ok_and(|maker| membership.view().is_there(maker));
-            // It may have been done in the last moment.
+            // The format may have been completed at the last moment.
             if left.is_zero() || !is_there && membership.fact(&self.ready)?.is_none() {
                 let waited = clock.now() - Time::ZERO;
                 return Err(JoinError::NotFormatted { maker, waited });
@@ -326,7 +329,7 @@ impl PoolFacts {
     }
 }
 
-/// The memory nodes 0, 1, .. of a view, with their bytes.
+/// The memory nodes 0, 1, .. of a view, with their sizes in bytes.
 fn memory_of(view: &View, count: usize) -> Vec<(Party, u64)> {
     let memory = view.memory().filter_map(|member| match member.role {
         Role::Memory { bytes } => Some((member.party(), bytes)),
@@ -335,7 +338,7 @@ fn memory_of(view: &View, count: usize) -> Vec<(Party, u64)> {
     memory.take(count).collect()
 }
 
-/// The pool is as it was formatted; whoever joins must not think it another.
+/// Checks that the pool has the configured sizes. The pool stays as it was formatted.
 fn check_pool(pool: &Pool, config: &ClusterConfig) -> Result<(), JoinError> {
     let (there, asked) = (pool.geometry(), config.check()?);
     if there != asked {

@@ -1,4 +1,4 @@
-//! [`Patience`]: how long a node that starts waits for others, and what it waits for meanwhile.
+//! [`Patience`]: how long a starting node waits for other nodes, and for which event.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use latchwork_membership::NodeName;
 
 use super::group::listed;
 
-/// How long to wait for others.
+/// How long to wait for other nodes.
 #[derive(Clone, Copy)]
 pub struct Patience<'a> {
-    /// For each of them at most so long.
+    /// The limit of each wait.
     pub limit: Duration,
-    /// Hears, several times a second, what is waited for. Not any more once it says no.
+    /// Gets the awaited event several times a second. The wait ends when this returns false.
     pub goes_on: &'a dyn Fn(&Waiting) -> bool,
 }
 
@@ -28,37 +28,37 @@ impl fmt::Debug for Patience<'_> {
     }
 }
 
-/// What a node that starts waits for. In words, it follows "waits for".
+/// The event that a starting node waits for. Its text follows "waits for".
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Waiting {
-    /// Memory nodes.
+    /// Memory nodes are missing.
     Memory {
-        /// Those that are there.
+        /// The number of memory nodes that are there.
         there: usize,
-        /// Those that are wanted.
+        /// The number that the configuration needs.
         wanted: usize,
     },
-    /// A memory node that is there, and cannot be reached.
+    /// A memory node is a member, but cannot be reached.
     Reach {
         /// The node.
         node: NodeName,
-        /// What came of the last attempt.
+        /// The result of the last attempt.
         why: String,
     },
-    /// Nodes that are there, and have to learn of this one.
+    /// Members have not learned of this node yet.
     Introductions,
-    /// The memory nodes are formatted.
+    /// The memory nodes are not formatted yet.
     Format {
-        /// By this node.
+        /// The node that formats them.
         maker: String,
     },
-    /// Compute nodes of the same run.
+    /// Compute nodes of the same run are missing.
     Compute {
-        /// Those that are there, this one among them.
+        /// The nodes that have come, with this node.
         there: Vec<NodeName>,
-        /// How many are wanted.
+        /// The number that the run needs.
         wanted: usize,
-        /// Those that are at a run which began without this one.
+        /// The nodes in a run that began without this node.
         begun: Vec<NodeName>,
     },
 }

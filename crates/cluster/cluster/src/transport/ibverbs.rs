@@ -1,5 +1,5 @@
-//! RDMA between processes: what two nodes tell each other before they are connected goes as letters
-//! of membership, which knows who sends them.
+//! RDMA between processes. Two nodes exchange connection data in control messages of membership,
+//! which authenticates the sender.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use latchwork_verbs_ibv as ibv;
 use super::CONNECT;
 use crate::JoinError;
 
-/// A fabric on the devices of this process, for the node that membership says.
+/// Opens a fabric on the devices of this process, for the node of `membership`.
 pub(super) fn open(
     config: &ibv::Config,
     membership: &Membership,
@@ -19,7 +19,7 @@ pub(super) fn open(
     let own = peer(me.node);
     let fabric: Arc<OnceLock<ibv::WeakFabric>> = Arc::default();
     let place = Arc::clone(&fabric);
-    // Nobody writes before this node has said how it is reached.
+    // No node sends a message before this node has published its contact.
     let handler = move |from, epoch, letter: &[u8]| {
         let fabric = place.get().and_then(ibv::WeakFabric::upgrade);
         fabric.map_or(Vec::new(), |fabric| fabric.deliver(own, peer(from), epoch, letter))
@@ -28,12 +28,12 @@ pub(super) fn open(
     let connect_timeout = config.connect_timeout.max(CONNECT);
     let config = ibv::Config { epoch: me.epoch, connect_timeout, ..config.clone() };
     let opened = ibv::Fabric::join(config, Arc::new(Letters(mail)))?;
-    // Set once, here.
+    // This is the only call of `set`.
     let _ = fabric.set(opened.downgrade());
     Ok(opened)
 }
 
-/// Carries what the fabric says to other nodes.
+/// Carries control messages of the fabric to other nodes.
 struct Letters(Mail);
 
 impl ibv::Courier for Letters {

@@ -1,4 +1,5 @@
-//! [`Transport`]: what is between the processes of a cluster, and [`Link`], one process's end of it.
+//! [`Transport`]: the connection between the processes of a cluster, and [`Link`], the end of one
+//! process.
 
 mod ibverbs;
 
@@ -16,58 +17,58 @@ use latchwork_verbs_tcp as tcp;
 
 use crate::JoinError;
 
-/// The fact that says on which machine the nodes of a cluster are that share memory, and in which
-/// directory.
+/// The fact that names the machine and the directory of a cluster on shared memory.
 const PLACE: &str = "shm.place";
 
-/// All that [`Link::key`] can be.
+/// All possible values of [`Link::key`].
 const KEYS: [&str; 3] = ["shm", "tcp", "ibverbs"];
 
-/// The directory of the files that processes share, where no other is given. It is one for all
-/// clusters: each process that starts removes what processes that were killed have left, of
-/// whatever cluster.
+/// The default directory of the files that processes share. All clusters use the same directory. So
+/// each process that starts removes the files of killed processes, of all clusters.
 pub const SHARED_DIRECTORY: &str = "/dev/shm/latchwork";
 
-/// How long a device may take to destroy what a node leaves behind that is gone.
+/// The limit for a device to destroy the resources of a node that died or left.
 const REMOVAL: Duration = Duration::from_secs(5);
 
-/// How long a node may take to answer who wants to connect, at least. Whoever is alive answers, if
-/// its machine is not too busy, and membership says who is not: then attempts fail at once. A node
-/// that counted as gone although it is there would not be told what it waits for.
+/// The least time that a connecting node waits for an answer. A live node answers, unless its
+/// machine is too busy. Attempts to reach a node that is not a member fail at once, because
+/// membership reports such nodes. A shorter limit would treat a slow live node as dead, and that
+/// node would not learn why it waits.
 const CONNECT: Duration = Duration::from_secs(60);
 
-/// How long a node gives those that connect, at least, to say who they are.
+/// The least time that a node gives to connecting nodes to identify themselves.
 const GREETING: Duration = Duration::from_secs(15);
 
-/// What is between the processes of a cluster. The same kind for all of them.
+/// The connection between the processes of a cluster. All processes use the same kind.
 #[derive(Clone, Debug)]
 pub enum Transport {
-    /// Memory of one machine, which its processes share.
+    /// Memory of one machine, shared by its processes.
     Shm {
         /// The directory of the files, on a file system in memory; `/dev/shm/latchwork` if `None`.
-        /// The first node of the cluster decides for all.
+        /// The first node of the cluster decides for all nodes.
         directory: Option<PathBuf>,
         /// Huge pages.
         huge_pages: shm::HugePages,
     },
     /// Sockets.
     Tcp {
-        /// How this process takes part; its epoch is membership's.
+        /// The settings of this process. Membership gives the member epoch.
         config: Box<tcp::Config>,
-        /// Where this process's node listens, with port 0 for one of the operating system's choice.
+        /// The listening address of this process's node. With port 0 the operating system chooses a
+        /// port.
         listen: SocketAddr,
-        /// The address under which others reach it, where that is not the one it listens at.
+        /// The address for other nodes, if it differs from the listening address.
         advertise: Option<IpAddr>,
     },
     /// RDMA devices.
     Ibverbs {
-        /// The devices, of which this process's node uses one; its epoch is membership's.
+        /// The devices, of which this process's node uses one. Membership gives the member epoch.
         config: Box<ibv::Config>,
     },
 }
 
 impl Transport {
-    /// What it is called, on command lines and in contacts.
+    /// The name of the transport, on command lines and in contacts.
     pub fn name(&self) -> &'static str {
         match self {
             Transport::Shm { .. } => "shm",
@@ -76,7 +77,7 @@ impl Transport {
         }
     }
 
-    /// Takes part as the node that membership says.
+    /// Opens the transport for the node of `membership`.
     pub(crate) fn open(&self, membership: &Membership) -> Result<Link, JoinError> {
         match self {
             Transport::Shm { directory, huge_pages } => {
@@ -101,9 +102,9 @@ impl Transport {
     }
 }
 
-/// The directory of a cluster whose nodes share memory, which the first of them decides, and the
-/// fabric in it. Who decides can use what it decides: else everybody after it would be sent to
-/// where nobody can be.
+/// The shared-memory directory of a cluster, and the fabric in it. The first node decides the
+/// directory. The node opens the directory before it decides, because an unusable directory would
+/// be useless for all later nodes.
 fn place(
     membership: &Membership,
     wanted: Option<PathBuf>,
@@ -139,18 +140,18 @@ fn place(
     }
 }
 
-/// What tells this machine, as it was started last, from others; empty where nothing does.
+/// An identifier of this machine since its last boot. It is empty where the system offers none.
 pub(crate) fn machine() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
 }
 
-/// One process's end of a transport. Clones are the same.
+/// One process's end of a transport; clones are the same end.
 #[derive(Clone)]
 pub(crate) enum Link {
     Shm {
         fabric: shm::Fabric,
-        // Behind the fabric, which has files in it.
+        // Dropped after the fabric, which has files in the directory.
         _directory: Arc<Emptied>,
     },
     Tcp {
@@ -163,18 +164,18 @@ pub(crate) enum Link {
     },
 }
 
-/// A directory that goes with the last process that has files in it.
+/// A directory that the last process with files in it removes.
 pub(crate) struct Emptied(PathBuf);
 
 impl Drop for Emptied {
     fn drop(&mut self) {
-        // It stays while it is not empty: then others will see to it.
+        // The call fails while the directory is not empty. Then another process removes it.
         let _ = std::fs::remove_dir(&self.0);
     }
 }
 
 impl Link {
-    /// The key in the contacts of nodes under which they say where they are reached.
+    /// The key for the addresses of nodes in their contacts.
     pub(crate) fn key(&self) -> &'static str {
         match self {
             Link::Shm { .. } => "shm",
@@ -183,12 +184,12 @@ impl Link {
         }
     }
 
-    /// A node that is reached over another fabric, if there is one.
+    /// An error that names a node on another fabric, if there is one.
     pub(crate) fn stranger(&self, view: &View) -> Option<JoinError> {
         let ours = self.key();
         view.joined().find_map(|member| {
             let is_there = |key: &str| member.contact.contains_key(key);
-            // Until a node says where it is reached, it may be anything.
+            // A node without an address in its contact may use any fabric.
             let theirs = KEYS.into_iter().find(|key| is_there(key) && !is_there(ours))?;
             Some(JoinError::OtherFabric { node: member.node, theirs: theirs.to_owned(), ours })
         })
@@ -202,7 +203,7 @@ impl Link {
         }
     }
 
-    /// Adds this process's memory node, of so many zero bytes.
+    /// Adds this process's memory node, with `bytes` zero bytes.
     pub(crate) fn add_memory(&self, id: MemoryNodeId, bytes: usize) -> Result<(), JoinError> {
         match self {
             Link::Shm { fabric, .. } => Ok(fabric.serve_memory_as(id, bytes)?),
@@ -223,7 +224,7 @@ impl Link {
         }
     }
 
-    /// Where others reach this process's node.
+    /// The contact by which other nodes reach this process's node.
     pub(crate) fn contact(&self, own: NodeName) -> Result<String, JoinError> {
         match self {
             Link::Shm { fabric, .. } => Ok(fabric.contact(shm_name(own))?),
@@ -232,14 +233,15 @@ impl Link {
                 let ip = advertise.unwrap_or(bound.ip());
                 Ok(SocketAddr::new(ip, bound.port()).to_string())
             }
-            // What was registered so far: the memory of a memory node, the cache of a compute node.
+            // The registered regions so far: the memory of a memory node, or the cache of a compute
+            // node.
             Link::Ibverbs { fabric } => Ok(fabric
                 .contact(ibverbs::peer(own))
                 .map_or(String::new(), |contact| contact.to_string())),
         }
     }
 
-    /// Learns of a node of another process.
+    /// Adds a node of another process to the fabric.
     pub(crate) fn add_peer(
         &self,
         own: NodeName,
@@ -262,22 +264,22 @@ impl Link {
         }
     }
 
-    /// Forgets a node of another process that is gone: verbs to it fail from now on.
+    /// Removes a node that died or left. Verbs to that node fail from now on.
     pub(crate) fn remove_peer(&self, peer: NodeName) {
         match (self, peer) {
-            // It fails for a node that is not known, which is what is wanted.
+            // The call fails for an unknown node, which is harmless.
             (Link::Shm { fabric, .. }, NodeName::Compute(id)) => _ = fabric.disconnect(id),
             (Link::Shm { fabric, .. }, NodeName::Memory(id)) => _ = fabric.disconnect_memory(id),
             (Link::Tcp { fabric, .. }, peer) => _ = fabric.remove_peer(tcp_name(peer)),
             (Link::Ibverbs { fabric }, peer) => {
-                // What it posted is over: it has left in order, or was fenced before.
+                // The node has no verbs in flight: it left gracefully, or it was fenced before.
                 _ = fabric.remove_peer(ibverbs::peer(peer), REMOVAL);
             }
         }
     }
 
-    /// Sees to it that a node that died does nothing here any more, and is not let in with this
-    /// epoch or an earlier one. Whether that is certain.
+    /// Fences a dead node here: it can do nothing here any more. The node is not admitted with this
+    /// member epoch or an earlier one. Returns whether that is certain.
     pub(crate) fn fence(
         &self,
         peer: NodeName,
@@ -286,8 +288,8 @@ impl Link {
         patience: Duration,
     ) -> bool {
         match self {
-            // Stores of a process on this machine cannot be refused. What is left of it is made to
-            // end.
+            // A process on this machine can always store into shared memory. So the rest of the
+            // dead process is stopped.
             Link::Shm { fabric, .. } => {
                 contact.is_none_or(|contact| fabric.stop(shm_name(peer), contact, patience).is_ok())
             }

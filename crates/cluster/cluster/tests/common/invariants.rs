@@ -1,4 +1,4 @@
-//! What holds in every world, whatever runs in it. Violations panic, and name the world's seed.
+//! Invariants of every world, with any workload. Violations panic, and name the world's seed.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use latchwork_cache::Ownership;
 use latchwork_cluster::Simulated;
 use latchwork_latch::LatchWord;
 
-/// At every step: who may write a line is alone with it.
+/// Checks at every step that a writer is alone with its line.
 pub(crate) fn check_step(cluster: &Simulated, seed: u64) {
     let lines = cluster.nodes().iter().flat_map(|node| node.cache().lines());
-    // Called after every event, so made to be quick.
+    // It runs after every event, so it is written for speed.
     let mut owned: Vec<_> = lines
         .map(|(addr, state)| (addr, state.ownership()))
         .filter(|(_, ownership)| *ownership != Ownership::Invalid)
@@ -22,7 +22,8 @@ pub(crate) fn check_step(cluster: &Simulated, seed: u64) {
     }
 }
 
-/// Nothing is under way, and each latch word names exactly the nodes whose caches hold the line.
+/// Checks that nothing is in progress, and that each latch word names exactly the nodes whose
+/// caches hold the line.
 pub(crate) fn check_at_rest(cluster: &Simulated, seed: u64) {
     let mut lines = BTreeMap::<_, LatchWord>::new();
     for node in cluster.nodes() {

@@ -1,4 +1,4 @@
-//! What the cluster's tests share: a random workload whose every outcome can be checked.
+//! Common code of the cluster's tests: a random workload with outcomes that can all be checked.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod invariants;
@@ -12,24 +12,24 @@ use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
 use latchwork_memnode::ObjectKind;
 use latchwork_verbs::GlobalAddr;
 
-/// What each worker does.
+/// The work of each worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) lines: usize,
     pub(crate) operations: usize,
-    /// Tasks of each worker.
+    /// The tasks of each worker.
     pub(crate) tasks: usize,
-    /// Of a hundred operations, how many write.
+    /// Of a hundred operations, the number that writes.
     pub(crate) writes: u64,
-    /// Of a hundred operations, how many are dropped at a random moment.
+    /// Of a hundred operations, the number that is dropped at a random moment.
     pub(crate) dropped: u64,
 }
 
-/// Longer than anything takes on a machine that is very busy.
+/// Longer than any step takes on a very busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// The line of this name. Whoever `makes` it does so if nobody has; the others wait until it is
-/// there.
+/// The line with this name. With `makes` the line is made if it does not exist. Otherwise the call
+/// waits for the line.
 pub(crate) async fn named_line(member: &Member, name: &str, makes: bool) -> GlobalAddr {
     let (memory, port) = (&member.memory, member.memory.port());
     if makes && member.catalogue.lookup(port, name).await.expect("memory").is_none() {
@@ -69,7 +69,7 @@ pub(crate) fn small(
     }
 }
 
-/// Lines that the first worker makes and everybody finds.
+/// Lines that the first worker makes and all workers find.
 pub(crate) async fn shared_lines(member: &Member, count: usize) -> Vec<GlobalAddr> {
     let memory = &member.memory;
     let deadline = member.handle.now() + LONG;
@@ -98,7 +98,7 @@ fn clear(guard: &mut latchwork_cache::WriteGuard<'_>) {
     guard.mark_dirty(0..end);
 }
 
-/// Adds one to the counters at both ends of the line: torn or stale copies cannot hide.
+/// Adds one to the counters at both ends of the line. Torn or stale copies are always visible.
 pub(crate) fn bump(guard: &mut latchwork_cache::WriteGuard<'_>) {
     let words = guard.words();
     let last = words.len() - 8;
@@ -110,7 +110,7 @@ pub(crate) fn bump(guard: &mut latchwork_cache::WriteGuard<'_>) {
     guard.mark_dirty(last..last + 8);
 }
 
-/// Random reads, writes, upgrades and dropped accesses. Returns how often each line was written.
+/// Random reads, writes, upgrades and dropped accesses. Returns the number of writes of each line.
 pub(crate) async fn hammer(member: Member, load: Load) -> Vec<u64> {
     let lines = Rc::new(shared_lines(&member, load.lines).await);
     let written: Rc<[Cell<u64>]> = (0..load.lines).map(|_| Cell::new(0)).collect();
@@ -153,15 +153,15 @@ async fn task(
             assert!(first >= seen[at], "{line} went back from {} to {first}", seen[at]);
             seen[at] = first;
         }
-        // In virtual time nothing takes time unless it says so, and a worker that never yields
-        // would do all its work at one instant.
+        // Virtual time advances only on request. A worker that never yields would do all its work
+        // at one instant.
         member.handle.charge(Duration::from_nanos(50 + member.handle.random_below(400)));
         member.handle.yield_now().await;
     }
     Ok(())
 }
 
-/// Reads, decides to write, and writes only what the reader saw.
+/// Reads, then upgrades. The write succeeds only if no other node has written since the read.
 async fn read_then_write(member: &Member, line: GlobalAddr) -> Result<(), MemoryError> {
     let memory = &member.memory;
     let mut kept = None;
@@ -178,7 +178,7 @@ async fn read_then_write(member: &Member, line: GlobalAddr) -> Result<(), Memory
         if upgrade == Upgrade::Kept {
             assert!(ticket.is_some(), "a kept line is reserved");
             if let Ok(mut guard) = memory.try_write(line) {
-                // Another task of the node may have come between; another node may not.
+                // Another task of this node may have written in between, but no other node.
                 bump(&mut guard);
                 return Ok(());
             }
@@ -201,7 +201,7 @@ pub(crate) fn totals(counts: &[Vec<u64>]) -> Vec<u64> {
     (0..counts[0].len()).map(|line| counts.iter().map(|worker| worker[line]).sum()).collect()
 }
 
-/// Reads all lines' counters, at the end.
+/// Reads the counters of all lines, at the end.
 pub(crate) async fn read_counters(member: &Member, lines: usize) -> Vec<u64> {
     let mut counters = Vec::new();
     for line in shared_lines_again(member, lines).await {

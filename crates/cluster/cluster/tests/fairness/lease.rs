@@ -1,4 +1,4 @@
-//! Local code that would keep a line for ever (SELCC 5.3.1, figure 15 a).
+//! Local code that would keep a line forever (SELCC 5.3.1, figure 15 a).
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ fn writers(lease: &str) -> Outcome {
     World::of(&[Writes; NODES], 8).with("lease", lease).run()
 }
 
-/// Bug: nodes that ask for a line get it once in a long while, or never. Mechanism: of eight local
-/// workers there is always one that waits for the local latch, and local accesses come first. Fix:
-/// when so many have waited while a request was remembered, the node gives the line up. Without a
-/// bound, the first that has the line keeps it.
+/// Bug: a node that requests a line gets it rarely or never. Mechanism: of eight local workers one
+/// always waits for the local latch, and local accesses come first. Fix: when enough of them have
+/// waited while a request was queued, the node gives the line up. Without a bound, the first node
+/// with the line keeps it.
 #[test]
 fn a_lease_ends_the_starvation_of_other_nodes() {
     let (unbounded, bounded) = (writers("inf"), writers("256"));
@@ -31,8 +31,8 @@ fn a_lease_ends_the_starvation_of_other_nodes() {
     );
 }
 
-/// With a bound of 0 whoever asks is served at the first moment at which nobody has the latch or a
-/// reservation: that is fair, too, and costs many times the hand-overs.
+/// With a bound of 0 a request is served as soon as there is neither a latch nor a reservation.
+/// That is fair too, and costs many times the hand-overs.
 #[test]
 fn without_a_lease_every_request_takes_the_line_away() {
     let (none, some) = (writers("0"), writers("256"));
@@ -41,22 +41,23 @@ fn without_a_lease_every_request_takes_the_line_away() {
     assert!(none.all() < some.all());
 }
 
-/// The bound is on accesses that had to wait: the fewer, the sooner.
+/// The bound counts accesses that had to wait: the lower the bound, the sooner the line is given
+/// up.
 #[test]
 fn a_shorter_lease_gives_the_line_up_more_often() {
     let visits = ["1024", "256", "64", "16"].map(|lease| writers(lease).counters.handovers);
     assert!(visits.is_sorted_by(|fewer, more| 3 * fewer < 2 * more), "{visits:?}");
 }
 
-/// A line that one local worker uses, whom nobody waits for, is given up at once, whatever the
-/// lease.
+/// A line that only one local worker uses has no waiting accesses. It is given up at once, whatever
+/// the line lease.
 #[test]
 fn who_waits_for_nobody_keeps_nobody_waiting() {
     let end = World::of(&[Writes, Writes], 1).with("lease", "inf").run();
     assert!(end.jain() > 0.99 && end.counters.handovers > 100, "{end:?}");
 }
 
-/// The same for a node that wants to read what local writers keep.
+/// The same for a node that wants to read a line of local writers.
 #[test]
 fn a_lease_ends_the_starvation_of_readers() {
     let accesses = |lease| World::of(&[Writes, Reads], 8).with("lease", lease).run().accesses[1];

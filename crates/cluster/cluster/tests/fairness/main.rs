@@ -1,7 +1,6 @@
-//! Fairness among nodes that want one line, in worlds that keep a NIC's time (SELCC 5.3).
+//! Fairness among nodes that want one line, in worlds with a NIC profile (SELCC 5.3).
 //!
-//! One line, many workers that do nothing but read or write it, for a while; counted is how often
-//! each node got to it.
+//! Many workers only read or write one line for a while. The tests count the accesses of each node.
 
 mod lease;
 mod starved;

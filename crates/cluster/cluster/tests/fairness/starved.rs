@@ -1,5 +1,4 @@
-//! A writer among readers (SELCC 5.3.2, figure 15 b), and the pauses of those who are refused
-//! (5.1.2).
+//! A writer among readers (SELCC 5.3.2, figure 15 b), and the back-off of refused nodes (5.1.2).
 
 use std::time::Duration;
 
@@ -8,14 +7,14 @@ use crate::world::{Outcome, World};
 
 const READERS: usize = 7;
 
-/// Seven nodes that read, and the last one writes.
+/// Seven nodes read, and the last one writes.
 fn with_takeover() -> World {
     let mut nodes = [Reads; READERS + 1];
     nodes[READERS] = Writes;
     World::of(&nodes, 8)
 }
 
-/// The same, where the readers give their copies up one by one, and come back one by one.
+/// The same, but the readers give their copies up one by one, and come back one by one.
 fn one_writer() -> World {
     with_takeover().with("takeover", "off")
 }
@@ -25,15 +24,15 @@ impl Outcome {
         self.accesses[READERS]
     }
 
-    /// Accesses of a reading node.
+    /// The accesses of a reading node.
     fn reader(&self) -> u64 {
         self.accesses[..READERS].iter().sum::<u64>() / READERS as u64
     }
 }
 
-/// Bug: a writer whose line seven nodes read gets it once. Mechanism: each reader that gave its
-/// copy up comes back before the writer's compare-and-swap. Fix: readers hold off for a while once
-/// the writer was refused.
+/// Bug: a writer gets a line that seven nodes read only once. Mechanism: each reader that gave its
+/// copy up comes back before the writer's compare-and-swap. Fix: readers hold off for a while after
+/// a refusal of the writer.
 #[test]
 fn a_writer_gets_through_readers_that_hold_off() {
     let alone = one_writer().with("spin-windows", "off").with("priority-matching", "off").run();
@@ -48,8 +47,8 @@ fn a_writer_gets_through_readers_that_hold_off() {
     assert!(3 * windows.writer() < 2 * windows.reader(), "far less than a reader: {windows:?}");
 }
 
-/// A starved writer keeps its line from readers that were refused less often: it gets as much out
-/// of a visit as it had to wait for it, and comes near to a reader.
+/// A starved writer keeps its line from readers that were refused less often. It uses the line as
+/// long as it had to wait, and gets nearly as many accesses as a reader.
 #[test]
 fn a_starved_writer_keeps_up_with_the_readers() {
     let windows = one_writer().with("priority-matching", "off").run();
@@ -60,8 +59,8 @@ fn a_starved_writer_keeps_up_with_the_readers() {
     assert!(matched.longest[READERS] < Duration::from_micros(200), "{matched:?}");
 }
 
-/// Who is refused again and again asks more and more often, so that its turn comes: the longest
-/// wait is shorter than where pauses grow.
+/// A node that is refused again and again repeats its request more and more often, so that its turn
+/// comes. Its longest wait is shorter than with a growing back-off.
 #[test]
 fn pauses_that_shrink_end_the_longest_waits() {
     let nodes: Vec<_> = (0..16).map(|node| if node % 2 == 0 { Reads } else { Writes }).collect();
@@ -73,7 +72,7 @@ fn pauses_that_shrink_end_the_longest_waits() {
     assert!(shrinking.1 * 10 > growing.1 * 9, "nothing is lost by it: {shrinking:?} {growing:?}");
 }
 
-/// Without ageing nobody is ever starved: no priority, no window, no matching.
+/// Without aging no node counts as starved: no priority, no hold-off, no matching use.
 #[test]
 fn without_ageing_nobody_counts_as_starved() {
     let end = one_writer().with("aging", "off").run();
@@ -81,8 +80,8 @@ fn without_ageing_nobody_counts_as_starved() {
     assert!(end.writer() <= 8, "{end:?}");
 }
 
-/// `starved-at` says how often it must have been refused; this writer never is eight times in a
-/// row.
+/// `starved-at` is the number of refusals before a node counts as starved. This writer is never
+/// refused eight times in a row.
 #[test]
 fn who_was_refused_less_often_is_not_starved() {
     let refused = |often| one_writer().with("starved-at", often).run().counters.refused_by_priority;
@@ -90,8 +89,8 @@ fn who_was_refused_less_often_is_not_starved() {
     assert_eq!(refused("8"), 0);
 }
 
-/// Takeover needs none of this: pledged copies stay pledged until the writer has the line, and
-/// nobody comes between.
+/// Takeover needs none of this. Pledged copies stay pledged until the writer has the line, so no
+/// node gets the line in between.
 #[test]
 fn a_writer_that_takes_over_is_not_starved() {
     let [alone, all] = ["off", "on"]
@@ -102,10 +101,10 @@ fn a_writer_that_takes_over_is_not_starved() {
     }
 }
 
-/// Bug: a node that gives the line back, and hands it to nobody, has it again before those who
-/// asked have heard of that: they got it once in 40 ms. Mechanism: it knows first that the word is
-/// free, and its own writers are waiting. Fix: it stands back for a while once those who asked have
-/// been refused.
+/// Bug: a node that releases the line without a hand-over has it again before the requesters have
+/// noticed: they got the line once in 40 ms. Mechanism: the releasing node knows first that the
+/// word is free, and its own writers wait. Fix: the node holds off for a while after refusals of
+/// the requesters.
 #[test]
 fn who_gives_the_line_back_does_not_keep_it() {
     for (nic, aging) in [("ethernet10g", "on"), ("ethernet10g", "off"), ("connectx3", "on")] {

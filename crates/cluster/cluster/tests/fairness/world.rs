@@ -1,4 +1,4 @@
-//! A world in which nodes do nothing but access one line.
+//! A world in which nodes only access one line.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use latchwork_selcc::{Counters, Settings};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{NicProfile, SimConfig};
 
-/// What the workers of a node do.
+/// The accesses of a node's workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Does {
     Reads,
@@ -19,22 +19,22 @@ pub(crate) enum Does {
 /// A world.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
-    /// What each node does.
+    /// The accesses of each node.
     pub(crate) nodes: Vec<Does>,
     pub(crate) workers: usize,
     pub(crate) lasts: Duration,
-    /// The profile of its NICs.
+    /// The profile of the NICs.
     pub(crate) nic: &'static str,
     pub(crate) seed: u64,
     pub(crate) settings: Settings,
 }
 
-/// What came of it.
+/// The result of a world.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    /// Accesses of each node.
+    /// The number of accesses of each node.
     pub(crate) accesses: Vec<u64>,
-    /// The longest time that a worker of each node waited for one access.
+    /// The longest wait of a worker of each node for one access.
     pub(crate) longest: Vec<Duration>,
     pub(crate) counters: Counters,
 }
@@ -44,7 +44,7 @@ impl Outcome {
         self.accesses.iter().sum()
     }
 
-    /// Jain's index: 1 when all nodes had as many accesses, 1 / nodes when one had all.
+    /// Jain's index: 1 when all nodes had as many accesses, 1 / nodes when one node had all.
     pub(crate) fn jain(&self) -> f64 {
         let squares: f64 = self.accesses.iter().map(|n| (n * n) as f64).sum();
         (self.all() as f64).powi(2) / (squares * self.accesses.len() as f64)
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// With this setting.
+    /// The world with this setting.
     pub(crate) fn with(mut self, name: &str, value: &str) -> World {
         self.settings.set(name, value).expect("a setting");
         self
@@ -115,7 +115,7 @@ async fn the_line(member: &Member) -> GlobalAddr {
     GlobalAddr::from_bits(found.expect("no faults").value)
 }
 
-/// Accesses, and the longest time that one took.
+/// The number of accesses, and the time of the longest one.
 async fn work(member: Member, does: Does, lasts: Duration) -> (u64, Duration) {
     const BEGIN: Duration = Duration::from_millis(20);
     let line = the_line(&member).await;

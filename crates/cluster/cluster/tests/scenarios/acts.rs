@@ -1,4 +1,4 @@
-//! What nodes post about a line: read from batches, chosen at gates, looked for in the log.
+//! The posts of nodes about a line: read from batches, chosen at gates, and found in the log.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,14 +21,14 @@ pub(crate) fn id(node: usize) -> ComputeNodeId {
     ComputeNodeId::new(node as u8 + 1).expect("a small index")
 }
 
-/// Something that a node posted about a line.
+/// A post of a node about a line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Act {
     Op(WordOp),
     Letter { to: usize, message: Message },
 }
 
-/// Lines that are watched, by the address of their latch words, with all values the words had.
+/// The watched lines, by the address of their latch words, with all values of the words.
 pub(crate) type Lines = Rc<RefCell<BTreeMap<GlobalAddr, Watched>>>;
 
 pub(crate) struct Watched {
@@ -36,7 +36,7 @@ pub(crate) struct Watched {
     pub(crate) words: Vec<LatchWord>,
 }
 
-/// Whether one atomic of the discipline leads from `old` to `new` (rules R2 and R3).
+/// Whether one atomic of the word discipline leads from `old` to `new` (rules R2 and R3).
 pub(crate) fn is_legal(old: LatchWord, new: LatchWord) -> bool {
     let only = |owner: ComputeNodeId, word: LatchWord| {
         word.exclusive() == Some(owner) && word.shared().is_empty()
@@ -47,14 +47,14 @@ pub(crate) fn is_legal(old: LatchWord, new: LatchWord) -> bool {
     let set = new.bits() & changed == changed;
     match (old_x, new_x) {
         _ if new.bits() >> 58 > 58 => false,
-        // A reader comes, or a reader leaves; nobody takes a registered wait back.
+        // A reader comes or leaves. No node takes a registered wait back.
         (None, None) => one,
         (Some(a), Some(b)) if a == b => one && set,
-        // Claimed: from a free word, or from the sole reader's.
+        // A claim of a free word, or of the word of the only reader.
         (None, Some(owner)) => {
             only(owner, new) && (old == LatchWord::FREE || old == LatchWord::shared_by(owner))
         }
-        // Released, or downgraded.
+        // A release or a downgrade.
         (Some(owner), None) => {
             changed == 0 || (one && set && changed == LatchWord::shared_by(owner).bits())
         }
@@ -62,13 +62,13 @@ pub(crate) fn is_legal(old: LatchWord, new: LatchWord) -> bool {
     }
 }
 
-/// Whether a writer takes a shared line over from others, who must have pledged it.
+/// Whether a writer takes over a shared line from sharers, which must have pledged it.
 pub(crate) fn is_taken_over(old: LatchWord, new: LatchWord) -> bool {
     let owner = new.exclusive().filter(|_| new.shared().is_empty());
     old.exclusive().is_none() && owner.is_some_and(|owner| !old.shared().without(owner).is_empty())
 }
 
-/// What a batch is about, if it is about a watched line.
+/// The post in a batch, if the batch is about a watched line.
 pub(crate) fn read(lines: &Lines, passing: &Passing<'_>) -> Option<(GlobalAddr, usize, Act)> {
     let from = passing.from.index();
     match passing.target {
@@ -112,14 +112,14 @@ fn operations() -> impl Iterator<Item = WordOp> {
     plain.into_iter().chain((0..8).map(|to| WordOp::HandOver(id(to)))).chain(by_pledge)
 }
 
-// ---- what can be chosen at a gate, and looked for in the log --------------------------------------
+// ---- choices for gates and for the log ----------------------------------------------------------
 
-/// An operation of `node` on the word.
+/// A word operation of `node`.
 pub(crate) fn op(node: usize, which: WordOp) -> impl Fn(usize, &Act) -> bool {
     move |from, act| from == node && *act == Act::Op(which)
 }
 
-/// Any operation of `node` on the word.
+/// Any word operation of `node`.
 pub(crate) fn any_op(node: usize) -> impl Fn(usize, &Act) -> bool {
     move |from, act| from == node && matches!(act, Act::Op(_))
 }
@@ -136,7 +136,7 @@ pub(crate) fn request(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
     letter(from, to, |message| matches!(message, Message::Request(_)))
 }
 
-/// A request of another that `from` sends on to `to`.
+/// A request of another node that `from` sends on to `to`.
 pub(crate) fn sent_on(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
     letter(
         from,
@@ -158,7 +158,7 @@ pub(crate) fn answer(
     )
 }
 
-/// A grant, with the line.
+/// A grant with the line.
 pub(crate) fn grant(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
     letter(from, to, |message| matches!(message, Message::Grant { .. }))
 }
@@ -190,18 +190,18 @@ pub(crate) fn set(nodes: &[usize]) -> NodeSet {
 
 // ---- words ------------------------------------------------------------------------------------------
 
-/// Owned by `node` alone.
+/// The word of a line that `node` holds exclusively.
 pub(crate) fn x(node: usize) -> LatchWord {
     LatchWord::exclusively(id(node))
 }
 
-/// The bits of `nodes`.
+/// The word of a line with the shared bits of `nodes`.
 pub(crate) fn s(nodes: &[usize]) -> LatchWord {
     let bits = nodes.iter().map(|node| LatchWord::shared_by(id(*node)).bits());
     bits.fold(LatchWord::FREE, LatchWord::plus)
 }
 
-/// Owned by `node`, and awaited by `readers`.
+/// The word of a line that `node` holds and `readers` wait for.
 pub(crate) fn xs(node: usize, readers: &[usize]) -> LatchWord {
     x(node).plus(s(readers).bits())
 }

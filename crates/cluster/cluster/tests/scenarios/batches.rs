@@ -1,4 +1,4 @@
-//! Victims go in batches, ahead of need; or one at a time, when an access needs the frame.
+//! Evictions in batches ahead of need, or one at a time when an access needs the frame.
 
 use latchwork_coherence::CoherentMemory;
 use latchwork_selcc::Counters;
@@ -11,13 +11,13 @@ const FRAMES: usize = 64;
 const LINES: usize = 2 * FRAMES;
 const ROUNDS: u64 = 3;
 
-/// What happened while one task read lines of both memory nodes in turn, each of which had been
-/// evicted, and the doorbells that it took.
+/// The counters and the doorbells of one task that reads lines of both memory nodes in turn. Each
+/// line was evicted before.
 fn churn(seed: u64, batch: usize, ring: usize) -> (Counters, u64) {
     let mut config = small(1, 1, FRAMES, seed);
     config.node.evict_batch = batch;
     config.node.write_back_ring = ring;
-    // A quarter is kept free, so that a batch has some size in so small a cache.
+    // A quarter of the frames is kept free, so that a batch has some size in such a small cache.
     config.node.evict_share = 4;
     let stage = Stage::on(config);
     let lines = stage.run(A, async move |member| {
@@ -49,7 +49,8 @@ fn churn(seed: u64, batch: usize, ring: usize) -> (Counters, u64) {
     (after, rung)
 }
 
-/// Evicted ahead of need, many at a time: no access waits for a frame, and a batch is one doorbell.
+/// Many lines are evicted ahead of need: no access waits for a frame, and a batch takes one
+/// doorbell.
 #[test]
 fn victims_leave_in_batches_before_their_frames_are_needed() {
     in_every_world(|seed| {
@@ -59,13 +60,13 @@ fn victims_leave_in_batches_before_their_frames_are_needed() {
         assert!(evicted >= misses - FRAMES as u64, "seed {seed}: {evicted} evicted");
         assert!(counters.eviction_batches * 3 < evicted, "seed {seed}: {counters:?}");
         assert_eq!(counters.frame_waits, 0, "seed {seed}");
-        // One for each miss, and one for each batch, if not the same.
+        // At most one doorbell for each miss, and one for each batch.
         assert!(doorbells <= misses + counters.eviction_batches, "seed {seed}: {doorbells}");
     });
 }
 
 /// The baseline of SELCC 7.2.3: a miss that finds no free frame evicts one line and waits for its
-/// frame; the release has a doorbell of its own.
+/// frame. The release has its own doorbell.
 #[test]
 fn one_at_a_time_a_line_leaves_when_its_frame_is_needed() {
     in_every_world(|seed| {
@@ -80,7 +81,7 @@ fn one_at_a_time_a_line_leaves_when_its_frame_is_needed() {
     });
 }
 
-/// In a batch, too, frames come back at once only where changes are copied.
+/// In a batch too, frames are free at once only where changes are copied.
 #[test]
 fn what_is_evicted_in_batches_is_copied_as_far_as_there_is_room() {
     in_every_world(|seed| {

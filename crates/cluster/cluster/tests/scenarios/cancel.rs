@@ -1,5 +1,5 @@
-//! Futures that are dropped, between any two events of their life: nothing is held, nothing is
-//! lost, and what they began either takes effect once or not at all.
+//! Futures that are dropped between any two events. Nothing stays held, nothing is lost, and their
+//! operations take effect once or not at all.
 
 use latchwork_cache::Ownership;
 use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
@@ -9,9 +9,8 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::stage::*;
 
-/// Plays the same access again and again, and drops it one event later each time, until it ends
-/// before it is dropped. `after` is told what the access returned, if it did. Returns how often it
-/// was dropped.
+/// Runs the same access repeatedly, and drops it one event later each time, until it ends before
+/// the drop. `after` gets the result of the access, if there is one. Returns the number of drops.
 fn cut_at_every_event<P, T: 'static>(
     (seed, worker): (u64, usize),
     before: impl Fn(&Stage) -> P,
@@ -24,7 +23,7 @@ fn cut_at_every_event<P, T: 'static>(
         let parts = before(&stage);
         let task = access(&stage, &parts);
         stage.steps(events, || task.is_finished());
-        // By a task of the same worker, as it is in a program.
+        // Dropped by a task of the same worker, as in a program.
         let end = stage.run(worker, async move |_| {
             task.abort();
             task.take()
@@ -108,7 +107,7 @@ fn a_dropped_upgrade_is_done_or_not() {
     });
 }
 
-/// The ticket of a dropped task is dropped with it: nobody waits for it to lapse.
+/// The ticket of a dropped task is dropped with the task: no node waits for its expiry.
 #[test]
 fn a_dropped_holder_lets_go_at_once() {
     in_some_worlds(|seed| {
@@ -129,7 +128,7 @@ fn a_dropped_holder_lets_go_at_once() {
     });
 }
 
-/// An access that waits for a frame, since all are reserved.
+/// An access that waits for a frame, because all frames are reserved.
 #[test]
 fn a_dropped_wait_for_a_frame_is_forgotten() {
     in_some_worlds(|seed| {
@@ -158,7 +157,7 @@ fn lines_at_hand(allocator: &LineAllocator) -> usize {
     allocator.available() + allocator.resting()
 }
 
-/// C has no line yet, so that the allocation takes a chunk first.
+/// C has no line yet, so the allocation claims a chunk first.
 #[test]
 fn a_dropped_allocation_loses_no_line() {
     in_some_worlds(|seed| {
@@ -184,7 +183,8 @@ fn a_dropped_allocation_loses_no_line() {
     });
 }
 
-/// A has lines at hand, so that only the line itself is awaited; B read it in its former life.
+/// A has free lines, so the allocation only waits for the line itself. B has read the line in its
+/// previous incarnation.
 #[test]
 fn a_dropped_allocation_of_a_line_at_hand_loses_no_line() {
     in_some_worlds(|seed| {
@@ -192,7 +192,7 @@ fn a_dropped_allocation_of_a_line_at_hand_loses_no_line() {
             let line = stage.line();
             stage.run(A, async move |member| {
                 member.memory.free(line).await.expect("a live line");
-                // Epochs advance only while somebody works.
+                // Epochs advance only while a worker is active.
                 while member.memory.node().allocator().resting() > 0 {
                     drop(member.memory.enter().await.expect("no error"));
                     member.handle.sleep(A_WHILE).await;
@@ -268,7 +268,8 @@ fn a_dropped_global_atomic_is_done_once_or_not() {
     });
 }
 
-/// Beginning an operation may have to announce it; dropped there, the node is not stuck in between.
+/// The start of an operation may have to publish an epoch. A drop at that point does not leave the
+/// node stuck.
 #[test]
 fn a_dropped_beginning_of_an_operation_is_forgotten() {
     in_some_worlds(|seed| {

@@ -1,4 +1,4 @@
-//! Dirty bounds: what has to be written back is known, wherever the line went in between.
+//! Dirty bounds: the bytes to write back are known, even if the line has moved between nodes.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::stage::*;
 
 const WORDS: usize = (512 - latchwork_cache::LINE_HEADER) / 8;
 
-/// Changes one word, and reports only that.
+/// Changes one word, and marks only that word as dirty.
 fn pokes(stage: &Stage, node: usize, line: GlobalAddr, at: usize, value: u64) -> JoinHandle<()> {
     stage.start(node, async move |member| poke(&member, line, at..at + 1, value).await)
 }
@@ -27,7 +27,7 @@ async fn poke(member: &Member, line: GlobalAddr, range: std::ops::Range<usize>, 
     write.await.expect("no error");
 }
 
-/// All words, as a node reads them.
+/// All words of the line, as a node reads them.
 fn all_words(stage: &Stage, node: usize, line: GlobalAddr) -> Vec<u64> {
     stage.run(node, async move |member| {
         let read = member
@@ -43,9 +43,9 @@ fn expected(pokes: &[(usize, u64)]) -> Vec<u64> {
     words
 }
 
-/// Bug: a hand-over brings the bytes but not the bounds, and the last owner writes back its own
-/// changes only. Mechanism: three nodes change one word each, at both ends and in the middle;
-/// nobody writes back on the way. Fix: the bounds travel with the line.
+/// Bug: a hand-over moves the bytes but not the bounds, and the last owner writes back only its own
+/// changes. Mechanism: three nodes change one word each, at both ends and in the middle, without a
+/// write-back in between. Fix: the bounds travel with the line.
 #[test]
 fn the_last_of_a_chain_of_owners_writes_back_what_all_of_them_changed() {
     in_every_world(|seed| {
@@ -67,7 +67,7 @@ fn the_last_of_a_chain_of_owners_writes_back_what_all_of_them_changed() {
     });
 }
 
-/// A line that goes on without being changed again still has changes to write back.
+/// A line that moves on without another change still has changes to write back.
 #[test]
 fn an_owner_that_changed_nothing_writes_back_what_came_with_the_line() {
     in_every_world(|seed| {
@@ -84,8 +84,8 @@ fn an_owner_that_changed_nothing_writes_back_what_came_with_the_line() {
     });
 }
 
-/// Changes, a flush, changes again by the same node and by another: the bounds start anew after the
-/// flush, and nothing that came before or after is forgotten.
+/// Changes, a flush, then changes by the same node and by another. The bounds start anew after the
+/// flush, and no change before or after is lost.
 #[test]
 fn bounds_start_anew_after_a_flush_and_travel_afterwards() {
     in_every_world(|seed| {
@@ -107,9 +107,9 @@ fn bounds_start_anew_after_a_flush_and_travel_afterwards() {
     });
 }
 
-/// Bug: the giver's flush lands after the receiver's, and puts old bytes over new ones. Mechanism:
-/// A lets reader B in, and the write-back of that downgrade is held; B wants to write. Fix: the
-/// copy is not settled before the downgrade is complete, so B's change cannot come before.
+/// Bug: the giver's flush takes effect after the receiver's, and overwrites new bytes by old ones.
+/// Mechanism: A admits reader B, and the write-back of that downgrade is held; B wants to write.
+/// Fix: the copy is not settled before the downgrade is complete, so B cannot change it before.
 #[test]
 fn a_late_flush_does_not_overwrite_what_the_next_owner_wrote() {
     in_every_world(|seed| {
@@ -134,8 +134,7 @@ fn a_late_flush_does_not_overwrite_what_the_next_owner_wrote() {
     });
 }
 
-/// A dirty line is evicted, and another node reads all of its bytes: those that changed and those
-/// that did not.
+/// A dirty line is evicted, and another node reads all of its bytes, changed and unchanged ones.
 #[test]
 fn an_evicted_line_is_read_elsewhere_with_all_its_bytes() {
     in_every_world(|seed| {
@@ -167,8 +166,8 @@ fn an_evicted_line_is_read_elsewhere_with_all_its_bytes() {
     });
 }
 
-/// What is written back of a line is what changed, from the first byte to the last; without the
-/// bounds the whole line, and of a line that did not change nothing in either case.
+/// A write-back covers the changes, from the first changed byte to the last. Without bounds it
+/// covers the whole line. An unchanged line is not written back in either case.
 #[test]
 fn only_what_changed_is_written_back() {
     in_every_world(|seed| {
@@ -220,9 +219,8 @@ fn only_what_changed_is_written_back() {
     });
 }
 
-/// Random ranges of a line, changed by all nodes with evictions in between, against a copy that
-/// only the test sees: each reader finds exactly what was written last, and in the end so does the
-/// memory.
+/// All nodes change random ranges of a line, with evictions in between. The test keeps a copy for
+/// comparison. Each reader finds the last value written, and at the end the memory has it too.
 #[test]
 fn random_changes_by_everybody_add_up_to_the_same_bytes_everywhere() {
     in_every_world(|seed| {

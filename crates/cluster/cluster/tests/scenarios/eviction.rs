@@ -1,4 +1,4 @@
-//! Eviction against whatever else is under way with the line, or with its frame.
+//! Eviction, against all other operations on the line or on its frame.
 
 use latchwork_cache::{FrameId, Ownership};
 use latchwork_coherence::Mode;
@@ -8,9 +8,9 @@ use latchwork_verbs_sim::Leg;
 
 use crate::stage::*;
 
-/// Bug: a node that evicts a line and wants it again has two operations on the word in flight, and
-/// the claim overtakes the release: the node meets itself. Mechanism: A's release is held on its
-/// way. Fix: the record outlives the frame's ownership, and the wish waits for the release (rule
+/// Bug: a node that evicts a line and wants it again has two word operations in flight. The claim
+/// overtakes the release, so the node meets itself. Mechanism: A's release is held in flight. Fix:
+/// the record outlives the ownership of the frame, and the new claim waits for the release (rule
 /// R1).
 #[test]
 fn a_line_that_is_wanted_again_waits_for_its_own_release() {
@@ -39,8 +39,8 @@ fn a_line_that_is_wanted_again_waits_for_its_own_release() {
     });
 }
 
-/// As above, but the release has taken effect and only its completion is late: another node has
-/// owned and changed the line by the time that A may look again.
+/// Like the test above, but the release has taken effect and only its completion is late. Another
+/// node has owned and changed the line before A may read the word again.
 #[test]
 fn a_line_that_is_wanted_again_is_not_the_one_that_was_released() {
     in_every_world(|seed| {
@@ -62,8 +62,8 @@ fn a_line_that_is_wanted_again_is_not_the_one_that_was_released() {
     });
 }
 
-/// The same for a shared line: its bit must not be cleared and set in the wrong order, and a writer
-/// that asks meanwhile is told when the bit is gone.
+/// The same for a shared line. Its bit must not be cleared and set in the wrong order. A writer
+/// that requests the line in the meantime is notified when the bit is cleared.
 #[test]
 fn a_shared_line_that_is_wanted_again_waits_for_its_own_release() {
     in_every_world(|seed| {
@@ -88,8 +88,7 @@ fn a_shared_line_that_is_wanted_again_waits_for_its_own_release() {
     });
 }
 
-/// An access that waits for the node's own release, and is dropped, leaves the line to settle
-/// alone.
+/// An access waits for the node's own release and is dropped. The line comes to rest without it.
 #[test]
 fn an_access_dropped_behind_its_own_release_leaves_nothing_behind() {
     in_every_world(|seed| {
@@ -110,13 +109,14 @@ fn an_access_dropped_behind_its_own_release_leaves_nothing_behind() {
     });
 }
 
-/// Lines that nobody owns, more than the cache of a node has frames.
+/// Lines that no node owns, more than a node's cache has frames.
 fn crowd(stage: &Stage) -> Vec<GlobalAddr> {
     let frames = stage.node(A).cache().capacity();
     (0..2 * frames).map(|_| stage.line()).collect()
 }
 
-/// Reads them all through the cache of `node`, twice: every frame that may be used again is.
+/// Reads all these lines through the cache of `node`, twice, so that every reusable frame is
+/// reused.
 fn turn_over(stage: &Stage, node: usize, crowd: &[GlobalAddr]) {
     for line in crowd.iter().chain(crowd) {
         assert_eq!(stage.read(node, *line), 0);
@@ -127,10 +127,10 @@ fn frame_of(stage: &Stage, node: usize, line: GlobalAddr) -> FrameId {
     stage.node(node).cache().find(line).expect("the line has a frame")
 }
 
-/// Bug: the frame from which a line is forwarded is used for another line before the forward has
-/// read it, and the receiver gets the other line's bytes. Mechanism: the forward, or its
-/// completion, is held while the giver turns its whole cache over. Fix: the record keeps the frame
-/// until the operation and its forwards are complete.
+/// Bug: the frame from which a line is forwarded is reused before the forward has read it, and the
+/// receiver gets bytes of another line. Mechanism: the forward, or its completion, is held while
+/// the giver replaces all lines of its cache. Fix: the record keeps the frame until the operation
+/// and its forwards are complete.
 #[test]
 fn a_frame_that_is_being_forwarded_is_not_used_for_another_line() {
     in_every_world(|seed| {
@@ -161,10 +161,10 @@ fn a_frame_that_is_being_forwarded_is_not_used_for_another_line() {
     });
 }
 
-/// Bug: the frame into which a line will be forwarded is given to another line, and the forward
-/// overwrites that one. Mechanism: the forward is held while the asker turns its cache over; in
-/// every second world the access that asked is dropped as well. Fix: who asks keeps the frame until
-/// the answer has come (rule R5), whether anybody still waits for it or not.
+/// Bug: the frame for a forwarded line is given to another line, and the forward overwrites that
+/// line. Mechanism: the forward is held while the requester replaces all lines of its cache. In
+/// every second world the access of the request is dropped as well. Fix: the requester keeps the
+/// frame until the answer has come (rule R5), whether a task still waits for it or not.
 #[test]
 fn a_frame_that_awaits_a_forward_is_not_used_for_another_line() {
     in_every_world(|seed| {
@@ -194,8 +194,8 @@ fn a_frame_that_awaits_a_forward_is_not_used_for_another_line() {
     });
 }
 
-/// Bug: a frame is used again while the write-back of its last line still reads from it. Mechanism:
-/// the write-back is held while the node turns its cache over. Fix: as above.
+/// Bug: a frame is reused while the write-back of its last line still reads from it. Mechanism: the
+/// write-back is held while the node replaces all lines of its cache. Fix: like the test above.
 #[test]
 fn a_frame_that_is_being_written_back_is_not_used_for_another_line() {
     in_every_world(|seed| {
@@ -203,7 +203,7 @@ fn a_frame_that_is_being_written_back_is_not_used_for_another_line() {
         let (line, crowd) = (stage.line(), crowd(&stage));
         stage.write(A, line, 1);
         let late = stage.hold(Leg::There, line, op(A, WordOp::ReleaseExclusive));
-        // No hint: the crowd alone pushes it out.
+        // No hint is given: the other lines alone evict this line.
         turn_over(&stage, A, &crowd);
         assert_eq!(late.held(), 1, "eviction took the line");
         assert!(stage.memory(line).iter().all(|&word| word == 0));
@@ -215,9 +215,9 @@ fn a_frame_that_is_being_written_back_is_not_used_for_another_line() {
     });
 }
 
-/// A handler that is about to serve a line which eviction takes in the same moment: whoever comes
-/// first gives the line up, once. Held here: the request, until the eviction has begun but not
-/// landed.
+/// A handler is about to serve a line that eviction takes at the same moment. The first of them
+/// gives the line up, only once. Held: the request, until the eviction has begun but not taken
+/// effect.
 #[test]
 fn a_request_for_a_line_that_is_being_evicted_is_answered_when_that_is_over() {
     in_every_world(|seed| {

@@ -1,4 +1,5 @@
-//! Connections that fail under a batch: whatever was cut off is found out, and done once.
+//! Connections that fail under a batch: the node finds out how far the batch took effect, and does
+//! the rest once.
 
 use latchwork_cache::Ownership;
 use latchwork_coherence::{Mode, Upgrade};
@@ -8,10 +9,10 @@ use latchwork_verbs_sim::Leg;
 
 use crate::stage::*;
 
-/// A batch of the engine has up to so many requests, and is cut off behind any number of them.
+/// A batch of the engine has up to this many work requests, and may be cut off behind any of them.
 const LONGEST: usize = 2;
 
-/// In every world, with every cut.
+/// Runs the scenario in every world, with every cut.
 fn with_every_cut(scenario: impl Fn(Stage, usize)) {
     in_every_world(|seed| {
         for cut in 0..=LONGEST {
@@ -20,7 +21,7 @@ fn with_every_cut(scenario: impl Fn(Stage, usize)) {
     });
 }
 
-/// Cuts off what `chosen` picks, the first time it is posted, while `act` goes on to its end.
+/// Cuts off the first post that `chosen` picks, while `act` runs to its end.
 fn cutting<T>(
     stage: &Stage,
     line: GlobalAddr,
@@ -60,7 +61,8 @@ fn a_claim_that_is_cut_off_is_made_once() {
     });
 }
 
-/// The claim was cut off, and before the node looks, another claims the line: the look refuses.
+/// The claim is cut off, and another node claims the line before this node reads the word. The word
+/// shows the refusal.
 #[test]
 fn a_claim_that_was_never_made_is_refused_by_the_word_of_now() {
     in_every_world(|seed| {
@@ -78,8 +80,8 @@ fn a_claim_that_was_never_made_is_refused_by_the_word_of_now() {
     });
 }
 
-/// A reader that registers, is cut off, and finds on its look that the holder is gone: it owns the
-/// line.
+/// A reader registers and is cut off. When it reads the word, the holder has released the line: the
+/// reader owns the line.
 #[test]
 fn a_wait_whose_holder_left_before_the_look_is_ownership() {
     in_every_world(|seed| {
@@ -166,7 +168,7 @@ fn a_hand_over_that_is_cut_off_is_made_once() {
     });
 }
 
-/// A question: the same one is sent again, and counts once if both copies arrive.
+/// An invalidation request: the same request is sent again, and counts once if both copies arrive.
 #[test]
 fn a_question_that_is_cut_off_is_asked_once() {
     with_every_cut(|stage, cut| {
@@ -182,9 +184,9 @@ fn a_question_that_is_cut_off_is_asked_once() {
     });
 }
 
-/// The line that goes ahead of a grant, cut off before it, inside it, between the two, or behind
-/// both. Where the grant arrived, its receiver has written into the line meanwhile, and that must
-/// stay.
+/// The line that precedes a grant is cut off before the grant, inside, between the two, or behind
+/// both. If the grant arrived, its receiver has written into the line in the meantime, and that
+/// write must stay.
 #[test]
 fn a_forward_that_is_cut_off_arrives_once() {
     with_every_cut(|stage, cut| {
@@ -204,8 +206,9 @@ fn a_forward_that_is_cut_off_arrives_once() {
     });
 }
 
-/// The grant arrived, but whoever took it out of the inbox has not looked at it when the giver
-/// asks: it has not been taken, so it never counts, and the line is forwarded once more.
+/// The grant arrived, but the worker that took it out of the inbox has not handled it when the
+/// giver's probe comes. The grant has not been taken, so it never counts. The line is forwarded
+/// once more.
 #[test]
 fn a_grant_that_is_overtaken_by_the_doubt_about_it_never_counts() {
     in_every_world(|seed| {
@@ -228,10 +231,10 @@ fn a_grant_that_is_overtaken_by_the_doubt_about_it_never_counts() {
     });
 }
 
-/// Bug: a grant that never arrived is taken for one that did, and its receiver waits for ever.
-/// Mechanism: two grants of one downgrade have the same number, since numbers are counted for each
-/// receiver, and the verdict about the one settled the doubt about the other. Fix: a doubt is named
-/// by receiver and number.
+/// Bug: a grant that never arrived counts as arrived, and its receiver waits forever. Mechanism:
+/// two grants of one downgrade have the same number, because numbers count per receiver. The probe
+/// reply about one grant settled the probe about the other. Fix: receiver and number identify a
+/// probe.
 #[test]
 fn two_grants_of_one_downgrade_are_doubted_apart() {
     in_every_world(|seed| {

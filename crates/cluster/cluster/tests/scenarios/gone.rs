@@ -1,4 +1,5 @@
-//! A peer that is gone: what needs it fails with a clear error and in time, what does not goes on.
+//! A lost peer: an operation that needs the peer fails in time with a clear error, and all others
+//! go on.
 
 use std::time::Duration;
 
@@ -21,12 +22,12 @@ fn stage(seed: u64) -> Stage {
     Stage::on(config)
 }
 
-/// Cuts B off. What it was about to do itself, each scenario has ended before.
+/// Disconnects B. Each scenario has ended B's own operations before.
 fn lose_b(stage: &Stage) {
     stage.sim().disconnect(id(B)).expect("it was there");
 }
 
-/// An access that cannot succeed: how it fails. It must do so before the deadline is over.
+/// The error of an access that cannot succeed. It must come before the deadline is over.
 fn fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> MemoryError {
     let since = stage.now();
     let end = stage.end(stage.takes(worker, line, mode));
@@ -39,7 +40,7 @@ fn is_disconnected(error: &MemoryError) -> bool {
     matches!(error, MemoryError::Fabric(VerbError::Disconnected { .. }))
 }
 
-/// Everybody but B goes on with other lines.
+/// All nodes except B go on with other lines.
 fn others_go_on(stage: &Stage) {
     let line = stage.line();
     assert_eq!(stage.write(A, line, 1), 0);
@@ -47,7 +48,7 @@ fn others_go_on(stage: &Stage) {
     assert_eq!(stage.read(A, line), 2);
 }
 
-/// The exclusive owner is gone: readers and writers are told at once, again and again.
+/// The exclusive owner is lost: readers and writers get an error at once, each time.
 #[test]
 fn a_line_whose_owner_is_gone_fails_and_others_do_not() {
     in_every_world(|seed| {
@@ -66,8 +67,7 @@ fn a_line_whose_owner_is_gone_fails_and_others_do_not() {
     });
 }
 
-/// A sharer is gone: the line can still be read, by those who have it and by those who come, and
-/// only writing fails.
+/// A sharer is lost. Present and new sharers can still read the line, and only writes fail.
 #[test]
 fn a_line_one_of_whose_readers_is_gone_can_still_be_read() {
     in_every_world(|seed| {
@@ -84,8 +84,8 @@ fn a_line_one_of_whose_readers_is_gone_can_still_be_read() {
     });
 }
 
-/// The receiver of a hand-over is gone before the line arrives. The word names it already; the
-/// giver is through with the line, and serves others, who find out for themselves.
+/// The receiver of a hand-over is lost before the line arrives. The word names it already. The
+/// giver has finished with the line and sends other requesters on; they find out for themselves.
 #[test]
 fn a_hand_over_to_a_node_that_is_gone_ends_for_the_giver() {
     in_every_world(|seed| {
@@ -107,8 +107,8 @@ fn a_hand_over_to_a_node_that_is_gone_ends_for_the_giver() {
     });
 }
 
-/// A reader is gone before the line arrives that it asked for: the giver keeps its copy, flushed,
-/// and others read on.
+/// A reader is lost before its requested line arrives. The giver keeps its copy, flushed, and other
+/// nodes read on.
 #[test]
 fn a_downgrade_for_a_reader_that_is_gone_loses_nothing() {
     in_every_world(|seed| {
@@ -125,7 +125,7 @@ fn a_downgrade_for_a_reader_that_is_gone_loses_nothing() {
         assert_eq!(stage.owns(A, line), Ownership::Shared);
         assert_eq!((stage.read(A, line), stage.read(C, line)), (1, 1));
         assert!(stage.memory(line).iter().all(|&word| word == 1));
-        // C asks A as well, which gives its copy up for nothing; it can fetch it again.
+        // C sends a request to A as well. A gives its copy up in vain, and can fetch it again.
         let error = fails(&stage, C, line, Mode::Exclusive);
         assert!(is_disconnected(&error), "seed {seed}: {error}");
         assert_eq!(stage.read(A, line), 1);
@@ -134,8 +134,8 @@ fn a_downgrade_for_a_reader_that_is_gone_loses_nothing() {
     });
 }
 
-/// A node that waits in line behind one that is gone: its question travelled there with the line,
-/// and the deadline ends the wait.
+/// A node waits behind a lost node: its request travelled there with the line. The deadline ends
+/// the wait.
 #[test]
 fn a_question_that_travelled_to_a_node_that_is_gone_ends_at_the_deadline() {
     in_every_world(|seed| {
@@ -165,9 +165,9 @@ fn a_question_that_travelled_to_a_node_that_is_gone_ends_at_the_deadline() {
     });
 }
 
-/// A memory node is gone, and with it more lines than the cache has frames. Each access to one of
-/// them fails at once, whatever the node had of it, and leaves its frame to lines that are still
-/// there.
+/// A memory node is lost, and with it more lines than the cache has frames. Each access to such a
+/// line fails at once, whatever the node had of the line. Its frame is free for the remaining
+/// lines.
 #[test]
 fn lines_on_a_memory_node_that_is_gone_take_no_frames_with_them() {
     in_every_world(|seed| {
@@ -186,7 +186,7 @@ fn lines_on_a_memory_node_that_is_gone_take_no_frames_with_them() {
         }
         assert!(lost.iter().all(|line| line.node().0 == 1));
         assert!(kept.iter().all(|line| line.node().0 == 0));
-        // One that is read, for an upgrade that fails, and one that is written, for an eviction.
+        // One line is read, for an upgrade that fails. One line is written, for an eviction.
         let (_, seen) = stage.sees(A, lost[0]);
         stage.write(A, lost[1], 1);
         stage.sim().lose_memory_node(MemoryNodeId(1)).expect("it was there");
@@ -208,9 +208,9 @@ fn lines_on_a_memory_node_that_is_gone_take_no_frames_with_them() {
     });
 }
 
-/// Two nodes are gone, and known to be, and with them more lines than the cache has frames. Nobody
-/// is asked for these any more: each access to one of them fails at once, and leaves its frame to
-/// lines that are still there.
+/// Two nodes are known to be lost, and with them more lines than the cache has frames. No node
+/// sends requests to them any more. Each access to such a line fails at once, and its frame is free
+/// for the remaining lines.
 #[test]
 fn lines_of_nodes_that_are_known_to_be_gone_take_no_frames_with_them() {
     in_every_world(|seed| {
@@ -244,7 +244,7 @@ fn lines_of_nodes_that_are_known_to_be_gone_take_no_frames_with_them() {
     });
 }
 
-/// The wish to lock a line, which cannot succeed: how it fails, in time as accesses do.
+/// The error of a lock attempt that cannot succeed. It comes in time, as for accesses.
 fn lock_fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> MemoryError {
     let since = stage.now();
     let need = Need { addr: line, mode };
@@ -263,8 +263,9 @@ fn lock(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> Lock {
     }
 }
 
-/// A node is gone in the middle of a transaction. What it has locked to write is lost to others,
-/// who are told so; what it has locked to read they may read, and lock so.
+/// A node is lost in the middle of a transaction. Lines that it had locked to write are lost, and
+/// other nodes get an error that says so. Lines that it had locked to read stay readable, and can
+/// be locked to read.
 #[test]
 fn locks_of_a_node_that_is_gone_are_errors_and_not_locks() {
     in_every_world(|seed| {
@@ -289,14 +290,14 @@ fn locks_of_a_node_that_is_gone_are_errors_and_not_locks() {
         assert!(is_disconnected(&error), "seed {seed}: {error}");
         assert_eq!(stage.node(A).locked_lines() + stage.node(C).locked_lines(), 0);
         others_go_on(&stage);
-        // What B does with its locks from now on concerns nobody.
+        // B's later use of its locks has no effect on other nodes.
         held.into_iter().for_each(|lock| stage.drop_on(B, lock));
         stage.abandon();
     });
 }
 
-/// A line is lost with its memory while it is locked: the lock keeps its frame, and gives it back
-/// when it ends.
+/// A line is lost with its memory node while it is locked. The lock keeps the frame, and releases
+/// it when the lock ends.
 #[test]
 fn the_frame_of_a_locked_line_that_is_lost_comes_back_with_the_end_of_the_lock() {
     in_every_world(|seed| {
@@ -322,8 +323,8 @@ fn the_frame_of_a_locked_line_that_is_lost_comes_back_with_the_end_of_the_lock()
     });
 }
 
-/// A node asked and is gone before the answer: what it asked for goes with it, and the holder goes
-/// on.
+/// A requester is lost before the answer. The line of the answer is lost with it, and the holder
+/// goes on.
 #[test]
 fn an_answer_to_a_node_that_is_gone_disturbs_nobody() {
     in_every_world(|seed| {

@@ -1,4 +1,4 @@
-//! Latches that local writers hold for a (virtual) while, in a world in which work on cached lines
+//! Latches that local writers hold for some virtual time, in a world where work on cached lines
 //! costs time.
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::stage::*;
 
 const HOLD: Duration = Duration::from_micros(30);
 
-/// What is not done by an alarm of its own is done by a handler, much later.
+/// Work without an alarm of its own is done by a handler, much later.
 const SOON: Duration = Duration::from_micros(5);
 
 fn stage(nodes: usize, seed: u64) -> Stage {
@@ -25,7 +25,7 @@ fn stage(nodes: usize, seed: u64) -> Stage {
     Stage::on(config)
 }
 
-/// Starts to write a line so many times; the task tells when the last write was over.
+/// Starts to write a line several times. The task returns the time of the last write's end.
 fn write_often(stage: &Stage, worker: usize, line: GlobalAddr, times: u64) -> JoinHandle<Time> {
     stage.start(worker, async move |member| {
         for _ in 0..times {
@@ -40,7 +40,7 @@ fn write_often(stage: &Stage, worker: usize, line: GlobalAddr, times: u64) -> Jo
     })
 }
 
-/// Two workers of one node write one line: their critical sections do not overlap.
+/// Two workers of one node write one line. Their critical sections do not overlap.
 #[test]
 fn local_writers_of_a_line_wait_for_each_other() {
     in_every_world(|seed| {
@@ -60,7 +60,7 @@ fn local_writers_of_a_line_wait_for_each_other() {
     });
 }
 
-/// Different lines are held apart.
+/// Latches of different lines are held independently.
 #[test]
 fn local_writers_of_two_lines_do_not_wait() {
     in_every_world(|seed| {
@@ -78,7 +78,7 @@ fn local_writers_of_two_lines_do_not_wait() {
     });
 }
 
-/// A local reader finds the line latched, and comes back when the writer is done with it.
+/// A local reader finds the line latched, and comes back when the writer has finished.
 #[test]
 fn a_local_reader_waits_for_the_writer() {
     in_every_world(|seed| {
@@ -101,8 +101,8 @@ fn a_local_reader_waits_for_the_writer() {
     });
 }
 
-/// A request of another node is remembered until the writer is done, and served at that time,
-/// although the writer is busy with other things and nothing else happens then.
+/// A request of another node is queued until the writer has finished, and served at that time. The
+/// writer is busy with other work, and no other event happens then.
 #[test]
 fn a_request_that_meets_a_held_latch_is_served_when_it_ends() {
     in_every_world(|seed| {
@@ -114,7 +114,7 @@ fn a_request_that_meets_a_held_latch_is_served_when_it_ends() {
             let asked = stage.hold(Leg::Inbox, line, request(B, A));
             let access = if write { stage.writes(B, line, 3) } else { stage.reads(B, line) };
             stage.until("B asks", || asked.held() == 1);
-            // And has more to do afterwards, so that it is not the one that looks.
+            // The writer has more work afterwards, so another worker has to check.
             let writer = stage.start(second, async move |member| {
                 member.memory.write(line, |guard| fill(guard, 2)).await.expect("no error");
                 member.handle.charge(20 * HOLD);
@@ -122,7 +122,8 @@ fn a_request_that_meets_a_held_latch_is_served_when_it_ends() {
             stage.until("the line is written", || writer.is_finished());
             let held = stage.now() + HOLD;
             drop(asked);
-            // Whichever worker the message wakes: the writer's would not look before it is done.
+            // Runs the first worker, whichever worker the message wakes. The writer's worker would
+            // not check before its work is done.
             stage.run(A, async |_| ());
             stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
             assert!(stage.now() < held);
@@ -135,7 +136,8 @@ fn a_request_that_meets_a_held_latch_is_served_when_it_ends() {
     });
 }
 
-/// A line that a local writer holds is evicted afterwards, although it is all that could be.
+/// A line that a local writer holds is evicted afterwards, although it was the only possible
+/// victim.
 #[test]
 fn a_frame_that_is_held_is_free_for_others_when_that_ends() {
     in_every_world(|seed| {
@@ -153,11 +155,11 @@ fn a_frame_that_is_held_is_free_for_others_when_that_ends() {
     });
 }
 
-/// Bug: under SEL a line stays with a node that nobody uses it on, and all others try in vain until
-/// their deadlines. Mechanism: two accesses of A wait for the line. One writes it, so the latch is
-/// held for a while; the other is dropped meanwhile, after the line was granted to it. Its end
-/// finds the latch held, and the writer's end had found the line reserved. Fix: whoever finds the
-/// latch held sets the alarm for its end.
+/// Bug: under SEL a line stays with a node that does not use it, and all other nodes try in vain
+/// until their deadlines. Mechanism: two accesses of A wait for the line. One writes it, so the
+/// latch is held for a while. The other is dropped in the meantime, after the line was granted to
+/// it. The drop finds the latch held, and the writer's end had found the line reserved. Fix: code
+/// that finds the latch held sets the alarm for its end.
 #[test]
 fn a_line_is_given_back_that_was_held_when_the_last_access_was_dropped() {
     in_every_world(|seed| {

@@ -1,4 +1,4 @@
-//! Workers that leave, and nodes on which nothing happens.
+//! Workers that leave, and nodes without activity.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use latchwork_verbs_sim::Leg;
 
 use crate::stage::*;
 
-/// A few times the interval at which a handler looks after what workers left behind.
+/// A few times the interval at which a handler checks for work that workers left.
 const SOON: Duration = Duration::from_millis(5);
 
-/// Bug: a request waits for local code that is gone, and nobody looks at it again. Mechanism: the
-/// only worker of A ends with a task that holds the line, after B's request was noted. Fix: what a
-/// worker would have looked at again is the handler's, and the worker's end wakes the handler.
+/// Bug: a request waits for local code that has ended, and no worker checks it again. Mechanism:
+/// the only worker of A ends with a task that holds the line, after B's request was noted. Fix: the
+/// handler takes over all checks of an ended worker, and the end of the worker wakes the handler.
 #[test]
 fn a_request_that_waits_for_a_worker_that_leaves_is_served_by_the_handler() {
     in_every_world(|seed| {
@@ -37,7 +37,7 @@ fn a_request_that_waits_for_a_worker_that_leaves_is_served_by_the_handler() {
     });
 }
 
-/// Messages that arrive at a node without workers are the handler's from the beginning.
+/// At a node without workers, the handler takes all messages from the start.
 #[test]
 fn a_node_without_workers_still_gives_its_lines_up() {
     in_every_world(|seed| {
@@ -54,7 +54,8 @@ fn a_node_without_workers_still_gives_its_lines_up() {
     });
 }
 
-/// A message has woken a worker that is gone before it could look: another one is woken for it.
+/// A message has woken a worker that ends before it handles the message. Another worker is woken
+/// for the message.
 #[test]
 fn a_message_for_a_worker_that_leaves_is_taken_by_another() {
     in_every_world(|seed| {
@@ -64,7 +65,7 @@ fn a_message_for_a_worker_that_leaves_is_taken_by_another() {
         let late = stage.hold(Leg::Inbox, line, request(B, A));
         let writer = stage.writes(B, line, 2);
         stage.until("the request is in A's inbox", || late.held() == 1);
-        // In this order, so that the worker is among those that the message may wake.
+        // In this order the worker is among those that the message may wake.
         drop(late);
         stage.leave(A);
         assert_eq!(stage.end(writer), 1);
@@ -72,10 +73,10 @@ fn a_message_for_a_worker_that_leaves_is_taken_by_another() {
     });
 }
 
-/// Bug: a refusal that the handler receives costs a thousand times the pause that it should: the
-/// handler leaves the alarm to the workers, who parked before it was set, or are gone. Mechanism:
-/// B's worker leaves while its question is out, so that the handler is told that the question was
-/// refused. Fix: whoever sets an alarm wakes up for it.
+/// Bug: a refusal that the handler receives costs a thousand times the right back-off. The handler
+/// leaves the alarm to the workers, which parked before the alarm was set, or have ended.
+/// Mechanism: B's worker leaves while its request is in flight, so the handler gets the refusal.
+/// Fix: the worker or handler that sets an alarm wakes up for it.
 #[test]
 fn a_pause_that_the_handler_began_ends_in_time() {
     in_every_world(|seed| {
@@ -100,7 +101,7 @@ fn a_pause_that_the_handler_began_ends_in_time() {
     });
 }
 
-/// A worker does not leave while somebody has to take completions for it.
+/// A worker does not leave while it has completions to take.
 #[test]
 fn a_worker_leaves_only_when_nothing_of_it_is_in_flight() {
     in_every_world(|seed| {
@@ -123,17 +124,17 @@ fn a_worker_leaves_only_when_nothing_of_it_is_in_flight() {
     });
 }
 
-/// Bug: a node waits for its own operation, and others for that node, until their deadlines.
-/// Mechanism: a worker of A leaves, and what it has forgotten goes on with a clone: it asks for the
-/// line, and is dropped with the last clone before the operation completes. Fix: the poller keeps
-/// the worker until nothing of it is in flight.
+/// Bug: a node waits for its own operation, and other nodes wait for that node, until their
+/// deadlines. Mechanism: a worker of A leaves, and a forgotten task goes on with a clone of the
+/// worker. The task requests the line, and is dropped with the last clone before the operation
+/// completes. Fix: the poller keeps the worker until nothing of it is in flight.
 #[test]
 fn a_clone_that_goes_after_its_worker_left_leaves_nothing_behind() {
     in_every_world(|seed| {
         let mut stage = Stage::new(2, seed);
         let second = stage.add_worker(A);
         let line = stage.line();
-        // Or A's other worker would ask for it, on behalf of all.
+        // Otherwise A's other worker would request the line for all.
         stage.until("A is at rest", || stage.node(A).lines_under_way() == 0);
         let (actor, member) = stage.take_worker(second);
         let memory = member.memory.clone();
@@ -155,8 +156,7 @@ fn a_clone_that_goes_after_its_worker_left_leaves_nothing_behind() {
     });
 }
 
-/// A cluster on which nobody works makes no events, however much it holds: no polling, no
-/// heartbeat.
+/// A cluster without work has no events, however many lines it holds: no polling, no heartbeat.
 #[test]
 fn an_idle_cluster_makes_no_events() {
     in_every_world(|seed| {
@@ -166,7 +166,8 @@ fn an_idle_cluster_makes_no_events() {
             stage.write(A, lines[0], 1);
             stage.read(B, lines[0]);
             stage.write(C, lines[1], 1);
-            // A request that waits for a reservation keeps somebody looking; after that, nobody.
+            // A request that waits for a reservation keeps one worker checking. After that, none
+            // checks.
             let ticket = stage.take(C, lines[1], Mode::Exclusive);
             let writer = stage.writes(A, lines[1], 2);
             stage.pass(Duration::from_micros(100));
@@ -177,7 +178,7 @@ fn an_idle_cluster_makes_no_events() {
             }
             stage.pass(Duration::from_millis(100));
             let before = stage.cluster.kernel().events();
-            // Deadlines of accesses that ended long before: at most one is left of each worker.
+            // Deadlines of accesses that ended long before: at most one is left for each worker.
             stage.pass(Duration::from_secs(30));
             let left = stage.cluster.kernel().events() - before;
             assert!(left <= 6, "seed {seed}: {left} events in half an idle minute");

@@ -11,14 +11,14 @@ use crate::common::small;
 use crate::stage::*;
 
 /// Far below [`latchwork_selcc::Settings::lapse`] and the interval at which a handler covers for
-/// others, which would hide a message that nobody looked at: but enough for a hand-over in a rough
-/// world.
+/// workers. These would hide a message that no worker handled. The time is enough for a hand-over
+/// in a rough world.
 const SOON: Duration = Duration::from_micros(300);
 
-/// Bug: a request is noted just after the last local holder has looked for such notes, and waits
-/// until something else happens. Mechanism: two workers hold the line; the first lets go and looks,
-/// in vain; the second lets go as the last. Fix: whoever lets go looks, whether or not others have
-/// before.
+/// Bug: a request is noted just after the last local holder has checked for requests, and waits
+/// until another event. Mechanism: two workers hold the line. The first ends its access and checks
+/// in vain; the second ends its access last. Fix: every worker that ends an access checks, whether
+/// other workers have checked before or not.
 #[test]
 fn a_request_is_served_when_the_last_of_two_workers_lets_go() {
     in_every_world(|seed| {
@@ -42,7 +42,7 @@ fn a_request_is_served_when_the_last_of_two_workers_lets_go() {
     });
 }
 
-/// The request arrives in the instant after the only holder has let go and looked.
+/// The request arrives just after the only holder has ended its access and checked.
 #[test]
 fn a_request_that_arrives_just_after_the_holder_looked_is_served_at_once() {
     in_every_world(|seed| {
@@ -62,16 +62,16 @@ fn a_request_that_arrives_just_after_the_holder_looked_is_served_at_once() {
     });
 }
 
-/// A local writer at work when the request is handled: the handler does not wait for it, and
-/// whoever sweeps next serves the request. The latch itself does not lapse, however long it is
-/// held.
+/// A local writer works while the request is handled. The handler does not wait for the writer, and
+/// the next sweep of any worker serves the request. The latch itself does not expire, however long
+/// it is held.
 #[test]
 fn a_request_that_meets_a_local_writer_is_served_when_the_writer_is_done() {
     in_every_world(|seed| {
         let stage = Stage::new(2, seed);
         let line = stage.line();
         stage.write(A, line, 1);
-        // A thread that was descheduled in the middle of its write.
+        // A thread that the system descheduled in the middle of its write.
         let node = stage.cluster.nodes()[A].clone();
         let mut guard = node.cache().try_write(line).expect("owned");
         let writer = stage.writes(B, line, 3);
@@ -87,8 +87,8 @@ fn a_request_that_meets_a_local_writer_is_served_when_the_writer_is_done() {
     });
 }
 
-/// A reservation that is never dropped lapses, and dropping it afterwards does no harm, whatever
-/// its frame is used for by then.
+/// A reservation that is never dropped expires. A later drop does no harm, whatever the frame holds
+/// by then.
 #[test]
 fn a_reservation_that_is_kept_too_long_lapses() {
     in_every_world(|seed| {
@@ -111,8 +111,8 @@ fn a_reservation_that_is_kept_too_long_lapses() {
     });
 }
 
-/// `lapse` is that time: with none, a reservation keeps nobody waiting for longer than a message
-/// takes.
+/// The setting `lapse` is this time. With zero, a reservation delays other nodes only for the time
+/// of a message.
 #[test]
 fn a_reservation_that_lapses_at_once_keeps_nobody_waiting() {
     in_every_world(|seed| {
@@ -130,10 +130,10 @@ fn a_reservation_that_lapses_at_once_keeps_nobody_waiting() {
     });
 }
 
-/// Bug: a reader that becomes a writer goes on with what it read under the old mode. Mechanism: the
-/// local latch changes its mode twice, from writing to reading and to nothing, while a read is in
-/// progress. Fix: a downgrade leaves the copy's counter alone and an invalidation does not, so that
-/// what was read counts as the same copy after the one and not after the other.
+/// Bug: a reader that becomes a writer goes on with data from the old mode. Mechanism: the local
+/// latch changes its mode twice during a read, from writing to reading and to nothing. Fix: an
+/// invalidation changes the copy's counter, and a downgrade does not. So data from before a
+/// downgrade is of the same copy, and data from before an invalidation is not.
 #[test]
 fn a_copy_survives_a_downgrade_and_not_an_invalidation() {
     in_every_world(|seed| {
@@ -155,9 +155,9 @@ fn a_copy_survives_a_downgrade_and_not_an_invalidation() {
     });
 }
 
-/// A task holds the line to read, another wants to write it, and another node's claim comes in
-/// between: the upgrade gives way, and whichever of the two writers is next finds what the other
-/// wrote.
+/// A task holds the line to read, another task wants to write it, and the claim of another node
+/// comes in between. The upgrade gives way. Each of the two writers finds what the other wrote, in
+/// either order.
 #[test]
 fn a_change_from_reading_to_writing_lets_an_invalidation_in_between() {
     in_every_world(|seed| {
@@ -179,15 +179,15 @@ fn a_change_from_reading_to_writing_lets_an_invalidation_in_between() {
     });
 }
 
-/// A line that a reader waits for is granted and taken away before the reader has had its turn: the
-/// grant is a reservation, so it cannot be.
+/// A reader waits for a line. The grant is a reservation, so no node can take the line away before
+/// the reader has had its turn.
 #[test]
 fn who_was_granted_a_line_uses_it_once_before_it_goes() {
     in_every_world(|seed| {
         let stage = Stage::new(3, seed);
         let line = stage.line();
         stage.write(A, line, 1);
-        // C's question travels to B with the line.
+        // C's request travels to B with the line.
         let late = stage.hold(Leg::There, line, grant(A, B));
         let hold_a = stage.take(A, line, Mode::Exclusive);
         let access = stage.takes(B, line, Mode::Exclusive);

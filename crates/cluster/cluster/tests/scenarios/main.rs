@@ -1,7 +1,7 @@
-//! The races of the ownership discipline, each forced in a simulated world with the real engine.
+//! The races of the word discipline, each forced in a simulated world with the real engine.
 //!
-//! A scenario says which race it is, holds what must be late, and shows two things: that the race
-//! really happened, and that it did no harm.
+//! A scenario names its race, holds the messages and operations that must be late, and shows two
+//! things: the race really happened, and it did no harm.
 
 mod acts;
 mod batches;

@@ -1,4 +1,4 @@
-//! More nodes that want a line than a hand-over has room for.
+//! More requesters of a line than a hand-over has room for.
 
 use latchwork_coherence::Mode;
 use latchwork_latch::{Answer, TRAVELLING_MAX};
@@ -10,11 +10,11 @@ use latchwork_verbs_sim::Leg;
 use crate::common::small;
 use crate::stage::*;
 
-/// So many writers find no room in the grant to one of them.
+/// The number of writers for which the grant to one of them has no room.
 const LEFT: usize = 3;
 const NODES: usize = TRAVELLING_MAX + LEFT + 2;
 
-/// A stage on which A keeps a line that all others have asked it for, B first.
+/// A stage on which A keeps a line that all other nodes have requested, B first.
 fn wanted_by_all(seed: u64) -> (Stage, GlobalAddr, Ticket, Vec<JoinHandle<u64>>) {
     let stage = Stage::on(small(NODES, 1, 16, seed));
     let line = stage.line();
@@ -29,7 +29,7 @@ fn wanted_by_all(seed: u64) -> (Stage, GlobalAddr, Ticket, Vec<JoinHandle<u64>>)
     (stage, line, ticket, writers)
 }
 
-/// Every write is found by another, and the last one by whoever reads: no question got lost.
+/// Every write is found by another writer, and the last one by any reader: no request is lost.
 fn all_write(stage: Stage, line: GlobalAddr, writers: Vec<JoinHandle<u64>>) {
     let found = writers.into_iter().map(|writer| stage.end(writer));
     let mut seen: Vec<u64> = found.collect();
@@ -39,9 +39,9 @@ fn all_write(stage: Stage, line: GlobalAddr, writers: Vec<JoinHandle<u64>>) {
     stage.finish();
 }
 
-/// Bug: of many writers that had asked one owner, all but five were refused, and asked again and
-/// again. Fix: the owner remembers one of every node, and sends those on that do not fit into the
-/// grant.
+/// Bug: of many writers with requests to one owner, all but five were refused, and repeated their
+/// requests again and again. Fix: the owner queues one request of every node, and sends on those
+/// that do not fit into the grant.
 #[test]
 fn nobody_is_refused_although_more_wait_than_can_travel() {
     in_every_world(|seed| {
@@ -52,15 +52,15 @@ fn nobody_is_refused_although_more_wait_than_can_travel() {
         stage.until("all have written", || writers.iter().all(|writer| writer.is_finished()));
         let counters = stage.cluster.counters();
         assert!(counters.requests_passed_on >= LEFT as u64, "{counters:?}");
-        // Where everything overtakes everything, one may come to a node that owns the line no more.
+        // In a rough world one request may reach a node that no longer owns the line.
         assert!(counters.invalidations_dropped < LEFT as u64, "seed {seed}: {counters:?}");
         all_write(stage, line, writers);
     });
 }
 
-/// One of two workers has the grant and has not acted on it, while the other takes the questions
-/// that were sent on behind it: the node owns nothing yet, and sends the askers away. Then they ask
-/// again, and nobody waits for an answer that will not come.
+/// One of two workers has the grant and has not handled it, while the other takes the requests that
+/// were sent on behind it. The node owns nothing yet, and refuses the requesters. Then they repeat
+/// their requests, and no node waits for an answer that does not come.
 #[test]
 fn questions_that_overtake_their_grant_are_asked_again() {
     in_every_world(|seed| {

@@ -1,4 +1,4 @@
-//! Messages that arrive when the line is not what it was when they were sent.
+//! Messages that arrive after the state of the line has changed.
 
 use latchwork_cache::Ownership;
 use latchwork_coherence::Mode;
@@ -7,7 +7,8 @@ use latchwork_verbs_sim::Leg;
 
 use crate::stage::*;
 
-/// A writer's question finds the line gone: the answer is `Dropped`, and the writer looks again.
+/// A writer's request finds no copy of the line. The answer is `Dropped`, and the writer reads the
+/// word again.
 #[test]
 fn a_question_that_arrives_after_an_eviction_is_answered() {
     in_every_world(|seed| {
@@ -26,8 +27,8 @@ fn a_question_that_arrives_after_an_eviction_is_answered() {
     });
 }
 
-/// A reader's question finds the line gone. The reader's wait has turned into ownership without its
-/// knowledge; a writer that comes meanwhile must not get past the bit.
+/// A reader's request finds no copy of the line. The reader's wait has turned into ownership
+/// without its knowledge. A writer that comes in the meantime must not pass the bit.
 #[test]
 fn a_registered_wait_becomes_ownership_before_its_owner_knows() {
     in_every_world(|seed| {
@@ -51,8 +52,8 @@ fn a_registered_wait_becomes_ownership_before_its_owner_knows() {
     });
 }
 
-/// A question to a sharer finds an exclusive holder: the line changes hands, with what the upgrade
-/// wrote.
+/// A request to a sharer finds an exclusive holder. The line changes hands, with the data that the
+/// upgrade wrote.
 #[test]
 fn a_question_that_arrives_after_an_upgrade_gets_what_was_written() {
     in_every_world(|seed| {
@@ -72,7 +73,7 @@ fn a_question_that_arrives_after_an_upgrade_gets_what_was_written() {
     });
 }
 
-/// A question to a former holder: it has nothing to give, and the asker finds the new one.
+/// A request to a former holder: it has no line to give, and the requester finds the new holder.
 #[test]
 fn a_question_that_arrives_after_a_hand_over_leads_to_the_new_holder() {
     in_every_world(|seed| {
@@ -93,9 +94,9 @@ fn a_question_that_arrives_after_a_hand_over_leads_to_the_new_holder() {
     });
 }
 
-/// As above, but the hand-over's operation is still in flight: the question is remembered until
-/// then, since an answer before would send the asker back to a word that still names the old
-/// holder. Then it is sent on to the new one.
+/// Like the test above, but the hand-over's word operation is still in flight. The request is
+/// queued until the operation is complete. An earlier answer would send the requester back to a
+/// word that still names the old holder. Then the request goes on to the new holder.
 #[test]
 fn a_question_that_arrives_during_a_hand_over_is_sent_on_after_it() {
     in_every_world(|seed| {
@@ -117,7 +118,8 @@ fn a_question_that_arrives_during_a_hand_over_is_sent_on_after_it() {
     });
 }
 
-/// A writer asked the exclusive holder, which meanwhile gave the line up and came back as a reader.
+/// A writer sent a request to the exclusive holder, which gave the line up in the meantime and came
+/// back as a reader.
 #[test]
 fn a_writers_question_that_meets_a_reader_makes_it_leave() {
     in_every_world(|seed| {
@@ -138,8 +140,8 @@ fn a_writers_question_that_meets_a_reader_makes_it_leave() {
     });
 }
 
-/// A reader asked the exclusive holder, which meanwhile gave the line up and came back as a reader
-/// too: the question is out of date, and nobody loses a copy for it.
+/// A reader sent a request to the exclusive holder, which gave the line up in the meantime and came
+/// back as a reader too. The request is out of date, and no node loses a copy for it.
 #[test]
 fn a_readers_question_that_meets_a_reader_costs_nobody_a_copy() {
     in_every_world(|seed| {
@@ -161,8 +163,8 @@ fn a_readers_question_that_meets_a_reader_costs_nobody_a_copy() {
     });
 }
 
-/// A question meets the same holder in the same state, but of a later ownership: it is as good as a
-/// new one.
+/// A request meets the same holder in the same state, but in a later ownership. It counts like a
+/// new request.
 #[test]
 fn a_question_that_meets_a_later_ownership_is_served_from_it() {
     in_every_world(|seed| {
@@ -182,9 +184,9 @@ fn a_question_that_meets_a_later_ownership_is_served_from_it() {
     });
 }
 
-/// A writer asked two sharers. One of them has become the exclusive holder and hands over before
-/// the other has answered: the writer has the line, but its question is still out, and it serves
-/// nobody until that is settled.
+/// A writer sent requests to two sharers. One of them has become the exclusive holder and hands
+/// over before the other has answered. The writer has the line, but its second request is still
+/// open. It serves no node until that request is closed.
 #[test]
 fn a_grant_that_comes_before_the_other_answers_is_good() {
     in_every_world(|seed| {
@@ -211,11 +213,11 @@ fn a_grant_that_comes_before_the_other_answers_is_good() {
     });
 }
 
-/// Bug: a writer that asked two sharers gets the line together with its own second question among
-/// the requests that travel along. It waits for the answer to that one, which is now its own to
-/// give, and the line never leaves it again. Mechanism: C asks A and B; the question to A travels
-/// on to B with a hand-over, and meets there the question to B. Fix: a hand-over answers what else
-/// its receiver asked.
+/// Bug: a writer that sent requests to two sharers gets the line, with its own second request among
+/// the travelling requests. It waits for the answer to that request, which it must now give itself,
+/// and the line never leaves the writer again. Mechanism: C sends requests to A and B. The request
+/// to A travels on to B with a hand-over, and meets the request to B there. Fix: a hand-over
+/// answers all other requests of its receiver.
 #[test]
 fn a_hand_over_does_not_bring_a_writer_its_own_questions() {
     in_every_world(|seed| {
@@ -228,7 +230,7 @@ fn a_hand_over_does_not_bring_a_writer_its_own_questions() {
         stage.until("C asks both", || to_a.held() + to_b.held() == 2);
         stage.evict_now(A, line);
         stage.evict_now(B, line);
-        // B is sent away once, so that its next question comes before C's.
+        // B is refused once, so that its next request comes before C's.
         assert_eq!(stage.write(A, line, 1), 0);
         let question = stage.hold(Leg::There, line, request(B, A));
         let claims = stage.takes(B, line, Mode::Exclusive);

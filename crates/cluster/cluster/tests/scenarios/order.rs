@@ -1,4 +1,4 @@
-//! Who is served first (SELCC 5.3.2).
+//! The order in which requests are served (SELCC 5.3.2).
 
 use latchwork_coherence::Mode;
 use latchwork_latch::{Answer, WordOp};
@@ -7,15 +7,15 @@ use latchwork_verbs_sim::Leg;
 use crate::common::small;
 use crate::stage::*;
 
-/// Two writers wait at A: B, which came first, and C, which was refused before. Who gets the line
-/// then.
+/// Two writers wait at A: B came first, and C was refused before. Returns the node that gets the
+/// line.
 fn first_of_two(seed: u64, aging: bool) -> usize {
     let mut config = small(3, 1, 16, seed);
     config.node.aging = aging;
     let stage = Stage::on(config);
     let line = stage.line();
     stage.write(A, line, 1);
-    // C's question comes when A has given the line up.
+    // C's request comes when A has given the line up.
     let question = stage.hold(Leg::There, line, request(C, A));
     let late = stage.writes(C, line, 3);
     stage.until("C asks", || question.held() == 1);
@@ -39,7 +39,7 @@ fn first_of_two(seed: u64, aging: bool) -> usize {
     first
 }
 
-/// Without ageing the first that came is served first, as among equals.
+/// Without aging the first request is served first, as among equals.
 #[test]
 fn who_was_refused_before_is_served_before_who_came_first() {
     in_every_world(|seed| {

@@ -1,4 +1,4 @@
-//! Pauses of those who are refused very often, because a node is stuck.
+//! The back-off of nodes that are refused very often, because a node is stuck.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use latchwork_verbs_sim::Leg;
 
 use crate::stage::*;
 
-/// Long for a line, short for a deadline.
+/// A long time for a line, and a short time for a deadline.
 const STUCK: Duration = Duration::from_millis(20);
 
-/// So many questions at least and at most while a node is stuck that long: some 64 for each time
-/// that the wait grows e-fold, after a hundred or two in the first millisecond. With pauses of 2
-/// microseconds there are thousands.
+/// The range of requests while a node is stuck that long. There are about 64 for each e-fold of the
+/// wait, after one or two hundred in the first millisecond. With a back-off of 2 microseconds there
+/// are thousands.
 const QUESTIONS: std::ops::Range<usize> = 60..600;
 
-/// What one pause can be after that wait: a part in 64 of it, and half as much again.
+/// The longest back-off after that wait: 1/64 of the wait, and half as much again.
 const LONGEST_PAUSE: Duration = Duration::from_micros(470);
 
-/// A grant is late, so the word names a node that has not got the line and refuses everybody. Bug:
-/// whoever wanted the line asked again every few microseconds until its deadline, which is ten
-/// seconds by default, and its node went on afterwards. Mechanism: pauses shrank with every
-/// refusal, and stayed short. Fix: they grow with the wait.
+/// A grant is late, so the word names a node that does not have the line and refuses all others.
+/// Bug: a node that wanted the line requested it every few microseconds until its deadline, ten
+/// seconds by default, and went on afterwards. Mechanism: the back-off became shorter with every
+/// refusal, and stayed short. Fix: the back-off grows with the wait.
 #[test]
 fn who_is_refused_for_long_asks_less_and_less_often() {
     in_every_world(|seed| {
@@ -47,17 +47,17 @@ fn who_is_refused_for_long_asks_less_and_less_often() {
     });
 }
 
-/// Four nodes share a line; A waits for an answer that is late, and the others upgrade. Whoever
-/// asks is refused by A. Bug: it gave its pledges back to those behind it, and each of them
-/// upgraded at once, asked everybody, and was refused. Mechanism: to pledge a copy ended the pause
-/// of its owner. Fix: the pause goes on when the copy comes back.
+/// Four nodes share a line. A waits for a late answer, and the others upgrade. A refuses each
+/// request. Bug: the requester returned its pledges to the nodes behind it, and each of them
+/// upgraded at once, sent requests to all, and was refused. Mechanism: a pledge ended the back-off
+/// of the copy's owner. Fix: the back-off goes on when the copy comes back.
 #[test]
 fn who_gets_a_pledge_back_pauses_on() {
     in_every_world(|seed| {
         let stage = Stage::new(5, seed);
         let (line, writers) = (stage.line(), [B, C, D]);
         stage.write(E, line, 1);
-        // A has a bit, and no answer to the question that it asked.
+        // A has a bit, and no answer to its request.
         let late = stage.hold(Leg::There, line, request(A, E));
         let stuck = stage.reads(A, line);
         stage.until("A asks", || late.held() == 1);

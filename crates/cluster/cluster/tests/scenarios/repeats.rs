@@ -10,12 +10,12 @@ use latchwork_verbs_sim::{Gate, Leg};
 use crate::common::small;
 use crate::stage::*;
 
-/// So many messages the nodes took for repeats.
+/// The number of messages that the nodes recognised as duplicates.
 fn repeats(stage: &Stage) -> u64 {
     stage.cluster.nodes().iter().map(|node| node.counters().repeats).sum()
 }
 
-/// A line whose bytes are in the frame that B had for `line` before.
+/// A line in the frame that B had for `line` before.
 fn reuse_frame(stage: &Stage, frame: latchwork_cache::FrameId) -> GlobalAddr {
     let in_frame = |node: &Node, line| node.cache().find(line) == Some(frame);
     let mut lines = (0..64).map(|_| stage.line());
@@ -26,8 +26,9 @@ fn reuse_frame(stage: &Stage, frame: latchwork_cache::FrameId) -> GlobalAddr {
     other.expect("frames are used again")
 }
 
-/// B asks A twice with one question: the first copy is granted, and everybody is through with it,
-/// B's frame is another line's, and the line is back at A when the second one is about to arrive.
+/// B sends one request to A, and it arrives twice. The first copy is granted and completely
+/// handled. B's frame then holds another line, and the line is back at A when the second copy is
+/// about to arrive.
 fn ask_twice(stage: &Stage) -> (GlobalAddr, GlobalAddr, Gate) {
     let line = stage.line();
     stage.write(A, line, 1);
@@ -46,8 +47,8 @@ fn ask_twice(stage: &Stage) -> (GlobalAddr, GlobalAddr, Gate) {
     (line, other, question)
 }
 
-/// A question that was granted arrives once more. Granted again, it would be a WRITE into a frame
-/// that belongs to another line by now, and would make a node the owner that knows of nothing.
+/// A granted request arrives once more. A second grant would WRITE into a frame that now holds
+/// another line. It would also make a node the owner without its knowledge.
 #[test]
 fn a_question_that_arrives_again_after_its_grant_is_dropped() {
     in_every_world(|seed| {
@@ -62,7 +63,7 @@ fn a_question_that_arrives_again_after_its_grant_is_dropped() {
     });
 }
 
-/// The same without the numbers: the harm is real, and would be seen.
+/// The same without message numbers: the harm is real, and the test sees it.
 #[test]
 fn without_numbers_a_question_that_arrives_again_destroys_another_line() {
     in_every_world(|seed| {
@@ -79,8 +80,8 @@ fn without_numbers_a_question_that_arrives_again_destroys_another_line() {
     });
 }
 
-/// Every message of a whole hand-over arrives twice, the second time after all is over: questions,
-/// grants with what travels along, answers, reports.
+/// Every message of a whole hand-over arrives twice, the second time after the end: requests,
+/// grants with travelling requests, answers, reports.
 #[test]
 fn a_hand_over_of_which_every_message_is_repeated_happens_once() {
     in_every_world(|seed| {

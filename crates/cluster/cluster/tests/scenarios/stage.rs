@@ -1,9 +1,9 @@
-//! The stage on which scenarios are played: a simulated cluster that is stepped by hand.
+//! The stage of the scenarios: a simulated cluster that is stepped by hand.
 //!
 //! A scenario starts accesses on chosen nodes, holds chosen messages and operations at gates, and
-//! lets the world go on until something is seen to have happened. After every event the stage
-//! checks what must hold in any scenario: a writer is alone with its line, and latch words change
-//! only as the ownership discipline permits.
+//! runs the world until an event is visible. After every event the stage checks invariants of all
+//! scenarios. A writer is alone with its line, and latch words change only as the word discipline
+//! permits.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -25,19 +25,18 @@ pub(crate) use crate::acts::*;
 use crate::common::small;
 use crate::invariants::{check_at_rest, check_step};
 
-/// What is not seen within this (virtual) time does not happen.
+/// An event that does not come within this virtual time counts as impossible.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// Long enough for everything in flight to arrive, and for every pause to end.
+/// Long enough for everything in flight to arrive, and for every back-off to end.
 pub(crate) const A_WHILE: Duration = Duration::from_micros(300);
 
-/// Plays a scenario in several worlds: calm ones, and ones in which everything overtakes
-/// everything.
+/// Runs a scenario in several worlds: calm ones, and ones in which any message may overtake others.
 pub(crate) fn in_every_world(scenario: impl Fn(u64)) {
     (0..8).for_each(scenario);
 }
 
-/// Everything that was posted about watched lines, in order.
+/// All posts about watched lines, in order.
 type Log = Rc<RefCell<Vec<(Time, GlobalAddr, usize, Act)>>>;
 
 pub(crate) struct Stage {
@@ -55,7 +54,7 @@ impl Stage {
         Stage::with(nodes, 16, seed)
     }
 
-    /// As [`Stage::new`], where sharers release their copies themselves for a writer.
+    /// Like [`Stage::new`], but sharers release their copies themselves for a writer.
     pub(crate) fn releasing(nodes: usize, seed: u64) -> Stage {
         let mut config = small(nodes, 1, 16, seed);
         config.node.takeover = false;
@@ -73,7 +72,7 @@ impl Stage {
         Stage::over(config, if calm { SimConfig::default() } else { SimConfig::rough() })
     }
 
-    /// As [`Stage::on`], on this network.
+    /// Like [`Stage::on`], on this network.
     pub(crate) fn over(config: ClusterConfig, network: SimConfig) -> Stage {
         let (seed, nodes) = (config.seed, config.compute_nodes);
         let cluster = Simulated::start(config, network).expect("a good configuration");
@@ -95,8 +94,8 @@ impl Stage {
         stage
     }
 
-    /// Starts one more worker of a node; its number, for [`Stage::start`]. The first worker of node
-    /// `n` has number `n`.
+    /// Starts one more worker of a node. Returns its number for [`Stage::start`]. The first worker
+    /// of node `n` has number `n`.
     pub(crate) fn add_worker(&mut self, node: usize) -> usize {
         let index = self.workers.len();
         let place = (node, index, index);
@@ -104,7 +103,7 @@ impl Stage {
         index
     }
 
-    /// Lets a worker leave, as its thread would before it ends, and ends it with all its tasks.
+    /// Lets a worker leave, as before the end of its thread, and ends it with all its tasks.
     pub(crate) fn leave(&mut self, worker: usize) {
         let (actor, member) = self.take_worker(worker);
         let left = actor.handle().spawn_service(member.memory.leave());
@@ -112,7 +111,7 @@ impl Stage {
         self.end(left).expect("nothing is in its way");
     }
 
-    /// Takes a worker off the stage; it goes on as long as its caller keeps it.
+    /// Removes a worker from the stage. The worker runs as long as the caller keeps it.
     pub(crate) fn take_worker(&mut self, worker: usize) -> (VirtualWorker, Member) {
         self.workers[worker].take().expect("not gone yet")
     }
@@ -134,7 +133,7 @@ impl Stage {
         self.cluster.config().node.takeover
     }
 
-    // ---- what happens ----------------------------------------------------------------------------
+    // ---- events ---------------------------------------------------------------------------------
 
     /// Starts a task on a worker.
     pub(crate) fn start<T: 'static, F>(
@@ -150,7 +149,7 @@ impl Stage {
         handle.spawn(body(member))
     }
 
-    /// A fresh line full of zeros that nobody owns, watched from now on.
+    /// A fresh line of zeros without owners. The stage watches it from now on.
     pub(crate) fn line(&self) -> GlobalAddr {
         let line = self.run(A, async |member| {
             let line = member.memory.allocate().await.expect("a pool with room");
@@ -167,7 +166,7 @@ impl Stage {
         line
     }
 
-    /// Forgets what was logged and which values words had.
+    /// Deletes the log and the recorded values of words.
     pub(crate) fn forget(&self) {
         self.log.borrow_mut().clear();
         for watched in self.lines.borrow_mut().values_mut() {
@@ -190,7 +189,7 @@ impl Stage {
         })
     }
 
-    /// Starts to write a line; the task tells what was there before.
+    /// Starts to write a line. The task returns the previous value.
     pub(crate) fn writes(&self, worker: usize, line: GlobalAddr, new: u64) -> JoinHandle<u64> {
         self.start(worker, async move |member| {
             let write = member.memory.write(line, |guard| {
@@ -202,7 +201,7 @@ impl Stage {
         })
     }
 
-    /// Starts to wait for a line, and keeps it.
+    /// Starts to wait for a line, and keeps the line.
     pub(crate) fn takes(
         &self,
         worker: usize,
@@ -222,15 +221,15 @@ impl Stage {
         self.end(self.writes(worker, line, value))
     }
 
-    /// Waits for a line, and keeps it.
+    /// Waits for a line, and keeps the line.
     pub(crate) fn take(&self, worker: usize, line: GlobalAddr, mode: Mode) -> Ticket {
         self.end(self.takes(worker, line, mode)).expect("no error")
     }
 
-    /// Reads a line, and remembers which copy it was.
+    /// Reads a line, and returns the value with the identity of the copy.
     pub(crate) fn sees(&self, worker: usize, line: GlobalAddr) -> (u64, ReadVersion) {
         self.read(worker, line);
-        // Between two events, so nobody changes it.
+        // No task runs between two events, so the copy does not change.
         let read = self.node(self.member(worker).node).cache().try_read(line);
         let read = read.expect("just read");
         (value(read.words()), read.version())
@@ -247,32 +246,33 @@ impl Stage {
         })
     }
 
-    /// Gives a line up, as eviction does; whether that was possible.
+    /// Gives a line up like an eviction. Returns whether that was possible.
     pub(crate) fn evict(&self, worker: usize, line: GlobalAddr) -> bool {
         self.run(worker, async move |member| member.memory.evict(line))
     }
 
-    /// Gives a line up that can be given up, and waits until that is complete.
+    /// Gives up a line that can be given up, and waits for the completion.
     pub(crate) fn evict_now(&self, worker: usize, line: GlobalAddr) {
         assert!(self.evict(worker, line), "the line is not in use");
         let node = self.member(worker).node;
         self.until("the line is given up", || self.node(node).lines_under_way() == 0);
     }
 
-    /// Has node A give a line up, and waits until its frame is free, whatever else is under way.
+    /// Lets node A give a line up, and waits until its frame is free. Other operations may be in
+    /// flight.
     pub(crate) fn evict_now_beside(&self, line: GlobalAddr) {
         assert!(self.evict(A, line), "the line is not in use");
         self.until("its frame is free", || self.frame(A, line).is_none());
     }
 
-    /// Drops something that only its own worker may touch, in a task of that worker.
+    /// Drops a value that only its own worker may touch, in a task of that worker.
     pub(crate) fn drop_on<T: 'static>(&self, worker: usize, value: T) {
         self.run(worker, async move |_| drop(value));
     }
 
     // ---- time ------------------------------------------------------------------------------------
 
-    /// Lets the world go on until `happened`.
+    /// Runs the world until `happened`.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, mut happened: impl FnMut() -> bool) {
         let kernel = self.cluster.kernel();
@@ -283,7 +283,7 @@ impl Stage {
         assert_eq!(end, RunEnd::Done, "seed {}: {what}: never\n{}", self.seed, self.tell());
     }
 
-    /// Lets the world go on until a task has ended.
+    /// Runs the world until a task has ended.
     #[track_caller]
     pub(crate) fn end<T: 'static>(&self, task: JoinHandle<T>) -> T {
         self.until("the task ends", || task.is_finished());
@@ -291,7 +291,7 @@ impl Stage {
         result.unwrap_or_else(|_| panic!("seed {}: nobody aborted the task", self.seed))
     }
 
-    /// Lets so many events happen, or fewer if `enough`.
+    /// Runs `events` events, or fewer if `enough` holds before.
     pub(crate) fn steps(&self, events: usize, mut enough: impl FnMut() -> bool) {
         for _ in 0..events {
             if enough() || !self.cluster.kernel().step() {
@@ -305,7 +305,7 @@ impl Stage {
         self.cluster.kernel().now()
     }
 
-    /// Lets the world go on for `time`.
+    /// Runs the world for `time`.
     pub(crate) fn pass(&self, time: Duration) {
         let kernel = self.cluster.kernel();
         kernel.run_until(kernel.now() + time, || {
@@ -316,7 +316,7 @@ impl Stage {
 
     // ---- gates -----------------------------------------------------------------------------------
 
-    /// Holds what nodes post about `line`, on this leg, where `chosen` holds.
+    /// Holds posts about `line` on this leg, if `chosen` picks them.
     pub(crate) fn hold(
         &self,
         leg: Leg,
@@ -331,9 +331,9 @@ impl Stage {
         })
     }
 
-    // ---- what was seen ---------------------------------------------------------------------------
+    // ---- records --------------------------------------------------------------------------------
 
-    /// What the nodes posted about `line` so far, for which `chosen` holds.
+    /// The posts about `line` so far that `chosen` picks.
     pub(crate) fn posted(
         &self,
         line: GlobalAddr,
@@ -345,7 +345,7 @@ impl Stage {
         entries.map(|(_, _, from, act)| (*from, act.clone())).collect()
     }
 
-    /// How often a node posted something about `line`.
+    /// The number of posts about `line` that `chosen` picks.
     pub(crate) fn count(&self, line: GlobalAddr, chosen: impl Fn(usize, &Act) -> bool) -> usize {
         self.posted(line, chosen).len()
     }
@@ -355,7 +355,7 @@ impl Stage {
         self.word_at(self.geometry().latch_addr(line))
     }
 
-    /// All values that the latch word of `line` had, in order.
+    /// All values of the latch word of `line`, in order.
     pub(crate) fn words(&self, line: GlobalAddr) -> Vec<LatchWord> {
         self.lines.borrow()[&self.geometry().latch_addr(line)].words.clone()
     }
@@ -369,13 +369,13 @@ impl Stage {
         (0..words.len() / 8).map(|i| words.word(i)).collect()
     }
 
-    /// The state of the frame that a node has for `line`.
+    /// The state of a node's frame for `line`.
     pub(crate) fn frame(&self, node: usize, line: GlobalAddr) -> Option<FrameState> {
         let cache = self.node(node).cache();
         cache.find(line).map(|id| cache.frame(id).state())
     }
 
-    /// What a node holds of `line`.
+    /// The ownership of a node for `line`.
     pub(crate) fn owns(&self, node: usize, line: GlobalAddr) -> Ownership {
         self.frame(node, line).map_or(Ownership::Invalid, FrameState::ownership)
     }
@@ -389,7 +389,7 @@ impl Stage {
         LatchWord::from_bits(memory.words().u64(latch.offset() as usize))
     }
 
-    /// What must hold after every event.
+    /// Checks the invariants after every event.
     fn look(&self) {
         check_step(&self.cluster, self.seed);
         for (latch, watched) in self.lines.borrow_mut().iter_mut() {
@@ -419,8 +419,8 @@ impl Stage {
         text
     }
 
-    /// The end of a scenario that leaves lines under way, since a node is gone: the workers of the
-    /// others leave all the same. Whoever is dead runs no more.
+    /// Ends a scenario with a lost node, where lines stay in progress. The workers of the live
+    /// nodes leave. Workers of dead nodes do not run any more.
     pub(crate) fn abandon(mut self) {
         for worker in 0..self.workers.len() {
             let place = self.workers[worker].as_ref().map(|(_, member)| member.node);
@@ -430,8 +430,7 @@ impl Stage {
         }
     }
 
-    /// The end: workers leave, everything comes to rest, and what the caches and the words say is
-    /// the same.
+    /// Ends a scenario. The workers leave, all operations end, and the caches and the words agree.
     pub(crate) fn finish(self) {
         let mut stage = self;
         for worker in 0..stage.workers.len() {
@@ -471,7 +470,7 @@ fn fabric(cluster: &Simulated) -> latchwork_verbs_sim::Fabric {
 
 // ---- bytes ------------------------------------------------------------------------------------------
 
-/// Writes `value` into every word.
+/// Writes `value` into every word of the line.
 pub(crate) fn fill(guard: &mut WriteGuard<'_>, value: u64) {
     let words = guard.words();
     let len = words.len();
@@ -479,7 +478,7 @@ pub(crate) fn fill(guard: &mut WriteGuard<'_>, value: u64) {
     guard.mark_dirty(0..len);
 }
 
-/// The value that every word has.
+/// The value of every word of the line.
 pub(crate) fn value(words: Words<'_>) -> u64 {
     let first = words.word(0);
     (1..words.len() / 8).find(|&i| words.word(i) != first).map_or(first, |_| u64::MAX)

@@ -1,5 +1,5 @@
-//! Workers of one node whose sweeps do not begin at the same time, and what one of them does for
-//! the others.
+//! Workers of one node whose sweeps begin at different times, and the work of one worker for the
+//! others.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::stage::*;
 
 const HOLD_OFF: Duration = Duration::from_micros(100);
 
-/// Bug: a reader that holds off waits for ever. Mechanism: a worker takes the alarm at which the
-/// hold-off ends; to another, whose sweep began before that moment and is long, it still seems to
-/// last, and no other alarm will come. Fix: the end of the hold-off is forgotten with the alarm,
-/// not compared again.
+/// Bug: a reader in a hold-off waits forever. Mechanism: a worker takes the alarm of the hold-off's
+/// end. Another worker began a long sweep before that moment: for it the hold-off still seems to
+/// last, and no other alarm comes. Fix: the end of the hold-off is deleted with the alarm, and not
+/// compared again.
 #[test]
 fn a_hold_off_is_over_for_a_worker_whose_sweep_began_before_its_end() {
     in_every_world(|seed| {
         let mut config = small(2, 1, 16, seed);
-        // Doubled once: the writer was refused once.
+        // Doubled once, because the writer was refused once.
         (config.node.hold_off, config.node.hold_off_max) = (HOLD_OFF / 2, HOLD_OFF);
-        // An operation of A can be held then.
+        // Without takeover an operation of A can be held.
         config.node.takeover = false;
         let mut stage = Stage::on(config);
         let second = stage.add_worker(A);
@@ -36,17 +36,18 @@ fn a_hold_off_is_over_for_a_worker_whose_sweep_began_before_its_end() {
         drop(question);
         stage.until("B was sent away and tries again", || claim.held() == 1);
         assert_eq!(stage.read(A, line), 1);
-        // Keeps the line under way, and what is known of the hold-off with it.
+        // Keeps the line's record, and with it the state of the hold-off.
         let released = stage.hold(Leg::Back, line, op(A, WordOp::ReleaseShared));
         drop(claim);
         stage.until("A lets B have it", || stage.count(line, op(A, WordOp::ReleaseShared)) == 1);
         let over = stage.now() + HOLD_OFF;
-        // The second worker begins a sweep now, and its first task takes longer than the hold-off.
+        // The second worker begins a sweep now. The sweep's first task takes longer than the
+        // hold-off.
         let long = stage.start(second, async |member| member.handle.charge(2 * HOLD_OFF));
         let reader = stage.reads(second, line);
         stage.until("that sweep has begun", || long.is_finished());
         assert!(stage.now() < over - HOLD_OFF / 2, "seed {seed}: the sweep begins too late");
-        // The first one is there when the hold-off ends, and sees to it.
+        // The first worker is present when the hold-off ends, and handles the alarm.
         stage.run(A, async |member| member.handle.sleep(HOLD_OFF + HOLD_OFF / 4).await);
         assert!(stage.now() > over && !reader.is_finished());
         stage.pass(2 * HOLD_OFF);
@@ -57,8 +58,8 @@ fn a_hold_off_is_over_for_a_worker_whose_sweep_began_before_its_end() {
     });
 }
 
-/// A request that waits for a ticket is served in the sweep in which the ticket is dropped, and not
-/// after whatever the next one has to do.
+/// A request that waits for a ticket is served in the sweep that drops the ticket, not after the
+/// work of the next sweep.
 #[test]
 fn a_request_is_served_in_the_sweep_in_which_the_ticket_is_dropped() {
     in_every_world(|seed| {

@@ -1,4 +1,4 @@
-//! Shared lines that a writer takes over by pledge (case 3 with `takeover` on).
+//! Writers that take shared lines over by pledges (case 3 with `takeover` on).
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn stage(seed: u64) -> Stage {
     stage_with(seed, true)
 }
 
-/// B and C share a fresh line.
+/// A fresh line, shared by B and C.
 fn shared(stage: &Stage) -> GlobalAddr {
     let line = stage.line();
     assert_eq!((stage.read(B, line), stage.read(C, line)), (0, 0));
@@ -34,7 +34,8 @@ fn shared(stage: &Stage) -> GlobalAddr {
     line
 }
 
-/// What the nodes counted while A wrote a line that B and C share, and all came to rest.
+/// Lets A write a line that B and C share, waits until all nodes are at rest, and returns their
+/// counters.
 fn write_to_shared(seed: u64, takeover: bool) -> (Stage, GlobalAddr, Counters) {
     let stage = stage_with(seed, takeover);
     let line = shared(&stage);
@@ -45,7 +46,7 @@ fn write_to_shared(seed: u64, takeover: bool) -> (Stage, GlobalAddr, Counters) {
     (stage, line, counted)
 }
 
-/// Without takeover each sharer clears its own bit; with it nobody but the writer touches the word.
+/// Without takeover each sharer clears its own bit. With takeover only the writer changes the word.
 #[test]
 fn a_writer_that_meets_sharers_needs_no_operation_of_theirs() {
     in_every_world(|seed| {
@@ -84,8 +85,8 @@ fn an_upgrade_keeps_its_copy_while_it_takes_the_others_over() {
     });
 }
 
-/// Between pledge and report: no use of the copy, no eviction of its frame, no operation on the
-/// word.
+/// Between pledge and report the sharer does not use its copy, does not evict its frame, and posts
+/// no word operation.
 #[test]
 fn a_pledger_leaves_copy_frame_and_word_alone_until_the_report() {
     in_every_world(|seed| {
@@ -108,8 +109,8 @@ fn a_pledger_leaves_copy_frame_and_word_alone_until_the_report() {
     });
 }
 
-/// A reader whose own claim is not complete has nothing to pledge, and the writer gives back what
-/// it has: the pledger reads on without a verb.
+/// A reader whose own claim is not complete has nothing to pledge. The writer returns the pledges
+/// that it has, and the pledging node reads on without a verb.
 #[test]
 fn a_pledge_that_is_given_up_costs_its_owner_no_verb() {
     in_every_world(|seed| {
@@ -139,8 +140,8 @@ fn a_pledge_that_is_given_up_costs_its_owner_no_verb() {
     });
 }
 
-/// The claim is held on its way while a reader joins: it fails, the newcomer is asked as well, and
-/// the pledges stand.
+/// The claim is held in flight while a reader joins. The claim fails, the new sharer gets a request
+/// too, and the pledges stay valid.
 #[test]
 fn a_reader_that_joins_is_asked_as_well() {
     in_every_world(|seed| {
@@ -160,8 +161,8 @@ fn a_reader_that_joins_is_asked_as_well() {
     });
 }
 
-/// Two upgrades at once: the pledges of the one that comes second come back, or its copy is lost;
-/// both write in the end.
+/// Two upgrades at once. The pledges of the second one are returned, or its copy is lost. Both
+/// write in the end.
 #[test]
 fn two_sharers_that_both_want_to_write_get_there() {
     in_every_world(|seed| {
@@ -177,7 +178,7 @@ fn two_sharers_that_both_want_to_write_get_there() {
     });
 }
 
-/// Whatever is cut off of a takeover, behind each request of its batch, is done once.
+/// A takeover that is cut off behind any request of its batch is done once.
 #[test]
 fn a_takeover_that_is_cut_off_happens_once() {
     in_every_world(|seed| {
@@ -207,7 +208,7 @@ fn a_takeover_that_is_cut_off_happens_once() {
     });
 }
 
-/// One of the sharers is gone: the writer fails, and the others keep their copies.
+/// One of the sharers is lost: the writer fails, and the other sharers keep their copies.
 #[test]
 fn a_writer_that_cannot_ask_everybody_gives_its_pledges_back() {
     in_every_world(|seed| {
@@ -226,8 +227,8 @@ fn a_writer_that_cannot_ask_everybody_gives_its_pledges_back() {
     });
 }
 
-/// The writer is gone with a pledge: what wants the line here fails at its deadline, as for any
-/// line of a node that is gone, and other lines go on.
+/// The writer is lost and has a pledge. An access to the line at the pledging node fails at its
+/// deadline, as for any line of a lost node. Other lines go on.
 #[test]
 fn a_pledge_to_a_node_that_is_gone_keeps_the_line_and_every_wait_ends() {
     in_every_world(|seed| {

@@ -1,5 +1,5 @@
-//! Nodes that are told who is gone, at the worst moments: while a question is on its way there, or
-//! waits to be sent; while a lease ends.
+//! Nodes that learn of a lost node at the worst moments: while a request to that node is in flight
+//! or waits to be sent, or while a lease ends.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn config(seed: u64) -> ClusterConfig {
     config
 }
 
-/// A node is dead, and everybody else is told so and has seen to it.
+/// A node is dead. All other nodes have been notified and have reacted.
 fn tell_all(stage: &Stage, dead: usize) {
     for node in [A, B, C].into_iter().filter(|node| *node != dead && stage.cluster.lives(*node)) {
         stage.cluster.keep_out(Keeper::Compute(node), dead);
@@ -34,7 +34,7 @@ fn tell_all(stage: &Stage, dead: usize) {
     stage.until("all have seen to it", || [A, B, C].into_iter().all(seen));
 }
 
-/// An access that cannot succeed: how it fails. It does so before the deadline.
+/// The error of an access that cannot succeed. It comes before the deadline.
 fn fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> VerbError {
     let since = stage.now();
     let end = stage.end(stage.takes(worker, line, mode));
@@ -45,7 +45,7 @@ fn fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> VerbErro
     }
 }
 
-/// Node A can use all its frames but so many.
+/// Node A can use all its frames except `lost`.
 fn a_cache_without(stage: &Stage, lost: usize) {
     assert_eq!(stage.node(A).lost_frames(), lost, "seed {}", stage.seed);
     let kept: Vec<_> = (0..stage.node(A).cache().capacity()).map(|_| stage.line()).collect();
@@ -55,15 +55,15 @@ fn a_cache_without(stage: &Stage, lost: usize) {
     assert_eq!(stage.node(A).lost_frames(), lost, "seed {}", stage.seed);
 }
 
-/// A reads lines that a dead node shares, more of them than its cache has frames, and cannot write
-/// them. Its copies are as good as before, and leave when room is needed.
+/// A reads lines that a dead node shares, more lines than its cache has frames, and cannot write
+/// them. Its copies stay valid, and are evicted when room is needed.
 #[test]
 fn copies_that_the_dead_share_take_no_frames_with_them() {
     in_every_world(|seed| {
         let stage = Stage::on(config(seed));
         let lines: Vec<_> = (0..24).map(|_| stage.line()).collect();
-        // B shares the first, C the others; C lives, but for A both have to be asked for some of
-        // them.
+        // B shares the first lines, and C the others. C lives, but for some lines A has to send
+        // requests to both.
         let (first, last) = lines.split_at(12);
         for line in first {
             assert_eq!(stage.read(B, *line), 0);
@@ -76,7 +76,7 @@ fn copies_that_the_dead_share_take_no_frames_with_them() {
         let named = |line: GlobalAddr| stage.word(line).shared().contains(id(B));
         let dead: Vec<_> = lines.iter().copied().filter(|line| named(*line)).collect();
         assert!(dead.len() >= 8, "seed {seed}: {}", dead.len());
-        // Again and again: nothing of it adds up.
+        // Repeated attempts do not add up to any loss.
         for line in dead.iter().cycle().take(40) {
             assert_eq!(stage.read(A, *line), 0);
             assert!(matches!(
@@ -85,7 +85,7 @@ fn copies_that_the_dead_share_take_no_frames_with_them() {
             ));
             assert_eq!((stage.read(A, *line), stage.owns(A, *line)), (0, Ownership::Shared));
         }
-        // From nothing, too, and C, which was asked as well, has its copies again.
+        // Also for lines that are not cached. C also got a request, and has its copies again.
         for line in &dead {
             let error = fails(&stage, A, *line, Mode::Exclusive);
             assert!(matches!(error, VerbError::Unreachable { .. }), "seed {seed}: {error}");
@@ -98,13 +98,13 @@ fn copies_that_the_dead_share_take_no_frames_with_them() {
     });
 }
 
-/// A and C share lines with a dead node, and both try to write them at once. Each has asked the
-/// other when it learns that the dead one cannot be asked, and gives up its wish; each answers the
-/// other all the same.
+/// A and C share lines with a dead node, and both try to write them at once. Each has a request to
+/// the other in flight when it learns that the dead node cannot answer, and gives its upgrade up.
+/// Each still answers the other.
 ///
-/// Bug: both remembered the other's question, answered neither, and the line never came to rest at
-/// either of them. Mechanism: who gave up its wish had left the order of those who upgrade, though
-/// its question was still open. Fix: it stays in that order until it has its answers.
+/// Bug: both queued the other's request, answered neither, and the line never came to rest at
+/// either node. Mechanism: a node that gave its upgrade up left the order of upgrading nodes,
+/// though its request was still open. Fix: the node stays in that order until it has its answers.
 #[test]
 fn two_who_cannot_ask_the_dead_answer_each_other() {
     in_every_world(|seed| {
@@ -137,9 +137,9 @@ fn two_who_cannot_ask_the_dead_answer_each_other() {
     });
 }
 
-/// Questions to a node are on their way, and one waits behind them at this node for want of room,
-/// when it is told that the node is gone. The first ones may have arrived, and cost a frame each;
-/// the last one was never sent, and costs none, though the line was given up before that was known.
+/// Requests to a node are in flight, and one more waits at this node for room. Then this node
+/// learns that the other node is dead. The first requests may have arrived, and cost a frame each.
+/// The last one was never sent and costs none, though the line was given up before that was known.
 #[test]
 fn a_question_that_was_not_sent_yet_when_its_node_was_found_dead_costs_no_frame() {
     in_every_world(|seed| {
@@ -173,8 +173,8 @@ fn a_question_that_was_not_sent_yet_when_its_node_was_found_dead_costs_no_frame(
     });
 }
 
-/// A node is told that another one is gone, and its fabric gives that up, before those at work on
-/// the node know: the question that is posted in between fails as one that is not asked.
+/// A node learns that another node is dead, and its fabric removes the peer before the workers
+/// know. A request that is posted in between fails as if it had not been posted.
 #[test]
 fn a_question_posted_between_the_fabric_and_the_node_learning_of_a_death_costs_no_frame() {
     in_every_world(|seed| {
@@ -200,9 +200,9 @@ fn a_question_posted_between_the_fabric_and_the_node_learning_of_a_death_costs_n
     });
 }
 
-/// B has looked at its lease, and rings; then the lease ends, and B is kept out everywhere, before
-/// what it has rung gets anywhere. B is told at once that it is barred. What it has rung takes no
-/// effect, and the line is anybody's.
+/// B has checked its lease, and rings the doorbell. Then the lease ends, and all nodes fence B
+/// before its requests take effect. B learns at once that it is self-fenced. Its submitted requests
+/// take no effect, and any node can get the line.
 #[test]
 fn what_was_rung_as_the_lease_ended_takes_no_effect_where_its_node_is_kept_out() {
     in_every_world(|seed| {
@@ -212,7 +212,8 @@ fn what_was_rung_as_the_lease_ended_takes_no_effect_where_its_node_is_kept_out()
         let access = stage.takes(B, line, Mode::Exclusive);
         stage.until("B has rung", || rung.held() == 1);
         stage.cluster.lapse(B);
-        // It rings no more, and nothing comes back: so it looks when anything else makes it.
+        // B rings no doorbell any more and gets no completion. So it checks its lease when another
+        // event makes it run.
         let other = stage.line();
         let end = stage.end(stage.takes(B, other, Mode::Shared));
         let barred = |end| matches!(end, Err(MemoryError::Fabric(VerbError::Barred)));
@@ -228,9 +229,9 @@ fn what_was_rung_as_the_lease_ended_takes_no_effect_where_its_node_is_kept_out()
     });
 }
 
-/// As before, but B is kept out too late: its last operation takes effect, after it was told that
-/// it is barred. The word names it, and whoever wants the line is told so. A line that it wrote
-/// back arrives with the bytes that it had, whatever became of their place.
+/// Like the test above, but B is fenced too late: its last operation takes effect after B learned
+/// that it is self-fenced. The word names B, and a node that wants the line gets an error that says
+/// so. A line that B wrote back arrives with its original bytes, whatever the frame holds by then.
 #[test]
 fn what_was_rung_as_the_lease_ended_is_the_dead_nodes_where_it_took_effect() {
     in_every_world(|seed| {
@@ -247,7 +248,7 @@ fn what_was_rung_as_the_lease_ended_is_the_dead_nodes_where_it_took_effect() {
         let other = stage.line();
         stage.end(stage.takes(B, other, Mode::Shared)).expect_err("it is barred");
         stage.end(access).expect_err("it is barred");
-        // Everything of B is free again, and says something else.
+        // All frames of B are free again, and hold other data.
         for frame in 0..stage.node(B).cache().capacity() {
             let frame = latchwork_cache::FrameId(frame as u32);
             stage

@@ -1,4 +1,4 @@
-//! Upgrades: against each other, and against everything that can happen to the copy meanwhile.
+//! Upgrades: against each other, and against every event that can affect the copy.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,8 +15,8 @@ use latchwork_verbs_sim::{Gate, Leg};
 
 use crate::stage::*;
 
-/// A and B have read the line and claim it at once; both claims are refused because of the other's
-/// bit, and both questions are held.
+/// A and B have read the line and claim it at once. Both claims are refused because of the other's
+/// bit, and both requests are held.
 fn collide(seed: u64) -> (Stage, GlobalAddr, Collision) {
     let stage = Stage::new(2, seed);
     let line = stage.line();
@@ -37,9 +37,9 @@ struct Collision {
     upgrades: [JoinHandle<(Upgrade, Option<Ticket>)>; 2],
 }
 
-/// Bug: two sharers that upgrade wait for each other for ever. Mechanism: both questions are out.
-/// Fix: nobody waits for a writer that comes behind, and among equals the higher number comes
-/// first.
+/// Bug: two upgrading sharers wait for each other forever. Mechanism: both requests are in flight.
+/// Fix: no node waits for a writer of lower rank; among equal priorities the higher node number
+/// goes first.
 #[test]
 fn of_two_upgrades_the_one_with_the_higher_number_is_kept() {
     in_every_world(|seed| {
@@ -63,9 +63,9 @@ fn of_two_upgrades_the_one_with_the_higher_number_is_kept() {
     });
 }
 
-/// Bug: the node with the lower number never gets its turn. Mechanism: A is sent away by B, and
-/// asks again before B's question arrives. Fix: every refusal raises the priority, and that counts
-/// first.
+/// Bug: the node with the lower number never gets its turn. Mechanism: B refuses A, and A requests
+/// again before B's request arrives. Fix: every refusal raises the priority, and the priority
+/// counts first.
 #[test]
 fn of_two_upgrades_the_one_that_was_refused_before_is_kept() {
     in_every_world(|seed| {
@@ -90,7 +90,8 @@ fn of_two_upgrades_the_one_that_was_refused_before_is_kept() {
     });
 }
 
-/// An upgrade whose way the other sharers clear is `Kept`: the bytes are the ones that were seen.
+/// An upgrade with free way after the release of the other sharers is `Kept`: the bytes are those
+/// of the read.
 #[test]
 fn an_upgrade_is_kept_when_the_other_sharers_leave() {
     in_every_world(|seed| {
@@ -110,7 +111,7 @@ fn an_upgrade_is_kept_when_the_other_sharers_leave() {
     });
 }
 
-/// `Changed`: owned, but a task of the same node was faster and wrote.
+/// `Changed`: the node owns the line, but another of its tasks was faster and wrote.
 #[test]
 fn an_upgrade_finds_that_its_own_node_has_changed_the_line() {
     in_every_world(|seed| {
@@ -127,7 +128,7 @@ fn an_upgrade_finds_that_its_own_node_has_changed_the_line() {
         drop(question);
         assert_eq!(stage.end(writer), 0);
         let (end, ticket) = stage.end(upgrade);
-        // Which of the two the grant reaches first is open.
+        // Either of the two tasks may get the grant first.
         let unchanged = end == Upgrade::Kept;
         assert!(unchanged || end == Upgrade::Changed);
         stage.drop_on(A, ticket);
@@ -138,7 +139,8 @@ fn an_upgrade_finds_that_its_own_node_has_changed_the_line() {
     });
 }
 
-/// `Changed`: the line was lost to another node's write and has come back, exclusively owned.
+/// `Changed`: another node's write took the line away, and the line has come back with exclusive
+/// ownership.
 #[test]
 fn an_upgrade_of_a_line_that_was_away_is_not_kept() {
     in_every_world(|seed| {
@@ -155,7 +157,7 @@ fn an_upgrade_of_a_line_that_was_away_is_not_kept() {
     });
 }
 
-/// `Busy`: the copy is gone before the upgrade is asked for. No verb is spent on it.
+/// `Busy`: the copy is lost before the upgrade begins, so the upgrade posts no verb.
 #[test]
 fn an_upgrade_of_a_lost_copy_is_refused_at_once() {
     in_every_world(|seed| {
@@ -172,9 +174,8 @@ fn an_upgrade_of_a_lost_copy_is_refused_at_once() {
     });
 }
 
-/// `Busy`: the copy is lost while the upgrade is under way. A's claim is held on its way to the
-/// word, so that B's comes first; A's is then refused, and A learns from B's question that it must
-/// give way.
+/// `Busy`: the copy is lost during the upgrade. A's claim is held in flight, so that B's claim
+/// takes effect first. A's claim is refused, and B's request shows A that A must give way.
 #[test]
 fn an_upgrade_that_is_overtaken_gives_way() {
     in_every_world(|seed| {
@@ -197,7 +198,7 @@ fn an_upgrade_that_is_overtaken_gives_way() {
     });
 }
 
-/// The mirror image: B, which comes first, is overtaken by A's claim on the network, but not by A.
+/// The opposite case: A's claim overtakes B's claim on the network, but B has the higher rank.
 #[test]
 fn an_upgrade_that_comes_first_is_not_driven_off_by_a_faster_one() {
     in_every_world(|seed| {
@@ -213,7 +214,7 @@ fn an_upgrade_that_comes_first_is_not_driven_off_by_a_faster_one() {
         drop(claim);
         let (end, ticket) = stage.end(upgrade);
         let (kept, seed) = (end == Upgrade::Kept, stage.seed);
-        // After enough refusals A's priority is the higher one.
+        // After enough refusals A has the higher priority.
         assert!(kept || end == Upgrade::Busy, "seed {seed}: {end:?}");
         stage.drop_on(B, ticket);
         assert_eq!(stage.end(writer), 0);
@@ -222,11 +223,11 @@ fn an_upgrade_that_comes_first_is_not_driven_off_by_a_faster_one() {
     });
 }
 
-/// Bug: a copy is told from another by the counter of its frame alone. A line that is evicted,
-/// changed elsewhere and fetched again may come into another frame, whose counter happens to be the
-/// same, and the upgrade takes the new bytes for the ones that the reader saw: a lost update.
-/// Mechanism: another line takes the frame meanwhile, and B's other frames are all as new. Fix:
-/// which copy it is says the frame, too.
+/// Bug: only the counter of its frame distinguishes a copy from a later one. A line that is
+/// evicted, changed at another node and fetched again may come into another frame with the same
+/// counter. Then the upgrade treats the new bytes as those of the read: a lost update. Mechanism:
+/// another line takes the frame in the meantime, and B's other frames are equally new. Fix: the
+/// frame is part of the copy's identity.
 #[test]
 fn a_copy_in_another_frame_is_not_taken_for_the_one_that_was_read() {
     in_every_world(|seed| {
@@ -247,7 +248,7 @@ fn a_copy_in_another_frame_is_not_taken_for_the_one_that_was_read() {
     });
 }
 
-/// An upgrade that is dropped while its question is out leaves the line to settle by itself.
+/// An upgrade that is dropped with its request in flight leaves the line to come to rest by itself.
 #[test]
 fn a_dropped_upgrade_leaves_nothing_behind() {
     in_every_world(|seed| {
@@ -267,7 +268,7 @@ fn a_dropped_upgrade_leaves_nothing_behind() {
     });
 }
 
-/// Adds one to what it read, only if that is still so: what an upgrade is for.
+/// Adds one to the value read, only if the value is still the same: the purpose of an upgrade.
 async fn count_up(member: Member, line: GlobalAddr, busy: Rc<Cell<u64>>) -> u64 {
     const STEPS: u64 = 20;
     let memory = &member.memory;
@@ -294,7 +295,8 @@ async fn count_up(member: Member, line: GlobalAddr, busy: Rc<Cell<u64>>) -> u64 
     done
 }
 
-/// Many upgrades against each other: each `Kept` is one step of the counter, none is lost, all end.
+/// Many upgrades against each other. Each `Kept` is one step of the counter, no step is lost, and
+/// all end.
 #[test]
 fn upgrades_that_are_kept_lose_no_update() {
     let busy = Rc::new(Cell::new(0));

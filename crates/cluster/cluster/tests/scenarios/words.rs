@@ -1,14 +1,15 @@
-//! The word is true at every instant: what is refused stays, and sums in flight never meet.
+//! The latch word is true at every instant: a refused reader's bit stays, and additions in flight
+//! never collide.
 
 use latchwork_latch::{Answer, WordOp};
 use latchwork_verbs_sim::Leg;
 
 use crate::stage::*;
 
-/// Bug: a refused reader takes its bit back with a second addition, which lands after somebody has
-/// served the reader, or carries into the neighbours. Mechanism: reader B meets holder A; A hands
-/// the line to C before B's question arrives. Fix: the bit stays as a registered wait (rule R2),
-/// across the hand-over, and becomes ownership when C lets the readers in.
+/// Bug: a refused reader takes its bit back by a second addition. The addition takes effect after
+/// the reader was served, or carries into the neighbouring fields. Mechanism: reader B meets holder
+/// A, and A hands the line to C before B's request arrives. Fix: the bit stays as a registered wait
+/// (rule R2) across the hand-over, and becomes ownership when C admits the readers.
 #[test]
 fn a_refused_reader_waits_registered_through_a_hand_over() {
     in_every_world(|seed| {
@@ -35,10 +36,10 @@ fn a_refused_reader_waits_registered_through_a_hand_over() {
     });
 }
 
-/// Bug: the receiver of a hand-over acts on the word before the giver's addition has landed, and
-/// the exclusive field passes through zero or through a third node's number. Mechanism: A's
-/// hand-over to B is held on its way to the word, while B uses the line, C waits to read and D to
-/// write. Fix: B posts no operation on the word and hands the line to nobody before A reports it
+/// Bug: the receiver of a hand-over acts on the word before the giver's addition takes effect. Then
+/// the exclusive field passes through zero or a third node's number. Mechanism: A's hand-over to B
+/// is held on its way to the word. Meanwhile B uses the line, C waits to read and D waits to write.
+/// Fix: B posts no word operation and does not hand the line over before A reports its addition
 /// complete (rule R4).
 #[test]
 fn the_receiver_of_a_hand_over_leaves_the_word_alone_until_the_giver_has_settled() {

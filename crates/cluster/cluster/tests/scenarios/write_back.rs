@@ -1,4 +1,4 @@
-//! Evicted lines whose frames are used anew while their changes are on their way, from a copy.
+//! Evicted lines whose frames are reused while a copy of their changes is written back.
 
 use latchwork_cache::Ownership;
 use latchwork_coherence::CoherentMemory;
@@ -13,7 +13,7 @@ use crate::stage::*;
 fn stage_of(slots: usize, frames: usize, seed: u64) -> Stage {
     let mut config = small(2, 1, frames, seed);
     config.node.write_back_ring = slots;
-    // Lines leave when a scenario says so.
+    // Lines are evicted only when a scenario says so.
     config.node.evict_batch = 1;
     Stage::on(config)
 }
@@ -22,14 +22,14 @@ fn all_are(words: &[u64], value: u64) -> bool {
     words.iter().all(|&word| word == value)
 }
 
-/// Evicts the line, whose release is held at the gate.
+/// Evicts the line, and holds its release at the gate.
 fn evict_into(stage: &Stage, gate: &Gate, line: GlobalAddr) {
     let held = gate.held();
     assert!(stage.evict(A, line));
     stage.until("the release is held", || gate.held() == held + 1);
 }
 
-/// Writes into `line`, which finds the frame that was freed last.
+/// Writes into `line`, which gets the frame that was freed last.
 fn write_into(stage: &Stage, frame: latchwork_cache::FrameId, line: GlobalAddr, value: u64) {
     stage.write(A, line, value);
     assert_eq!(stage.node(A).cache().find(line), Some(frame), "another frame than was freed last");
@@ -46,10 +46,10 @@ fn copies(stage: &Stage) -> usize {
     stage.member(A).memory.write_backs()
 }
 
-/// Bug: the frame of an evicted line is used for another line while its changes are on their way,
-/// and the other line's bytes are written back in their place. Mechanism: the release is held, and
-/// another line is written in the same frame. Fix: what changed is copied first. Without the ring
-/// nothing is copied, and the frame stays.
+/// Bug: the frame of an evicted line is reused while its changes are in flight, and the bytes of
+/// the new line are written back instead. Mechanism: the release is held, and another line is
+/// written in the same frame. Fix: the changes are copied first. Without write-back slots nothing
+/// is copied, and the frame stays reserved.
 #[test]
 fn the_frame_of_an_evicted_line_is_used_at_once_and_its_changes_arrive() {
     in_every_world(|seed| {
@@ -84,8 +84,8 @@ fn the_frame_of_an_evicted_line_is_used_at_once_and_its_changes_arrive() {
     });
 }
 
-/// A clean line takes nothing along: its frame is free at once, whether it was shared or owned
-/// alone.
+/// A clean line has no changes to copy. Its frame is free at once, whether the line was shared or
+/// exclusively owned.
 #[test]
 fn the_frame_of_a_clean_line_is_free_at_once() {
     in_every_world(|seed| {
@@ -110,9 +110,10 @@ fn the_frame_of_a_clean_line_is_free_at_once() {
     });
 }
 
-/// Bug: a release that was cut off is posted again, and takes along what is in the frame or in the
-/// slot by then. Mechanism: every cut, with another line in the frame and another one that wants a
-/// slot. Fix: the slot stays with the operation until it is over, the second line finds none.
+/// Bug: a release that was cut off is posted again, with the later content of the frame or the
+/// slot. Mechanism: every cut, with another line in the frame and a third line that needs a slot.
+/// Fix: the slot stays with the operation until the operation is over, so the third line finds no
+/// slot.
 #[test]
 fn a_release_that_was_cut_off_is_written_back_again_from_its_copy() {
     in_every_world(|seed| {
@@ -129,7 +130,7 @@ fn a_release_that_was_cut_off_is_written_back_again_from_its_copy() {
             assert!(late.cut_off(cut));
             drop(late);
             stage.until("A looks", || look.held() == 1);
-            // The operation is not over: its slot is not another line's.
+            // The operation is not over, so no other line gets its slot.
             let before = stage.cluster.counters();
             assert_eq!(copies(&stage), 1);
             stage.evict_now_beside(second);
@@ -141,7 +142,7 @@ fn a_release_that_was_cut_off_is_written_back_again_from_its_copy() {
             assert!(all_are(&stage.memory(line), 1), "seed {seed}: cut {cut}");
             assert!(all_are(&stage.memory(second), 2), "seed {seed}: cut {cut}");
             assert_eq!((stage.read(B, line), stage.read(B, third)), (1, 3));
-            // Free again: the next one is copied.
+            // The slot is free again: the next line is copied.
             let before = stage.cluster.counters();
             stage.write(A, second, 5);
             stage.evict_now(A, second);
@@ -152,9 +153,9 @@ fn a_release_that_was_cut_off_is_written_back_again_from_its_copy() {
     });
 }
 
-/// Bug: a slot is used for another line as soon as its release was posted, or has taken effect, and
-/// not only when it is complete. Mechanism: one slot, and two lines whose releases are held. Fix:
-/// the second one is written back from its frame, which waits.
+/// Bug: a slot is reused as soon as its release was posted or has taken effect, and not only when
+/// the release is complete. Mechanism: one slot, and two lines with held releases. Fix: the second
+/// line is written back from its frame, and the frame waits.
 #[test]
 fn without_a_slot_a_line_is_written_back_from_its_frame() {
     in_every_world(|seed| {
@@ -183,9 +184,9 @@ fn without_a_slot_a_line_is_written_back_from_its_frame() {
     });
 }
 
-/// Rule R1 where the line has no frame any more: it is wanted again while its release is in flight,
-/// gets another frame, waits there for its own release, and finds its own changes. A request that
-/// comes meanwhile is remembered by the record, and answered when the release is complete.
+/// Rule R1 for a line without a frame. An access wants the line while its release is in flight,
+/// gets another frame, waits for the release, and finds its own changes. The record queues a
+/// request that comes in the meantime, and answers it when the release is complete.
 #[test]
 fn a_line_without_a_frame_waits_for_its_own_release_and_remembers_who_asks() {
     in_every_world(|seed| {
@@ -214,7 +215,7 @@ fn a_line_without_a_frame_waits_for_its_own_release_and_remembers_who_asks() {
     });
 }
 
-/// A worker keeps a copy for as long as its operation is in flight, and so does not leave before.
+/// A worker keeps a copy as long as its operation is in flight, so it does not leave before.
 #[test]
 fn a_worker_leaves_when_its_copies_have_arrived() {
     in_every_world(|seed| {
@@ -231,7 +232,7 @@ fn a_worker_leaves_when_its_copies_have_arrived() {
     });
 }
 
-/// The copies of lines whose memory node is gone are not kept.
+/// Copies of lines of a lost memory node are not kept.
 #[test]
 fn the_copy_of_a_line_whose_memory_is_gone_is_given_back() {
     in_every_world(|seed| {

@@ -1,4 +1,4 @@
-//! Writes of several nodes to the same lines, in a world that keeps a NIC's time.
+//! Writes of several nodes to the same lines, in a world with a NIC profile.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,31 +16,31 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub(crate) const NODES: usize = 4;
 pub(crate) const LINES: usize = 256;
 const WRITES: usize = 2_000;
-/// All of them.
+/// The number of all writes.
 pub(crate) const ALL: u64 = (NODES * 2 * WRITES) as u64;
 
-/// Which line a worker writes next: of all lines, after the one that it wrote last.
+/// Chooses the next line of a worker from all lines and its previous line.
 pub(crate) type Next = fn(&Member, &mut Random, usize) -> usize;
 
-/// What four nodes do.
+/// The load of four nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// Lines that each cache has room for.
+    /// The number of lines that each cache has room for.
     pub(crate) frames: usize,
-    /// So many accesses of a hundred are reads.
+    /// Of a hundred accesses, the number of reads.
     pub(crate) reads: u64,
-    /// Workers of each node.
+    /// The workers of each node.
     pub(crate) workers: usize,
 }
 
 impl Default for Load {
-    /// Writes in caches that all lines fit into.
+    /// Only writes, with caches that have room for all lines.
     fn default() -> Self {
         Load { frames: 2 * LINES, reads: 0, workers: 2 }
     }
 }
 
-/// What writes of four nodes take, and what they count, when all lines fit into each cache.
+/// The time and the counters of writes of four nodes, when all lines fit into each cache.
 pub(crate) fn writes(
     protocol: Protocol,
     settings: &[(&str, &str)],
@@ -49,7 +49,7 @@ pub(crate) fn writes(
     accesses(Load::default(), protocol, settings, next)
 }
 
-/// What such a load takes, and what it counts.
+/// The time and the counters of a load.
 pub(crate) fn accesses(
     load: Load,
     protocol: Protocol,
@@ -133,7 +133,7 @@ pub(crate) fn accesses(
     (done.iter().map(|(time, _)| *time).max().expect("some workers"), counters)
 }
 
-/// Uniformly any line.
+/// Any line, with uniform chance.
 pub(crate) fn anywhere(_: &Member, random: &mut Random, _: usize) -> usize {
     random.below(LINES as u64) as usize
 }

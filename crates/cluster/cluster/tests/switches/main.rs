@@ -1,4 +1,4 @@
-//! Switches of the protocol: each does something, which these tests would miss if it did not.
+//! Settings of the protocol: each one has an effect, and these tests detect its absence.
 
 mod forwarding;
 mod load;

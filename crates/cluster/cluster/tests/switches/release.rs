@@ -1,17 +1,17 @@
-//! When lines are given back: early where other nodes would take them away anyway, at once under
-//! SEL, and else not before they are asked for.
+//! The release of lines: early if other nodes would take them anyway, at once under SEL, and
+//! otherwise on request.
 
 use latchwork_cluster::{Member, Protocol};
 use latchwork_workload::random::Random;
 
 use crate::load::{ALL, LINES, Load, NODES, accesses, anywhere, writes};
 
-/// Every other write is of the line of the last one.
+/// Every other write is to the line of the previous write.
 fn often_again(member: &Member, random: &mut Random, last: usize) -> usize {
     if random.below(2) == 0 { last } else { anywhere(member, random, last) }
 }
 
-/// Each node has lines of its own.
+/// Each node has its own lines.
 fn at_home(member: &Member, random: &mut Random, _: usize) -> usize {
     let share = LINES / NODES;
     member.node * share + random.below(share as u64) as usize
@@ -34,8 +34,8 @@ fn what_is_used_again_at_once_is_still_there() {
     assert!(counters.cache_misses < ALL * 55 / 100, "half of the writes hit: {counters:?}");
 }
 
-/// What is used again at once is part of the bet then, and wins it: lines stay that others will
-/// take away.
+/// Lines that are used again at once are part of the prediction, which is then right to keep them:
+/// lines stay although other nodes take them away later.
 #[test]
 fn without_lingering_a_use_at_once_is_a_bet_won() {
     let (_, lingers) = writes(Protocol::Selcc, &[("release", "adaptive")], often_again);
@@ -48,7 +48,7 @@ fn without_lingering_a_use_at_once_is_a_bet_won() {
 #[test]
 fn what_nobody_else_uses_stays() {
     let (_, counters) = writes(Protocol::Selcc, &[("release", "adaptive")], at_home);
-    // Once each, and what one node made.
+    // One miss for each line at each node, and the lines that one node made.
     assert!(counters.cache_misses <= 2 * LINES as u64, "{counters:?}");
     assert!(counters.early_releases <= LINES as u64, "{counters:?}");
 }
@@ -56,13 +56,14 @@ fn what_nobody_else_uses_stays() {
 #[test]
 fn under_sel_every_access_is_a_remote_one() {
     let (_, counters) = writes(Protocol::Sel, &[], often_again);
-    // But for two workers of a node that meet at a line: they share what one of them got.
+    // Except for two workers of a node that meet at a line: they share the line that one of them
+    // obtained.
     assert!(counters.evictions > ALL * 98 / 100, "{counters:?}");
     assert!(counters.verbs_cas > ALL * 98 / 100, "{counters:?}");
     assert_eq!((counters.invalidations_sent, counters.early_releases), (0, 0));
 }
 
-/// What a copy to read is good for depends on what comes first, the next read or a writer.
+/// The use of a shared copy depends on the next event: a read or a writer.
 #[test]
 fn copies_go_early_where_writers_come_first_and_stay_where_readers_do() {
     let run = |reads, settings: &[(&str, &str)]| {
@@ -84,7 +85,7 @@ fn copies_go_early_where_writers_come_first_and_stay_where_readers_do() {
     );
 }
 
-/// With takeover a copy costs the next writer nothing more than the first one does.
+/// With takeover an additional copy costs the next writer no more than the first copy.
 #[test]
 fn with_takeover_copies_stay() {
     let run = |reads| {
@@ -96,7 +97,7 @@ fn with_takeover_copies_stay() {
     assert!(most.early_releases < ALL / 12, "as many as there are writes: {most:?}");
 }
 
-/// Who is asked for what it has given back has nobody wait.
+/// A request for a line that was released early makes no node wait.
 #[test]
 fn a_line_that_was_given_back_is_looked_at_again_at_once() {
     let (_, lazy) = writes(Protocol::Selcc, &[], anywhere);

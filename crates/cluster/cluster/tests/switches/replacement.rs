@@ -1,4 +1,4 @@
-//! Which lines leave a full cache (SELCC 5.2, ScaleStore 4.1).
+//! The choice of lines that leave a full cache (SELCC 5.2, ScaleStore 4.1).
 
 use latchwork_cluster::{Member, Protocol};
 use latchwork_workload::random::Random;
@@ -11,13 +11,14 @@ fn popular(_: &Member, random: &mut Random, _: usize) -> usize {
     random.below(below as u64) as usize
 }
 
-/// In caches with room for half of the lines.
+/// The misses of caches with room for half of the lines.
 fn misses(settings: &[(&str, &str)]) -> u64 {
     let load = Load { frames: LINES / 2, reads: 100, ..Load::default() };
     accesses(load, Protocol::Selcc, settings, popular).1.cache_misses
 }
 
-/// Epochs come near to the exact order: the nearer, the more frames are looked at.
+/// Replacement epochs approximate the exact order. The more frames are sampled, the better the
+/// approximation.
 #[test]
 fn what_was_used_last_stays() {
     let exact = misses(&[("replacement", "lru")]);

@@ -1,4 +1,4 @@
-//! Every value of every setting that is worth trying.
+//! All values of all settings that are worth a try.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use latchwork_workload::random::Random;
 
 use crate::load::{LINES, Load, Next, accesses};
 
-/// Popular lines of all nodes, and the others.
+/// Popular lines of all nodes, and the other lines.
 fn skewed(_: &Member, random: &mut Random, _: usize) -> usize {
     let below = if random.below(2) == 0 { 4 } else { LINES as u64 };
     random.below(below) as usize
@@ -19,26 +19,27 @@ fn at_one(_: &Member, _: &mut Random, _: usize) -> usize {
     0
 }
 
-/// What a world comes to in which nodes get into each other's way and have too little cache, and
-/// what this setting needs to come into play.
+/// The result of a world in which nodes compete and have little cache. The world also has the
+/// conditions under which this setting has an effect.
 fn outcome(name: &str, value: Option<&str>) -> (Duration, String) {
     let load = Load { frames: LINES / 4, reads: 50, ..Load::default() };
     let (load, next): (_, Next) = match name {
         // Local workers wait for each other.
         "lease" => (Load { reads: 0, workers: 8, ..load }, at_one),
-        // More frames than are always looked at.
+        // More frames than an eviction always samples.
         "evict-sample" => (Load { frames: LINES / 2, ..load }, skewed),
         _ => (load, skewed),
     };
     let mut settings: Vec<_> = value.map(|value| (name, value)).into_iter().collect();
-    // It is about lines that are given back early.
+    // This setting concerns lines that are released early.
     settings.extend((name == "linger").then_some(("release", "adaptive")));
     let (time, counters) = accesses(load, Protocol::Selcc, &settings, next);
     (time, format!("{counters:?}"))
 }
 
-/// What each does is the matter of other tests (docs/testing.md); here none does nothing. Where
-/// time is that of a NIC a world is the same each time, so any difference is the setting's.
+/// Other tests check the effect of each setting (docs/testing.md). This test checks that each has
+/// an effect. With a NIC profile a world is the same each time, so any difference comes from the
+/// setting.
 #[test]
 fn none_does_nothing() {
     let default = outcome("", None);

@@ -1,4 +1,4 @@
-//! What the tree's operations write back.
+//! The bytes that the tree's operations write back.
 
 use std::time::Duration;
 
@@ -17,13 +17,14 @@ fn key(n: u64) -> [u8; 8] {
     n.to_be_bytes()
 }
 
-/// Bytes that were written back for each operation, when every line is given back after it.
+/// The bytes that are written back for each operation, if every line is released after the
+/// operation.
 async fn each<F>(member: &Member, mut act: F) -> Result<f64, TreeError>
 where
     F: AsyncFnMut(u64) -> Result<(), TreeError>,
 {
     let written = || member.memory.node().counters().bytes_written_back;
-    // What the loading left behind.
+    // Releases the lines of the loading.
     give_back(member);
     member.handle.sleep(Duration::from_millis(1)).await;
     let before = written();
@@ -63,8 +64,9 @@ fn written(bounds: bool) -> [f64; 3] {
     done.remove(0).expect("no error")
 }
 
-/// A read writes nothing back, an update its value and no more, an insert a part of its page where
-/// it does not split it. Without the bounds each of the two is a whole line, at least.
+/// A read writes nothing back. An update writes only its value, and an insert without a split only
+/// a part of its page. Without dirty bounds an update and an insert each write at least a whole
+/// line.
 #[test]
 fn an_update_writes_its_value_back_and_not_its_page() {
     let [gets, updates, inserts] = written(true);
@@ -73,6 +75,6 @@ fn an_update_writes_its_value_back_and_not_its_page() {
     let [gets, updates, more] = written(false);
     println!("bytes without bounds: get {gets}, update {updates}, insert {more}");
     assert_eq!((gets, updates), (0.0, LINE as f64));
-    // Splits, which write two pages anew, are among them.
+    // Some inserts split a page, and write two new pages.
     assert!(more >= LINE as f64 && inserts < 0.9 * more, "{inserts} and {more}");
 }

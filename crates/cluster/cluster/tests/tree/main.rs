@@ -1,6 +1,6 @@
-//! A B-link tree that several compute nodes share, on the real engine: on simulated worlds and on
-//! threads, under both protocols. Whether all answers of all operations can be explained is for the
-//! worlds of `latchwork-hunt` to say.
+//! A B-link tree that several compute nodes share, on the real engine: in simulated worlds and on
+//! threads, under both protocols. The worlds of `latchwork-hunt` check that all answers of all
+//! operations can be explained.
 
 #[path = "../common/mod.rs"]
 mod common;

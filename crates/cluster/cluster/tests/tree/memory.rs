@@ -12,12 +12,12 @@ use crate::shared::{key, pass_time, shared_tree};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Inserts keys of its own until the pool is full. Returns which.
+/// Inserts new keys until the pool is full. Returns the keys.
 async fn fill(member: Member) -> Result<Vec<u64>, TreeError> {
     let tree = shared_tree(&member, async |_| Ok(())).await?;
     let mut inserted = Vec::new();
     for k in 0.. {
-        // Scattered, so that all leaves fill up.
+        // The keys are scattered, so that all leaves fill up.
         let n = (k * 7919 % 1024) * 8 + member.index as u64;
         match tree.insert(&key(n), &[7; 100]).await {
             Ok(()) => inserted.push(n),
@@ -29,7 +29,7 @@ async fn fill(member: Member) -> Result<Vec<u64>, TreeError> {
         }
         pass_time(&member).await;
     }
-    // What is there can still be used.
+    // The inserted keys can still be used.
     for n in &inserted {
         tree.update(&key(*n), &[8; 100]).await?;
     }
@@ -49,7 +49,7 @@ async fn check(member: Member, inserted: Vec<u64>) -> Result<(), TreeError> {
     Ok(())
 }
 
-/// Two memory nodes of three chunks each, of which the first keeps one for itself.
+/// Two memory nodes of three chunks each. The first one keeps one chunk for itself.
 fn tiny(seed: u64, protocol: Protocol) -> (Shape, ClusterConfig) {
     let shape = Shape { nodes: 3, workers: 1, ..Shape::drawn(seed, protocol) };
     let config = shape.config();
@@ -101,14 +101,14 @@ fn nodes_without_work_hold_nobodys_freed_lines_back() {
     async fn churn(member: Member) -> Result<(), MemoryError> {
         let memory = &member.memory;
         if member.index != 0 {
-            // Something at first, then nothing.
+            // Allocates a line at first, and does nothing later.
             let line = memory.allocate().await?;
             memory.free(line).await?;
             member.handle.sleep(Duration::from_millis(600)).await;
             return Ok(());
         }
         member.handle.sleep(Duration::from_millis(50)).await;
-        // Far more than there is.
+        // Many more lines than the pool has.
         for _ in 0..40 {
             let mut lines = Vec::new();
             for _ in 0..50 {

@@ -1,4 +1,4 @@
-//! Scans while others split and empty the pages under them.
+//! Scans while other workers split and empty the pages.
 
 use std::cell::Cell;
 use std::ops::{Bound, ControlFlow};
@@ -14,14 +14,14 @@ use crate::shared::{key, number, pass_time, shared_tree};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Keys that are there all the time; all others come and go.
+/// Keys that are in the tree all the time. All other keys are inserted and removed.
 const STABLE: u64 = 20;
 const STABLE_EVERY: u64 = 16;
 const KEYS: u64 = STABLE * STABLE_EVERY;
 
-/// The first worker of each node scans until it has scanned `scans` times in each direction; the
-/// others change what lies between the stable keys meanwhile. Returns how many unstable keys the
-/// scans saw.
+/// The first worker of each node scans until it has scanned `scans` times in each direction. The
+/// other workers change the keys between the stable keys in the meantime. Returns the number of
+/// unstable keys that the scans saw.
 async fn scan_while_others_write(member: Member, scans: u64) -> Result<u64, TreeError> {
     let tree = shared_tree(&member, async |tree| {
         for k in 0..STABLE {

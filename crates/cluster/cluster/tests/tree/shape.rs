@@ -1,4 +1,4 @@
-//! Shapes of worlds: how many nodes, how small a cache, how many operations.
+//! Shapes of worlds: the number of nodes, the cache size, the number of operations.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use latchwork_verbs_sim::{Drawn, SimConfig};
 
 use crate::common::small;
 
-/// Pages split as often as they can.
+/// Pages with few entries, so that they split often.
 pub(crate) const FAN_OUT_3: TreeConfig =
     TreeConfig { stamped: false, max_entries_leaf: Some(3), max_entries_inner: Some(3) };
 
-/// The seeds of a test: `count` from `first` on. `LATCHWORK_WORLDS=100` in the environment makes it
-/// a hundred times as many, for a long search.
+/// The seeds of a test: `count` seeds from `first` on. With `LATCHWORK_WORLDS=100` in the
+/// environment there are a hundred times as many, for a long search.
 pub(crate) fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
     let times = std::env::var("LATCHWORK_WORLDS").ok().and_then(|times| times.parse().ok());
     first..first + count * times.unwrap_or(1)
 }
 
-/// How a simulated network behaves.
+/// The kind of a simulated network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Network {
-    /// As one would like it.
+    /// A network with short, even times.
     Calm,
-    /// Everything overtakes everything.
+    /// A network in which every message may overtake others.
     Rough,
-    /// And much of it is late by a multiple of what else takes long.
+    /// Like `Rough`, and many messages are late by a multiple of the usual time.
     Harsh,
 }
 
@@ -36,14 +36,14 @@ pub(crate) struct Shape {
     pub(crate) seed: u64,
     pub(crate) nodes: usize,
     pub(crate) workers: usize,
-    /// Frames of each node's cache.
+    /// The frames of each node's cache.
     pub(crate) frames: usize,
     pub(crate) protocol: Protocol,
     pub(crate) network: Network,
 }
 
 impl Shape {
-    /// A shape that the seed decides: all small, all different.
+    /// A shape from the seed: each one is small and different.
     pub(crate) fn drawn(seed: u64, protocol: Protocol) -> Shape {
         let mut random = latchwork_workload::random::Random::new(seed);
         let mut between = |least: u64, most: u64| least + random.below(most - least + 1);

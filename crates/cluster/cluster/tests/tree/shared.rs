@@ -13,8 +13,8 @@ use crate::shape::FAN_OUT_3;
 const TREE: ObjectKind = ObjectKind(7);
 const WAIT: Duration = Duration::from_secs(20);
 
-/// The bytes of key number `n`: in the order of the numbers, 4 to 40 long, and neighbours share
-/// long prefixes.
+/// The bytes of key number `n`. The keys have the order of their numbers, have 4 to 40 bytes, and
+/// share long prefixes with their neighbours.
 pub(crate) fn key(n: u64) -> Vec<u8> {
     let mut key = (n as u32).to_be_bytes().to_vec();
     key.resize(4 + (n % 4) as usize * 12, b'k');
@@ -28,7 +28,7 @@ pub(crate) fn number(bytes: &[u8]) -> Result<u64, String> {
     if key(n) == bytes { Ok(n) } else { Err(format!("a garbled key {bytes:02x?}")) }
 }
 
-/// The tree that the first worker makes and fills with `load`; the others find it.
+/// The tree that the first worker makes and fills with `load`. The other workers find it.
 pub(crate) async fn shared_tree(
     member: &Member,
     load: impl AsyncFnOnce(&Tree<Worker>) -> Result<(), TreeError>,
@@ -36,7 +36,7 @@ pub(crate) async fn shared_tree(
     shared_tree_of(member, FAN_OUT_3, load).await
 }
 
-/// As [`shared_tree`], of another kind.
+/// Like [`shared_tree`], with another configuration.
 pub(crate) async fn shared_tree_of(
     member: &Member,
     config: TreeConfig,
@@ -56,8 +56,8 @@ pub(crate) async fn shared_tree_of(
     Tree::open(member.memory.clone(), root, config).await
 }
 
-/// Some time passes, and everybody else has a turn. In virtual time nothing takes time unless it
-/// says so, and a worker that never yields would do all its work at one instant.
+/// Lets time pass, so that all other tasks have a turn. Virtual time advances only on request. A
+/// worker that never yields would do all its work at one instant.
 pub(crate) async fn pass_time(member: &Member) {
     member.handle.charge(Duration::from_nanos(50 + member.handle.random_below(400)));
     member.handle.yield_now().await;

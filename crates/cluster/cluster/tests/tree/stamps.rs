@@ -1,6 +1,6 @@
-//! Timestamp ordering with nothing but the stamps of leaves: each reader at a time sees all keys
-//! that were added before it and not deleted by then, also those added, deleted and taken away
-//! while it was on its way.
+//! Timestamp ordering with only the leaf stamps. A reader at a time sees all keys that were added
+//! before that time and not deleted until then. This includes keys that were added, deleted and
+//! removed during the read.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -19,23 +19,23 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 const CONFIG: TreeConfig = TreeConfig { stamped: true, ..FAN_OUT_3 };
 
-/// So many keys are in use at a time; those that are move on, so that there are always leaves that
-/// were never split.
+/// The number of keys in use at a time. The keys in use move on, so that there are always leaves
+/// that were never split.
 const KEYS: u64 = 24;
-/// Times from which one key is in use to those from which the next one is.
+/// The time between the first uses of one key and of the next.
 const PACE: u64 = 3;
 
-/// Which of the keys in use at a time is meant.
+/// The key with this index among the keys in use at a time.
 fn in_use(at: u64, which: u64) -> u64 {
     at / PACE + which
 }
 
-/// Only even numbers, since with stamps the longest of the other keys do not fit.
+/// Only even numbers: with leaf stamps the longest of the other keys do not fit.
 fn even_key(n: u64) -> Vec<u8> {
     key(2 * n)
 }
 
-/// What an entry says of its key: when it was added, and when deleted, or 0.
+/// The entry of a key: the time of its addition, and the time of its deletion or 0.
 fn entry(added: u64, deleted: u64) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&added.to_le_bytes());
@@ -55,10 +55,10 @@ fn is_visible((added, deleted): (u64, u64), at: u64) -> bool {
     added < at && (deleted == 0 || deleted > at)
 }
 
-/// A reader at a time: the first and last of its keys, and those that it saw.
+/// A read: its time, the first and last of its keys, and the keys that it saw.
 type Read = (u64, (u64, u64), Vec<u64>);
 
-/// What all workers share besides the tree.
+/// The shared data of all workers, without the tree.
 #[derive(Default)]
 struct Board {
     clock: AtomicU64,
@@ -81,11 +81,11 @@ impl Board {
     fn lived(&self, n: u64, added: u64, deleted: u64) {
         let mut lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
         let life = lives.entry(n).or_default().entry(added).or_default();
-        // Who deleted it may be faster than who added it.
+        // The deleting worker may be faster than the adding one.
         *life = deleted.max(*life);
     }
 
-    /// Compares all that was read with all that was.
+    /// Compares all reads with all lives.
     fn check(&self, what: &str) {
         let lives = self.lives.lock().expect("all are done");
         let reads = self.reads.lock().expect("all are done");
@@ -119,7 +119,7 @@ async fn add(tree: &Tree<Worker>, board: &Board, member: &Member) -> Result<(), 
     Ok(())
 }
 
-/// Deletes a key, and takes the entry away later.
+/// Deletes a key, and removes the entry later.
 async fn delete(tree: &Tree<Worker>, board: &Board, member: &Member) -> Result<(), TreeError> {
     let now = board.now();
     let n = in_use(now, member.handle.random_below(KEYS));

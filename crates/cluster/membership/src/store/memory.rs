@@ -1,4 +1,4 @@
-//! [`MemoryStore`]: for tests of one process.
+//! [`MemoryStore`]: a store for the tests of one process.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,14 +16,14 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty one.
+    /// An empty store.
     pub fn new() -> Self {
         MemoryStore::default()
     }
 
-    /// The state, without the leases whose time has come.
+    /// The state, after ending the leases whose time is over.
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing under the lock panics half-way through a change.
+        // No code under the lock panics half-way through a change.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.expire(since_boot()) {
             self.changed.notify_all();
@@ -39,7 +39,7 @@ impl Store for MemoryStore {
 
     fn grant(&self, ttl: Duration, _limit: Duration) -> Result<Grant, MembershipError> {
         let id = self.state().grant(ttl, since_boot());
-        // Whoever waits has to know when the next lease ends.
+        // Waiters need the end of the next lease.
         self.changed.notify_all();
         Ok(Grant { id, ttl })
     }

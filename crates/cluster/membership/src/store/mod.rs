@@ -1,4 +1,4 @@
-//! [`Store`]: what a cluster keeps its state in.
+//! [`Store`]: the transactional store for the state of a cluster.
 
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -15,7 +15,7 @@ pub use etcd::EtcdStore;
 pub use file::FileStore;
 pub use memory::MemoryStore;
 
-/// The longest value that every store takes, in bytes.
+/// The longest value that every store accepts, in bytes.
 pub const VALUE_MAX: usize = 1 << 20;
 
 /// A lease of a store.
@@ -29,27 +29,27 @@ pub struct Entry {
     pub key: String,
     /// The value.
     pub value: Vec<u8>,
-    /// The revision at which its value was put.
+    /// The revision at which the value was put.
     pub modified: u64,
-    /// The lease with whose end it is deleted.
+    /// The lease that the key is deleted with.
     pub lease: Option<LeaseId>,
 }
 
-/// Entries as they were at one revision, by key.
+/// Entries at one revision, ordered by key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
-    /// The store's revision then.
+    /// The store's revision at that time.
     pub revision: u64,
     /// The entries.
     pub entries: Vec<Entry>,
 }
 
-/// What has to be so for changes to be made.
+/// A condition of a transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Compare {
-    /// There is no such key.
+    /// The key does not exist.
     Absent(String),
-    /// The key is there, and was put at this revision.
+    /// The key exists, and its value was put at this revision.
     Unchanged(String, u64),
 }
 
@@ -62,51 +62,51 @@ pub enum Change {
         key: String,
         /// The value, [`VALUE_MAX`] bytes at most.
         value: Vec<u8>,
-        /// The lease with whose end the key is deleted.
+        /// The lease that the key is deleted with.
         lease: Option<LeaseId>,
     },
-    /// Deletes a key, when it is there.
+    /// Deletes a key, if it exists.
     Delete(String),
 }
 
-/// A lease as it was granted.
+/// A lease as granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// The lease.
     pub id: LeaseId,
-    /// How long it lasts without being kept alive. A store may give more than was asked for.
+    /// The length of the lease without renewal. A store may give a longer lease than requested.
     pub ttl: Duration,
 }
 
-/// A transactional store of keys with leases. Every call returns within about its `limit`, with an
-/// error if need be; a transaction whose call failed may have been made all the same.
+/// A transactional key-value store with leases.
 ///
-/// Revisions count the changes of the whole store: they only grow, and all changes of one
-/// transaction have one.
+/// Every call returns within about its `limit`, with an error if necessary. A transaction may have
+/// taken effect although its call failed. Revisions count the changes of the whole store. They only
+/// grow, and all changes of one transaction have the same revision.
 pub trait Store: Send + Sync {
-    /// What it is, for messages: never a password.
+    /// The name of the store for messages, without a password.
     fn describe(&self) -> String;
 
-    /// Grants a lease of `ttl`, or a little more.
+    /// Grants a lease of `ttl`, or a little longer.
     ///
     /// # Errors
-    /// What keeps the store from answering, as for all calls.
+    /// An error of the store, as for all calls.
     fn grant(&self, ttl: Duration, limit: Duration) -> Result<Grant, MembershipError>;
 
-    /// Lets a lease last its whole length from now. Returns that length.
+    /// Renews a lease for its whole length from now. Returns that length.
     ///
     /// # Errors
-    /// [`MembershipError::LeaseEnded`] when there is no such lease any more.
+    /// [`MembershipError::LeaseEnded`] when the lease does not exist any more.
     fn keep_alive(&self, lease: LeaseId, limit: Duration) -> Result<Duration, MembershipError>;
 
-    /// Ends a lease, and deletes its keys. One that has ended already is fine.
+    /// Ends a lease, and deletes its keys. The call succeeds if the lease has already ended.
     ///
     /// # Errors
-    /// What keeps the store from answering.
+    /// An error of the store.
     fn revoke(&self, lease: LeaseId, limit: Duration) -> Result<(), MembershipError>;
 
-    /// Makes all changes, each of another key, if all comparisons hold, and returns their revision;
-    /// `None` when one does not hold.
+    /// Makes all changes if all comparisons hold, and returns their revision. Returns `None` if a
+    /// comparison fails. Each change has another key.
     ///
     /// # Errors
     /// [`MembershipError::LeaseEnded`] when a put names a lease that has ended.
@@ -120,20 +120,20 @@ pub trait Store: Send + Sync {
     /// The entry of a key.
     ///
     /// # Errors
-    /// What keeps the store from answering.
+    /// An error of the store.
     fn get(&self, key: &str, limit: Duration) -> Result<Option<Entry>, MembershipError>;
 
-    /// All entries whose keys begin with `prefix`.
+    /// All entries with keys that begin with `prefix`.
     ///
     /// # Errors
-    /// What keeps the store from answering.
+    /// An error of the store.
     fn range(&self, prefix: &str, limit: Duration) -> Result<Snapshot, MembershipError>;
 
-    /// Waits until a key that begins with `prefix` may have changed since revision `after`: `false`
-    /// when nothing has within `limit`. May return `true` for no reason, but not over and over
-    /// again.
+    /// Waits until a key that begins with `prefix` may have changed since revision `after`. Returns
+    /// `false` when no key has changed within `limit`. The call may return `true` without a change,
+    /// but not repeatedly.
     ///
     /// # Errors
-    /// What keeps the store from answering.
+    /// An error of the store.
     fn wait(&self, prefix: &str, after: u64, limit: Duration) -> Result<bool, MembershipError>;
 }

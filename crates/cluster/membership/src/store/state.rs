@@ -1,4 +1,4 @@
-//! [`State`]: keys and leases as a plain value, for the stores that keep them themselves.
+//! [`State`]: keys and leases as a plain value, for the memory store and the directory store.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::MembershipError;
 use crate::store::{Change, Compare, Entry, LeaseId, Snapshot};
 
-/// All that a store holds. Times are since the machine was started.
+/// The whole content of a store. Times are since the boot.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct State {
     pub(crate) revision: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Kept {
     pub(crate) lease: Option<LeaseId>,
 }
 
-/// How long a lease lasts, and until when.
+/// The length of a lease, and its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Term {
     pub(crate) ttl: Duration,
@@ -30,7 +30,7 @@ pub(crate) struct Term {
 }
 
 impl State {
-    /// Ends the leases whose time has come; whether there were any.
+    /// Ends the leases whose time is over. Returns whether there were any.
     pub(crate) fn expire(&mut self, now: Duration) -> bool {
         let ended: Vec<LeaseId> =
             self.leases.iter().filter(|(_, term)| term.end <= now).map(|(id, _)| *id).collect();
@@ -38,12 +38,12 @@ impl State {
         !ended.is_empty()
     }
 
-    /// Ends all leases: whoever held one is gone.
+    /// Ends all leases, because no process that held one exists any more.
     pub(crate) fn expire_all(&mut self) {
         self.expire(Duration::MAX);
     }
 
-    /// When the next lease ends.
+    /// The end of the lease that ends next.
     pub(crate) fn next_end(&self) -> Option<Duration> {
         self.leases.values().map(|term| term.end).min()
     }

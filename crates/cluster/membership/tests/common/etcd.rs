@@ -1,4 +1,4 @@
-//! [`Server`]: an etcd of the test's own, on loopback.
+//! [`Server`]: a private etcd for a test, on loopback.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::eventually;
 
-/// A server with its data in a directory of its own; it ends with this value.
+/// A server with its own data directory. Dropping the value ends the server.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     child: Child,
@@ -19,19 +19,19 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one; `None`, and a line that says so, where there is no etcd.
+    /// Starts a server. Without etcd it returns `None`, and prints why.
     pub(crate) fn start() -> Option<Self> {
         Server::start_with(&[])
     }
 
-    /// Starts one with more flags.
+    /// Starts a server with more flags.
     pub(crate) fn start_with(flags: &[&str]) -> Option<Self> {
         static SAY: Once = Once::new();
         if Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
             SAY.call_once(|| eprintln!("no etcd on this machine: its store is not tested"));
             return None;
         }
-        // Somebody else may take a port between its choice and etcd's.
+        // Another process may take a port between its choice and the start of etcd.
         (0..5).find_map(|_| Server::attempt(flags)).or_else(|| panic!("etcd does not start"))
     }
 
@@ -53,7 +53,7 @@ impl Server {
             .spawn()
             .unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
-        // Read to its end, so that it never blocks on a full pipe.
+        // Reads the log to its end, so that the server never blocks on a full pipe.
         let (tell, ready) = std::sync::mpsc::channel();
         thread::spawn(move || {
             for line in log.lines().map_while(Result::ok) {
@@ -71,7 +71,7 @@ impl Server {
         Some(Server { address, child, _data: data })
     }
 
-    /// Kills it.
+    /// Kills the server.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

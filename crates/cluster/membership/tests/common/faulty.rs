@@ -10,28 +10,28 @@ use latchwork_membership::{
 
 use super::{now, sleep};
 
-/// What is wrong with the connection.
+/// The fault of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Fault {
     None,
-    /// Calls fail at once, and have no effect.
+    /// Calls fail at once, without effect.
     Cut,
-    /// Calls to keep a lease alive take effect, and their answers come when their time is over.
+    /// Renewals of a lease take effect, and their answers come when their time is over.
     LateAnswers,
-    /// A renewal takes effect, and its answer comes much later; then the connection is cut.
+    /// A renewal takes effect, and its answer comes much later. Then the connection is cut.
     SlowAnswer,
-    /// The next transaction takes effect, and is the last thing that goes through.
+    /// The next transaction takes effect. After that, the connection is cut.
     CutAfterCommit,
-    /// Transactions take effect, and their answers are lost; once.
+    /// A transaction takes effect, and its answer is lost, once.
     LostAnswer,
 }
 
-/// One node's way to a store.
+/// The connection of one node to a store.
 pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
     fault: AtomicU8,
-    /// When the renewals began that have come through.
+    /// The start times of the successful renewals.
     renewals: Mutex<Vec<Instant>>,
 }
 
@@ -45,7 +45,7 @@ impl Faulty {
         self.fault.store(fault as u8, Ordering::SeqCst);
     }
 
-    /// When the renewals began that the store has confirmed.
+    /// The start times of the renewals that the store has confirmed.
     pub(crate) fn renewals(&self) -> Vec<Instant> {
         self.renewals.lock().unwrap().clone()
     }
@@ -83,7 +83,7 @@ impl Store for Faulty {
             return Err(self.lost());
         }
         if self.has(Fault::SlowAnswer) {
-            // Two fifths of the lease, so that it still comes in time.
+            // Two fifths of the lease, so that the answer still comes in time.
             sleep(2 * limit);
             self.set(Fault::Cut);
         }

@@ -1,4 +1,4 @@
-//! Stores for tests, nodes in them, and a store that can be made to fail.
+//! Stores for tests, nodes in them, and a store with faults.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 #[cfg(feature = "etcd")]
@@ -11,10 +11,10 @@ use std::time::Duration;
 use latchwork_membership::{Joining, Membership, MembershipError, MemoryStore, Role, Store};
 use tempfile::TempDir;
 
-/// Longer than anything takes on a machine that is very busy.
+/// Longer than any step takes on a very busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// The kinds of store there are.
+/// The kinds of stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Memory,
@@ -22,11 +22,11 @@ pub(crate) enum Kind {
     Etcd,
 }
 
-/// A store, and what has to stay until it is not used any more.
+/// A store, with the resources that must stay until its end.
 pub(crate) struct Place {
     pub(crate) kind: Kind,
     pub(crate) store: Arc<dyn Store>,
-    /// What other handles or processes open; empty for the store in memory.
+    /// The endpoint for other handles or processes. It is empty for the store in memory.
     pub(crate) endpoint: String,
     directory: Option<TempDir>,
     #[cfg(feature = "etcd")]
@@ -89,11 +89,11 @@ impl Place {
     }
 }
 
-/// A lease whose end is waited for, and which a machine that stands still for some seconds does not
-/// end before.
+/// A lease whose end a test waits for. A machine that stops for some seconds does not end the lease
+/// early.
 pub(crate) const FIRM: Duration = Duration::from_secs(5);
 
-/// Does something with an empty store of each kind, with all of them at once: mostly it waits.
+/// Runs a test with an empty store of each kind, all at once, because the test mostly waits.
 pub(crate) fn in_each_place(does: impl Fn(Place) + Sync) {
     std::thread::scope(|scope| {
         let threads: Vec<_> = Place::all().map(|place| scope.spawn(|| does(place))).collect();
@@ -102,7 +102,7 @@ pub(crate) fn in_each_place(does: impl Fn(Place) + Sync) {
     });
 }
 
-/// A compute node whose lease ends in no test, unless it should.
+/// A compute node with a lease that ends in no test by accident.
 pub(crate) fn compute() -> Joining {
     Joining { ttl: 2 * LONG, limit: LONG, ..Joining::new(Role::Compute) }
 }
@@ -117,7 +117,7 @@ pub(crate) fn compute_for(ttl: Duration) -> Joining {
     Joining { ttl, ..compute() }
 }
 
-/// The time, for what tests measure.
+/// The present time, for measurements.
 #[allow(clippy::disallowed_methods, reason = "other processes are a matter of real time")]
 pub(crate) fn now() -> std::time::Instant {
     std::time::Instant::now()
@@ -129,9 +129,9 @@ pub(crate) fn cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
 }
 
-/// That news come when they are there, and not when somebody looks the next time. A quarter of them
-/// has to: on a busy machine any may come late, and with looks now and then next to none comes
-/// soon.
+/// Checks that a change is noticed when it happens, and not at the next periodic check. A quarter
+/// of the changes must be noticed promptly. On a busy machine any notice may be late, but with
+/// periodic checks almost none is prompt.
 pub(crate) fn see_that_they_are_prompt(kind: Kind, mut times: Vec<Duration>) {
     times.sort();
     let (quarter, most) = (times[times.len() / 4], times[times.len() - 1]);
@@ -139,13 +139,13 @@ pub(crate) fn see_that_they_are_prompt(kind: Kind, mut times: Vec<Duration>) {
     assert!(quarter < Duration::from_millis(100), "{kind:?}: {times:?}");
 }
 
-/// Sleeps.
+/// Puts the thread to sleep.
 #[allow(clippy::disallowed_methods, reason = "other processes are a matter of real time")]
 pub(crate) fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// Waits until a condition holds, but not for ever.
+/// Waits until a condition holds, but not forever.
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let begin = now();
     while !condition() {

@@ -1,10 +1,11 @@
-//! Lines that a transaction detains: others of its node go on with them, and other nodes do not.
+//! Lines under a node lock: other transactions of the node can lock them, and other nodes cannot
+//! get them.
 
 use latchwork_cache::Hint;
 
 use super::*;
 
-/// Locks a line to write, writes to it, and lets others of the node go on.
+/// Locks a line to write, writes to it, and turns the lock into a node lock.
 #[track_caller]
 fn detained(stage: &Stage, worker: usize, line: GlobalAddr, value: u64) -> Lock {
     let mut held = lock(stage, worker, line, Mode::Exclusive);
@@ -30,7 +31,7 @@ fn a_line_that_is_detained_is_locked_for_other_nodes_only() {
             assert!(stage.end(looks_in(&stage, B, line, mode)).is_none());
         }
         assert!(is_detained(&stage, A, line));
-        // One after the other, and each keeps it from leaving.
+        // Locked again and again, and each node lock keeps the line at the node.
         let second = detained(&stage, A, line, 2);
         let reader = lock(&stage, A, line, Mode::Shared);
         stage.drop_on(A, first);
@@ -48,7 +49,7 @@ fn a_line_that_is_detained_is_locked_for_other_nodes_only() {
     });
 }
 
-/// Those who wait are told, and get the line in the end.
+/// Waiting nodes get an answer, and in the end the line.
 #[test]
 fn an_access_that_waits_gets_a_line_that_was_detained() {
     in_every_way(2, |stage| {
@@ -66,7 +67,7 @@ fn an_access_that_waits_gets_a_line_that_was_detained() {
     });
 }
 
-/// Other lines come and go; what is detained stays, and counts as locked.
+/// Other lines are replaced. A line under a node lock stays, and counts as locked.
 #[test]
 fn lines_that_are_detained_are_not_evicted_and_have_a_bound() {
     in_every_world(|seed| {
@@ -83,7 +84,7 @@ fn lines_that_are_detained_are_not_evicted_and_have_a_bound() {
         let error = stage.end(locks(&stage, A, lines[most], Mode::Shared)).map(drop);
         let error = error.expect_err("one too many").to_string();
         assert!(error.contains("lock-share"), "seed {seed}: {error}");
-        // A line that is detained already is not one more.
+        // A line that is already under a node lock is not counted twice.
         let again = lock(&stage, A, lines[0], Mode::Exclusive);
         stage.drop_on(A, again);
         held.into_iter().for_each(|held| stage.drop_on(A, held));
@@ -94,8 +95,8 @@ fn lines_that_are_detained_are_not_evicted_and_have_a_bound() {
     });
 }
 
-/// Those of a node that follow one another without a gap do not keep a line for ever: when others
-/// have been refused for a while, nobody locks it before it is let go.
+/// Locks of a node that follow one another without a gap do not keep a line forever. When other
+/// nodes have been refused for a while, no transaction locks the line before it is released.
 #[test]
 fn a_line_that_others_want_is_let_go() {
     in_every_way(2, |stage| {
@@ -116,7 +117,7 @@ fn a_line_that_others_want_is_let_go() {
         stage.drop_on(A, first);
         is_refused(&stage, A, line, Mode::Exclusive);
         stage.drop_on(A, second);
-        // Whoever comes first.
+        // B may be the first or not.
         let held = lock(&stage, B, line, Mode::Exclusive);
         assert_eq!(stage.read(B, line), 2);
         stage.drop_on(B, held);

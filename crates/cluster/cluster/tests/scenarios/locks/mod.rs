@@ -1,8 +1,8 @@
 //! Locks of transactions, which keep a line at its node.
 //!
-//! Here is who gets them, and when they end; `others` is about those who ask for a line meanwhile,
-//! `no_wait` about accesses that do not wait for locks, `detained` about lines that others of the
-//! node may lock again.
+//! This file has the grant and the end of locks. `others` has requests for locked lines, and
+//! `no_wait` has accesses that do not wait for locks. `detained` has lines that other transactions
+//! of the node may lock again.
 
 mod detained;
 mod no_wait;
@@ -24,8 +24,8 @@ use crate::stage::*;
 
 const BOTH: [Mode; 2] = [Mode::Shared, Mode::Exclusive];
 
-/// A look at the word, a question and its answer, in a network in which each may be late. Nobody
-/// has waited for anything else by then.
+/// The time for a read of the word, a request and its answer, in a network in which each may be
+/// late. A longer wait was for another event.
 const AT_ONCE: Duration = Duration::from_micros(150);
 
 type Locked = Result<LockOutcome<Lock>, MemoryError>;
@@ -35,7 +35,7 @@ fn locks(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> JoinHand
     stage.start(worker, async move |member| member.memory.lock(Need { addr: line, mode }).await)
 }
 
-/// Locks a line that nobody has locked against it.
+/// Locks a line without a conflicting lock.
 #[track_caller]
 fn lock(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> Lock {
     match stage.end(locks(stage, worker, line, mode)).expect("no error") {
@@ -44,7 +44,7 @@ fn lock(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> Lock {
     }
 }
 
-/// Tries to lock a line that is locked: in vain, and at once.
+/// Tries to lock a locked line: the attempt fails at once.
 #[track_caller]
 fn is_refused(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) {
     let since = stage.now();
@@ -54,7 +54,7 @@ fn is_refused(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) {
     assert!(took < AT_ONCE, "seed {}: refused after {took:?}", stage.seed);
 }
 
-/// Upgrades a lock; whether that was granted.
+/// Upgrades a lock. Returns whether the upgrade was granted.
 fn upgrade(stage: &Stage, worker: usize, mut lock: Lock) -> (bool, Lock) {
     stage.run(worker, async move |member| {
         let end = member.memory.upgrade_lock(&mut lock).await.expect("no error");
@@ -62,7 +62,7 @@ fn upgrade(stage: &Stage, worker: usize, mut lock: Lock) -> (bool, Lock) {
     })
 }
 
-/// Locks a line without waiting, as far as that can be done.
+/// Locks a line without waiting, if possible.
 fn tries(
     stage: &Stage,
     worker: usize,
@@ -94,7 +94,7 @@ fn looks_in(
     })
 }
 
-/// Every way in which shared lines change hands.
+/// Runs the scenario with every way in which shared lines change hands.
 fn in_every_way(nodes: usize, scenario: impl Fn(&dyn Fn() -> Stage)) {
     in_every_world(|seed| {
         for (takeover, forwarding) in [(true, true), (false, true), (true, false)] {
@@ -190,7 +190,7 @@ fn two_that_upgrade_are_not_both_granted() {
     });
 }
 
-/// Workers of one node meet the same lock, and the node asks nobody.
+/// Workers of one node meet the same lock, and the node sends no request.
 #[test]
 fn workers_of_one_node_exclude_each_other() {
     in_every_world(|seed| {
@@ -213,7 +213,7 @@ fn workers_of_one_node_exclude_each_other() {
     });
 }
 
-/// Other lines come and go, as many as the cache has frames and more; the locked ones stay.
+/// Other lines are replaced, more than the cache has frames. The locked lines stay.
 #[test]
 fn locked_lines_are_not_evicted_and_have_a_bound() {
     in_every_world(|seed| {
@@ -231,7 +231,7 @@ fn locked_lines_are_not_evicted_and_have_a_bound() {
         let error = stage.end(locks(&stage, A, lines[most], Mode::Shared)).map(drop);
         let error = error.expect_err("one too many").to_string();
         assert!(error.contains("lock-share"), "seed {seed}: {error}");
-        // A line that is locked already is not one more.
+        // A line that is already locked is not counted twice.
         let (last, again) = (held.pop(), lines[most - 1]);
         stage.drop_on(A, last);
         held.extend([again, again].map(|line| lock(&stage, A, line, Mode::Shared)));
@@ -244,7 +244,7 @@ fn locked_lines_are_not_evicted_and_have_a_bound() {
     });
 }
 
-/// A worker leaves in the middle of its transaction: what it has locked is free for others.
+/// A worker leaves in the middle of its transaction: its locked lines are free for other nodes.
 #[test]
 fn a_worker_that_leaves_unlocks() {
     in_every_world(|seed| {
@@ -265,7 +265,7 @@ fn a_worker_that_leaves_unlocks() {
     });
 }
 
-/// An owner that says nothing: the wish ends at its deadline, as any access.
+/// An owner that does not answer: the lock attempt ends at its deadline, as any access.
 #[test]
 fn a_lock_of_a_line_whose_owner_does_not_answer_ends_in_time() {
     in_every_world(|seed| {
@@ -287,7 +287,7 @@ fn a_lock_of_a_line_whose_owner_does_not_answer_ends_in_time() {
     });
 }
 
-/// Under SEL the word is held for as long as the lock is.
+/// Under SEL the word is held as long as the lock.
 #[test]
 fn under_sel_a_lock_holds_the_word() {
     in_every_world(|seed| {

@@ -1,8 +1,8 @@
-//! Accesses that wait for a line, and not for locks.
+//! Accesses that wait for a line, but not for locks.
 
 use super::*;
 
-/// What is here is locked on the spot; for what is not, nobody is asked.
+/// A cached line is locked at once. For any other line no request is sent.
 #[test]
 fn a_line_that_is_here_is_locked_without_waiting() {
     in_every_way(2, |stage| {
@@ -16,7 +16,7 @@ fn a_line_that_is_here_is_locked_without_waiting() {
         }
         stage.write(A, line, 1);
         stage.read(B, line);
-        // Without forwarding A has lost it.
+        // Without forwarding A has lost the line.
         stage.read(A, line);
         stage.pass(A_WHILE);
         stage.forget();
@@ -26,7 +26,7 @@ fn a_line_that_is_here_is_locked_without_waiting() {
             panic!("seed {}: it is here", stage.seed);
         };
         assert_eq!((held.need().mode, stage.node(A).locked_lines()), (Mode::Shared, 1));
-        // Not even asked for: there is a lock in the way here.
+        // No request is sent, because a lock at this node conflicts.
         let refused = tries(&stage, A, line, Mode::Exclusive).map(drop_outcome);
         assert_eq!(refused, Ok(LockOutcome::Locked));
         assert_eq!(stage.count(line, |_, _| true), 0, "seed {}: without a message", stage.seed);
@@ -64,7 +64,7 @@ fn an_access_that_does_not_wait_for_locks_is_told_at_once() {
             stage.drop_on(A, held);
             let ticket = stage.end(looks_in(&stage, B, line, mode));
             assert!(ticket.is_some(), "seed {}: nobody has locked it", stage.seed);
-            // For a line that is only in use it waits, and locks nothing.
+            // For a line that is only in use the access waits, and locks nothing.
             stage.drop_on(B, ticket);
             assert_eq!(stage.node(B).locked_lines(), 0);
             stage.finish();
@@ -72,8 +72,9 @@ fn an_access_that_does_not_wait_for_locks_is_told_at_once() {
     });
 }
 
-/// An access that waits has its node pause, for long by now. Who does not wait is told at once all
-/// the same, again and again, and that makes nobody ask more often for whom it waits.
+/// A waiting access makes its node back off, for a long time by now. An access that does not wait
+/// still gets its answer at once, each time. This does not shorten the back-off of the waiting
+/// access.
 #[test]
 fn who_does_not_wait_is_told_at_once_also_while_its_node_pauses() {
     in_every_way(2, |stage| {
@@ -99,8 +100,8 @@ fn who_does_not_wait_is_told_at_once_also_while_its_node_pauses() {
     });
 }
 
-/// A refused reader's node looks at the word for as long as its bit waits there: no reason to
-/// pause.
+/// The node of a refused reader reads the word as long as its bit waits there, so it does not back
+/// off.
 #[test]
 fn a_refused_reader_that_tries_again_is_told_at_once() {
     in_every_way(2, |stage| {
@@ -121,8 +122,8 @@ fn a_refused_reader_that_tries_again_is_told_at_once() {
     });
 }
 
-/// What was refused to readers keeps its frames as long as it is locked, but never all: the node
-/// goes on with other lines, its transactions among them.
+/// Frames of refused readers stay reserved as long as the line is locked, but never all frames. The
+/// node goes on with other lines, also in transactions.
 #[test]
 fn lines_that_were_refused_leave_frames_to_others() {
     in_every_world(|seed| {
@@ -157,7 +158,7 @@ fn lines_that_were_refused_leave_frames_to_others() {
     });
 }
 
-/// Who wished to lock the line has been dropped when the answer comes: nobody asks again.
+/// The lock attempt has been dropped when its answer comes: the node does not repeat the request.
 #[test]
 fn a_wish_for_a_lock_that_is_dropped_ends_with_the_answer() {
     in_every_way(2, |stage| {
@@ -169,7 +170,7 @@ fn a_wish_for_a_lock_that_is_dropped_ends_with_the_answer() {
             stage.until("B asks", || stage.count(line, request(B, A)) == 1);
             wish.abort();
             stage.pass(Duration::from_millis(2));
-            // The bit of a refused reader stays, and so its node looks at the word.
+            // The bit of a refused reader stays, so its node reads the word.
             let asked = stage.count(line, request(B, A));
             assert!(asked == 1 || mode == Mode::Shared, "seed {}: {asked}", stage.seed);
             stage.drop_on(A, held);

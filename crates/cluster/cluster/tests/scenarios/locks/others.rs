@@ -1,8 +1,8 @@
-//! Those who ask for a line that is locked, or is about to be.
+//! Requests for a line that is locked, or is about to be locked.
 
 use super::*;
 
-/// Accesses that are no transaction's wait, and get the line when it is unlocked.
+/// Accesses outside a transaction wait, and get the line when it is unlocked.
 #[test]
 fn an_access_without_a_lock_waits_for_the_end_of_the_lock() {
     in_every_way(2, |stage| {
@@ -24,9 +24,8 @@ fn an_access_without_a_lock_waits_for_the_end_of_the_lock() {
     });
 }
 
-/// Race: B also reads the line, has no lock, and has been refused so often when it wanted to write
-/// that it comes before everybody. A, whose lock is in its way, cannot give way to it, so B has to
-/// give way to A.
+/// Race: B also reads the line and has no lock. B wanted to write and was refused so often that it
+/// has the highest priority. A's lock prevents A from giving way, so B has to give way to A.
 #[test]
 fn a_lock_is_upgraded_before_those_whom_it_keeps_waiting() {
     in_every_way(2, |stage| {
@@ -41,7 +40,7 @@ fn a_lock_is_upgraded_before_those_whom_it_keeps_waiting() {
         let (granted, mine) = upgrade(&stage, A, mine);
         assert!(granted, "seed {}: nobody else has a lock", stage.seed);
         let took = stage.now() - since;
-        // B may have to end a pause first.
+        // B may have to end a back-off first.
         assert!(took < Duration::from_millis(2), "seed {}: upgraded after {took:?}", stage.seed);
         stage.write(A, line, 4);
         stage.drop_on(A, mine);
@@ -50,9 +49,9 @@ fn a_lock_is_upgraded_before_those_whom_it_keeps_waiting() {
     });
 }
 
-/// Race: B has the line by hand-over and locks it while A's operation is late, so the word still
-/// names A and so does C's question. It must reach B and be refused there; the lock must not be
-/// handed on.
+/// Race: B has the line by hand-over and locks it while A's operation is late. So the word still
+/// names A, and C's request goes to A. The request must reach B and be refused there, and the lock
+/// must stay.
 #[test]
 fn a_line_is_locked_while_its_hand_over_is_not_settled() {
     in_every_world(|seed| {
@@ -74,7 +73,7 @@ fn a_line_is_locked_while_its_hand_over_is_not_settled() {
     });
 }
 
-/// Who waits for the line already when it is locked is told.
+/// A node that already waits for the line gets an answer when the line is locked.
 #[test]
 fn a_remembered_request_is_refused_when_the_line_is_locked() {
     in_every_world(|seed| {
@@ -91,9 +90,9 @@ fn a_remembered_request_is_refused_when_the_line_is_locked() {
     });
 }
 
-/// Race: C's request comes to B with the line itself, while A's operation is late. C is told in the
-/// step in which B locks the line, not when A reports: whether B has obtained it for the lock, or
-/// finds it here.
+/// Race: C's request comes to B with the line itself, while A's operation is late. C gets its
+/// answer in the step in which B locks the line, not when A reports. This holds whether B obtained
+/// the line for the lock or already had it.
 #[test]
 fn a_request_that_came_with_the_line_is_refused_when_the_line_is_locked() {
     in_every_world(|seed| {
@@ -124,8 +123,8 @@ fn a_request_that_came_with_the_line_is_refused_when_the_line_is_locked() {
     });
 }
 
-/// Who has waited until the bound of the lease comes before those who would lock the line that is
-/// still here.
+/// A node that has waited until the bound of the line lease comes before transactions that would
+/// lock the line here.
 #[test]
 fn a_line_that_is_being_given_up_is_not_locked() {
     in_every_world(|seed| {

@@ -1,23 +1,23 @@
-//! [`Address`]: what an endpoint of etcd says.
+//! [`Address`]: a parsed endpoint of etcd.
 
 use std::path::PathBuf;
 
-/// `etcd[s]://[USER:PASSWORD@]HOST[:PORT][,..]/NAME[?ca=PATH][&cert=PATH&key=PATH]`, taken apart.
+/// A parsed `etcd[s]://[USER:PASSWORD@]HOST[:PORT][,..]/NAME[?ca=PATH][&cert=PATH&key=PATH]`.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) tls: bool,
     pub(super) user: Option<(String, String)>,
-    /// Hosts and ports, as they were written.
+    /// The hosts and ports in their written order.
     pub(super) hosts: Vec<(String, u16)>,
     pub(super) cluster: String,
-    /// The authority's certificate, when it is not one that the system trusts.
+    /// The authority's certificate, if the system does not trust the authority.
     pub(super) ca: Option<PathBuf>,
     /// This program's own certificate and key.
     pub(super) identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl Address {
-    /// Takes an endpoint apart; what is wrong with it otherwise.
+    /// Parses an endpoint, or returns its mistake.
     pub(super) fn parse(endpoint: &str) -> Result<Self, String> {
         let (tls, rest) = match endpoint.split_once("://") {
             Some(("etcd", rest)) => (false, rest),
@@ -63,13 +63,13 @@ impl Address {
         Ok(())
     }
 
-    /// As the library wants them.
+    /// The form that the library needs.
     pub(super) fn urls(&self) -> Vec<String> {
         let scheme = if self.tls { "https" } else { "http" };
         self.hosts.iter().map(|(host, port)| format!("{scheme}://{host}:{port}")).collect()
     }
 
-    /// For messages.
+    /// The form for messages.
     pub(super) fn describe(&self) -> String {
         let hosts: Vec<_> =
             self.hosts.iter().map(|(host, port)| format!("{host}:{port}")).collect();
@@ -94,7 +94,7 @@ fn host(text: &str) -> Result<(String, u16), String> {
     Ok((host.to_owned(), port))
 }
 
-/// Text in which `%` and two digits stand for a byte.
+/// Decodes text in which `%` and two hexadecimal digits stand for a byte.
 fn unescaped(text: &str) -> Result<String, String> {
     let mut bytes = text.bytes();
     let mut plain = Vec::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! [`EtcdStore`]: for clusters of several machines.
+//! [`EtcdStore`]: a store in etcd, for clusters of several machines.
 
 mod address;
 mod watcher;
@@ -23,29 +23,30 @@ use crate::store::{Change, Compare, Entry, Grant, LeaseId, Snapshot, Store};
 use address::Address;
 use watcher::Watcher;
 
-/// Answers may be as long as the values of a whole cluster.
+/// The longest answer: the values of a whole cluster.
 const ANSWER_MAX: usize = 128 << 20;
-/// A connection that is silent for twice as long has failed.
+/// The interval of pings. A connection that is silent for twice this time has failed.
 const PING: Duration = Duration::from_secs(2);
-/// What a call may take beyond its limit, when this process gets no CPU.
+/// The extra time of a call beyond its limit, for a process that gets no CPU time.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A store in etcd (version 3.4 or later), over its client port.
 ///
-/// One thread of the process speaks with it. Leases count in seconds there, and last at least two;
-/// so dead nodes are noticed that much later.
+/// One thread of the process serves the connection. Leases in etcd count in whole seconds, at least
+/// two. So the deaths of nodes are noticed later by as much.
 pub struct EtcdStore {
     name: String,
     client: Client,
     runtime: Handle,
-    /// Ends the thread when it is dropped.
+    /// Dropping it ends the thread.
     _stop: oneshot::Sender<()>,
     leases: Mutex<BTreeMap<LeaseId, Duration>>,
     watchers: Mutex<BTreeMap<String, Arc<Watcher>>>,
 }
 
 impl EtcdStore {
-    /// The store that `endpoint` names, and the cluster's name in it: see [`open`](crate::open).
+    /// Opens the store of `endpoint`, and also returns the cluster's name in that store: see
+    /// [`open`](crate::open).
     ///
     /// # Errors
     /// [`MembershipError::Endpoint`], [`MembershipError::Unreachable`],
@@ -66,7 +67,7 @@ impl EtcdStore {
                 greet(&name, &address, limit / 2).await?;
                 let wrong = |error| explain(&name, error);
                 let client = Client::connect(address.urls(), Some(options)).await.map_err(wrong)?;
-                // The first answer: connections are made on demand.
+                // The first answer tests the connection, because connections are made on demand.
                 client.kv_client().get("/latchwork/", None).await.map_err(wrong)?;
                 Ok(client)
             }
@@ -119,7 +120,7 @@ impl Store for EtcdStore {
         let ttl = self.leases().get(&lease).copied().ok_or(MembershipError::LeaseEnded)?;
         let mut client = self.client.lease_client();
         let id = number(lease.0);
-        // Opens a stream for one renewal, which has succeeded when this returns.
+        // Opens a stream for one renewal. When this returns, the renewal has succeeded.
         self.call(limit, async move { client.keep_alive(id).await.map(drop) })?;
         Ok(ttl)
     }
@@ -199,7 +200,7 @@ impl Store for EtcdStore {
     }
 }
 
-/// Starts the thread that speaks with etcd. It ends when the sender is dropped.
+/// Starts the thread that talks to etcd. The thread ends when the sender is dropped.
 fn start() -> Result<(Handle, oneshot::Sender<()>), MembershipError> {
     let failed = |error: std::io::Error| MembershipError::Thread { why: error.to_string() };
     let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -210,7 +211,7 @@ fn start() -> Result<(Handle, oneshot::Sender<()>), MembershipError> {
     Ok((handle, stop))
 }
 
-/// Lets the thread carry out a future, and waits for it.
+/// Runs a future on the thread, and waits for it.
 fn call<T: Send + 'static>(
     runtime: &Handle,
     name: &str,
@@ -219,7 +220,7 @@ fn call<T: Send + 'static>(
 ) -> Result<T, MembershipError> {
     let (send, receive) = sync_channel(1);
     runtime.spawn(async move {
-        // Whoever waits may have given up.
+        // The waiter may have given up.
         let _ = send.send(tokio::time::timeout(limit, future).await);
     });
     let unreachable = |why| Err(MembershipError::Unreachable { store: name.to_owned(), why });
@@ -232,7 +233,8 @@ fn call<T: Send + 'static>(
     }
 }
 
-/// Whether anybody listens there: the library would try on and on, and say nothing.
+/// Checks that a server listens at an address. Without the check the library retries without end
+/// and reports nothing.
 async fn greet(name: &str, address: &Address, limit: Duration) -> Result<(), MembershipError> {
     let mut why = Vec::new();
     for (host, port) in &address.hosts {
@@ -290,7 +292,7 @@ fn with_tls(options: ConnectOptions, address: &Address) -> Result<ConnectOptions
     Ok(options.with_tls(tls))
 }
 
-/// What an error of the library means here.
+/// Converts an error of the library.
 fn explain(name: &str, error: Error) -> MembershipError {
     let store = name.to_owned();
     match error {
@@ -298,7 +300,7 @@ fn explain(name: &str, error: Error) -> MembershipError {
         Error::GRpcStatus(status) => {
             let why = status.message().to_owned();
             let credentials = ["authentication", "auth token", "user name is empty", "permission"];
-            // The numbers of gRPC: invalid argument, not found, permission denied, failed
+            // The codes of gRPC: invalid argument, not found, permission denied, failed
             // precondition, unauthenticated.
             match status.code() as i32 {
                 5 if why.contains("lease not found") => MembershipError::LeaseEnded,
@@ -317,7 +319,7 @@ fn explain(name: &str, error: Error) -> MembershipError {
     }
 }
 
-/// What happened stands in what caused it.
+/// Appends the causes of an error, which hold the details.
 fn caused(mut why: String, error: &dyn std::error::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -1,4 +1,4 @@
-//! [`Watcher`]: hears of every change under a prefix, for all who wait.
+//! [`Watcher`]: watches all changes under a prefix, for all waiters of the process.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::runtime::Handle;
 
 use crate::time::Deadline;
 
-/// How long it waits after a failure.
+/// How long the watcher waits after a failure.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What has been heard of a prefix.
+/// The known changes under a prefix.
 pub(super) struct Watcher {
     heard: Mutex<Heard>,
     news: Condvar,
@@ -21,12 +21,12 @@ pub(super) struct Watcher {
 struct Heard {
     /// The revision of the latest change.
     revision: u64,
-    /// Why nothing can be heard.
+    /// Why no changes can be received.
     trouble: Option<String>,
 }
 
 impl Watcher {
-    /// Watches all that has changed after a revision, as long as anybody has the watcher.
+    /// Watches all changes after a revision, until the watcher is dropped.
     pub(super) fn start(
         runtime: &Handle,
         client: WatchClient,
@@ -39,7 +39,8 @@ impl Watcher {
         watcher
     }
 
-    /// Whether something has changed after a revision, within `limit`; why that cannot be said.
+    /// Waits until a change after a revision, or for `limit`. Returns whether there was one, or why
+    /// that is unknown.
     pub(super) fn wait(&self, after: u64, limit: Duration) -> Result<bool, String> {
         let deadline = Deadline::after(limit);
         let mut heard = self.heard();
@@ -87,7 +88,7 @@ async fn watch(watcher: Weak<Watcher>, mut client: WatchClient, prefix: String, 
     }
 }
 
-/// Hears until the stream ends. `next` is the first revision that was not heard.
+/// Receives changes until the stream ends. `next` is the first revision that was not received.
 async fn listen(
     watcher: &Weak<Watcher>,
     client: &mut WatchClient,
@@ -100,7 +101,7 @@ async fn listen(
     while let Some(message) = stream.message().await? {
         let Some(watcher) = watcher.upgrade() else { return Ok(()) };
         if message.compact_revision() > 0 {
-            // What was in between is forgotten. Whoever waits looks for itself.
+            // etcd has compacted the changes in between. Each waiter reads the store itself.
             let revision = message.compact_revision().unsigned_abs();
             *next = revision;
             watcher.hear(revision);

@@ -1,5 +1,5 @@
-//! The state file: text, one line for each lease and key, under a line that says what it is and
-//! sums it up.
+//! The state file: text with one line for each lease and each key. The first line has the format
+//! and the checksum.
 //!
 //! ```text
 //! latchwork-cluster 1 17 81234567890123 331 1c291ca3     format, revision, end of the next lease (0: none),
@@ -18,7 +18,7 @@ use crate::time::nanos;
 
 const MAGIC: &str = "latchwork-cluster";
 const VERSION: u32 = 1;
-/// No first line is longer.
+/// The greatest length of a first line.
 pub(super) const HEADER_MAX: usize = 128;
 
 /// The first line.
@@ -30,10 +30,10 @@ pub(super) struct Header {
     crc: u32,
 }
 
-/// The state of a cluster as the file has it.
+/// The state of a cluster in the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Image {
-    /// Which start of the machine its times belong to.
+    /// The boot that the times belong to.
     pub(super) boot: String,
     pub(super) state: State,
 }
@@ -56,7 +56,7 @@ impl Image {
         format!("{MAGIC} {version} {revision} {next_end} {length} {crc:08x}\n{body}").into_bytes()
     }
 
-    /// What the bytes of a whole file mean, or why they mean nothing.
+    /// Parses the bytes of a whole file, or returns the reason why that fails.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let header = Header::decode(bytes)?;
         let begin = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
@@ -105,7 +105,7 @@ impl Image {
 }
 
 impl Header {
-    /// The first line of `bytes`, which need not be the whole file.
+    /// Parses the first line of `bytes`. `bytes` may be only a part of the file.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let foreign = || "it begins with none of its lines".to_owned();
         let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! [`Lock`]: one process, and in it one thread, at a time.
+//! [`Lock`]: exclusive access to a directory for one process, and for one thread of it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use crate::time::Deadline;
 
 /// The exclusive lock of a store's directory, until it is dropped or its process ends.
 pub(super) struct Lock {
-    // Opened for this lock alone, so that it also excludes other threads.
+    // The file is opened for this lock alone, so the lock excludes other threads too.
     file: File,
 }
 
@@ -45,8 +45,8 @@ impl Lock {
             pause = (2 * pause).min(Duration::from_millis(2));
         }
         let mut lock = Lock { file };
-        // Only for the message of somebody who waits in vain, so that it does not matter when it
-        // fails.
+        // The number is only for the error of a process that waits in vain. So a failed write is
+        // harmless.
         let _ = lock.file.write_all(format!("{:<10}\n", std::process::id()).as_bytes());
         Ok(lock)
     }
@@ -54,7 +54,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing the file does it, too, unless a child process has inherited it.
+        // Closing the file also unlocks, unless a child process has inherited the file.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
@@ -68,7 +68,7 @@ fn holder(mut file: &File) -> String {
     }
 }
 
-/// Lets the thread sleep.
+/// Puts the thread to sleep.
 pub(super) fn sleep(duration: Duration) {
     let (mutex, nobody) = (Mutex::new(()), Condvar::new());
     let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);

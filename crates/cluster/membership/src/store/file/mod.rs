@@ -1,4 +1,4 @@
-//! [`FileStore`]: for the processes of one machine, in a directory.
+//! [`FileStore`]: a store in a directory, for the processes of one machine.
 
 mod format;
 mod lock;
@@ -17,26 +17,29 @@ use crate::time::{Deadline, since_boot};
 use format::{HEADER_MAX, Header, Image};
 use lock::{Lock, sleep};
 
-/// How often a waiter looks whether the state file was replaced: one call into the kernel.
+/// How often a waiter checks whether the state file was replaced. A check is one system call.
 const LOOK: Duration = Duration::from_millis(5);
-/// After so many looks it reads the first line in any case, for file systems that do not tell.
+/// The waiter reads the first line after this many checks, in case the file system does not report
+/// the replacement.
 const LOOKS: u32 = 10;
 
 /// A store in a directory, for processes of one machine.
 ///
-/// A transaction takes the directory's lock, reads the state file, and puts a new one in its place.
-/// Leases end by the machine's clock since its start; whoever looks at the store then deletes what
-/// they held. There is no server: a process that vanishes leaves nothing but its lease.
+/// A transaction takes the directory's lock, reads the state file and replaces the file by a new
+/// one. Leases end by the machine's clock since its boot. The next process that reads the store
+/// deletes the keys of ended leases. There is no server. A process that ends suddenly leaves only
+/// its lease.
 ///
-/// The file is not forced to the disk. When the machine goes down, all nodes of the cluster end
-/// with it, and whoever comes after finds all leases ended, or a file that fails its checksum.
+/// The file is not synced to the disk. When the machine goes down, all nodes of the cluster end
+/// too. A later process finds all leases ended, or finds a file with a wrong checksum.
 pub struct FileStore {
     directory: PathBuf,
     boot: String,
 }
 
 impl FileStore {
-    /// The store in `directory`, which is made when it is not there; its parent has to be.
+    /// Opens the store in `directory`. The call makes the directory if it does not exist. Its
+    /// parent must exist.
     ///
     /// # Errors
     /// [`MembershipError::Directory`], [`MembershipError::Damaged`], [`MembershipError::Locked`].
@@ -101,13 +104,14 @@ impl FileStore {
         MembershipError::Damaged { path: self.state_path(), why }
     }
 
-    /// The state as it is. Whole, with or without the lock, because it is only ever replaced.
+    /// The present state. It is complete with or without the lock, because the file is only ever
+    /// replaced.
     fn read(&self) -> Result<Image, MembershipError> {
         let bytes = fs::read(self.state_path()).map_err(|error| self.failed(&error))?;
         Image::decode(&bytes).map_err(|why| self.damaged(why))
     }
 
-    /// The state file as it is, and its first line.
+    /// The present state file, and its first line.
     fn header(&self) -> Result<(File, Header), MembershipError> {
         let mut first = Vec::with_capacity(HEADER_MAX);
         let file = File::open(self.state_path()).map_err(|error| self.failed(&error))?;
@@ -117,7 +121,7 @@ impl FileStore {
         Ok((file, header))
     }
 
-    /// Puts a new file in the place of the old. Only under the lock.
+    /// Replaces the state file. The caller holds the lock.
     fn write(&self, image: &Image) -> Result<(), MembershipError> {
         let new = self.directory.join("state.new");
         fs::write(&new, image.encode()).and_then(|()| fs::rename(&new, self.state_path())).map_err(
@@ -128,8 +132,8 @@ impl FileStore {
         )
     }
 
-    /// Changes the state under the lock. The time that `change` is given is not before that of the
-    /// lock.
+    /// Changes the state under the lock. `change` gets a time that is read after the lock was
+    /// taken.
     fn change<R>(
         &self,
         limit: Duration,
@@ -142,8 +146,8 @@ impl FileStore {
         if new.boot == self.boot {
             new.state.expire(now);
         } else {
-            // The machine was started anew: its clock, too, and no process is left that held a
-            // lease.
+            // The machine has booted since. Its clock began anew, and no process that held a lease
+            // exists any more.
             new.boot.clone_from(&self.boot);
             new.state.expire_all();
         }
@@ -154,7 +158,7 @@ impl FileStore {
         Ok(result)
     }
 
-    /// Looks at the state, without the leases whose time has come.
+    /// Reads the state without the keys of ended leases.
     fn look<R>(
         &self,
         limit: Duration,
@@ -214,8 +218,8 @@ impl Store for FileStore {
             }
             let Some(left) = deadline.left() else { return Ok(false) };
             if header.next_end.is_some_and(|end| end <= since_boot()) {
-                // Somebody has to end the lease. A store from before a restart was looked at by
-                // whoever opened it.
+                // A process has to end the lease. A store from before a boot was already read by
+                // the process that opened it.
                 match self.change(left, |state, _| state.revision) {
                     Ok(_) | Err(MembershipError::Locked { .. }) => {}
                     Err(error) => return Err(error),
@@ -225,8 +229,8 @@ impl Store for FileStore {
             }
             sleep(LOOK.min(left));
             looks += 1;
-            // A file that was replaced has no name any more. As long as it is open, no other is
-            // taken for it.
+            // A replaced file has no name any more. While the file is open, its inode is not reused
+            // for another file.
             let replaced = file.metadata().map_or(true, |metadata| metadata.nlink() == 0);
             if replaced || looks % LOOKS == 0 {
                 (file, header) = self.header()?;
