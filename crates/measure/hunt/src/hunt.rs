@@ -1,4 +1,4 @@
-//! [`hunt`]: worlds of one seed after the other, side by side, until one fails.
+//! [`Hunt`]: runs the worlds of consecutive seeds in parallel, until one fails.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,32 +10,32 @@ use latchwork_verbs_sim::FaultCounts;
 use crate::scenario::Overrides;
 use crate::{NodeFaults, Report, Scenario, Workload};
 
-/// What all worlds of a hunt were like together.
+/// The totals of all worlds of a hunt.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
-    /// Worlds run.
+    /// The number of worlds.
     pub worlds: u64,
     /// Worlds by the kind of their workload.
     pub by_workload: BTreeMap<String, u64>,
-    /// Worlds by what of their settings is not the default.
+    /// Worlds by their settings that differ from the defaults.
     pub by_settings: BTreeMap<Overrides, u64>,
-    /// Worlds in which some fault struck.
+    /// Worlds with at least one injected fault.
     pub with_faults: u64,
     /// Events of all kernels.
     pub events: u64,
-    /// Requests that took effect.
+    /// Work requests that took effect.
     pub verbs: u64,
-    /// Virtual time of all worlds.
+    /// The virtual time of all worlds.
     pub virtual_time: Duration,
     /// Operations that ended with an answer.
     pub operations: u64,
     /// Operations that ended with an error, where errors are allowed.
     pub clean_errors: u64,
-    /// Keys of which the judge of linearizability could not tell.
+    /// Keys for which the check of linearizability had no result.
     pub undecided: u64,
-    /// Faults that struck by chance.
+    /// Faults injected by chance.
     pub faults: FaultCounts,
-    /// Faults of whole nodes that struck.
+    /// Injected faults of whole nodes.
     pub node_faults: NodeFaults,
 }
 
@@ -68,7 +68,7 @@ impl Totals {
         self.with_faults += u64::from(before != (self.faults, self.node_faults));
     }
 
-    /// How often each kind of fault struck, by name.
+    /// The number of injected faults of each kind, by name.
     pub fn struck(&self) -> [(&'static str, u64); 11] {
         let (faults, nodes) = (&self.faults, &self.node_faults);
         [
@@ -87,32 +87,33 @@ impl Totals {
     }
 }
 
-/// What scenario files call a workload.
+/// The name of a workload in scenario files.
 fn name_of(workload: &Workload) -> String {
     let table = toml::Table::try_from(workload).unwrap_or_default();
     table.into_iter().next().map_or_else(|| "unknown".to_owned(), |(name, _)| name)
 }
 
-/// What a hunt runs.
+/// The settings of a hunt.
 pub struct Hunt<'a> {
-    /// The first seed; then the next, and so on.
+    /// The first seed. The following seeds come next.
     pub from_seed: u64,
-    /// Worlds that run side by side, at least 1, each on a thread.
+    /// The number of worlds that run in parallel, at least 1, each on a thread.
     pub jobs: usize,
-    /// Whether failures do not end it.
+    /// Whether the hunt goes on after a failure.
     pub keep_going: bool,
     /// The scenario of a seed.
     pub scenario: &'a (dyn Fn(u64) -> Scenario + Sync),
-    /// Runs a world; does not panic.
+    /// Runs a world. The function must not panic.
     pub run: &'a (dyn Fn(&Scenario) -> Report + Sync),
 }
 
 impl Hunt<'_> {
-    /// Runs worlds while `go_on` holds and, unless `keep_going`, none has failed. `seen` is called
-    /// after each world, with what all were like so far. Gives the totals and the worlds that
-    /// failed, by seed.
+    /// Runs worlds while `go_on` holds. Unless `keep_going` is set, the first failure ends the
+    /// hunt. `seen` is called after each world, with the totals so far. Returns the totals and the
+    /// failed worlds, by seed.
     ///
-    /// Which seeds are run depends on how long it may go on; what comes of each does not.
+    /// The duration of the hunt decides which seeds run. The result of each seed does not depend on
+    /// it.
     pub fn run(
         &self,
         go_on: &(dyn Fn() -> bool + Sync),
@@ -126,8 +127,8 @@ impl Hunt<'_> {
             while !over.load(Ordering::Relaxed) && go_on() {
                 let scenario = (self.scenario)(next.fetch_add(1, Ordering::Relaxed));
                 let report = (self.run)(&scenario);
-                // A poisoned lock would mean that `seen` panicked on another thread: go on
-                // counting.
+                // A poisoned lock means that `seen` panicked on another thread. The counting goes
+                // on.
                 let mut shared = shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 let (totals, failed) = &mut *shared;
                 totals.add(&scenario, &report);

@@ -1,5 +1,5 @@
-//! Whole worlds from one seed: a scenario, a simulated cluster in it, a workload on that, faults,
-//! and checks that judge all of it.
+//! Whole worlds from one seed. A world has a scenario, a simulated cluster, a workload, faults, and
+//! checks of all of it.
 //!
 //! ```text
 //!   seed ──► Scenario ──► run ─┬─► Simulated cluster   the code that runs in production
@@ -11,9 +11,8 @@
 //!                                  Report: event hash, counts, the first failure
 //! ```
 //!
-//! A world is decided by its [`Scenario`] and the code, by nothing else: the same scenario gives
-//! the same event hash. [`run`] never panics; what goes wrong in the world is the report's
-//! [`Failure`].
+//! The [`Scenario`] and the code alone decide a world: the same scenario gives the same event hash.
+//! [`run`] never panics. The report's [`Failure`] says what went wrong in the world.
 //!
 //! ```
 //! use latchwork_hunt::{Choice, Scenario, run};

@@ -1,4 +1,4 @@
-//! [`Report`]: what came of a world.
+//! [`Report`]: the result of a world.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,37 +7,38 @@ use latchwork_blink::TreeStatistics;
 use latchwork_simulation::Time;
 use latchwork_verbs_sim::FaultCounts;
 
-/// What a world was like, and what was wrong with it.
+/// The numbers of a world, and its first failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// The scenario's seed.
     pub seed: u64,
-    /// The hash of all that happened.
+    /// The event hash: the hash of all events.
     pub hash: u64,
     /// Events of the kernel.
     pub events: u64,
-    /// Requests that took effect at their targets.
+    /// Work requests that took effect at their targets.
     pub verbs: u64,
-    /// How long the world lasted, in its own time.
+    /// The virtual time at the end of the world.
     pub virtual_time: Duration,
     /// Operations of the workload that ended with an answer.
     pub operations: u64,
     /// Operations that ended with an error, where errors are allowed.
     pub clean_errors: u64,
-    /// Keys of which the judge of linearizability could not tell: too many of their calls overlap.
+    /// Keys for which the check of linearizability had no result, because too many of their calls
+    /// overlap.
     pub undecided: u64,
-    /// How often each fault struck that strikes by chance.
+    /// The number of injected faults of each kind that comes by chance.
     pub faults: FaultCounts,
-    /// Which faults struck whole nodes.
+    /// The injected faults of whole nodes.
     pub node_faults: NodeFaults,
-    /// What the tree was like in the end, where there was one.
+    /// The statistics of the tree at the end, if there was one.
     pub tree: Option<TreeStatistics>,
-    /// The first thing that was wrong, if anything was.
+    /// The first failure, if there was one.
     pub failure: Option<Failure>,
 }
 
 impl Report {
-    /// Of a world in which nothing has happened.
+    /// The report of a world without events.
     pub(crate) fn of_seed(seed: u64) -> Report {
         Report {
             seed,
@@ -56,16 +57,16 @@ impl Report {
     }
 }
 
-/// Faults of whole nodes that struck.
+/// Injected faults of whole nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodeFaults {
     /// Compute nodes paused.
     pub pauses: u64,
-    /// Compute nodes that died.
+    /// Compute nodes that crashed.
     pub deaths: u64,
     /// Compute nodes that lost their lease while they ran.
     pub lapses: u64,
-    /// Compute nodes that were buried.
+    /// Dead compute nodes that were reclaimed.
     pub burials: u64,
     /// Memory nodes lost.
     pub lost_memory: u64,
@@ -73,41 +74,41 @@ pub struct NodeFaults {
     pub slow: u64,
 }
 
-/// What was wrong with a world.
+/// The failure of a world.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// Which check said so.
+    /// The check that found it.
     pub check: Check,
-    /// What it said, for a person.
+    /// The finding, as text.
     pub text: String,
-    /// When.
+    /// The virtual time of the finding.
     pub at: Time,
 }
 
 /// The checks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Check {
-    /// At every step: one writer or many readers, and as the latch words say.
+    /// At every step: each line has one writer or many readers, as its latch word says.
     Owners,
-    /// At every step: whoever may read a line has the last value written.
+    /// At every step: each node that may read a line has the last value written.
     Values,
     /// One order per line or key explains all answers, in real time.
     Linearizability,
     /// One order of all calls explains all answers, in each task's own order.
     SequentialConsistency,
-    /// What is seen of buffered writes is what their order promises, and none is lost untold.
+    /// Reads of buffered writes fit the promised order, and every lost write is reported.
     StoreOrder,
     /// The tree is whole at the end.
     Tree,
-    /// At the end nothing is under way, and every line and frame is accounted for.
+    /// At the end no operation is in progress, and every line and frame is accounted for.
     Leak,
-    /// A worker did not end its work.
+    /// A worker did not finish its work.
     Starvation,
-    /// Something panicked.
+    /// Code panicked.
     Panic,
-    /// An operation failed where none may fail.
+    /// An operation failed in a world where no operation may fail.
     Error,
-    /// The scenario describes no world.
+    /// The scenario is invalid.
     Scenario,
 }
 

@@ -1,5 +1,5 @@
-//! The same workloads on threads: real races inside a node and between nodes, the same histories,
-//! the same judges. What only a world can see at every step is not checked here.
+//! The same workloads on threads. The races inside a node and between nodes are real; the histories
+//! and their checks are the same. Checks after every event exist only in worlds.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::workloads::{self, Load, Record};
 use crate::world::{Observer, Process};
 use crate::{Check, Failure, Report, Scenario};
 
-/// What one worker's thread brings back.
+/// The result of one worker's thread.
 struct Brought {
     record: Record,
     operations: u64,
@@ -19,8 +19,8 @@ struct Brought {
 }
 
 /// Runs a scenario's workload on threads and shared memory, in real time. The network and the
-/// faults of the scenario mean nothing here, and no run is like another. `progress` is told of
-/// every operation that ends, with its worker's index.
+/// faults of the scenario have no effect here, and no run repeats another. `progress` is called
+/// after every operation, with the index of its worker.
 pub fn run_on_threads(
     scenario: &Scenario,
     progress: impl Fn(usize) + Clone + Sync + 'static,
@@ -74,7 +74,7 @@ fn work(
     Ok(judged.and(lines))
 }
 
-/// All that one worker does.
+/// All operations of one worker.
 async fn one_worker(
     scenario: Scenario,
     member: Member,
@@ -109,13 +109,13 @@ async fn one_worker(
     bring(&observer, &load)
 }
 
-/// How one node sees everything when all is over.
+/// The final state of the data, as one node reads it.
 async fn one_look(scenario: Scenario, member: Member) -> Brought {
     let (observer, load) = start(&scenario);
     if let Err(text) = load.clone().find(member.clone()).await {
         observer.fail(Check::Error, format!("looking at all in the end: {text}"));
     } else {
-        // As the first worker of the node, which does nothing else any more.
+        // The first worker of the node, which has no other work any more.
         let process = Process::looking(&member, &scenario);
         load.clone().inspect(member, process).await;
     }

@@ -1,4 +1,4 @@
-//! Scenarios as files: what is wrong with one is one line that says where, and what would do.
+//! Scenario files: each mistake is reported in one line, with its position and the valid values.
 
 use std::collections::BTreeSet;
 
@@ -28,14 +28,14 @@ fn what_is_wrong_is_named_with_its_line_and_what_would_do() {
         ("[faults]\nslow_factor = 1", 2, &["slow_factor", "1", "2 to"]),
         ("seed = 1\n[settings]\npauses = \"2us\"", 3, &["settings.pauses", "pause-max"]),
         ("seed = 1\n[settings]\nevict-batch = \"0\"", 3, &["evict-batch", "from 1"]),
-        // Values that do not fit each other.
+        // Values that do not fit together.
         ("compute_nodes = 2\n[faults]\nuntil_us = 5\ndeaths = 2", 4, &["deaths", "0 to 1"]),
         ("[faults]\nlost_memory = 2", 2, &["lost_memory", "there are 1"]),
         ("[faults]\npauses = 2\nuntil_us = 0", 3, &["until_us", "more than 0"]),
         ("[workload.tree]\nkeys = 3\nloaded = 9", 3, &["loaded", "0 to 3"]),
         ("seed = 4\n[workload.lines]\nwrites = 90\nupgrades = 20", 2, &["at most 100"]),
         ("seed = 1\nnetwork = \"warp\"", 2, &["network", "warp", "connectx5", "calm"]),
-        // No TOML at all.
+        // Text that is not TOML.
         ("seed = 1\ncompute_nodes 3", 2, &[]),
         ("seed = 1\nseed = 2", 2, &["duplicate"]),
     ] {
@@ -56,8 +56,8 @@ fn every_drawn_scenario_survives_being_written_and_read() {
     }
 }
 
-/// Bug: a hunt had lines of 512 and 1024 bytes only, and worlds with others panicked. Mechanism:
-/// sizes were drawn from a short list. Fix: where settings vary, all sizes are drawn.
+/// Bug: a hunt had lines of 512 and 1024 bytes only, and worlds with other sizes panicked.
+/// Mechanism: sizes came from a short list. Fix: where settings vary, all sizes are drawn.
 #[test]
 fn a_hunt_draws_every_size_of_a_line_and_default_worlds_keep_theirs() {
     let sizes = |vary| -> BTreeSet<u32> {
@@ -88,8 +88,8 @@ fn an_impossible_scenario_is_a_failure_and_no_panic() {
 }
 
 /// Bug: a program could build a scenario that no file can have, such as one with lines of 300
-/// bytes, and it panicked. Mechanism: only some values were looked at again. Fix: what a program
-/// builds passes the ranges that files pass.
+/// bytes, and the scenario panicked. Mechanism: only some values were checked. Fix: values from a
+/// program pass the range checks of files.
 #[test]
 fn what_a_program_builds_meets_the_same_ranges_as_a_file() {
     let lines = |load| Workload::Lines(load);
@@ -134,7 +134,7 @@ fn what_a_program_builds_meets_the_same_ranges_as_a_file() {
     }
 }
 
-/// The largest seed is a seed, in a file as on a command line.
+/// The largest seed is valid, in a file as on a command line.
 #[test]
 fn a_seed_above_the_signed_integers_survives_being_written_and_read() {
     let scenario = Scenario { seed: u64::MAX, ..Scenario::default() };

@@ -1,5 +1,5 @@
-//! Bugs put in on purpose: each is found within a few seeds, by the check that it is for. If a test
-//! here fails, the worlds that are clean say nothing.
+//! Seeded bugs: the check of each bug finds it within a few seeds. If a test here fails, clean
+//! worlds prove nothing.
 
 use latchwork_hunt::scenario::{BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, WorkloadKind};
 use latchwork_hunt::{Check, Choice, FaultPlan, Network, Plant, Scenario, Workload, run};
@@ -19,8 +19,8 @@ fn busy(seed: u64) -> Scenario {
     }
 }
 
-/// Runs worlds of `seeds` with the plant, and without it; the first is found wrong by one of
-/// `checks`, and without the plant that world is clean.
+/// Runs worlds of `seeds` with the seeded bug and without it. One of `checks` fails the first
+/// world, and without the bug that world is clean.
 fn is_found(plant: Plant, seeds: u64, checks: &[Check], scenario: impl Fn(u64) -> Scenario) {
     let planted = |seed| Scenario { plant: Some(plant), ..scenario(seed) };
     let found = (0..seeds).find_map(|seed| Some((seed, run(&planted(seed)).failure?)));
@@ -31,7 +31,7 @@ fn is_found(plant: Plant, seeds: u64, checks: &[Check], scenario: impl Fn(u64) -
     assert_eq!(run(&scenario(seed)).failure, None, "without {plant:?}");
 }
 
-/// A busy world in which two nodes die or lose their lease, and the others are told. Each has more
+/// A busy world in which two nodes die or lose their lease, with death notices. Each node has more
 /// lines than frames.
 fn mourning(seed: u64) -> Scenario {
     let faults =
@@ -41,7 +41,7 @@ fn mourning(seed: u64) -> Scenario {
     Scenario { compute_nodes: 4, deadline_us: 10_000, faults, workload, ..busy(seed) }
 }
 
-/// Of two owners the one whose write is lost may be seen first.
+/// There are two owners of the line, and the lost write of one of them may be noticed first.
 #[test]
 fn a_protocol_without_settling_has_two_owners() {
     is_found(Plant::NoSettling, 30, &[Check::Owners, Check::Values], busy);
@@ -78,13 +78,14 @@ fn a_stale_answer_and_a_lost_write_fit_no_order() {
     }
 }
 
-/// Its clock hides it from the checks of real time.
+/// Its wrong time hides it from checks in real time.
 #[test]
 fn a_client_that_goes_back_in_its_own_order_is_found_without_a_clock() {
     is_found(Plant::Backdates, 5, &[Check::SequentialConsistency], busy);
 }
 
-/// A buffer of partial store order where a total one is promised; and writes that no buffer has.
+/// A buffer with partial store order instead of the promised total order, and writes that no buffer
+/// has.
 #[test]
 fn buffered_writes_that_overtake_others_or_get_lost_are_found() {
     let workload = Workload::Buffered(BufferedLoad::default());
@@ -128,15 +129,14 @@ fn a_page_that_is_damaged_fails_the_walk_over_the_tree() {
     is_found(Plant::Scribbles, 1, &[Check::Tree], |seed| Scenario::from_seed(seed, &choice));
 }
 
-/// Each line of a node that was known to be gone took a frame of whoever asked for it, until there
-/// were none left.
+/// Each line of a node known to be lost took a frame of the requester, until no frames were left.
 #[test]
 fn frames_that_wait_for_answers_of_the_dead_are_missed() {
     is_found(Plant::AsksTheGone, 5, &[Check::Leak], mourning);
 }
 
-/// What was on its way to a node when it was given up stayed so, and with it whatever waited for
-/// its end.
+/// Batches in flight to a node at its removal stayed in flight. Every task that waited for their
+/// completion waited too.
 #[test]
 fn batches_to_nodes_that_were_given_up_have_to_end() {
     is_found(Plant::StrandsBatches, 10, &[Check::Leak, Check::Starvation], mourning);

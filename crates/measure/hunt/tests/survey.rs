@@ -1,6 +1,5 @@
-//! How fast worlds are, and what strikes in them: `cargo test --release -p latchwork-hunt --test
-//! survey -- --ignored --nocapture`, with `LATCHWORK_SEEDS=first..end` in the environment for other
-//! seeds.
+//! The speed of worlds, and their faults: `cargo test --release -p latchwork-hunt --test survey --
+//! --ignored --nocapture`. `LATCHWORK_SEEDS=first..end` in the environment selects other seeds.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! The workloads of worlds on threads: real races, judged by the same histories.
+//! The workloads of worlds on threads: real races, with checks of the same histories.
 
 use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::{

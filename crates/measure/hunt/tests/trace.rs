@@ -1,4 +1,4 @@
-//! A trace of a real world: what it shows, and that it changes nothing.
+//! A trace of a real world: its entries, and its lack of influence on the world.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use latchwork_memnode::ObjectKind;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 
-/// Three nodes add to one line, which the first of them makes. Gives the event hash.
+/// Three nodes add to one line, which the first node makes. Returns the event hash.
 fn world(trace: Option<&Trace>) -> u64 {
     let config = ClusterConfig {
         compute_nodes: 3,

@@ -1,9 +1,9 @@
-//! Worlds of many seeds, of each workload, with a few faults each: without a bug they are clean.
+//! Worlds of many seeds, of each workload, with a few faults each. Without a bug they are clean.
 
 use latchwork_hunt::scenario::WorkloadKind;
 use latchwork_hunt::{Choice, Report, Scenario, run};
 
-/// So many worlds of one kind, all clean.
+/// Runs `count` worlds of one kind, which must all be clean.
 fn clean(kind: WorkloadKind, count: u64) -> Vec<Report> {
     let choice = Choice { workloads: vec![kind], ..Choice::default() };
     let world = |seed| {
@@ -20,7 +20,7 @@ fn clean(kind: WorkloadKind, count: u64) -> Vec<Report> {
     reports
 }
 
-/// All that can strike has struck in some world.
+/// Checks that each kind of fault was injected in some world.
 fn all_struck(reports: &[Report]) {
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
     let counts = [
@@ -71,8 +71,8 @@ fn ycsb() {
 }
 
 /// Bug: worlds with lines of 8 KiB panicked, and from 16 KiB on their memory pool was full at once.
-/// Mechanism: chunks had one size, and the lines that fit into one were counted by a subtraction
-/// that wrapped. Fix: the chunk follows from the line.
+/// Mechanism: chunks had one size, and the subtraction that counts the lines of a chunk wrapped.
+/// Fix: the chunk size follows from the line size.
 #[test]
 fn worlds_with_lines_of_every_size_are_clean() {
     for kind in WorkloadKind::ALL {

@@ -1,4 +1,4 @@
-//! [`Copies`]: which node's cache holds which line, followed from event to event.
+//! [`Copies`]: the lines in each node's cache, updated after each event.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr, Region, Words};
 /// One copy of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Copy {
-    /// The node's place in the cluster, from 0.
+    /// The index of the node in the cluster, from 0.
     pub(crate) node: usize,
     pub(crate) frame: FrameId,
     pub(crate) state: FrameState,
@@ -24,27 +24,26 @@ impl Copy {
     }
 }
 
-/// A line that some cache holds, or held.
+/// A line that a cache holds or held.
 pub(crate) struct Tracked {
     pub(crate) addr: GlobalAddr,
-    /// Valid copies, in the order of nodes.
+    /// The valid copies, in the order of the nodes.
     pub(crate) copies: Vec<Copy>,
     pub(crate) word: LatchWord,
     memory: Arc<Region>,
     word_offset: usize,
-    /// What the workload says that everybody must see at both ends of the line; none if it does not
-    /// say.
+    /// The value at both ends of the line in every copy, as reported by the workload, if known.
     pub(crate) told: Option<u64>,
-    /// Whether anything changed since the last look.
+    /// Whether anything has changed since the last update.
     pub(crate) touched: bool,
 }
 
-/// What a frame was like at the last look.
+/// A frame at the last update.
 #[derive(Clone, Copy)]
 struct Seen {
     addr: GlobalAddr,
     state: FrameState,
-    /// The line's place among the tracked.
+    /// The index of the line among the tracked lines.
     line: usize,
 }
 
@@ -74,23 +73,23 @@ impl Copies {
         &self.nodes[at]
     }
 
-    /// Whether there is such a node.
+    /// Whether the cluster has this node.
     pub(crate) fn has(&self, id: ComputeNodeId) -> bool {
         id.index() < self.nodes.len()
     }
 
-    /// The line of a copy, header included.
+    /// The bytes of a copy, with the header of the line.
     pub(crate) fn bytes(&self, copy: &Copy) -> Words<'_> {
         self.nodes[copy.node].cache().line(copy.frame)
     }
 
-    /// The line on its memory node.
+    /// The bytes of the line on its memory node.
     pub(crate) fn memory<'a>(&self, line: &'a Tracked) -> Words<'a> {
         let start = line.addr.offset() as usize;
         line.memory.words().slice(start..start + self.nodes[0].cache().line_size())
     }
 
-    /// What the workload says of a line from now on.
+    /// Records a value that the workload reported for a line.
     pub(crate) fn tell(&mut self, cluster: &Simulated, addr: GlobalAddr, told: Option<u64>) {
         let line = self.track(cluster, addr);
         self.lines[line].told = told;
@@ -115,8 +114,8 @@ impl Copies {
         line
     }
 
-    /// Looks at all frames and words again; what changed is touched. Called after every event, so
-    /// made to be quick.
+    /// Reads all frames and latch words again, and marks what changed. It runs after every event,
+    /// so it is written for speed.
     pub(crate) fn look(&mut self, cluster: &Simulated) {
         for node in 0..self.nodes.len() {
             for frame in 0..self.seen[node].len() {

@@ -1,5 +1,6 @@
-//! A counter that everybody adds one to by a global atomic: linearizable exactly if every answer is
-//! given once, and a call that began after another had returned counts higher.
+//! A counter to which tasks add one by a global atomic. It is linearizable exactly under two
+//! conditions. Every answer is given once. A call that began after another call had returned gets a
+//! higher answer.
 
 use std::fmt;
 
@@ -15,7 +16,8 @@ pub(crate) struct Addition {
     pub(crate) process: Process,
     pub(crate) invoked: Time,
     pub(crate) returned: Time,
-    /// What stood there; none when the fabric failed, so that it may have counted or not.
+    /// The value before the addition. `None` when the fabric failed, so that the addition may have
+    /// taken effect or not.
     pub(crate) old: Option<u64>,
 }
 
@@ -26,7 +28,7 @@ impl fmt::Display for Addition {
     }
 }
 
-/// The additions to a counter that was 0 at first and is `last` in the end, where that is known.
+/// Checks the additions to a counter that was 0 at first. `last` is its value at the end, if known.
 pub(crate) fn check(additions: &[Addition], last: Option<u64>) -> Verdict {
     let wrong = |text: String| Err((Check::Linearizability, format!("the counter: {text}")));
     let mut known: Vec<_> = additions.iter().filter_map(|a| Some((a.old?, a))).collect();
@@ -39,7 +41,8 @@ pub(crate) fn check(additions: &[Addition], last: Option<u64>) -> Verdict {
     if highest > all || last.is_some_and(|last| last < certain) {
         return wrong(format!("it counts {highest} after {certain} to {all} additions"));
     }
-    // Going down from the highest: nothing below may have begun after something above had returned.
+    // From the highest answer down: no lower answer may belong to a call that began after a higher
+    // one had returned.
     let mut above: Option<&Addition> = None;
     for (_, addition) in known.iter().rev() {
         if let Some(above) = above.filter(|above| above.returned < addition.invoked) {

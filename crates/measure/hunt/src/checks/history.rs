@@ -1,5 +1,5 @@
-//! Whether what the clients were told can be explained by one order: per object in real time, and
-//! of all calls in each task's own order.
+//! Checks that one order explains the answers to the clients: per object in real time, and for all
+//! calls in each task's own order.
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
@@ -11,22 +11,22 @@ use latchwork_workload::history::{
 use super::{Verdict, listed};
 use crate::Check;
 
-/// Calls that a violation shows at most.
+/// The most calls that the text of a violation shows.
 const SHOWN_MAX: usize = 60;
 
-/// A call on an object whose values carry versions, for people and for the checkers.
+/// A call on an object with versioned values, for messages and for the checkers.
 pub(crate) trait Versioned: Display {
-    /// What stands for the values of the object.
+    /// The type that represents the values of the object.
     type Value: Copy + Eq + Hash + Debug;
 
-    /// The call, by real time.
+    /// The call with its real times.
     fn timed(&self) -> Call<RegisterOperation<Self::Value>>;
 
-    /// Who called, on which object, and what versions were read and written.
+    /// The caller, the object, and the versions that were read and written.
     fn access(&self) -> Access<u32, u64>;
 }
 
-/// Calls in the order in which they ended, on objects that hold `initial` at first.
+/// Checks calls on objects that hold `initial` at first. The calls are in the order of their ends.
 pub(crate) fn check<C: Versioned>(initial: C::Value, calls: &[C]) -> Verdict {
     let mut of: Vec<(u64, &C)> = calls.iter().map(|call| (call.access().object, call)).collect();
     of.sort_by_key(|(object, _)| *object);

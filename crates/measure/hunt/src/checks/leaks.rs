@@ -1,9 +1,9 @@
-//! Whether anything was left behind when all work is over.
+//! Checks that nothing is left behind when all work is over.
 //!
 //! | after | promised |
 //! | --- | --- |
-//! | no loss | nothing is under way, no frame is reserved, locked or latched; latch words name exactly what the caches hold; every frame is free or in use; the lines in use are those that the workload's structures reach |
-//! | lost messages, failing connections, lost nodes | on the nodes that live: no batch in flight, no frame latched, locked or reserved, every frame accounted for. A question whose answer was lost stays open, a line whose holder is gone stays its own, and lines that were being allocated may be lost |
+//! | no loss | no operation is in progress, no frame is reserved, locked or latched; latch words name exactly what the caches hold; every frame is free or in use; the lines in use are those that the workload's structures reach |
+//! | lost messages, failing connections, lost nodes | on live nodes: no batch in flight, no frame latched, locked or reserved, every frame accounted for. An invalidation request whose answer was lost stays open, a line with a dead holder stays owned, and lines that were being allocated may be lost |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn leak(text: String) -> Verdict {
     Err((Check::Leak, text))
 }
 
-/// What every node that lives must show, whatever happened.
+/// Checks a live node, whatever happened.
 pub(crate) fn check_node(node: &Node) -> Verdict {
     let (id, cache) = (node.id(), node.cache());
     let mut in_use = 0;
@@ -50,7 +50,7 @@ pub(crate) fn check_node(node: &Node) -> Verdict {
     Ok(())
 }
 
-/// No operation of a worker is left whose batch has completed.
+/// Checks that a worker has no operation with a completed batch.
 pub(crate) fn check_worker(member: &Member) -> Verdict {
     let (node, worker) = (member.node + 1, member.worker);
     let operations = member.memory.port().operations();
@@ -66,7 +66,8 @@ pub(crate) fn check_worker(member: &Member) -> Verdict {
     Ok(())
 }
 
-/// Nothing is under way, and each latch word names exactly the nodes whose caches hold the line.
+/// Checks that nothing is in progress, and that each latch word names exactly the nodes whose
+/// caches hold the line.
 pub(crate) fn check_words(cluster: &Simulated) -> Verdict {
     let mut held = BTreeMap::<GlobalAddr, LatchWord>::new();
     for node in cluster.nodes() {
@@ -106,7 +107,7 @@ pub(crate) fn check_words(cluster: &Simulated) -> Verdict {
     Ok(())
 }
 
-/// The lines in use are as many as the workload knows.
+/// Checks that the number of lines in use is the number that the workload knows.
 pub(crate) fn check_lines(nodes: &[Arc<Node>], known: u64) -> Verdict {
     let in_use: i64 = nodes.iter().map(|node| lines_in_use(node)).sum();
     if in_use == known as i64 {
@@ -115,11 +116,12 @@ pub(crate) fn check_lines(nodes: &[Arc<Node>], known: u64) -> Verdict {
     leak(format!("{in_use} lines are in use, and the workload knows of {known}"))
 }
 
-/// Lines that a node took and has not got back: below zero where it got those of others.
+/// The lines that a node allocated and has not got back. The number is negative if the node freed
+/// lines of other nodes.
 fn lines_in_use(node: &Node) -> i64 {
     let lines = node.allocator();
     let chunk = u64::from(lines.pool().geometry().lines_per_chunk());
-    // A node at rest takes no chunk.
+    // A node at rest claims no chunk.
     let taken = lines.chunks_taken().unwrap_or(0) * chunk;
     taken as i64 - (lines.available() + lines.resting()) as i64
 }

@@ -1,4 +1,4 @@
-//! What is checked, and when.
+//! The checks of a world, and when they run.
 
 pub(crate) mod buffers;
 pub(crate) mod copies;
@@ -13,14 +13,14 @@ use std::fmt;
 
 use crate::Check;
 
-/// What a check found: which one, and what it says.
+/// The result of a check: nothing, or the check with its finding.
 pub(crate) type Verdict = Result<(), (Check, String)>;
 
-/// What the judge of a whole record found. When nothing was wrong: of how many objects it could not
-/// tell, since too many of their calls overlap.
+/// The result of a check of a whole history. Without a finding it is the number of objects without
+/// a result, because too many of their calls overlap.
 pub(crate) type Judgement = Result<u64, (Check, String)>;
 
-/// Many lines of a text, at most `most` of them.
+/// Lists the lines of a text, at most `most` of them.
 pub(crate) fn listed<T: fmt::Display>(lines: impl IntoIterator<Item = T>, most: usize) -> String {
     let mut text = String::new();
     for (k, line) in lines.into_iter().enumerate() {

@@ -1,18 +1,19 @@
-//! Who owns a line, at every step: one writer, or many readers, and the latch word agrees.
+//! The owners of a line, at every step: one writer or many readers, and the latch word agrees.
 //!
-//! What the word says and what the caches say differ only while an operation on the word is in
-//! flight, and only in these ways:
+//! The latch word and the caches differ only while a word operation is in flight, and only in these
+//! ways:
 //!
 //! ```text
 //!   cache of N   word                          meanwhile
 //!   ----------   ---------------------------   ------------------------------------------------
-//!   exclusive    names another node A          A hands the line over to N: A's cache has nothing, and A
-//!                                              has a line under way
+//!   exclusive    names another node A          A hands the line over to N: A's cache has no
+//!                                              copy, and A has an operation in progress
 //!   shared       names N as exclusive holder   N downgrades
 //!   nothing      anything                      N obtains the line, or gives it up
 //! ```
 //!
-//! So a word without an exclusive holder allows no exclusive copy, and a shared copy needs its bit.
+//! So if a word has no exclusive holder, no cache has an exclusive copy. A shared copy needs its
+//! shared bit, or its node is the exclusive holder.
 
 use latchwork_cache::Ownership;
 use latchwork_verbs::ComputeNodeId;

@@ -1,4 +1,4 @@
-//! [`Steps`]: the checks of every step.
+//! [`Steps`]: the checks after every event.
 
 use latchwork_cluster::Simulated;
 use latchwork_verbs::GlobalAddr;
@@ -7,11 +7,11 @@ use super::copies::Copies;
 use super::{Verdict, owners, values};
 use crate::world::Observer;
 
-/// Bytes of copies that did not change their state are compared after every so many events: such a
-/// change is what only a write from afar could do.
+/// After this many events, the check also compares the bytes of copies with an unchanged frame
+/// state. Only a remote write can change such bytes.
 const ALL_EVERY: u64 = 16;
 
-/// Watches the world of one cluster.
+/// Checks the world of one cluster after every event.
 pub(crate) struct Steps {
     copies: Copies,
     looks: u64,
@@ -27,7 +27,7 @@ impl Steps {
         self.copies.lines.iter().map(|line| line.addr)
     }
 
-    /// Looks at what the last event changed.
+    /// Checks everything that the last event changed.
     pub(crate) fn check(&mut self, cluster: &Simulated, observer: &Observer) -> Verdict {
         for (addr, told) in observer.take_told() {
             self.copies.tell(cluster, addr, told);

@@ -1,12 +1,12 @@
-//! The data-value invariant, at every step: whoever may read a line has what was written last, and
-//! so has the memory node as long as nobody may write.
+//! The data-value invariant, at every step. A node that may read a line has the last value written.
+//! The memory node has this value too, as long as no node may write.
 //!
-//! Before the exclusive field of a latch word is cleared, all changes have been written back, in
-//! the same batch. So when it is clear, memory is current, whatever else is in flight.
+//! Before the exclusive field of a latch word is cleared, all changes are written back in the same
+//! batch. So while the field is clear, memory is current, even with verbs in flight.
 //!
-//! Where the workload says what was written last, both ends of the line are compared with that; so
-//! the line is not torn either. Where it does not, whole copies are compared with each other. A
-//! copy whose local latch is held is left alone: its holder is writing.
+//! If the workload reports the last value written, both ends of the line are compared with this
+//! value. So the line is not torn either. Otherwise whole copies are compared with each other. A
+//! copy with a held local latch is not compared, because a task is writing it.
 
 use latchwork_verbs::{LINE_HEADER, Words};
 

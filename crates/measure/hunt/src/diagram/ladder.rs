@@ -1,22 +1,22 @@
-//! A diagram in plain text: a lifeline per party, time runs downwards.
+//! A diagram in plain text: one lifeline per node, with time running downwards.
 
 use std::fmt;
 
 use super::{Diagram, Drawn, Step, Style};
 use crate::trace::{Party, micros};
 
-/// Columns of the time, with the gap behind it.
+/// The columns of the time, with the gap after it.
 const TIME: usize = 14;
 
-/// How wide what is said beside the last lifeline may be.
+/// The greatest width of text beside the last lifeline.
 const MARGIN: usize = 44;
 
-/// Characters between two lifelines, for few parties and for many.
+/// The characters between two lifelines, for few nodes and for many.
 const FEW: usize = 38;
 const MANY: usize = 30;
 
 impl fmt::Display for Diagram {
-    /// The picture in plain text, with box-drawing characters.
+    /// The diagram in plain text, with box-drawing characters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let paper = Paper::new(&self.parties);
         writeln!(f, "{}, time in us", self.title)?;
@@ -36,7 +36,7 @@ struct Paper<'a> {
     gap: usize,
 }
 
-/// Characters of one row.
+/// The characters of one row.
 struct Row(Vec<char>);
 
 impl Row {
@@ -132,7 +132,7 @@ impl Paper<'_> {
         let (start, end) = (self.column(from), self.column(to));
         let (low, high) = (start.min(end), start.max(end));
         let right = start < end;
-        // Room for a piece of the line on both sides of the words, and for the head.
+        // Leaves room for a piece of the arrow on both sides of the text, and for the head.
         let lines = wrap(&step.text, high - low - 8);
         let mut rows: Vec<Row> = Vec::new();
         let (last, above) = lines.split_last().map_or(("", &[][..]), |(l, a)| (l.as_str(), a));
@@ -182,7 +182,7 @@ fn time(step: &Step) -> String {
     format!("{:>width$}", micros(step.at), width = TIME - 1)
 }
 
-/// `text` in lines of at most `width` characters, broken at spaces where there are any.
+/// Breaks `text` into lines of at most `width` characters, at spaces where possible.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

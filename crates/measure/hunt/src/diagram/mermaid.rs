@@ -6,7 +6,7 @@ use super::{Diagram, Drawn, Step, Style};
 use crate::trace::micros;
 
 impl Diagram {
-    /// The picture as a Mermaid sequence diagram.
+    /// The diagram in the syntax of Mermaid.
     pub fn mermaid(&self) -> String {
         let mut text = String::from("sequenceDiagram\n");
         for party in &self.parties {
@@ -42,7 +42,8 @@ fn said(step: &Step) -> String {
     escape(&format!("{} {}{gap}{}", micros(step.at), step.text, step.aside))
 }
 
-/// Mermaid ends a statement at a semicolon or a line's end, and starts an entity at a number sign.
+/// Escapes characters of Mermaid's syntax. A semicolon or a line break ends a statement, and a
+/// number sign starts an entity.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

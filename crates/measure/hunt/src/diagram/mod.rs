@@ -1,7 +1,8 @@
-//! [`Diagram`]: what happened around a failure, as a picture.
+//! [`Diagram`]: the events around a failure, as a picture.
 //!
-//! A trace has several entries per batch; a picture has one arrow, drawn at the moment when the
-//! batch took effect, since that is the order that counts. What was posted much earlier says when.
+//! A trace has several entries per batch. A diagram has one arrow per batch, at the time when the
+//! batch took effect, because that order counts. If the batch was posted much earlier, the arrow
+//! gives the time of the post.
 
 mod ladder;
 mod mermaid;
@@ -13,7 +14,7 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::trace::{Entry, Party, Trace, What, micros};
 
-/// A sequence of steps between the parties that take part in them.
+/// A sequence of steps between nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagram {
     title: String,
@@ -27,7 +28,7 @@ struct Step {
     at: Time,
     what: Drawn,
     text: String,
-    /// What is to be said at the end of the arrow.
+    /// The text at the end of the arrow.
     aside: String,
 }
 
@@ -38,24 +39,24 @@ enum Drawn {
         to: Party,
         style: Style,
     },
-    /// Said by somebody, or by nobody in particular.
+    /// A note at a node, or at no node.
     Note(Option<Party>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Style {
-    /// It took effect.
+    /// The batch took effect.
     There,
-    /// What came back.
+    /// The answer.
     Back,
-    /// It is still under way at the end.
+    /// The batch is still in flight at the end of the trace.
     UnderWay,
-    /// It never comes.
+    /// The batch never arrives.
     Lost,
 }
 
 impl Diagram {
-    /// The last `steps` steps that a trace has, of one line or of everything.
+    /// The last `steps` steps of a trace, for one line or for all.
     pub fn of(trace: &Trace, line: Option<GlobalAddr>, steps: usize) -> Diagram {
         let entries = trace.entries();
         let about = |entry: &&Entry| {
@@ -73,7 +74,7 @@ impl Diagram {
         Diagram { title, parties: parties.into_iter().collect(), steps: drawn }
     }
 
-    /// Whether there is nothing to see.
+    /// Whether the diagram has no steps.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
@@ -89,7 +90,7 @@ impl Step {
     }
 }
 
-/// What is known of a batch while its entries are gone through.
+/// The known data of a batch while its entries are read.
 #[derive(Default)]
 struct Fate {
     posted: Option<(usize, Time)>,

@@ -1,4 +1,4 @@
-//! Pictures of small fixed stories.
+//! Diagrams of small fixed traces.
 
 use latchwork_simulation::Time;
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
@@ -24,7 +24,7 @@ fn picture(entries: &[Entry]) -> Diagram {
     Diagram { title: "line 3".to_owned(), parties: parties.into_iter().collect(), steps }
 }
 
-/// A reader meets a writer; its question is lost once, and a hint comes twice.
+/// A reader meets a writer. Its request is lost once, and a message arrives twice.
 fn story() -> Vec<Entry> {
     let (reader, writer) = (c(1), c(2));
     let read = (1, reader, M0);

@@ -1,17 +1,17 @@
-//! [`Checks`]: how closely a world is looked at.
+//! [`Checks`]: how closely a world is checked.
 
 use serde::{Deserialize, Serialize};
 
-/// Which checks a world has. They change nothing in it, but they take most of the real time.
+/// The checks of a world. They change nothing in the world, but take most of the real time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Checks {
-    /// After every event, and at the end.
+    /// All checks, after every event and at the end.
     #[default]
     All,
-    /// At the end: histories, the tree, what is left over.
+    /// Checks at the end: histories, the tree, and leaks.
     End,
-    /// Only that nothing panics, no operation fails that may not, and everybody gets on.
+    /// Only panics, forbidden errors, and progress.
     None,
 }
 

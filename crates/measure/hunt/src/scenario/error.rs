@@ -1,8 +1,8 @@
-//! [`ScenarioError`]: what is wrong with a scenario.
+//! [`ScenarioError`]: a mistake in a scenario.
 
 use std::fmt;
 
-/// What is wrong with a scenario, with the line of its file where that is known.
+/// A mistake in a scenario, with the line of its file if the line is known.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub struct ScenarioError {
     line: Option<usize>,
@@ -11,22 +11,22 @@ pub struct ScenarioError {
 }
 
 impl ScenarioError {
-    /// What is wrong with the value at `key`, in dotted form.
+    /// A mistake in the value at `key`, in dotted form.
     pub(crate) fn of_key(key: &str, text: String) -> ScenarioError {
         ScenarioError { line: None, key: Some(key.to_owned()), text }
     }
 
-    /// What is wrong on a line of the file, counted from 1.
+    /// A mistake on a line of the file, counted from 1.
     pub(crate) fn on_line(line: Option<usize>, text: String) -> ScenarioError {
         ScenarioError { line, key: None, text }
     }
 
-    /// The line of the file, counted from 1.
+    /// The line of the file, counted from 1, if known.
     pub fn line(&self) -> Option<usize> {
         self.line
     }
 
-    /// The key, where one is wrong.
+    /// The key with the mistake, if known.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
@@ -52,7 +52,7 @@ impl fmt::Display for ScenarioError {
         if let Some(key) = &self.key {
             write!(f, "{key}: ")?;
         }
-        // Texts of a file are quoted, and may have several lines.
+        // Text from a file is quoted, and may have several lines.
         f.write_str(&self.text.replace(char::is_control, "\u{fffd}"))
     }
 }
@@ -61,7 +61,8 @@ impl fmt::Display for ScenarioError {
 mod tests {
     use crate::Scenario;
 
-    /// Bug: an error that quotes a text of several lines had several lines. Found by fuzzing.
+    /// Regression, found by fuzzing: an error that quotes a text of several lines had several
+    /// lines.
     #[test]
     fn an_error_is_one_line_whatever_it_quotes() {
         let text = "network = \"two\\nlines\"";

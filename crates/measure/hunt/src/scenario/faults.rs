@@ -1,4 +1,4 @@
-//! [`FaultPlan`]: what goes wrong in a world, and for how long.
+//! [`FaultPlan`]: the faults of a world, and for how long they come.
 
 use std::time::Duration;
 
@@ -7,59 +7,59 @@ use serde::{Deserialize, Serialize};
 
 use super::values::within;
 
-/// What goes wrong in a world. Rates say one in so many, and 0 means never; the seed draws which
-/// nodes are struck, and when.
+/// The faults of a world. A rate of `n` means one in `n`, and 0 means never. The seed decides which
+/// nodes get faults, and when.
 ///
-/// All faults strike between the moment when the workload begins and `until_us` later; by then
-/// whoever was paused is awake and whoever was slow is not any more. The dead stay dead, and the
-/// others may be told of them later.
+/// All faults come within `until_us` after the start of the workload. At that time paused nodes are
+/// awake, and slow nodes are fast again. Dead nodes stay dead, and other nodes may be notified
+/// later.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FaultPlan {
-    /// For how long faults strike, in microseconds.
+    /// For how long faults come, in microseconds.
     #[serde(deserialize_with = "within::<_, _, 0, 60_000_000>")]
     pub until_us: u64,
-    /// Batches that are late.
+    /// One batch in this number is late.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000_000>")]
     pub delay_one_in: u64,
-    /// By how much at most, in microseconds. Also how late the second copy of a repeated message
-    /// is.
+    /// The longest delay, in microseconds. It also bounds the delay of the second copy of a
+    /// duplicated message.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
     pub delay_us: u64,
-    /// Messages that are lost.
+    /// One message in this number is lost.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000_000>")]
     pub lose_one_in: u64,
-    /// Messages that arrive twice.
+    /// One message in this number arrives twice.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000_000>")]
     pub repeat_one_in: u64,
-    /// Batches that complete with an error, whether they took effect or not.
+    /// One batch in this number completes with an error, whether it took effect or not.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000_000>")]
     pub fail_one_in: u64,
-    /// How often a compute node pauses, and wakes up as a zombie.
+    /// The number of pauses of compute nodes. A paused node does not notice its pause.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000>")]
     pub pauses: u32,
-    /// For how long at most, in microseconds.
+    /// The longest pause, in microseconds.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
     pub pause_us: u64,
-    /// Compute nodes that die.
+    /// The number of compute nodes that crash.
     #[serde(deserialize_with = "within::<_, _, 0, 57>")]
     pub deaths: u32,
-    /// Compute nodes that lose their lease while they run: dead for the others, and barred
-    /// themselves.
+    /// The number of compute nodes that lose their lease while they run. Such a node is dead for
+    /// the others, and fences itself.
     #[serde(deserialize_with = "within::<_, _, 0, 57>", skip_serializing_if = "is_none")]
     pub lapses: u32,
-    /// Within how many microseconds everybody else has heard of a node that is dead or has lost its
-    /// lease: each member at a time of its own keeps it out and gives it up, and then it is buried.
-    /// With 0 nobody is told.
+    /// The time, in microseconds, within which all members are notified of a lost node. Each member
+    /// fences the node at a time of its own, then gives it up. When all have fenced the node, it is
+    /// reclaimed. With 0 no member is notified.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>", skip_serializing_if = "is_never")]
     pub told_us: u64,
-    /// Memory nodes that are lost.
+    /// The number of memory nodes that are lost.
     #[serde(deserialize_with = "within::<_, _, 0, 64>")]
     pub lost_memory: u32,
-    /// Compute nodes that are slow from some time on.
+    /// The number of compute nodes that become slow.
     #[serde(deserialize_with = "within::<_, _, 0, 58>")]
     pub slow: u32,
-    /// How many times as long they take.
+    /// The factor by which slow nodes are slower.
     #[serde(deserialize_with = "within::<_, _, 2, 1_000>")]
     pub slow_factor: u32,
 }
@@ -72,7 +72,7 @@ fn is_never(us: &u64) -> bool {
     *us == 0
 }
 
-/// At one in so many, nine failures in a row are one in a hundred million.
+/// For one failure in this number, nine failures in a row are one in a hundred million.
 const FAILING_IN_ROWS: u64 = 8;
 
 impl Default for FaultPlan {
@@ -97,35 +97,35 @@ impl Default for FaultPlan {
 }
 
 impl FaultPlan {
-    /// Whether anything goes wrong.
+    /// Whether there are any faults.
     pub fn any(&self) -> bool {
         let by_chance =
             self.delay_one_in + self.lose_one_in + self.repeat_one_in + self.fail_one_in;
         by_chance > 0 || self.pauses + self.departures() + self.lost_memory + self.slow > 0
     }
 
-    /// Whether operations may fail: some of these faults are more than the protocol can make up
-    /// for. What else there is here must go unnoticed.
+    /// Whether operations may fail, because the protocol cannot make up for some of these faults.
+    /// All other faults must stay without effect for the callers.
     pub fn may_fail_operations(&self) -> bool {
         self.lose_one_in > 0 || self.fails_in_rows() || self.departures() + self.lost_memory > 0
     }
 
-    /// Compute nodes that are gone in the end.
+    /// The number of compute nodes that are lost at the end.
     pub fn departures(&self) -> u32 {
         self.deaths + self.lapses
     }
 
-    /// Whether one operation on a word may fail more often in a row than is made up for.
+    /// Whether one word operation may fail more often in a row than the protocol makes up for.
     fn fails_in_rows(&self) -> bool {
         (1..FAILING_IN_ROWS).contains(&self.fail_one_in)
     }
 
-    /// How long faults strike.
+    /// For how long faults come.
     pub(crate) fn until(&self) -> Duration {
         Duration::from_micros(self.until_us)
     }
 
-    /// What strikes by chance.
+    /// The faults that come by chance.
     pub(crate) fn by_chance(&self) -> Faults {
         Faults {
             delay_one_in: self.delay_one_in,

@@ -5,30 +5,31 @@ use serde::{Deserialize, Serialize};
 use super::values::within;
 use super::{Scenario, ScenarioError};
 
-/// Transactions that lock lines and wait for no lock. What is left of a hundred moves something
-/// from one line to another.
+/// Transactions that lock lines and wait for no lock. The rest of a hundred operations moves an
+/// amount from one line to another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LocksLoad {
-    /// How many lines there are.
+    /// The number of lines.
     #[serde(deserialize_with = "within::<_, _, 1, 64>")]
     pub lines: u64,
-    /// Lines that a transaction locks at most, but for an audit.
+    /// The most lines that a transaction locks, except for an audit.
     #[serde(deserialize_with = "within::<_, _, 1, 64>")]
     pub most: u64,
-    /// Of a hundred lines that are written, how many are locked to read before.
+    /// Of a hundred lines that are written, the number that is locked to read first.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub upgrades: u64,
-    /// Of a hundred operations, how many lock all lines to read.
+    /// Of a hundred operations, the number that locks all lines to read.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub audits: u64,
-    /// Of a hundred operations, how many lock only what they write, and look at another line.
+    /// Of a hundred operations, the number that locks only the written line and reads another line
+    /// without a lock.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub flags: u64,
-    /// Of a hundred operations, how many read without a lock.
+    /// Of a hundred operations, the number that reads without a lock.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub looks: u64,
-    /// Of a hundred wishes for a lock, how many are dropped after a short time.
+    /// Of a hundred lock attempts, the number that is dropped after a short time.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub dropped: u64,
 }
@@ -40,9 +41,9 @@ impl Default for LocksLoad {
 }
 
 impl LocksLoad {
-    /// How many frames a node with so many tasks needs for accesses that wait for locks: each keeps
-    /// one while it waits. Half of all may be locked besides, and a quarter kept by what was
-    /// refused.
+    /// The frames that a node with `tasks` tasks needs for accesses that wait for locks. Each such
+    /// access keeps one frame. In addition, half of all frames may be locked, and refused accesses
+    /// may keep a quarter.
     pub(super) fn frames_to_look(tasks: usize) -> usize {
         4 * tasks + 4
     }

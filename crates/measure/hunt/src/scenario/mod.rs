@@ -1,6 +1,6 @@
-//! [`Scenario`]: all that decides a world, besides the code.
+//! [`Scenario`]: everything that decides a world, except the code.
 //!
-//! As a file it is TOML. Whatever is left out has the value of [`Scenario::default`].
+//! A scenario file is TOML. A missing key has the value of [`Scenario::default`].
 //!
 //! ```
 //! use latchwork_hunt::Scenario;
@@ -57,25 +57,25 @@ use serde::{Deserialize, Serialize};
 
 use values::within;
 
-/// All that decides a world, besides the code.
+/// Everything that decides a world, except the code.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
-    /// Seed of all that is random.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Compute nodes, 1 to 58.
+    /// The number of compute nodes, 1 to 58.
     #[serde(deserialize_with = "within::<_, _, 1, 58>")]
     pub compute_nodes: usize,
-    /// Memory nodes, 1 to 64.
+    /// The number of memory nodes, 1 to 64.
     #[serde(deserialize_with = "within::<_, _, 1, 64>")]
     pub memory_nodes: usize,
-    /// Workers of each compute node, 1 to 64.
+    /// The workers of each compute node, 1 to 64.
     #[serde(deserialize_with = "within::<_, _, 1, 64>")]
     pub workers: usize,
-    /// Tasks of each worker, 1 to 64: each does one operation after the other.
+    /// The tasks of each worker, 1 to 64. A task does one operation after the other.
     #[serde(deserialize_with = "within::<_, _, 1, 64>")]
     pub tasks: usize,
-    /// Operations of each task.
+    /// The operations of each task.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000_000>")]
     pub operations: u64,
     /// The protocol.
@@ -83,31 +83,31 @@ pub struct Scenario {
     pub protocol: Protocol,
     /// The network.
     pub network: Network,
-    /// Frames of each compute node's cache, at least 4.
+    /// The frames of each compute node's cache, at least 4.
     #[serde(deserialize_with = "within::<_, _, 4, 1_048_576>")]
     pub frames: usize,
-    /// Bytes of a line, a power of two from 512 to 65536.
+    /// The size of a line in bytes, a power of two from 512 to 65536.
     #[serde(deserialize_with = "values::line_size")]
     pub line_size: u32,
-    /// How long an access waits for a line before it fails, in microseconds.
+    /// The limit of an access's wait for a line, in microseconds.
     #[serde(deserialize_with = "within::<_, _, 100, 600_000_000>")]
     pub deadline_us: u64,
-    /// A bug, put in on purpose.
+    /// A seeded bug.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plant: Option<Plant>,
-    /// Which checks the world has.
+    /// The checks of the world.
     #[serde(skip_serializing_if = "Checks::are_all")]
     pub checks: Checks,
-    /// READs and WRITEs copy only the first bytes of what they transfer: for measuring the
-    /// simulator. Nothing that lines say is then true, so it needs `checks = "none"`.
+    /// READs and WRITEs copy only the first bytes of their payloads, to measure the simulator. Then
+    /// the contents of lines are wrong, so this needs `checks = "none"`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub elide_payloads: bool,
-    /// Settings of the protocol, by name.
+    /// The settings of the protocol, by name.
     #[serde(skip_serializing_if = "Overrides::is_empty")]
     pub settings: Overrides,
-    /// What the workers do.
+    /// The workload of the workers.
     pub workload: Workload,
-    /// What goes wrong.
+    /// The faults of the world.
     pub faults: FaultPlan,
 }
 
@@ -135,25 +135,25 @@ impl Default for Scenario {
     }
 }
 
-/// The stream of a seed that decides what the network tells.
+/// The random stream that decides whether the network reports unsent batches.
 const TELLS: u64 = (1 << 40) + 15;
 
-/// Bytes of a chunk for small lines: small itself, so that several nodes have chunks even in a
-/// small pool.
+/// The chunk size for small lines, in bytes. It is small, so that several nodes have chunks even in
+/// a small pool.
 const CHUNK_MIN: u64 = Geometry::MIN_CHUNK;
 
-/// A chunk has room for at least this many lines, so that large lines do not need a chunk each.
+/// The fewest lines of a chunk, so that large lines do not need a chunk each.
 const LINES_PER_CHUNK_MIN: u64 = 32;
 
-/// Lines' worth of a chunk that may be missing: its latch table, and what its owner keeps.
+/// The lines of a chunk that may be unusable: its latch table, and the reserve of its owner.
 const LINES_LOST_PER_CHUNK: u64 = 8;
 
 impl Scenario {
-    /// The scenario that a file describes.
+    /// Parses a scenario file.
     ///
     /// # Errors
-    /// One, with its line and what would do: TOML that is none, a key that does not exist, a value
-    /// that is out of range, values that do not fit each other.
+    /// The first mistake, with its line and the valid values: text that is not TOML, an unknown
+    /// key, a value out of range, or values that do not fit together.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
         parse::parse(text)
     }
@@ -163,14 +163,14 @@ impl Scenario {
         parse::to_toml(self)
     }
 
-    /// Checks each value alone, as those of a file are, and what they mean together. No scenario
-    /// that passes panics when it runs.
+    /// Checks each value alone, with the ranges of the file, and all values together. A scenario
+    /// that passes does not panic when it runs.
     ///
     /// # Errors
-    /// The first thing that is out of range or does not fit.
+    /// The first value that is out of range or does not fit.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let wrong = |key: &str, text: String| Err(ScenarioError::of_key(key, text));
-        // A program may have put this together, and its values have met no range yet.
+        // A program may have built this scenario, so its values have not been checked yet.
         parse::values(self)?;
         if self.faults.departures() as usize >= self.compute_nodes {
             let most = self.compute_nodes - 1;
@@ -223,13 +223,13 @@ impl Scenario {
         Ok(())
     }
 
-    /// How many operations all tasks do together.
+    /// The number of operations of all tasks.
     pub fn total_operations(&self) -> u64 {
         (self.compute_nodes * self.workers * self.tasks) as u64 * self.operations
     }
 
-    /// Whether the network tells of batches that they were not sent: in every second world in which
-    /// others are told of the dead.
+    /// Whether the network reports unsent batches. It does in every second world with death
+    /// notices.
     pub(crate) fn tells_unsent(&self) -> bool {
         self.faults.told_us > 0 && Random::for_stream(self.seed, TELLS).below(2) == 0
     }
@@ -239,7 +239,7 @@ impl Scenario {
         let line = u64::from(self.line_size);
         let chunk_size = CHUNK_MIN.max(line * LINES_PER_CHUNK_MIN);
         let lines_per_chunk = chunk_size / line - LINES_LOST_PER_CHUNK;
-        // A chunk or two for each node besides the data, and the first memory node keeps one.
+        // Each node needs a chunk or two besides the data, and the first memory node keeps one.
         let data = self.workload.lines(self).div_ceil(lines_per_chunk);
         let chunks = 2 * self.compute_nodes as u64 + data;
         let each = chunks.div_ceil(self.memory_nodes as u64) + 2;
@@ -259,7 +259,7 @@ impl Scenario {
         let deadline = Duration::from_micros(self.deadline_us);
         (config.node.deadline, config.pool.deadline) = (deadline, deadline);
         for (name, value) in &self.settings {
-            // What cannot be set was told by the check.
+            // The check has already reported settings that cannot be set.
             let _ = config.node.set(name, value);
         }
         if let Some(plant) = self.plant {

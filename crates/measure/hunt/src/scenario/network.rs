@@ -12,24 +12,24 @@ use super::ScenarioError;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
 pub enum Network {
-    /// As one would like it.
+    /// A network with short, even times.
     Calm,
-    /// Everything overtakes everything.
+    /// A network in which every message may overtake others.
     Rough,
-    /// And much of it is late by a multiple of what else takes long.
+    /// Like `Rough`, and many messages are late by a multiple of the usual time.
     Harsh,
-    /// As NICs of a kind are: the name of a profile, or the path of its file.
+    /// Real NICs: the name of a profile, or the path of its file.
     Nic(String),
 }
 
 impl Network {
-    /// The names that need no file.
+    /// The networks that need no file.
     pub const NAMES: [&'static str; 3] = ["calm", "rough", "harsh"];
 
-    /// The simulated fabric.
+    /// The settings of the simulated fabric.
     ///
     /// # Errors
-    /// When there is no such profile, or something is wrong with it.
+    /// When the profile does not exist or contains a mistake.
     pub fn config(&self) -> Result<SimConfig, ScenarioError> {
         Ok(match self {
             Network::Calm => SimConfig::default(),

@@ -4,7 +4,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{Scenario, ScenarioError};
 
-/// The scenario in `text`.
+/// Parses the scenario in `text`.
 pub(super) fn parse(text: &str) -> Result<Scenario, ScenarioError> {
     let scenario = read(text)?;
     scenario.check().map_err(|error| {
@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str) -> Result<Scenario, ScenarioError> {
     Ok(scenario)
 }
 
-/// What `text` says, each value within its range.
+/// Reads `text`, and checks that each value is in its range.
 fn read(text: &str) -> Result<Scenario, ScenarioError> {
     toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| line_of(text, span.start));
@@ -24,8 +24,8 @@ fn read(text: &str) -> Result<Scenario, ScenarioError> {
     })
 }
 
-/// Checks each value of a scenario that may not come from a file: a file with the same values must
-/// be valid. So the range of a key stands in one place.
+/// Checks each value of a scenario that may not come from a file. A file with the same values must
+/// be valid, so the range of a key is defined only once.
 pub(super) fn values(scenario: &Scenario) -> Result<(), ScenarioError> {
     let text = toml::to_string(scenario)
         .map_err(|error| ScenarioError::on_line(None, error.to_string()))?;
@@ -33,7 +33,7 @@ pub(super) fn values(scenario: &Scenario) -> Result<(), ScenarioError> {
 }
 
 pub(super) fn to_toml(scenario: &Scenario) -> String {
-    // Only maps with other keys than strings, and the like, cannot be written.
+    // Writing fails only for unusual maps, for example with keys that are not strings.
     toml::to_string(scenario).expect("a scenario is a table of plain values")
 }
 
@@ -41,7 +41,7 @@ fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// The key whose value begins at `at`, in dotted form.
+/// The key of the value at `at`, in dotted form.
 fn key_at(text: &str, at: usize) -> Option<String> {
     fn search(table: &DeTable<'_>, at: usize) -> Option<String> {
         table.iter().find_map(|(name, value)| {
@@ -55,7 +55,7 @@ fn key_at(text: &str, at: usize) -> Option<String> {
     search(DeTable::parse(text).ok()?.get_ref(), at)
 }
 
-/// Where the value of `key`, or the table that it would stand in, begins.
+/// The position of the value of `key`, or of the table that `key` belongs to.
 fn find(text: &str, key: &str) -> Option<usize> {
     let document = DeTable::parse(text).ok()?;
     let mut table = document.get_ref();

@@ -1,58 +1,57 @@
-//! [`Plant`]: bugs put in on purpose, to see that they are found.
+//! [`Plant`]: seeded bugs, which prove that the checks find them.
 
 use latchwork_cluster::ClusterConfig;
 use serde::{Deserialize, Serialize};
 
-/// A bug that a scenario puts in: a rule of the protocol switched off, or a client that cheats.
-/// Nothing of it is in the protocol's code.
+/// A seeded bug of a scenario: a rule of the protocol is off, or a client misbehaves. The
+/// protocol's code contains no bug.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Plant {
-    /// The receiver of a hand-over acts on the latch word before the giver's own operation has
-    /// landed: rule R4 off.
+    /// The receiver of a hand-over acts on the latch word before the giver's operation has taken
+    /// effect: rule R4 is off.
     NoSettling,
-    /// A refused reader takes its bit back while the holder may set it again: rule R2 off, the
-    /// published scheme.
+    /// A refused reader takes its bit back while the holder may still set it again: rule R2 is off,
+    /// as in the published scheme.
     NoRegisteredWait,
-    /// A node that has pledged its copy to a writer takes it into use again before the writer
-    /// reports: rule R2 off. Shows where `takeover` is on.
+    /// A node that has pledged its copy to a writer uses the copy before the writer reports: rule
+    /// R2 is off. It shows only with `takeover` on.
     NoBinding,
-    /// A writer now and then forgets to say what it changed.
+    /// A writer sometimes does not mark the bytes that it changed.
     ForgetsDirty,
-    /// A reader now and then answers what it answered the last time.
+    /// A reader sometimes returns its previous answer again.
     Remembers,
-    /// A writer now and then says that it has written what it has not.
+    /// A writer sometimes reports a write that it did not do.
     Forgets,
-    /// Who takes a line out of use forgets to free it.
+    /// A task that takes a line out of use does not free the line.
     ForgetsToFree,
-    /// A reader now and then answers what it answered before, and says that it has been asking
-    /// since.
+    /// A reader sometimes returns an earlier answer, and reports that its call began back then.
     Backdates,
-    /// Nodes that are asked for a line do not give it up.
+    /// Nodes do not release a line on request.
     NeverGivesUp,
-    /// Nodes take messages that arrive twice for two.
+    /// Nodes do not deduplicate messages.
     KeepsRepeats,
-    /// A reader now and then waits for something that nobody will do.
+    /// A reader sometimes waits for an event that never comes.
     WaitsForNothing,
-    /// Somebody writes into a page of the tree who is none of its operations.
+    /// A task writes into a page of the tree without a tree operation.
     Scribbles,
-    /// Buffered writes overtake each other, whatever order they are to have.
+    /// Buffered writes overtake each other, against their promised order.
     Overtakes,
-    /// A transaction now and then forgets to lock a line.
+    /// A transaction sometimes does not lock a line.
     ForgetsToLock,
-    /// A transaction that locks only what it writes looks at what it reads before that, and not
-    /// behind it.
+    /// A transaction that locks only the written line reads the other line before its lock, not
+    /// after it.
     LooksTooEarly,
-    /// Nodes ask those of whom they know that they are gone, and keep a frame for the answer.
+    /// Nodes send requests to nodes that they know are lost, and keep a frame for the answer.
     AsksTheGone,
-    /// A fabric never tells what became of batches to a node that was given up.
+    /// The fabric never completes batches to a node that was given up.
     StrandsBatches,
-    /// Nobody empties the epoch slots of the dead.
+    /// No node empties the epoch slots of dead nodes.
     BuriesNobody,
 }
 
 impl Plant {
-    /// All there are.
+    /// All seeded bugs.
     pub const ALL: [Plant; 18] = [
         Plant::NoSettling,
         Plant::NoRegisteredWait,
@@ -83,7 +82,7 @@ impl Plant {
             Plant::NeverGivesUp => rules.invalidate = false,
             Plant::KeepsRepeats => config.node.drops_repeats = false,
             Plant::AsksTheGone => config.node.heeds_the_gone = false,
-            // Clients do these, the network, and those who are told of the dead.
+            // The clients, the network, or the reclaiming nodes carry these out.
             Plant::ForgetsDirty
             | Plant::Remembers
             | Plant::Forgets

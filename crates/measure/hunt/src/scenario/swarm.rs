@@ -1,5 +1,5 @@
-//! Scenarios from seeds: swarm testing (Groce and others, ISSTA 2012). Each world has a random few
-//! of all features, so that what one of them hides, others show.
+//! Scenarios from seeds: swarm testing (Groce and others, ISSTA 2012). Each world has a few random
+//! features. If one feature hides a bug, a world without that feature can show it.
 
 use latchwork_cluster::Protocol;
 use latchwork_memnode::Geometry;
@@ -11,15 +11,15 @@ use super::{
     TreeLoad, Vary, Workload, WorkloadKind, YcsbLoad,
 };
 
-/// What [`Scenario::from_seed`] may choose from.
+/// The choices of [`Scenario::from_seed`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Choice {
-    /// The workloads; none for all there are.
+    /// The workloads. An empty list means all.
     pub workloads: Vec<WorkloadKind>,
-    /// The networks; none for all that have a name, and the profiles of NICs less often: with
-    /// those, less overtakes.
+    /// The networks. An empty list means all named networks, and less often a NIC profile, because
+    /// fewer messages overtake each other there.
     pub networks: Vec<Network>,
-    /// Whether faults strike.
+    /// Whether worlds have faults.
     pub faults: bool,
     /// Whether settings of the protocol differ from the defaults, and lines may have any size.
     pub vary: Vary,
@@ -31,23 +31,23 @@ impl Default for Choice {
     }
 }
 
-/// Which stream of a seed decides whether its world has locks. None of the worlds that are kept by
-/// their seeds has.
+/// The random stream that decides whether a world has locks. The worlds that are kept by their
+/// seeds have none.
 const LOCKS: u64 = (1 << 40) + 2;
 
-/// Which stream of a seed decides whether others are told of the dead. In the worlds that are kept
-/// by their seeds they are not.
+/// The random stream that decides whether a world has death notices. The worlds that are kept by
+/// their seeds have none.
 const DEPARTURES: u64 = (1 << 40) + 14;
 
-/// Which stream of a seed decides the size of its lines where settings vary. In the worlds that are
-/// kept by their seeds settings do not vary, and lines are small.
+/// The random stream that decides the line size where settings vary. In the worlds that are kept by
+/// their seeds, settings do not vary and lines are small.
 const LINE_SIZES: u64 = (1 << 40) + 16;
 
-/// The sizes of lines that every world may have. Small lines make fast worlds.
+/// The line sizes that every world may have. Small lines make fast worlds.
 const SMALL_LINES: [u32; 2] = [512, 1024];
 
-/// In one world of six, where settings vary, lines have any size that a pool offers, all sizes
-/// alike. Large lines make slow worlds.
+/// The line size of every sixth world where settings vary: any size of a pool, all sizes with the
+/// same chance. Large lines make slow worlds.
 fn any_line_size(seed: u64, vary: Vary) -> Option<u32> {
     let mut draw = Draw(Random::for_stream(seed, LINE_SIZES));
     if vary == Vary::Nothing || !draw.chance(6) {
@@ -57,7 +57,7 @@ fn any_line_size(seed: u64, vary: Vary) -> Option<u32> {
     Some(1 << draw.between(least.into(), most.into()))
 }
 
-/// In one world of four some compute nodes die or lose their lease, and the others are told.
+/// Adds lost nodes and death notices to every fourth world.
 fn departures(scenario: &mut Scenario) {
     let mut draw = Draw(Random::for_stream(scenario.seed, DEPARTURES));
     if !draw.chance(4) {
@@ -89,7 +89,8 @@ impl Draw {
 }
 
 impl Scenario {
-    /// The scenario of a seed, within `of`: small, and unlike its neighbours.
+    /// The scenario of a seed, from the given choices. Scenarios are small, and differ from those
+    /// of neighbouring seeds.
     pub fn from_seed(seed: u64, of: &Choice) -> Scenario {
         let mut draw = Draw(Random::for_stream(seed, 0));
         let kind = draw.kind(seed, of);
@@ -127,8 +128,9 @@ impl Scenario {
     }
 }
 
-/// How long accesses wait at most, in microseconds. Where none may fail: a multiple of what the
-/// longest take. Without invalidation messages nobody is sure of a turn.
+/// The limit of an access's wait, in microseconds. Where no access may fail, it is a multiple of
+/// the longest access. Without invalidation messages no access is certain of a turn, so the limit
+/// is longer.
 fn patience(scenario: &Scenario) -> u64 {
     let plan = &scenario.faults;
     let slow = if plan.slow > 0 { u64::from(plan.slow_factor) } else { 1 };
@@ -158,8 +160,8 @@ impl Draw {
         }
         let [others @ .., locks] = WorkloadKind::ALL;
         let other = self.one_of(&others);
-        // From a stream of its own: the other seeds have the worlds that they had before there were
-        // locks.
+        // Locks have their own stream, so that the worlds of other seeds stay as they were before
+        // locks existed.
         if Random::for_stream(seed, LOCKS).below(6) == 0 { locks } else { other }
     }
 
@@ -217,7 +219,7 @@ impl Draw {
         }
     }
 
-    /// A few faults, each with a rate of its own; every third world has none.
+    /// A few faults, each with its own rate. Every third world has none.
     fn faults(&mut self, of: &Scenario) -> FaultPlan {
         let mut plan = FaultPlan::default();
         if self.chance(3) {

@@ -1,4 +1,4 @@
-//! Values of a scenario's keys, each with the range that makes sense.
+//! Values of a scenario's keys, each with its valid range.
 
 use latchwork_memnode::Geometry;
 use serde::de::{Error, Visitor};
@@ -41,7 +41,7 @@ where
     T::try_from(whole).map_err(|_| D::Error::custom(format!("{whole} is too large")))
 }
 
-/// A size of lines that a memory pool offers.
+/// A line size that a memory pool offers.
 pub(super) fn line_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let given = u32::deserialize(deserializer)?;
     let (least, most) = (Geometry::MIN_LINE, Geometry::MAX_LINE);

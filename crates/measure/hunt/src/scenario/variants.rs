@@ -1,4 +1,4 @@
-//! Settings of the protocol that a world has besides the defaults.
+//! Settings of the protocol that differ from the defaults.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use latchwork_selcc::Settings;
 /// Settings by name, as [`Settings::set`] takes them.
 pub type Overrides = BTreeMap<String, String>;
 
-/// Where the settings of drawn worlds come from, and which sizes their lines may have.
+/// The choice of settings and line sizes for drawn worlds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Vary {
     /// The defaults, and small lines.
     #[default]
     Nothing,
-    /// Each third world has the defaults. Of the others one after the other has the next of
-    /// [`variants`]: so many worlds in a row have each of them once. Besides, in one world of six lines have
-    /// any size that a memory pool offers.
+    /// Every third world has the defaults. The other worlds take the [`variants`] in order: N of
+    /// them in a row have each of the N variants once. In addition, every sixth world has any line
+    /// size that a memory pool offers.
     Settings,
 }
 
@@ -30,9 +30,9 @@ impl Vary {
     }
 }
 
-/// Every setting's every value worth trying (see
-/// [`Setting::tries`](latchwork_selcc::Setting::tries)), alone and together with every one of every
-/// other setting.
+/// All values of each setting that are worth a try (see
+/// [`Setting::tries`](latchwork_selcc::Setting::tries)), alone and combined with each value of
+/// every other setting.
 pub fn variants() -> Vec<Overrides> {
     let all = || {
         let values = |at: usize| Settings::TABLE[at].tries.iter();
@@ -48,7 +48,7 @@ pub fn variants() -> Vec<Overrides> {
     alone.chain(pairs).collect()
 }
 
-/// As the command line would have it: `lease=0 takeover=on`, and `defaults` for none.
+/// The settings as on a command line: `lease=0 takeover=on`, and `defaults` for none.
 pub fn in_words(overrides: &Overrides) -> String {
     if overrides.is_empty() {
         return "defaults".to_owned();

@@ -1,4 +1,4 @@
-//! [`Workload`]: what the workers of a world do.
+//! [`Workload`]: the work of the workers of a world.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::locks::LocksLoad;
 use super::values::within;
 use super::{Scenario, ScenarioError};
 
-/// What the workers do.
+/// The work of the workers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Workload {
@@ -30,7 +30,7 @@ pub enum Workload {
     Ycsb(YcsbLoad),
 }
 
-/// The kinds of workloads, for a choice among them.
+/// The kinds of workloads.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum WorkloadKind {
     /// [`Workload::Lines`].
@@ -48,7 +48,7 @@ pub enum WorkloadKind {
 }
 
 impl WorkloadKind {
-    /// All there are.
+    /// All kinds.
     pub const ALL: [WorkloadKind; 6] = [
         WorkloadKind::Lines,
         WorkloadKind::Buffered,
@@ -59,26 +59,27 @@ impl WorkloadKind {
     ];
 }
 
-/// Reads, writes, upgrades and dropped accesses of single lines. What is left of a hundred reads.
+/// Reads, writes, upgrades and dropped accesses of single lines. The rest of a hundred operations
+/// reads.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinesLoad {
-    /// How many lines there are.
+    /// The number of lines.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
     pub lines: u64,
-    /// Of a hundred operations, how many write.
+    /// Of a hundred operations, the number that writes.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub writes: u64,
-    /// Of a hundred operations, how many read, and write what they saw.
+    /// Of a hundred operations, the number that reads a line and then writes what it read.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub upgrades: u64,
-    /// Of a hundred operations, how many are dropped midway.
+    /// Of a hundred operations, the number that is dropped midway.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub dropped: u64,
-    /// Of a hundred operations, how many add to a counter by a global atomic.
+    /// Of a hundred operations, the number that adds to a counter by a global atomic.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub atomics: u64,
-    /// Whether few lines are wanted most (zipfian), or all alike.
+    /// Whether a few lines get most accesses (zipfian), or all lines the same number.
     pub zipfian: bool,
 }
 
@@ -88,7 +89,8 @@ impl Default for LinesLoad {
     }
 }
 
-/// In what order the writes of one worker become visible; see `latchwork_relaxed::Consistency`.
+/// The order in which the writes of one worker become visible; see
+/// `latchwork_relaxed::Consistency`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreOrder {
@@ -99,39 +101,39 @@ pub enum StoreOrder {
     Pso,
 }
 
-/// Lines that are written through write buffers, one for each worker. What is left of a hundred
-/// reads.
+/// Lines that are written through write buffers, one buffer for each worker. The rest of a hundred
+/// operations reads.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BufferedLoad {
-    /// How many lines there are.
+    /// The number of lines.
     #[serde(deserialize_with = "within::<_, _, 1, 10_000>")]
     pub lines: u64,
-    /// In what order writes become visible.
+    /// The order in which writes become visible.
     pub order: StoreOrder,
-    /// Of a hundred operations, how many write.
+    /// Of a hundred operations, the number that writes.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub writes: u64,
-    /// Of a hundred operations, how many are fences.
+    /// Of a hundred operations, the number of fences.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub fences: u64,
-    /// Of a hundred operations, how many are atomic updates.
+    /// Of a hundred operations, the number of atomic updates.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub updates: u64,
-    /// Of a hundred operations, how many are dropped after a short time.
+    /// Of a hundred operations, the number that is dropped after a short time.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub dropped: u64,
-    /// Writes whose lines are obtained at the same time.
+    /// The writes whose lines are obtained at the same time.
     #[serde(deserialize_with = "within::<_, _, 1, 256>")]
     pub batch: u64,
-    /// For how long a write waits for others that fill its batch, in microseconds.
+    /// How long a write waits for other writes to fill its batch, in microseconds.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>")]
     pub linger_us: u64,
-    /// When a write that is not visible is lost, in microseconds. 0: several times the deadline of
-    /// an access, and no write is lost unless accesses may fail.
+    /// The time after which an invisible write is lost, in microseconds. 0 means several times the
+    /// deadline of an access; then a write is lost only if accesses may fail.
     #[serde(deserialize_with = "within::<_, _, 0, 600_000_000>")]
     pub write_deadline_us: u64,
-    /// Whether few lines are wanted most (zipfian), or all alike.
+    /// Whether a few lines get most accesses (zipfian), or all lines the same number.
     pub zipfian: bool,
 }
 
@@ -153,11 +155,11 @@ impl Default for BufferedLoad {
 }
 
 impl BufferedLoad {
-    /// So many deadlines of accesses a write may take, where none may fail: it waits for those
-    /// before it.
+    /// The time of a write in deadlines of accesses, where no access may fail. A write waits for
+    /// the writes before it.
     pub(crate) const PATIENCE: u32 = 4;
 
-    /// The buffers' settings.
+    /// The settings of the buffers.
     pub(crate) fn settings(&self, of: &Scenario) -> Settings {
         let deadline = match self.write_deadline_us {
             0 => Duration::from_micros(of.deadline_us) * Self::PATIENCE,
@@ -169,7 +171,7 @@ impl BufferedLoad {
             StoreOrder::Pso => Consistency::Pso,
         };
         let linger = Duration::from_micros(self.linger_us);
-        // Small, so that writers wait for room now and then.
+        // The buffers are small, so that writers sometimes wait for room.
         Settings {
             consistency,
             deadline,
@@ -205,26 +207,26 @@ impl BufferedLoad {
     }
 }
 
-/// All operations of a B-link tree: point reads, inserts, updates in whole and in part, removals,
-/// changes in place, scans both ways.
+/// All operations of a B-link tree: point reads, inserts, whole and partial updates, removals,
+/// changes in place, and scans in both directions.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TreeLoad {
-    /// Keys are numbered below this.
+    /// The number of keys.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
     pub keys: u64,
-    /// How many of them are there at first, loaded in bulk.
+    /// The number of keys that are there at first, loaded in bulk.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>")]
     pub loaded: u64,
-    /// Of a hundred operations, how many are dropped at a random await.
+    /// Of a hundred operations, the number that is dropped at a random await.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub dropped: u64,
-    /// Entries of a page at most, so that pages split as often as they can; 0 for as many as fit.
+    /// The most entries of a page, so that pages split often; 0 for as many as fit.
     #[serde(deserialize_with = "entries")]
     pub entries_per_page: u64,
 }
 
-/// None, or as many as a page needs to be split.
+/// 0, or at least as many entries as a page needs to be split.
 fn entries<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let given = within::<_, u64, 0, 1_000>(deserializer)?;
     if given == 0 || given >= 3 {
@@ -242,12 +244,13 @@ impl Default for TreeLoad {
     }
 }
 
-/// Lines that are allocated, used, freed and allocated again, by all nodes: a third of all
-/// operations each put a new line into a slot, take one out and free it, and look at one.
+/// Lines that are allocated, used, freed and allocated again, by all nodes. A third of the
+/// operations puts a new line into a slot. A third takes a line out and frees it, and a third reads
+/// one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryLoad {
-    /// Slots, each for one line. All stand on one line themselves.
+    /// The number of slots, each for one line. All slots are in one line of their own.
     #[serde(deserialize_with = "within::<_, _, 1, 28>")]
     pub slots: u64,
 }
@@ -262,12 +265,12 @@ impl Default for MemoryLoad {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct YcsbLoad {
-    /// Which: a to f.
+    /// The letter of the workload, a to f.
     pub mix: String,
-    /// Records that are there at first.
+    /// The records that are there at first.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
     pub records: u64,
-    /// Entries of a page at most; 0 for as many as fit.
+    /// The most entries of a page; 0 for as many as fit.
     #[serde(deserialize_with = "entries")]
     pub entries_per_page: u64,
 }
@@ -279,7 +282,7 @@ impl Default for YcsbLoad {
 }
 
 impl YcsbLoad {
-    /// The workload, as its properties describe it.
+    /// The workload with its properties.
     pub(crate) fn workload(&self) -> Result<CoreWorkload, String> {
         let letters = "a, b, c, d, e and f would do";
         let builtin: Builtin =
@@ -304,7 +307,7 @@ impl Default for Workload {
 }
 
 impl Workload {
-    /// Which kind.
+    /// The kind of the workload.
     pub fn kind(&self) -> WorkloadKind {
         match self {
             Workload::Lines(_) => WorkloadKind::Lines,
@@ -344,20 +347,21 @@ impl Workload {
         }
     }
 
-    /// How many lines of the pool it takes at most.
+    /// The most lines of the pool that the workload takes.
     pub(super) fn lines(&self, of: &Scenario) -> u64 {
         let tasks = (of.compute_nodes * of.workers * of.tasks) as u64;
         match self {
             Workload::Lines(load) => load.lines + 1,
             Workload::Buffered(load) => load.lines,
             Workload::Locks(load) => load.lines,
-            // A page has at least one entry of its own; every task may have lines in reserve, and
-            // freed ones rest for a while.
+            // A page has at least one entry of its own. Each task may have lines in reserve, and
+            // freed lines are not reused at once.
             Workload::Tree(load) => 2 * load.keys + 8 * tasks,
             Workload::Ycsb(load) => {
                 2 * load.records + 8 * tasks + of.total_operations().min(20_000) / 2
             }
-            // Freed lines rest for a few ticks, and so few operations take no longer.
+            // Freed lines are not reused for a few ticks, and this small number of operations takes
+            // no longer.
             Workload::Memory(load) => load.slots + 4 * tasks + of.total_operations().min(20_000),
         }
     }

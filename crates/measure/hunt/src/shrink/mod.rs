@@ -1,11 +1,11 @@
-//! [`Shrinker`]: looks for a smaller world that fails the same check.
+//! [`Shrinker`]: searches a smaller world that fails the same check.
 //!
-//! The shape of a scenario is made smaller step by step: fewer operations, nodes, workers, tasks
-//! and lines, faults off one by one, a calmer network. Since any change of the shape changes every
-//! draw behind it, the failure is then hidden under another seed: each smaller shape is tried with
-//! the seed that failed and with some tens of others (compare Zeller and Hildebrandt, "Simplifying
-//! and isolating failure-inducing input", 2002, where the parts of an input can be left out one by
-//! one).
+//! The search makes the shape of a scenario smaller step by step: fewer operations, nodes, workers,
+//! tasks and lines, single faults off, a calmer network. Every change of the shape changes all
+//! later random choices. Then the failure appears under another seed. So each smaller shape is
+//! tried with the failing seed and with some tens of other seeds. Compare Zeller and Hildebrandt,
+//! "Simplifying and isolating failure-inducing input", 2002: there the parts of an input can be
+//! left out one by one.
 //!
 //! ```text
 //!   scenario ──► smaller shapes, boldest first ──► each with many seeds, side by side
@@ -17,16 +17,15 @@ mod shapes;
 
 use crate::{Check, Report, Scenario};
 
-/// How a search for a smaller world goes about.
+/// The settings of a search for a smaller world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shrinker {
-    /// Seeds that each shape is tried with at first, at least 1: the one that failed, and those
-    /// after it. When no smaller shape fails with any of them, each is tried with eight times as
-    /// many.
+    /// The seeds that each shape is tried with at first, at least 1: the failing seed and the
+    /// following ones. When no smaller shape fails, the search uses eight times as many seeds.
     pub seeds: u64,
-    /// Seeds that each shape is tried with at most.
+    /// The most seeds that each shape is tried with.
     pub seeds_max: u64,
-    /// Worlds that run side by side, at least 1.
+    /// The number of worlds that run in parallel, at least 1.
     pub jobs: usize,
 }
 
@@ -36,24 +35,24 @@ impl Default for Shrinker {
     }
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shrunk {
     /// The smallest scenario that fails.
     pub scenario: Scenario,
-    /// What came of its world.
+    /// The report of its world.
     pub report: Report,
-    /// How many worlds were run.
+    /// The number of worlds that ran.
     pub worlds: u64,
-    /// How often the scenario became smaller.
+    /// The number of steps that made the scenario smaller.
     pub steps: u64,
 }
 
 impl Shrinker {
-    /// The smallest scenario found that fails as `report` says `scenario` does, while `go_on`
-    /// holds: it is asked before every few worlds. With `jobs` above 1 worlds run on threads; the
-    /// result depends on the scenario and on how long the search may go on, not on which thread is
-    /// faster.
+    /// Returns the smallest scenario found that fails the same check as `report`. The search goes
+    /// on while `go_on` holds, which is called before every few worlds. With `jobs` above 1, worlds
+    /// run on threads. The result depends on the scenario and on the duration of the search, not on
+    /// the speed of the threads.
     pub fn shrink(
         &self,
         scenario: &Scenario,
@@ -66,7 +65,7 @@ impl Shrinker {
         let Some(check) = best.report.failure.as_ref().map(|failure| failure.check) else {
             return best;
         };
-        // Of each shape, the seeds before these have been tried.
+        // The seeds of each shape that have been tried, and the next bound.
         let (mut tried, mut until) = (0, self.seeds.max(1));
         'smaller: loop {
             for shape in shapes::smaller(&best.scenario) {
@@ -93,7 +92,7 @@ impl Shrinker {
     }
 }
 
-/// Runs worlds side by side; the first of them, in their order, that fails this check.
+/// Runs worlds in parallel. Returns the first one, in their order, that fails this check.
 fn first_failing(
     worlds: Vec<Scenario>,
     check: Check,

@@ -4,9 +4,9 @@ use toml::{Table, Value};
 
 use crate::{FaultPlan, Network, Scenario};
 
-/// All scenarios that are one step smaller than this one and can be, the boldest steps first.
+/// All valid scenarios that are one step smaller, the largest steps first.
 pub(super) fn smaller(of: &Scenario) -> Vec<Scenario> {
-    // What goes wrong by chance is what a reader wants to think of least.
+    // A reader understands a failure best without faults by chance, so those go first.
     let mut shapes = vec![Scenario { faults: FaultPlan::default(), ..of.clone() }];
     operations(of, &mut shapes);
     sizes(of, &mut shapes);
@@ -18,7 +18,7 @@ pub(super) fn smaller(of: &Scenario) -> Vec<Scenario> {
     shapes
 }
 
-/// Smaller numbers than `n`, but not below `least`: the smallest first.
+/// Smaller numbers than `n`, from `least` up.
 fn below(n: u64, least: u64) -> impl Iterator<Item = u64> {
     let mut numbers = vec![least, n / 4, n / 2, n * 3 / 4, n.saturating_sub(1)];
     numbers.retain(|&number| number >= least && number < n);
@@ -45,13 +45,13 @@ fn sizes(of: &Scenario, shapes: &mut Vec<Scenario>) {
         for smaller in below(now, least) {
             let mut shape = of.clone();
             *size(&mut shape) = smaller as usize;
-            // Fewer nodes are left to be struck.
+            // Fewer nodes are left for faults.
             let most = shape.compute_nodes as u32 - 1;
             shape.faults.deaths = shape.faults.deaths.min(most);
             shape.faults.lapses = shape.faults.lapses.min(most - shape.faults.deaths);
             shape.faults.lost_memory = shape.faults.lost_memory.min(shape.memory_nodes as u32);
             shape.faults.slow = shape.faults.slow.min(shape.compute_nodes as u32);
-            // As many operations in all may be needed, by those who are left.
+            // The remaining nodes may need as many operations in total.
             let operations = (of.operations * now).div_ceil(smaller);
             let busier = Scenario { operations, ..shape.clone() };
             shapes.push(shape);
@@ -61,13 +61,13 @@ fn sizes(of: &Scenario, shapes: &mut Vec<Scenario>) {
     if of.line_size > 512 {
         shapes.push(Scenario { line_size: 512, ..of.clone() });
     }
-    // A cache that need not evict is simpler.
+    // A cache without evictions is simpler.
     if of.frames < 16 {
         shapes.push(Scenario { frames: 16, ..of.clone() });
     }
 }
 
-/// Whatever a workload can be told: each switch off, each number smaller.
+/// All smaller versions of the workload: each switch off, each number smaller.
 fn workload(of: &Scenario, shapes: &mut Vec<Scenario>) {
     let Ok(document) = of.to_toml().parse::<Table>() else { return };
     let Some(Value::Table(kinds)) = document.get("workload") else { return };
@@ -91,7 +91,7 @@ fn workload(of: &Scenario, shapes: &mut Vec<Scenario>) {
                     .and_then(|settings| settings.get_mut(key))
                 {
                     *place = value;
-                    // What a workload cannot be told is refused here.
+                    // Values that the workload does not allow are refused here.
                     shapes.extend(Scenario::parse(&changed.to_string()));
                 }
             }
@@ -99,7 +99,7 @@ fn workload(of: &Scenario, shapes: &mut Vec<Scenario>) {
     }
 }
 
-/// Each setting as it is by default.
+/// Each setting with its default value.
 fn settings(of: &Scenario, shapes: &mut Vec<Scenario>) {
     for name in of.settings.keys() {
         let mut shape = of.clone();
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn shapes_come_to_an_end() {
-        // Whatever is taken, there is a smallest one.
+        // Every sequence of choices ends with a smallest shape.
         for pick in [0_usize, 1, 7] {
             let mut scenario = full();
             for step in 0.. {

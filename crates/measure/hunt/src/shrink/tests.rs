@@ -1,4 +1,4 @@
-//! Shrinking against a world whose failures are known.
+//! Shrinking of a world with known failures.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,8 +12,8 @@ fn report(scenario: &Scenario, check: Option<Check>) -> Report {
     Report { failure: check.map(failure), ..Report::of_seed(scenario.seed) }
 }
 
-/// Fails where there are three nodes and eleven operations, under one seed in five, and with
-/// another check where a network is calm.
+/// Fails with three nodes and eleven operations, under one seed in five. On a calm network it fails
+/// with another check.
 fn world(scenario: &Scenario) -> Report {
     let big = scenario.compute_nodes >= 3 && scenario.operations >= 11;
     let check = match (scenario.seed % 5, scenario.network == Network::Calm) {

@@ -1,11 +1,11 @@
-//! [`Entry`]: one thing that happened, with what a log and a diagram need to know of it.
+//! [`Entry`]: one event of a trace, with its data for logs and diagrams.
 
 use std::fmt;
 
 use latchwork_simulation::Time;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId};
 
-/// Somebody who takes part in a world.
+/// A node in a world.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Party {
     /// A compute node.
@@ -23,89 +23,90 @@ impl fmt::Display for Party {
     }
 }
 
-/// What kind of thing happened.
+/// The kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// A worker submitted a batch.
     Posted {
-        /// Which: batches are numbered as they are submitted.
+        /// The batch. Batches are numbered in the order of their submission.
         batch: u64,
-        /// Who posted it.
+        /// The sender.
         from: Party,
-        /// Whom it is for.
+        /// The target.
         to: Party,
     },
     /// An atomic of a batch took effect on a latch word.
     Struck {
         /// The batch.
         batch: u64,
-        /// Who posted it.
+        /// The sender.
         from: Party,
-        /// Whose memory it is.
+        /// The node of the memory.
         to: Party,
     },
-    /// A message came to its inbox.
+    /// A message arrived in its inbox.
     Delivered {
-        /// The batch that it was in; 0 when it comes once more.
+        /// The batch of the message; 0 for a duplicate.
         batch: u64,
-        /// Who sent it.
+        /// The sender.
         from: Party,
-        /// Who has it now.
+        /// The receiver.
         to: Party,
     },
     /// A batch is complete.
     Completed {
         /// The batch.
         batch: u64,
-        /// Who posted it.
+        /// The sender.
         from: Party,
-        /// Whom it was for.
+        /// The target.
         to: Party,
         /// Whether it was successful.
         ok: bool,
     },
-    /// A fault struck what was under way from here to there.
+    /// A fault affected a batch in flight.
     Fault {
         /// The batch.
         batch: u64,
-        /// Who posted what it struck.
+        /// The sender of the batch.
         from: Party,
-        /// Whom that was for.
+        /// The target of the batch.
         to: Party,
-        /// Whether it will never come, and so is drawn as an arrow that ends nowhere.
+        /// Whether the batch never arrives. Diagrams draw a lost batch as an arrow that ends
+        /// nowhere.
         lost: bool,
     },
-    /// Something at one node: an operation of the workload, a change of what the node holds, a
-    /// fault of the node itself.
+    /// An event at one node: an operation of the workload, a change of the node's copies, or a
+    /// fault of the node.
     Local {
         /// The node.
         who: Party,
-        /// Its worker, counted from 0, when one did it.
+        /// The worker, counted from 0, if a worker did it.
         worker: Option<usize>,
     },
-    /// Something that belongs to no node.
+    /// An event without a node.
     World,
 }
 
-/// One thing that happened.
+/// One event of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// When, in virtual time.
+    /// The virtual time.
     pub at: Time,
-    /// How many events of the world had fired.
+    /// The number of events of the world so far.
     pub event: u64,
-    /// What kind of thing.
+    /// The kind of the event.
     pub what: What,
-    /// The line that it is about, if it is about one.
+    /// The line of the event, if it has one.
     pub line: Option<GlobalAddr>,
-    /// What it is, in words.
+    /// The description.
     pub text: String,
-    /// What came of it, in words; empty where there is nothing to say.
+    /// The result as text; empty if there is none.
     pub result: String,
 }
 
 impl Entry {
-    /// Who takes part in it.
+    /// The nodes of the event.
     pub fn parties(&self) -> impl Iterator<Item = Party> {
         let (first, second) = match self.what {
             What::Posted { from, to, .. }
@@ -120,7 +121,7 @@ impl Entry {
     }
 }
 
-/// An instant as logs have it: microseconds with three digits behind the point.
+/// An instant in logs: microseconds with three digits after the point.
 pub(crate) fn micros(at: Time) -> String {
     let nanos = at.as_nanos();
     format!("{}.{:03}", nanos / 1000, nanos % 1000)

@@ -7,7 +7,7 @@ use latchwork_verbs::GlobalAddr;
 use super::{Entry, Trace, What, micros};
 
 impl Trace {
-    /// The last `last` entries that are kept, one line each: of one line, or of everything.
+    /// The last `last` entries of the trace, one line each: for one line of the pool, or for all.
     ///
     /// ```text
     ///      time us    event  who        line     what

@@ -1,4 +1,4 @@
-//! [`Trace`]: what happened in a world, as entries that people can read.
+//! [`Trace`]: the events of a world, as readable entries.
 //!
 //! ```text
 //!   fabric ──Sight──► Recorder: names lines, words, messages ──► ring of the last entries
@@ -8,7 +8,7 @@
 //!                                                      log, diagram: of all, or of one line
 //! ```
 //!
-//! A trace changes nothing in the world: it draws no random number and schedules no event, so the
+//! A trace changes nothing in the world. It draws no random number and schedules no event, so the
 //! event hash is the same with and without it.
 
 mod entry;
@@ -34,7 +34,7 @@ use names::line_name;
 pub use names::word;
 use recorder::Recorder;
 
-/// Collects what happens in a world, and keeps the last of it. Clones are the same trace.
+/// Collects the events of a world, and keeps the last ones. Clones are the same trace.
 #[derive(Clone)]
 pub struct Trace {
     core: Rc<RefCell<Core>>,
@@ -60,7 +60,7 @@ impl Core {
         self.entries.push_back(entry);
     }
 
-    /// What a line is called, if it can be one; from then on it is known by that name.
+    /// The name of a line, if the address can be a line. The line keeps this name.
     fn name(&mut self, line: GlobalAddr) -> Option<&str> {
         let geometry = self.geometry;
         if !self.names.contains_key(&line) && !geometry?.is_line(line) {
@@ -70,7 +70,7 @@ impl Core {
         Some(name.or_insert_with(|| geometry.map_or(String::new(), |g| line_name(g, line))))
     }
 
-    /// `text` with lines by their names instead of their addresses, and the first of them.
+    /// `text` with names of lines in the place of addresses, and the first of these lines.
     fn readable(&mut self, text: &str) -> (String, Option<GlobalAddr>) {
         let (mut said, mut first, mut done) = (String::with_capacity(text.len()), None, 0);
         for (range, addr) in addresses(text) {
@@ -92,7 +92,7 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// Entries that a trace keeps, if nothing else is asked for.
+    /// The default number of kept entries.
     pub const KEEP: usize = 20_000;
 
     /// An empty trace.
@@ -113,8 +113,8 @@ impl Trace {
         Trace { core: Rc::new(RefCell::new(core)), recorder: Rc::default() }
     }
 
-    /// Watches a cluster from now on. Called once, when the cluster stands and before the workload
-    /// begins.
+    /// Records a cluster from now on. Call it once, after the cluster is built and before the
+    /// workload begins.
     pub fn attach(&self, cluster: &Simulated) {
         if let Fabric::Sim(fabric) = cluster.fabric() {
             self.core.borrow_mut().geometry = cluster.config().check().ok();
@@ -128,18 +128,18 @@ impl Trace {
         }
     }
 
-    /// What a line is called in the log from now on; without it, lines are called by their place in
-    /// the pool.
+    /// Sets the name of a line in the log. Without a name, a line is called by its position in the
+    /// pool.
     pub fn name(&self, line: GlobalAddr, name: String) {
         self.core.borrow_mut().names.insert(line, name);
     }
 
-    /// A worker says what it does.
+    /// Adds a note of a worker.
     pub fn note(&self, at: Time, node: usize, worker: usize, text: String) {
         self.local(at, node, Some(worker), text);
     }
 
-    /// Something happens to a node as a whole: it pauses, wakes, dies.
+    /// Adds a note about a whole node: a pause, a wake-up or a crash.
     pub fn note_node(&self, at: Time, node: usize, text: String) {
         self.local(at, node, None, text);
     }
@@ -150,13 +150,13 @@ impl Trace {
         self.add(at, what, text);
     }
 
-    /// Something happens that belongs to no node: a memory node is lost, a check fails.
+    /// Adds a note without a node: a lost memory node, or a failed check.
     pub fn note_world(&self, at: Time, text: String) {
         self.add(at, What::World, text);
     }
 
     fn add(&self, at: Time, what: What, text: String) {
-        // What the caches hold by now came before.
+        // The caches changed before this entry, so their entries come first.
         if let Some(recorder) = self.recorder.borrow_mut().as_mut() {
             recorder.look_at_caches();
         }
@@ -168,7 +168,7 @@ impl Trace {
         core.push(Entry { at, event, what, line, text, result: String::new() });
     }
 
-    /// The line that a text names, by its address or by its name, if it names one.
+    /// The line that a text contains, by address or by name, if there is one.
     pub fn line_named_in(&self, text: &str) -> Option<GlobalAddr> {
         let mut core = self.core.borrow_mut();
         let (_, by_address) = core.readable(text);
@@ -176,27 +176,27 @@ impl Trace {
         by_address.or_else(|| by_name().map(|(line, _)| *line))
     }
 
-    /// The line that anything was about last.
+    /// The line of the latest entry that has one.
     pub fn last_line(&self) -> Option<GlobalAddr> {
         self.core.borrow().entries.iter().rev().find_map(|entry| entry.line)
     }
 
-    /// `text` with lines by their names instead of their addresses.
+    /// `text` with names of lines in the place of addresses.
     pub fn readable(&self, text: &str) -> String {
         self.core.borrow_mut().readable(text).0
     }
 
-    /// What a line is called.
+    /// The name of a line.
     pub fn name_of(&self, line: GlobalAddr) -> String {
         self.core.borrow().names.get(&line).cloned().unwrap_or_else(|| line.to_string())
     }
 
-    /// What is kept, oldest first.
+    /// The kept entries, oldest first.
     pub fn entries(&self) -> Vec<Entry> {
         self.core.borrow().entries.iter().cloned().collect()
     }
 
-    /// How many entries came before those that are kept.
+    /// The number of entries before the kept ones.
     pub fn left_out(&self) -> u64 {
         self.core.borrow().left_out
     }
@@ -212,7 +212,7 @@ impl fmt::Debug for Trace {
     }
 }
 
-/// The addresses in a text, as `M1+0x400`, in order.
+/// The addresses in a text, such as `M1+0x400`, in order.
 fn addresses(text: &str) -> Vec<(Range<usize>, GlobalAddr)> {
     let mut found = Vec::new();
     for (plus, _) in text.match_indices("+0x") {
@@ -231,7 +231,7 @@ fn addresses(text: &str) -> Vec<(Range<usize>, GlobalAddr)> {
     found
 }
 
-/// Whether `text` has `word` in it, and not as a part of a longer number or name.
+/// Whether `text` contains `word`, not as a part of a longer number or name.
 fn contains_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let part = |c: char| c.is_alphanumeric();

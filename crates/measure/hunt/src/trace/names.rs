@@ -1,4 +1,4 @@
-//! What lines, latch words and batches are called in a log.
+//! The names of lines, latch words and batches in a log.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use latchwork_memnode::Geometry;
 use latchwork_selcc::{describe, read_message};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Request, Target};
 
-/// A latch word in words: `free`, `X=C2`, `S={C1,C3}`, `X=C2 S={C1}`.
+/// A latch word as text: `free`, `X=C2`, `S={C1,C3}`, `X=C2 S={C1}`.
 pub fn word(word: LatchWord) -> String {
     let mut text = String::new();
     match (word.exclusive(), word.bits() >> 58) {
@@ -23,7 +23,7 @@ pub fn word(word: LatchWord) -> String {
     if text.is_empty() { "free".to_owned() } else { text }
 }
 
-/// The line whose latch word stands at `latch`, if one does.
+/// The line with its latch word at `latch`, if there is one.
 pub(crate) fn line_of_latch(geometry: Geometry, latch: GlobalAddr) -> Option<GlobalAddr> {
     geometry.chunk_index(latch)?;
     let chunk = geometry.chunk_of(latch);
@@ -31,13 +31,13 @@ pub(crate) fn line_of_latch(geometry: Geometry, latch: GlobalAddr) -> Option<Glo
     (within < geometry.latch_table_bytes()).then(|| geometry.line_addr(chunk, (within / 8) as u32))
 }
 
-/// The line that `addr` is in, if it is in one.
+/// The line that contains `addr`, if there is one.
 fn line_around(geometry: Geometry, addr: GlobalAddr) -> Option<GlobalAddr> {
     let start = GlobalAddr::from_bits(addr.bits() & !(u64::from(geometry.line_size()) - 1));
     geometry.is_line(start).then_some(start)
 }
 
-/// A line: its place in the first chunk of memory node 0, or node, chunk and place.
+/// The name of a line: its index in the first chunk of memory node 0, or node, chunk and index.
 pub(crate) fn line_name(geometry: Geometry, line: GlobalAddr) -> String {
     let (node, chunk) = (line.node().0, geometry.chunk_index(line).unwrap_or(0));
     match (node, chunk, geometry.line_index(line)) {
@@ -47,7 +47,7 @@ pub(crate) fn line_name(geometry: Geometry, line: GlobalAddr) -> String {
     }
 }
 
-/// What a batch is: the line that it is about, and its requests in words.
+/// The description of a batch: its line, and its work requests as text.
 pub(crate) fn batch(
     geometry: Geometry,
     from: ComputeNodeId,
@@ -129,8 +129,7 @@ fn on_memory(
     (line, text)
 }
 
-/// The operation on a latch word that `from` carries out with this verb, if it is one of the
-/// discipline.
+/// The word operation that `from` carries out with this verb, if the word discipline has it.
 fn operation(from: ComputeNodeId, verb: WordVerb) -> Option<String> {
     let plain = [
         (WordOp::AcquireShared, "AcquireShared"),

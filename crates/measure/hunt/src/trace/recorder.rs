@@ -1,4 +1,4 @@
-//! [`Recorder`]: turns what is seen on the fabric and in the caches into entries.
+//! [`Recorder`]: turns events of the fabric and changes in the caches into entries.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,7 +17,7 @@ use latchwork_verbs_sim::{Sight, Step, Strike};
 use super::names::{batch, line_of_latch, word};
 use super::{Core, Entry, Party, What};
 
-/// Lines whose holders are looked at: those that batches were about last.
+/// The number of lines whose holders are watched: those of the last batches.
 const LINES_WATCHED: usize = 16;
 
 pub(crate) struct Recorder {
@@ -25,7 +25,7 @@ pub(crate) struct Recorder {
     kernel: Kernel,
     geometry: Geometry,
     nodes: Vec<Arc<Node>>,
-    /// Batches under way: their numbers, lines and words.
+    /// The batches in flight: their numbers, lines and words.
     under_way: BTreeMap<u32, Posted>,
     posted: u64,
     recent: VecDeque<GlobalAddr>,
@@ -53,7 +53,7 @@ impl Recorder {
     }
 
     pub(crate) fn see(&mut self, sight: &Sight<'_>) {
-        // What a node does with a line stands before what it posts about it.
+        // A node's change of a line stands before the batch that it posts for the line.
         self.look_at_caches();
         let from = Party::Compute(sight.from);
         let to = match sight.target {
@@ -136,7 +136,7 @@ impl Recorder {
         self.recent.push_back(line);
     }
 
-    /// The address of an atomic's word.
+    /// The address of the word of an atomic.
     fn latch(&self, sight: &Sight<'_>, request: usize) -> Option<GlobalAddr> {
         let Target::Memory(node) = sight.target else { return None };
         let (remote, _) = sight.requests.get(request)?.remote()?;
@@ -150,7 +150,7 @@ impl Recorder {
         self.latch(sight, sight.requests.iter().position(atomic)?)
     }
 
-    /// Says which nodes hold watched lines otherwise than before.
+    /// Adds entries for watched lines whose owners have changed.
     pub(crate) fn look_at_caches(&mut self) {
         let mut changes = Vec::new();
         for &line in &self.recent {

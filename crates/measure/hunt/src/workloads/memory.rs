@@ -1,15 +1,16 @@
 //! Lines that are allocated, used, freed and allocated again, by all nodes.
 //!
 //! ```text
-//!   slots, known to all:  | line + 1 | line + 1 | 0 | ..     on one line of their own
+//!   slots, known to all:  | line, stamp | line, stamp | empty | ..     on one line of their own
 //!
-//!   put    allocate a line, write its owner's stamp all over it, put it into an empty slot
-//!   look   read a slot, then the line in it: it carries the stamp of the slot, or the slot has changed
+//!   put    allocate a line, write its stamp all over it, put it into an empty slot
+//!   look   read a slot, then the line in it: it carries the stamp of the slot
 //!   take   empty a slot, then free its line
 //! ```
 //!
-//! An operation that has seen a slot may read the line even when somebody frees it meanwhile: until
-//! the operation ends, the line is nobody else's. So a reader never finds a stranger's stamp there.
+//! An operation that has read a slot may read the slot's line, even if another task frees the line
+//! in the meantime. Until the operation ends, the line is not reused. So a reader never finds a
+//! foreign stamp there.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,8 +31,7 @@ use crate::world::{Observer, Process};
 const SLOTS: ObjectKind = ObjectKind(7);
 const NAME: &str = "slots";
 
-/// So many waits for a line at most make an operation: the slots, the line, and what allocation
-/// waits for.
+/// The most waits for a line in one operation: for the slots, for the line, and for the allocation.
 const ACCESSES_MAX: u32 = 8;
 
 /// The workload.
@@ -42,22 +42,22 @@ pub(crate) struct Memory {
     plant: Option<Plant>,
     observer: Rc<Observer>,
     slots: Cell<GlobalAddr>,
-    /// Slots that hold a line in the end, as the first saw them who looked.
+    /// The number of full slots at the end, as the first inspecting worker reads it.
     full: Cell<Option<u64>>,
     record: RefCell<MemoryRecord>,
 }
 
-/// What the clients counted.
+/// The counts of all clients.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MemoryRecord {
     put: u64,
     taken: u64,
-    /// Puts and takes of which nobody knows whether they took effect.
+    /// The number of puts and takes that may have taken effect or not.
     unknown: u64,
     full: Option<u64>,
 }
 
-/// What a slot says: a line, and the stamp that it carries.
+/// The content of a slot: a line and its stamp.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Slot {
     line: GlobalAddr,
@@ -190,7 +190,7 @@ impl MemoryRecord {
         self.full = self.full.or(other.full);
     }
 
-    /// What was put and not taken is there.
+    /// Checks that the number of full slots is the number of puts without the takes.
     pub(crate) fn judge(&self) -> Verdict {
         let MemoryRecord { put, taken, unknown, full: Some(full) } = *self else { return Ok(()) };
         if (put - taken.min(put)).abs_diff(full) <= unknown {
@@ -230,8 +230,8 @@ impl Client<'_> {
         self.load.observer.operation(self.process, about, entered).await
     }
 
-    /// Fills a line before anybody else knows of it, then shows it; gives it back if the slot is
-    /// taken.
+    /// Fills a line before any other task knows of it, then puts it into a slot. If the slot is
+    /// full, the line is freed.
     async fn put(&self, at: u64, stamp: u64) -> Result<(), MemoryError> {
         let (memory, observer) = (&self.member.memory, &self.load.observer);
         let line = memory.allocate().await?;
@@ -281,7 +281,7 @@ impl Client<'_> {
         self.member.memory.free(line).await
     }
 
-    /// The slot, once its line was seen to carry its stamp.
+    /// Reads a slot, and checks that its line has the stamp of the slot.
     async fn look(&self, at: u64) -> Result<Slot, MemoryError> {
         let memory = &self.member.memory;
         let slot = memory.read(self.load.slots.get(), |words| Slot::read(words, at)).await?;

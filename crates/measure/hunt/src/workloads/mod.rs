@@ -1,4 +1,4 @@
-//! What the workers of a cluster do: in a world, or on threads.
+//! The workloads of a cluster, in a world or on threads.
 
 pub(crate) mod buffered;
 pub(crate) mod lines;
@@ -20,41 +20,41 @@ use crate::checks::Judgement;
 use crate::scenario::{Scenario, Workload};
 use crate::world::{Observer, Process};
 
-/// Something to await on a worker.
+/// A future that runs on a worker.
 pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T>>>;
 
-/// How long a worker waits until another has made what it needs.
+/// How long a worker waits for lines of another worker.
 const FIND_LIMIT: Duration = Duration::from_secs(20);
 
-/// A workload, shared by all tasks of one thread: all of a world, or those of one worker. Errors
-/// are texts.
+/// A workload, shared by all tasks of one thread: all tasks of a world, or the tasks of one worker.
+/// Errors are texts.
 pub(crate) trait Load {
-    /// Run by the first worker before anything goes wrong: makes what all need.
+    /// Makes what all tasks need. The first worker runs this before faults begin.
     fn set_up(self: Rc<Self>, member: Member) -> Work<Result<(), String>>;
 
-    /// Tells other threads of what was made.
+    /// Publishes the lines for other threads.
     fn publish(self: Rc<Self>, member: Member) -> Work<Result<(), String>>;
 
-    /// Finds what another thread has made.
+    /// Finds the lines of another thread.
     fn find(self: Rc<Self>, member: Member) -> Work<Result<(), String>>;
 
-    /// All operations of one task.
+    /// Runs all operations of one task.
     fn task(self: Rc<Self>, member: Member, process: Process) -> Work<()>;
 
-    /// Run by each worker when all tasks have ended: gives back what it had in reserve.
+    /// Releases the reserve of a worker. Each worker runs this when all tasks have ended.
     fn finish(self: Rc<Self>, member: Member, process: Process) -> Work<()>;
 
-    /// Run by one worker of each node that lives, when all work is over: looks at everything.
+    /// Reads all data after all work. One worker of each live node runs this.
     fn inspect(self: Rc<Self>, member: Member, process: Process) -> Work<()>;
 
-    /// How many lines the workload's structures reach, if that is known once all work is over.
+    /// The number of lines that the workload's structures reach, if it is known after all work.
     fn lines_in_use(&self) -> Option<u64>;
 
-    /// What was recorded.
+    /// The record of all tasks.
     fn take(&self) -> Record;
 }
 
-/// What the tasks recorded.
+/// The record of the tasks.
 pub(crate) enum Record {
     Lines(lines::LinesRecord),
     Buffered(buffered::BufferedRecord),
@@ -65,7 +65,7 @@ pub(crate) enum Record {
 }
 
 impl Record {
-    /// What the tree was like in the end, if there was one.
+    /// The statistics of the tree at the end, if there was one.
     pub(crate) fn tree(&self) -> Option<TreeStatistics> {
         match self {
             Record::Tree(record) => record.statistics.clone(),
@@ -74,7 +74,7 @@ impl Record {
         }
     }
 
-    /// Adds what other threads recorded of the same workload.
+    /// Adds the record of other threads of the same workload.
     pub(crate) fn merge(&mut self, other: Record) {
         match (self, other) {
             (Record::Lines(all), Record::Lines(more)) => all.merge(more),
@@ -87,7 +87,7 @@ impl Record {
         }
     }
 
-    /// Whether what was recorded can be right.
+    /// Checks the record.
     pub(crate) fn judge(&self) -> Judgement {
         match self {
             Record::Lines(record) => record.judge().map(|()| 0),
@@ -103,7 +103,7 @@ impl Record {
 /// The workload of a scenario.
 ///
 /// # Errors
-/// What is wrong with the scenario.
+/// The mistake in the scenario.
 pub(crate) fn load(scenario: &Scenario, observer: &Rc<Observer>) -> Result<Rc<dyn Load>, String> {
     Ok(match &scenario.workload {
         Workload::Lines(load) => Rc::new(lines::Lines::new(scenario, load, observer)),
@@ -115,8 +115,8 @@ pub(crate) fn load(scenario: &Scenario, observer: &Rc<Observer>) -> Result<Rc<dy
     })
 }
 
-/// Some time passes, and everybody else has a turn. In virtual time nothing takes time unless it
-/// says so, and a worker that never yields would do all its work at one instant.
+/// Lets time pass, so that all other tasks have a turn. Virtual time advances only on request. A
+/// worker that never yields would do all its work at one instant.
 pub(crate) async fn pass_time(member: &Member) {
     member.handle.charge(Duration::from_nanos(50 + member.handle.random_below(400)));
     member.handle.yield_now().await;

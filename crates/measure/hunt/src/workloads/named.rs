@@ -11,13 +11,13 @@ fn nth(at: u64) -> String {
     format!("line {at}")
 }
 
-/// Gives a line a name.
+/// Registers the name of a line.
 pub(super) async fn publish(member: &Member, name: &str, line: GlobalAddr) -> Result<(), String> {
     let done = member.catalogue.register(member.memory.port(), name, LINE, line.bits()).await;
     done.map(drop).map_err(|error| error.to_string())
 }
 
-/// Gives all lines of a workload their names.
+/// Registers the names of all lines of a workload.
 pub(super) async fn publish_all(member: &Member, lines: &[GlobalAddr]) -> Result<(), String> {
     for (line, at) in lines.iter().zip(0..) {
         publish(member, &nth(at), *line).await?;
@@ -25,14 +25,14 @@ pub(super) async fn publish_all(member: &Member, lines: &[GlobalAddr]) -> Result
     Ok(())
 }
 
-/// The line of this name, once it has it.
+/// Waits for the line with this name.
 pub(super) async fn find(member: &Member, name: &str, by: Time) -> Result<GlobalAddr, String> {
     let port = member.memory.port();
     let found = member.catalogue.wait_for(port, &member.handle, name, by).await;
     found.map(|entry| GlobalAddr::from_bits(entry.value)).map_err(|error| error.to_string())
 }
 
-/// So many lines of a workload.
+/// Waits for several lines of a workload.
 pub(super) async fn find_all(
     member: &Member,
     count: u64,

@@ -1,14 +1,14 @@
-//! What the living are told of the dead, and what they do then; in a world in which they are told.
+//! The reaction of the other nodes to a crash or a lost lease, in worlds with death notices.
 //!
 //! ```text
 //!   C3 dies, or loses its lease
-//!        ├── each member, compute and memory nodes, at a time of its own:  keeps C3 out
-//!        │        └── each compute node, some time later:                  gives C3 up, and what it has asked C3
-//!        └── as soon as all that are left keep it out: each compute node, some time later, buries it
+//!        ├── each member, at a time of its own:       fences C3
+//!        │        └── each compute node, later:       gives up C3, and its requests to C3
+//!        └── as soon as all members have fenced it:
+//!                 └── each compute node, later:       reclaims C3
 //! ```
 //!
-//! That order is the one of a cluster of processes (`latchwork_cluster`'s `joined`), whose steps
-//! these are.
+//! The steps and their order are those of a cluster of processes (`joined` of `latchwork_cluster`).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,10 +22,10 @@ use latchwork_workload::random::Random;
 use super::strikes::Strike;
 use crate::Scenario;
 
-/// A stream of its own: which faults strike does not depend on who is told of them.
+/// The random stream of the reactions. With its own stream, the faults do not depend on them.
 const STREAM: u64 = u64::MAX - 1;
 
-/// One who is told of one who is gone, and what he does then.
+/// A death notice: the reaction of one node to the loss of another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tiding {
     KeepOut { by: Keeper, dead: usize },
@@ -33,30 +33,31 @@ pub(super) enum Tiding {
     Bury { node: usize, dead: usize },
 }
 
-/// What is to happen, by when: since the workload began, and of what is at one time, in this order.
+/// The coming faults and reactions, by time since the workload began. The number orders entries of
+/// the same time.
 pub(super) type Agenda = BTreeMap<(Duration, usize), Coming>;
 
-/// A fault, or what follows from one.
+/// A fault, or a reaction to a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Coming {
     Strike(Strike),
     Tiding(Tiding),
 }
 
-/// Puts something on the agenda.
+/// Adds an entry to the agenda.
 pub(super) fn add(agenda: &mut Agenda, at: Duration, coming: Coming) {
-    // Nothing that is at the same time is lost: what came first is behind a lower number.
+    // The earlier of two entries with the same time has the lower number, so no entry is lost.
     let last = agenda.range((at, 0)..=(at, usize::MAX)).next_back().map_or(0, |((_, n), _)| n + 1);
     agenda.insert((at, last), coming);
 }
 
-/// Who is gone, who keeps them out, and who buries them.
+/// The lost nodes, the nodes that have fenced them, and the tasks that reclaim them.
 pub(super) struct Departures {
     told: Duration,
     random: RefCell<Random>,
     gone: RefCell<Vec<usize>>,
     kept_out: RefCell<BTreeSet<(Keeper, usize)>>,
-    /// Dead nodes that everybody keeps out.
+    /// Lost nodes that all members have fenced.
     ready: RefCell<BTreeSet<usize>>,
     burials: RefCell<Vec<(usize, usize, JoinHandle<bool>)>>,
 }
@@ -77,7 +78,7 @@ impl Departures {
         Duration::from_nanos(self.random.borrow_mut().below(most.as_nanos() as u64 + 1))
     }
 
-    /// A node is gone, at `at`: whoever is to be told of it is told later.
+    /// Schedules the reactions of all other nodes to the loss of a node at `at`.
     pub(super) fn gone(&self, cluster: &Simulated, at: Duration, dead: usize, agenda: &mut Agenda) {
         if self.told.is_zero() {
             return;
@@ -94,7 +95,7 @@ impl Departures {
         self.look(cluster, at, agenda);
     }
 
-    /// Does what somebody does who is told of a node that is gone; false when he is gone himself.
+    /// Carries out a reaction. Returns false if the reacting node is lost itself.
     pub(super) fn tell(
         &self,
         cluster: &Simulated,
@@ -124,7 +125,7 @@ impl Departures {
         true
     }
 
-    /// Has those buried that everybody keeps out by now.
+    /// Schedules the reclaim of each lost node that all members have fenced.
     fn look(&self, cluster: &Simulated, at: Duration, agenda: &mut Agenda) {
         for &dead in self.gone.borrow().iter() {
             let keeps_out = |by| self.kept_out.borrow().contains(&(by, dead));
@@ -137,13 +138,14 @@ impl Departures {
         }
     }
 
-    /// Whether all burials are over that ever will be.
+    /// Whether all reclaims have ended, except those of lost nodes.
     pub(super) fn are_over(&self, cluster: &Simulated) -> bool {
         let burials = self.burials.borrow();
         burials.iter().all(|(node, _, task)| task.is_finished() || !cluster.lives(*node))
     }
 
-    /// How many dead nodes were buried by somebody who lives, and whom someone could not bury.
+    /// The number of nodes that a live node has reclaimed. An error names a node that could not be
+    /// reclaimed.
     pub(super) fn buried(&self, cluster: &Simulated) -> Result<u64, String> {
         let mut buried = BTreeSet::new();
         for (node, dead, task) in self.burials.borrow().iter() {
@@ -165,7 +167,7 @@ fn keepers(cluster: &Simulated) -> impl Iterator<Item = Keeper> {
 }
 
 impl Tiding {
-    /// For people: the node that is told, if it is a compute node, and what it does.
+    /// The reaction for messages: a compute node's index, and the text.
     pub(super) fn told(self) -> (usize, String) {
         match self {
             Tiding::KeepOut { by: Keeper::Compute(node), dead } => {

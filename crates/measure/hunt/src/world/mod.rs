@@ -1,11 +1,11 @@
 //! A world: its cluster, its workers, and the run from the first event to the report.
 //!
 //! ```text
-//!   start ─► set up ─► work ───────────────────► inspect ─► leave ─► settle ─► judge
-//!                      │ faults strike │ healed  │           │         │         │
+//!   start ─► set up ─► work ───────────────────► inspect ─► leave ─► settle ─► check
+//!                      │ faults happen │ healed  │           │         │         │
 //!                      0            until        │           │         │         │
 //!   after every event: owners, values            │           └─ leaks ─┘         └ histories, tree
-//!   in between: no operation takes too long      └ every node that lives looks at everything
+//!   in between: no operation takes too long      └ every live node reads all data
 //! ```
 
 mod departures;
@@ -34,13 +34,13 @@ use crate::{Check, Checks, Failure, NodeFaults, Plant, Report, Scenario, Trace};
 use departures::{Agenda, Coming, Departures, Tiding};
 use strikes::{Strike, strikes};
 
-/// Runs a world to its end, or to the first thing that is wrong with it. Never panics: a panic
-/// inside is a failure of the report.
+/// Runs a world to its end, or to its first failure. It never panics: a panic inside is a failure
+/// of the report.
 pub fn run(scenario: &Scenario) -> Report {
     drive(scenario, None)
 }
 
-/// As [`run`], and tells `trace` what happens.
+/// Like [`run`], and records the events in `trace`.
 pub fn run_traced(scenario: &Scenario, trace: &mut Trace) -> Report {
     drive(scenario, Some(trace.clone()))
 }
@@ -63,8 +63,8 @@ fn drive(scenario: &Scenario, trace: Option<Trace>) -> Report {
     };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
         observer.fail(Check::Panic, panic_text(&*panic));
-        // What panicked may be in any state: to drop it could panic again, and that would be the
-        // end of the whole program. Worlds that panic are few.
+        // The world may be in any state after a panic. Dropping the world could panic again and end
+        // the whole program. Worlds that panic are few, so the world is leaked.
         std::mem::forget(place.borrow_mut().take());
     }
     let world = place.into_inner();
@@ -80,28 +80,29 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or_else(|| "a panic without a text".to_owned())
 }
 
-/// How long making what the workload needs may take.
+/// The limit for the set-up of the workload.
 const SET_UP_LIMIT: Duration = Duration::from_secs(60);
 
-/// How often somebody looks whether an operation takes too long.
+/// The interval of the check for operations that take too long.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// How long messages in flight may take to arrive when all is over.
+/// The time in which messages in flight arrive at the end.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Events that a world may have, and some more for each of its operations; beyond that it goes
-/// round in circles. Of thousands of worlds none needs a third of this. Most are in worlds that
-/// lose messages: whoever waits in vain for a line that a lost message has locked asks again and
-/// again, some three hundred times within a deadline of ten milliseconds, each time some ten events
-/// for each node that it asks.
+/// The most events of a world, without an allowance for each operation. A world with more events
+/// makes no progress. Of thousands of worlds none needs a third of this.
+///
+/// Most events are in worlds that lose messages. A node may wait in vain for a line that a lost
+/// message has locked. The node repeats its request about three hundred times within a deadline of
+/// ten milliseconds. Each request has about ten events for each node that gets it.
 const EVENTS_MAX: u64 = 1_000_000;
 const EVENTS_PER_OPERATION_MAX: u64 = 4_000;
 
-/// Bytes that READs and WRITEs copy where payloads are elided: what the memory pool needs, and a
-/// line's header.
+/// The bytes that READs and WRITEs copy when payloads are elided. The memory pool and the header of
+/// a line need them.
 const ELIDED: u32 = 512;
 
-/// Something was found wrong, and reported.
+/// A failure was found and reported.
 struct Failed;
 
 struct World {
@@ -113,11 +114,10 @@ struct World {
     workers: RefCell<Vec<(VirtualWorker, Member)>>,
     node_faults: Cell<NodeFaults>,
     departures: Departures,
-    /// Of each node, the frames that it had lost to lines of the dead when everybody had been told
-    /// of them.
+    /// For each node, the frames lost to lines of lost nodes, when all nodes had been notified.
     lost_frames: RefCell<Vec<usize>>,
     tree: RefCell<Option<TreeStatistics>>,
-    /// Keys of which the judge could not tell.
+    /// Keys for which the check had no result.
     undecided: Cell<u64>,
 }
 
@@ -152,7 +152,7 @@ impl World {
     }
 
     fn run(&self) -> Verdict {
-        // What was wrong, if anything was, was reported.
+        // The failure has been reported already.
         if self.live().is_err() {
             return Ok(());
         }
@@ -174,7 +174,7 @@ impl World {
         self.inspect()?;
         if self.has_survivors() {
             self.press()?;
-            // What is on a memory node that is lost, nobody can change.
+            // The content of a lost memory node cannot be changed.
             if self.scenario.faults.lost_memory == 0 {
                 self.check_epochs()?;
             }
@@ -207,7 +207,7 @@ impl World {
             for (at, strike) in &strikes {
                 departures::add(&mut agenda, *at, Coming::Strike(*strike));
             }
-            // What follows from faults may come when they are over.
+            // Reactions to faults may come after the end of the faults.
             self.follow(begin, &mut agenda, plan.until())?;
             self.go_on(begin + plan.until(), &|| false)?;
             self.cluster.network().set_faults(Faults::NONE);
@@ -219,7 +219,7 @@ impl World {
         self.bury()
     }
 
-    /// Lets the world go on, and what is on the agenda happen, as far as that is before `until`.
+    /// Runs the world through all entries of the agenda before `until`.
     fn follow(&self, begin: Time, agenda: &mut Agenda, until: Duration) -> Result<(), Failed> {
         while let Some(next) = agenda.first_entry() {
             let (at, _) = *next.key();
@@ -262,13 +262,13 @@ impl World {
         }
     }
 
-    /// Waits until the dead are buried of whom the others were told.
+    /// Waits until the lost nodes are reclaimed, in a world with death notices.
     fn bury(&self) -> Result<(), Failed> {
         let over = || self.departures.are_over(&self.cluster);
         if !self.go_on(Time::MAX, &over)? {
             return self.failed(Check::Starvation, "a burial has no end".to_owned());
         }
-        // What is on a memory node that is lost, nobody can change.
+        // The content of a lost memory node cannot be changed.
         if self.scenario.faults.lost_memory > 0 || self.scenario.plant == Some(Plant::BuriesNobody)
         {
             return Ok(());
@@ -294,9 +294,10 @@ impl World {
         self.all_end(&tasks)
     }
 
-    /// Every worker ends as one does that a program is through with: it leaves, and runs no more.
+    /// Ends every worker as a program does: the worker leaves, and does not run any more.
     fn leave(&self) -> Result<(), Failed> {
-        // Then nobody can publish its epoch, and tries until the deadline.
+        // After the loss of a memory node, no node can publish its epoch. Each attempt takes until
+        // the deadline.
         let lost = self.scenario.faults.lost_memory > 0;
         let first = |process: Process| process.task == 0;
         let observer = self.observer.clone();
@@ -306,10 +307,10 @@ impl World {
                 match member.memory.clone().leave().await {
                     Ok(()) => {}
                     Err(MemoryError::Stuck { .. }) if lost => {}
-                    // It is no member any more.
+                    // The node is not a member any more.
                     Err(MemoryError::Fabric(VerbError::Barred))
                         if observer.has_lapsed(member.node) => {}
-                    // Whatever else happened: every verb completes.
+                    // Every verb completes, whatever else happened.
                     Err(error) => observer.fail(Check::Leak, format!("{process}: {error}")),
                 }
             })
@@ -319,8 +320,8 @@ impl World {
         let leaving: Vec<_> = tasks.into_iter().map(|(_, task)| task).zip(workers).collect();
         let leaving = RefCell::new(leaving);
         let all_gone = || {
-            // Whoever has left goes on to serve the others until the moment when nothing of it is
-            // in flight: nobody else could take its completions.
+            // A worker that has left serves other nodes until it has nothing in flight. No other
+            // worker could take its completions.
             leaving.borrow_mut().retain(|(task, (_, member))| {
                 let gone = task.is_finished() && member.memory.port().in_flight() == 0;
                 if let (true, Err((check, text))) = (gone && !lost, leaks::check_worker(member)) {
@@ -336,7 +337,7 @@ impl World {
         self.failed(Check::Starvation, "workers do not leave, and nothing happens".to_owned())
     }
 
-    /// What must hold when all workers have left.
+    /// Checks the state after all workers have left.
     fn check_rest(&self) -> Verdict {
         for (at, node) in self.cluster.nodes().iter().enumerate() {
             if !self.cluster.is_dead(at) {
@@ -363,7 +364,7 @@ impl World {
         Err(Failed)
     }
 
-    /// Lets the world go on until `deadline` or until `done`, with all checks of every step.
+    /// Runs the world until `deadline` or `done`, with all checks after every event.
     fn step_until(&self, deadline: Time, done: &dyn Fn() -> bool) -> Result<RunEnd, Failed> {
         let mut steps = self.steps.borrow_mut();
         let kernel = self.cluster.kernel();
@@ -380,8 +381,8 @@ impl World {
         Ok(end)
     }
 
-    /// As [`step_until`](World::step_until), and fails when an operation takes too long, or time
-    /// stands still. Returns whether `done`.
+    /// Like [`step_until`](World::step_until). Fails when an operation takes too long, or when time
+    /// does not advance. Returns whether `done`.
     fn go_on(&self, deadline: Time, done: &dyn Fn() -> bool) -> Result<bool, Failed> {
         let operations = self.scenario.total_operations();
         let events_max = EVENTS_MAX + operations * EVENTS_PER_OPERATION_MAX;

@@ -1,4 +1,4 @@
-//! [`Observer`]: what the workload tells of what it does, and what was found wrong.
+//! [`Observer`]: the reports of the workload, and the first failure.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::{Check, Checks, Failure, FaultPlan, Scenario, Trace};
 /// A task, which does one operation after the other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Process {
-    /// Of all tasks of the world, from 1.
+    /// The number among all tasks of the world, from 1.
     pub(crate) number: u32,
     pub(crate) node: usize,
     pub(crate) worker: usize,
@@ -33,7 +33,8 @@ impl Process {
         Process { number, node: member.node, worker: member.worker, task }
     }
 
-    /// One that only looks, on a cluster with one worker per node: the first of its node.
+    /// A task that only reads, on a cluster with one worker per node. It has the number of the
+    /// first task of its node.
     pub(crate) fn looking(member: &Member, scenario: &Scenario) -> Process {
         let number = 1 + (member.node * scenario.workers * scenario.tasks) as u32;
         Process { number, node: member.node, worker: 0, task: 0 }
@@ -43,21 +44,21 @@ impl Process {
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Process { number, node, worker, .. } = self;
-        // Nodes are named as the latch words name them.
+        // Nodes have the numbers of the latch words, which begin at 1.
         write!(f, "task {number} (node {}, worker {worker})", node + 1)
     }
 }
 
 /// Errors of operations.
 pub(crate) trait Failing: fmt::Display {
-    /// Whether something did not come in time.
+    /// Whether a deadline has passed.
     fn is_timeout(&self) -> bool;
 
-    /// Whether this is how an operation may end when nodes, messages or connections are lost; where
-    /// the fabric failed, as long as that has a reason.
+    /// Whether an operation may end with this error when nodes, messages or connections are lost.
+    /// An error of the fabric also needs a cause.
     fn is_clean(&self) -> bool;
 
-    /// The fabric's own error, if it is one.
+    /// The error of the fabric, if it is one.
     fn of_fabric(&self) -> Option<VerbError>;
 }
 
@@ -101,7 +102,7 @@ impl Failing for TreeError {
     }
 }
 
-/// An operation that has not ended.
+/// An operation in progress.
 struct Open {
     what: &'static str,
     on: String,
@@ -109,13 +110,13 @@ struct Open {
     limit: Duration,
 }
 
-/// What the workload tells of what it does, and what was found wrong. Shared by all in one world.
+/// The reports of the workload, and the first failure. All tasks of one world share it.
 pub(crate) struct Observer {
     seed: u64,
     may_fail: bool,
     checks: Checks,
     deadline: Duration,
-    /// How much longer than its deadlines an operation may take.
+    /// The time that an operation may take beyond its deadlines.
     margin: Duration,
     kernel: OnceCell<Kernel>,
     network: OnceCell<Fabric>,
@@ -125,20 +126,20 @@ pub(crate) struct Observer {
     told: RefCell<Vec<(GlobalAddr, Option<u64>)>>,
     operations: Cell<u64>,
     clean_errors: Cell<u64>,
-    /// Who is gone: verbs there may fail.
+    /// The lost nodes: verbs to them may fail.
     gone: RefCell<Gone>,
-    /// Told of every operation that ends well.
+    /// Called after every operation that ends well.
     on_end: RefCell<Option<OnEnd>>,
 }
 
 type OnEnd = Box<dyn Fn(Process)>;
 
-/// Who is gone, so that a verb there may fail.
+/// The lost nodes: verbs to them may fail.
 #[derive(Default)]
 struct Gone {
     compute: Vec<usize>,
     memory: Vec<usize>,
-    /// Of the compute nodes those that run without a lease.
+    /// The compute nodes that run without a lease.
     lapsed: Vec<usize>,
 }
 
@@ -148,7 +149,7 @@ impl Gone {
         let is_lapsed = self.lapsed.contains(&node);
         match error {
             VerbError::Barred => is_lapsed,
-            // It may be kept out anywhere.
+            // Any node may have fenced this one.
             VerbError::Disconnected { .. } if is_lapsed => true,
             VerbError::Disconnected { target } | VerbError::Unreachable { target } => {
                 match target {
@@ -195,17 +196,17 @@ impl Observer {
         self.kernel.get().map_or(Time::ZERO, Kernel::now)
     }
 
-    /// The time by which calls are recorded. In a world it is the world's, in which effects have
-    /// their order: a worker's own clock runs ahead of it by what its polling has cost.
+    /// The time for recorded calls. In a world it is the world's time, which orders all effects. A
+    /// worker's own clock runs ahead of the world's time by the cost of its polling.
     pub(crate) fn time(&self, handle: &Handle) -> Time {
         self.kernel.get().map_or_else(|| handle.now(), Kernel::now)
     }
 
-    // ---- what is wrong ---------------------------------------------------------------------------
+    // ---- failures -------------------------------------------------------------------------------
 
-    /// Something is wrong. The first counts.
+    /// Records a failure. The first failure counts.
     pub(crate) fn fail(&self, check: Check, text: String) {
-        // Elided payloads say nothing.
+        // Payloads may be elided in such a world, so these checks mean nothing.
         if self.checks == Checks::None && matches!(check, Check::Values | Check::Leak) {
             return;
         }
@@ -221,10 +222,10 @@ impl Observer {
         self.failure.borrow().clone()
     }
 
-    // ---- what the workload tells -----------------------------------------------------------------
+    // ---- reports of the workload ----------------------------------------------------------------
 
-    /// Runs one operation of a task, which waits for at most `accesses` lines. `on` says for people
-    /// what it is about. Its answer, unless it failed as it may.
+    /// Runs one operation of a task, which waits for at most `accesses` lines. `on` describes its
+    /// object for messages. Returns the answer, or `None` after an error.
     pub(crate) async fn operation<T, E: Failing>(
         &self,
         process: Process,
@@ -263,7 +264,7 @@ impl Observer {
         }
     }
 
-    /// A compute node is gone from now on; it runs on if it has only lost its lease.
+    /// Records the loss of a compute node. With `runs` it has only lost its lease and runs on.
     pub(super) fn is_gone(&self, node: usize, runs: bool) {
         let mut gone = self.gone.borrow_mut();
         gone.compute.push(node);
@@ -275,20 +276,20 @@ impl Observer {
         self.gone.borrow().lapsed.contains(&node)
     }
 
-    /// A memory node is lost from now on.
+    /// Records the loss of a memory node.
     pub(super) fn is_lost(&self, memory: usize) {
         self.gone.borrow_mut().memory.push(memory);
     }
 
-    /// Has `told` called after every operation that ends well.
+    /// Sets the function that is called after every operation that ends well.
     pub(crate) fn on_end(&self, told: impl Fn(Process) + 'static) {
         *self.on_end.borrow_mut() = Some(Box::new(told));
     }
 
-    /// What both ends of a line say from now on, for everybody; `None` that they need not agree any
-    /// more. Called by its writer, while it holds the local latch.
+    /// Sets the value that both ends of a line have from now on, in every copy. `None` means that
+    /// the ends need not agree any more. The writer calls this while it holds the local latch.
     pub(crate) fn tell(&self, line: GlobalAddr, ends: Option<u64>) {
-        // On threads nobody looks at every step.
+        // On threads no check runs after every step.
         if self.checks == Checks::All && self.kernel.get().is_some() {
             self.told.borrow_mut().push((line, ends));
         }
@@ -298,23 +299,23 @@ impl Observer {
         if self.told.borrow().is_empty() { Vec::new() } else { self.told.take() }
     }
 
-    /// Tells the trace, if there is one.
+    /// Writes a note to the trace, if there is one.
     pub(crate) fn note(&self, process: Process, text: impl FnOnce() -> String) {
         if let Some(trace) = &self.trace {
             trace.note(self.now(), process.node, process.worker, text());
         }
     }
 
-    /// Tells the trace of something that happens to a whole node.
+    /// Writes a note about a whole node to the trace.
     pub(super) fn note_of_node(&self, node: usize, text: String) {
         if let Some(trace) = &self.trace {
             trace.note(self.now(), node, 0, text);
         }
     }
 
-    // ---- what comes of it ------------------------------------------------------------------------
+    // ---- results --------------------------------------------------------------------------------
 
-    /// An operation of a node that `lives` that takes too long, if there is one.
+    /// An operation that takes too long, on a node that `lives`.
     pub(super) fn overdue(&self, now: Time, lives: impl Fn(usize) -> bool) -> Option<String> {
         let open = self.open.borrow();
         let (process, Open { what, on, since, limit }) =
@@ -325,7 +326,7 @@ impl Observer {
         ))
     }
 
-    /// What the tasks are at, for people.
+    /// The operations in progress, for messages.
     pub(super) fn open_operations(&self) -> String {
         let open = self.open.borrow();
         listed(
@@ -348,7 +349,7 @@ impl Observer {
         self.clean_errors.get()
     }
 
-    /// The event hash, the events, the time.
+    /// The event hash, the number of events, and the time.
     pub(super) fn totals(&self) -> (u64, u64, Time) {
         match self.kernel.get() {
             Some(kernel) => (kernel.event_hash(), kernel.events(), kernel.now()),
@@ -356,14 +357,14 @@ impl Observer {
         }
     }
 
-    /// Verbs, and faults that struck by chance.
+    /// The number of verbs, and of faults by chance.
     pub(super) fn network_counts(&self) -> (u64, FaultCounts) {
         let network = self.network.get();
         network.map_or((0, FaultCounts::default()), |n| (n.verbs(), n.fault_counts()))
     }
 }
 
-/// Beyond the deadlines of its accesses: a node that is paused ends nothing meanwhile.
+/// The time beyond the deadlines of the accesses. A paused node ends no operation during the pause.
 fn margin(plan: &FaultPlan) -> Duration {
     let pauses = Duration::from_micros(plan.pause_us) * plan.pauses;
     let late = Duration::from_micros(plan.delay_us) * 4;

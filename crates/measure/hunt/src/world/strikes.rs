@@ -1,4 +1,4 @@
-//! Faults of whole nodes: which strike, and when.
+//! Faults of whole nodes, and their times.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use latchwork_workload::random::Random;
 
 use crate::{NodeFaults, Scenario};
 
-/// A fault of a node, which is counted from 0.
+/// A fault of a node. Nodes count from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Strike {
     Pause {
@@ -18,7 +18,7 @@ pub(super) enum Strike {
     Death {
         node: usize,
     },
-    /// A death whose last words go on.
+    /// A crash of a node whose submitted requests stay in flight.
     Silence {
         node: usize,
     },
@@ -35,10 +35,11 @@ pub(super) enum Strike {
     },
 }
 
-/// A stream of its own: what the tasks draw does not depend on the faults.
+/// The random stream of the faults. With its own stream, the operations of the tasks do not depend
+/// on them.
 const STREAM: u64 = u64::MAX;
 
-/// The faults of a scenario, with their times since the workload began, in order.
+/// The faults of a scenario, ordered by their times since the workload began.
 pub(super) fn strikes(scenario: &Scenario) -> Vec<(Duration, Strike)> {
     let plan = &scenario.faults;
     let mut random = Random::for_stream(scenario.seed, STREAM);
@@ -67,7 +68,7 @@ pub(super) fn strikes(scenario: &Scenario) -> Vec<(Duration, Strike)> {
         add(&mut random, Strike::Lapse { node: left[at] });
     }
     if plan.told_us > 0 {
-        // Only where the dead are kept out it makes a difference what becomes of their last words.
+        // Requests in flight of a dead node make a difference only where other nodes fence it.
         for (_, strike) in &mut strikes {
             if let &mut Strike::Death { node } = strike
                 && random.below(2) == 0
@@ -77,7 +78,7 @@ pub(super) fn strikes(scenario: &Scenario) -> Vec<(Duration, Strike)> {
         }
     }
     strikes.sort_by_key(|(at, _)| *at);
-    // Whoever was paused is awake when the faults are over.
+    // A paused node wakes up before the faults end.
     for (at, strike) in &mut strikes {
         if let Strike::Pause { lasts, .. } = strike {
             *lasts = (*lasts).min(plan.until() - *at);
@@ -86,7 +87,7 @@ pub(super) fn strikes(scenario: &Scenario) -> Vec<(Duration, Strike)> {
     strikes
 }
 
-/// `count` of `of` nodes, each once.
+/// `count` of `of` nodes, each at most once.
 fn some(random: &mut Random, of: usize, count: u32) -> Vec<usize> {
     let mut nodes: Vec<usize> = (0..of).collect();
     let count = (count as usize).min(of);
@@ -128,7 +129,7 @@ impl Strike {
         }
     }
 
-    /// The compute node that is gone from then on, if one is.
+    /// The compute node that the fault removes from the cluster, if it does.
     pub(super) fn departs(self) -> Option<usize> {
         match self {
             Strike::Death { node } | Strike::Silence { node } | Strike::Lapse { node } => {
@@ -138,14 +139,14 @@ impl Strike {
         }
     }
 
-    /// When the faults are over.
+    /// Ends the fault.
     pub(super) fn heal(self, cluster: &Simulated) {
         if let Strike::Slow { node, .. } = self {
             cluster.slow_down(node, 1);
         }
     }
 
-    /// For people.
+    /// The fault for messages.
     pub(super) fn told(self) -> (usize, String) {
         match self {
             Strike::Pause { node, lasts } => (node, format!("pauses for {lasts:?}")),

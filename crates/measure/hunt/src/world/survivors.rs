@@ -1,5 +1,5 @@
-//! What those have who live on, when they know who is gone: caches as large as they were, and
-//! memory that is freed and used again.
+//! Checks of the surviving nodes after death notices: each cache has its full size, and freed
+//! memory is reused.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,25 +11,26 @@ use latchwork_coherence::{CoherentMemory, Mode, Need};
 use super::{Failed, Process, World};
 use crate::Check;
 
-/// How long whoever has been told may take to see to it.
+/// The time in which a notified node reacts.
 const SEEN: Duration = Duration::from_millis(1);
 
-/// With so many lines each survivor looks what it gets of them.
+/// The most lines that each survivor requests.
 const LINES_MAX: usize = 64;
 
-/// How long it may take until operations that began before are over on all nodes. A node at rest
+/// The time in which operations that began before end on all nodes. A node at rest reports this
+/// about a millisecond later.
 /// says so about a millisecond later.
 const OUTLAST: Duration = Duration::from_millis(50);
 
 impl World {
-    /// Whether the living were told of somebody who is gone.
+    /// Whether this world has lost nodes and death notices.
     pub(super) fn has_survivors(&self) -> bool {
         let plan = &self.scenario.faults;
         plan.told_us > 0 && plan.departures() > 0
     }
 
-    /// Everybody has been told who is gone. What was on its way to them has cost the living frames;
-    /// nothing will from now on.
+    /// Records the lost frames after all notices. Messages to lost nodes have cost frames until
+    /// now, and cost none from now on.
     pub(super) fn all_told(&self) -> Result<(), Failed> {
         if self.has_survivors() {
             self.go_on(self.now() + SEEN, &|| false)?;
@@ -39,8 +40,9 @@ impl World {
         Ok(())
     }
 
-    /// Each survivor reads every line that any cache has held, and wants to write it. Whatever it
-    /// gets, it has lost no frame since it knew who is gone.
+    /// Checks that the survivors lose no more frames. Each survivor reads and wants to write every
+    /// line that any cache has held. Errors are allowed, but no frame may be lost after the
+    /// notices.
     pub(super) fn press(&self) -> Result<(), Failed> {
         let lines: Rc<Vec<_>> = Rc::new(self.steps.borrow().lines().take(LINES_MAX).collect());
         let observer = self.observer.clone();
@@ -74,7 +76,7 @@ impl World {
         Ok(())
     }
 
-    /// The cluster's epochs go on: nobody who is gone holds up the reuse of lines.
+    /// Checks that the epochs advance: no lost node delays the reuse of lines.
     pub(super) fn check_epochs(&self) -> Result<(), Failed> {
         let held_up = Rc::new(RefCell::new(None));
         self.on_each_survivor(|member| {

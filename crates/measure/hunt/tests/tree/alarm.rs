@@ -1,4 +1,5 @@
-//! Things that are wrong on purpose: if a test here fails, the others would not notice them either.
+//! Deliberate mistakes: if a test here fails, the other tests would not notice such a mistake
+//! either.
 
 use std::ops::Range;
 
@@ -7,7 +8,7 @@ use latchwork_hunt::{Check, Failure, Network, Plant, Scenario, run};
 
 use crate::{crowded, drawn, with_load};
 
-/// What is found wrong in these worlds.
+/// The failures of these worlds.
 fn noticed(seeds: Range<u64>, scenario: impl Fn(u64) -> Scenario) -> Vec<Failure> {
     seeds.filter_map(|seed| run(&scenario(seed)).failure).collect()
 }
@@ -52,21 +53,21 @@ fn clients_without_mistakes_are_not_accused() {
     assert_eq!(with_mistake(None), []);
 }
 
-/// Fifteen crowded worlds with a rule switched off.
+/// Fifteen crowded worlds with a rule off.
 fn with_rules(plant: Option<Plant>) -> Vec<Failure> {
     let deadline_us = 100_000;
     noticed(0..15, |seed| Scenario { plant, deadline_us, ..crowded(seed, Protocol::Selcc) })
 }
 
-/// Bug: the receiver of a hand-over acts on the latch word before the giver's own operation has
-/// landed. Mechanism: rule R4 switched off.
+/// Bug: the receiver of a hand-over acts on the latch word before the giver's operation has taken
+/// effect. Mechanism: rule R4 is off.
 #[test]
 fn a_protocol_without_settling_is_noticed() {
     assert!(!with_rules(Some(Plant::NoSettling)).is_empty());
 }
 
-/// Bug: a refused reader takes its bit back while the holder sets it for the reader. Mechanism:
-/// rule R2 switched off, which is the published scheme.
+/// Bug: a refused reader takes its bit back while the holder sets the bit for the reader.
+/// Mechanism: rule R2 is off, as in the published scheme.
 #[test]
 fn a_protocol_that_takes_refused_bits_back_is_noticed() {
     assert!(!with_rules(Some(Plant::NoRegisteredWait)).is_empty());

@@ -1,5 +1,5 @@
-//! Operations that are dropped at any await: what was acknowledged stays, the tree is whole, no
-//! line is lost, and nothing stays under way.
+//! Operations that are dropped at any await. Acknowledged operations stay, the tree is whole, no
+//! line is lost, and no operation stays in progress.
 
 use latchwork_cluster::Protocol;
 use latchwork_hunt::{Scenario, run_on_threads};

@@ -1,5 +1,5 @@
 //! A B-link tree that several compute nodes share, on the real engine: in worlds and on threads,
-//! under both protocols. Per key, one order explains all answers; the tree is whole and no line is
+//! under both protocols. Per key, one order explains all answers. The tree is whole, and no line is
 //! lost.
 
 mod alarm;
@@ -11,21 +11,21 @@ use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::{TreeLoad, WorkloadKind};
 use latchwork_hunt::{Choice, Network, Report, Scenario, Workload, run};
 
-/// The seeds of a test: `count` from `first` on. `LATCHWORK_WORLDS=100` in the environment makes it
-/// a hundred times as many, for a long search.
+/// The seeds of a test: `count` seeds from `first` on. With `LATCHWORK_WORLDS=100` in the
+/// environment there are a hundred times as many, for a long search.
 fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
     let times = std::env::var("LATCHWORK_WORLDS").ok().and_then(|times| times.parse().ok());
     first..first + count * times.unwrap_or(1)
 }
 
-/// A scenario that the seed decides, without faults.
+/// A scenario from the seed, without faults.
 fn drawn(seed: u64, protocol: Protocol) -> Scenario {
     let choice = Choice { workloads: vec![WorkloadKind::Tree], faults: false, ..Choice::default() };
     let deadline_us = 2_000_000;
     Scenario { protocol, deadline_us, ..Scenario::from_seed(seed, &choice) }
 }
 
-/// Many nodes with hardly any cache on a bad network: lines are handed over and given up all the
+/// Many nodes with very small caches on a bad network: lines are handed over and released all the
 /// time.
 fn crowded(seed: u64, protocol: Protocol) -> Scenario {
     Scenario {

@@ -36,14 +36,14 @@ fn one_order_explains_what_two_nodes_of_threads_saw() {
     }
 }
 
-/// Eight workers and four handlers on as few cores as there are: everybody gets on.
+/// Eight workers and four handlers on few cores: all of them make progress.
 #[test]
 fn four_nodes_of_threads_all_finish_and_nobody_starves() {
     for protocol in Protocol::ALL {
         let shape = shape(4, 300, protocol);
         let each = shape.tasks as u64 * shape.operations;
         let done: Arc<Vec<AtomicU64>> = Arc::new((0..8).map(|_| AtomicU64::new(0)).collect());
-        // What the slowest had done when the fastest was as good as through.
+        // The progress of the slowest worker when the fastest was almost finished.
         let slowest = Arc::new(AtomicU64::new(u64::MAX));
         let count = {
             let (done, slowest) = (done.clone(), slowest.clone());

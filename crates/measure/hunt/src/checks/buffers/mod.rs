@@ -1,18 +1,18 @@
-//! Whether what was seen of buffered writes is what their order promises (docs/consistency.md).
+//! Checks that reads of buffered writes fit the promised order (docs/consistency.md).
 //!
-//! Every task has one word in every line, its *slot*, and numbers its writes 1, 2, 3...; the tasks
-//! of one worker share a buffer and are one *writer*. So a reader of a line sees, of each task,
-//! which write it has come to, and the judge knows for every slot the least that may be seen there:
-//! its *floor*.
+//! Every task has one word in every line, its *slot*, and numbers its writes 1, 2, 3... The tasks
+//! of one worker share a buffer and are one *writer*. So a reader of a line sees, for each task,
+//! the number of its last visible write. For every slot the check knows the least number that a
+//! reader may see: the *floor* of the slot.
 //!
-//! | what happens | what everybody sees from then on |
+//! | event | visible to all readers from then on |
 //! | --- | --- |
-//! | somebody else sees a write | that write; with a total order also all writes of its writer before it |
-//! | a fence, an update or a `leave` ends | all that the writer wrote before it began |
-//! | a write's deadline passes | that write, if it is not lost |
+//! | a task of another writer sees a write | that write; with a total order also all earlier writes of its writer |
+//! | a fence, an update or a `leave` ends | all writes of the writer before it began, and the update itself |
+//! | a write's deadline passes, and its writer has left | that write, if it is not lost |
 //!
-//! Writes that are told as lost are seen by nobody, and told once. A writer always sees its own
-//! last write.
+//! No task sees a write that is reported as lost, and each lost write is reported once. A writer
+//! always sees its own last write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,41 +22,43 @@ use super::Verdict;
 use crate::Check;
 use crate::scenario::StoreOrder;
 
-/// When something happened, and its number among all things that happened on its thread. In a
-/// world, which has one thread, that is the order of all.
+/// The time of an event, and its number among all events of its thread. A world has one thread, so
+/// there this is the order of all events.
 pub(crate) type Stamp = (Time, u64);
 
-/// A task's slot in a line, which both have a number.
+/// A task's slot in a line: the numbers of the line and the task.
 type Slot = (usize, usize);
 
-/// What a task did.
+/// An action of a task.
 #[derive(Clone, Debug)]
 pub(crate) enum Deed {
-    /// A write was issued: the line, its number, and until when it is visible if it is not lost.
+    /// A write was issued. It is visible at `by`, if it is not lost.
     Wrote { line: usize, number: u64, issued: Time, by: Time },
-    /// An update has begun, which may write this or not.
+    /// An update has begun. It may write this number or not.
     Updating { line: usize, number: u64 },
-    /// It has ended.
+    /// The update has ended.
     Updated { line: usize, number: u64 },
     /// A fence has ended, or the writer has left.
     Fenced { left: bool },
     /// All slots of a line were read.
     Saw { line: usize, slots: Vec<u64> },
-    /// Writes to one slot were told as lost: those issued from then on, up to this number.
+    /// Writes to one slot were reported as lost: those issued since `from`, up to the number
+    /// `last`.
     Lost { line: usize, task: usize, last: u64, from: Time },
 }
 
-/// A deed. Kept in the order in which deeds of one thread took effect.
+/// An action with its times. Events are kept in the order in which the actions of one thread took
+/// effect.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
-    /// Who did it; `None` for somebody who only looks.
+    /// The task, or `None` for a reader that is no task.
     pub(crate) who: Option<Who>,
     pub(crate) began: Stamp,
     pub(crate) ended: Stamp,
     pub(crate) deed: Deed,
 }
 
-/// A task, and whose writer it is.
+/// A task, and its writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Who {
     pub(crate) task: usize,
@@ -71,24 +73,24 @@ struct Issued {
     by: Time,
     ended: Stamp,
     lost: bool,
-    /// It was visible when it ended.
+    /// The write is an update: it was visible when it ended.
     update: bool,
 }
 
 #[derive(Default)]
 struct Writer {
-    /// In the order in which they took effect.
+    /// All writes, in the order in which they took effect.
     writes: Vec<Issued>,
-    /// So many of the first are visible to all.
+    /// The number of first writes that all readers see.
     visible: usize,
     left: bool,
 }
 
-/// Something that raises floors, or is held against them.
+/// An event that raises floors, or that is compared with them.
 enum Step<'a> {
-    /// So many first writes of a writer are visible.
+    /// The first `count` writes of a writer are visible.
     First { writer: usize, count: usize },
-    /// One write is.
+    /// One write is visible.
     One { slot: Slot, number: u64 },
     /// A read began.
     Read(&'a Event),
@@ -100,14 +102,14 @@ struct Judge<'a> {
     order: StoreOrder,
     events: &'a [Event],
     writers: BTreeMap<usize, Writer>,
-    /// Whose write it is, and which of them.
+    /// The writer of a write, and the write's index.
     places: BTreeMap<(Slot, u64), (usize, usize)>,
-    /// What an update that did not end may have written.
+    /// The possible writes of updates that did not end.
     perhaps: BTreeSet<(Slot, u64)>,
     floors: BTreeMap<Slot, u64>,
 }
 
-/// Judges what was seen.
+/// Checks all reads.
 pub(crate) fn check(order: StoreOrder, events: &[Event]) -> Verdict {
     let mut judge = Judge {
         order,
@@ -127,7 +129,7 @@ fn wrong(text: String) -> Verdict {
 }
 
 impl<'a> Judge<'a> {
-    /// All writes of all writers, and which of them were lost.
+    /// Collects all writes of all writers, and marks the lost ones.
     fn gather(&mut self) -> Verdict {
         for Event { who, ended, deed, .. } in self.events {
             let Some(Who { task, writer }) = *who else { continue };
@@ -179,7 +181,7 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// Whoever reads what its own writer wrote sees the last of it that is not lost.
+    /// Checks that a task that reads a slot of its own writer sees the last write that is not lost.
     fn own_writes(&self) -> Verdict {
         let mut last: BTreeMap<(usize, Slot), Vec<u64>> = BTreeMap::new();
         for event in self.events {
@@ -201,7 +203,7 @@ impl<'a> Judge<'a> {
                         let slot = (*line, task);
                         let Some(numbers) = last.get(&(writer, slot)) else { continue };
                         let own = numbers.last().copied().unwrap_or(0);
-                        // An update of a task that has not come back from it.
+                        // The write may be of an update that has not ended.
                         if *saw != own && !self.perhaps.contains(&(slot, *saw)) {
                             return wrong(format!(
                                 "task {} of writer {writer} saw {saw} of its own writer's task {} in line {line} at {}, and {own} was the last",
@@ -218,7 +220,7 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// Goes through all that happened in the order of time.
+    /// Goes through all events in the order of time.
     fn go_through(&mut self) -> Verdict {
         let mut steps: Vec<(Stamp, Step<'a>)> = Vec::new();
         for event in self.events {
@@ -241,7 +243,7 @@ impl<'a> Judge<'a> {
                 if write.update {
                     steps.push((write.ended, Step::One { slot, number }));
                 } else if *left {
-                    // A node that died had no time to tell.
+                    // A node that died could not report its lost writes.
                     steps.push(((write.by, u64::MAX), Step::One { slot, number }));
                 }
             }
@@ -263,7 +265,7 @@ impl<'a> Judge<'a> {
         *floor = number.max(*floor);
     }
 
-    /// The first writes of a writer are visible, those aside that are lost.
+    /// Marks the first writes of a writer as visible, except lost ones.
     fn all_visible(&mut self, writer: usize, count: usize) {
         let Some(of) = self.writers.get_mut(&writer) else { return };
         let from = of.visible;
@@ -294,7 +296,7 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// What others saw, everybody sees.
+    /// A write that another writer's task has seen is visible to all.
     fn seen(&mut self, event: &Event) -> Verdict {
         let Deed::Saw { line, slots } = &event.deed else { return Ok(()) };
         for (task, saw) in slots.iter().enumerate().filter(|(_, saw)| **saw > 0) {
@@ -309,7 +311,7 @@ impl<'a> Judge<'a> {
                     event.ended.0
                 ));
             };
-            // Its own writer sees it before the others.
+            // A writer sees its own writes before other tasks do.
             if event.who.is_some_and(|who| who.writer == writer) {
                 continue;
             }

@@ -1,10 +1,10 @@
-//! Histories that are right, and those with one thing wrong.
+//! Correct histories, and histories with one mistake.
 
 use super::*;
 
 const LINES: usize = 2;
 
-/// Two tasks of two writers; events one after the other, each of which takes no time.
+/// A history of two tasks of two writers. Events follow one another, and each takes no time.
 struct History(Vec<Event>);
 
 impl History {
@@ -82,7 +82,7 @@ fn a_write_is_visible_by_its_deadline_unless_its_node_died() {
     let late = |left| {
         let mut all = history().wrote(0, 0, 1);
         if left {
-            // It left later; what counts is the deadline.
+            // The writer left later, but only the deadline counts.
             all = all.saw(1, 1, [0, 0]);
         }
         for _ in 0..12 {

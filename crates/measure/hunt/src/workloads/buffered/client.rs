@@ -1,4 +1,5 @@
-//! [`Client`]: one task, and its operations: it writes, fences, updates and reads, and notes what happened.
+//! [`Client`]: one task and its operations. The task writes, fences, updates and reads, and records
+//! what happens.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,7 +28,7 @@ pub(super) struct Client<'a> {
     pub(super) who: Who,
     pub(super) buffer: WriteBuffer<Worker>,
     pub(super) random: RefCell<Random>,
-    /// Of its last write.
+    /// The number of the task's last write.
     pub(super) number: Cell<u64>,
 }
 
@@ -47,7 +48,7 @@ impl Client<'_> {
             None => self.below(lines),
         } as usize;
         let kind = self.below(100);
-        // What is dropped was not issued, and a fence goes on by itself.
+        // A dropped write is not issued, and a dropped fence completes by itself.
         let patience = if self.below(100) < dropped {
             Duration::from_nanos(self.below(8000))
         } else {
@@ -81,7 +82,8 @@ impl Client<'_> {
                     self.load.lost(self.member, self.who, lost);
                     Ok(())
                 }
-                // Not issued: an update waits for its fence and for its line, and both may be late.
+                // The update was not issued. It waits for its fence and for its line, and both may
+                // be late.
                 Ok(Err(RelaxedError::HeldBack(_))) if self.load.may_be_late() => Ok(()),
                 Ok(Err(error)) => {
                     self.load.observer.fail(Check::Error, format!("{}: {error}", self.process));
@@ -109,7 +111,8 @@ impl Client<'_> {
         if !forgets {
             self.buffer.write(self.line(line), SLOT * self.who.task, &bytes).await?;
         }
-        // Its worker's clock may be ahead of the world's, by which reads are judged.
+        // The worker's clock may be ahead of the world's time, and reads are checked with the
+        // world's time.
         let issued = self.member.handle.now();
         let latest: Time = issued.max(self.load.observer.time(&self.member.handle));
         let by = latest + self.load.settings.deadline;

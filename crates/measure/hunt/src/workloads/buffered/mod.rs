@@ -1,12 +1,12 @@
-//! Lines that are written through write buffers: what others see later, and in which order.
+//! Lines that are written through write buffers: later reads, and their order.
 //!
 //! ```text
 //!   payload of a line:  | slot of task 1 | slot of task 2 | ...     8 bytes each
 //! ```
 //!
-//! A task writes its own slots only, blindly, and numbers its writes 1, 2, 3...; a reader looks at
-//! all slots of a line at once. The tasks of a worker share one buffer. What was seen is judged by
-//! what the buffer's level promises (`checks::buffers`).
+//! A task writes only its own slots, without reading them, and numbers its writes 1, 2, 3... A
+//! reader reads all slots of a line at once. The tasks of a worker share one buffer. The check
+//! compares all reads with the promise of the buffer's level (`checks::buffers`).
 
 mod client;
 
@@ -32,11 +32,11 @@ use crate::checks::buffers::{self, Deed, Event, Stamp, Who};
 use crate::scenario::{BufferedLoad, Plant, Scenario, StoreOrder};
 use crate::world::{Failing, Observer, Process};
 
-/// Bytes of a slot.
+/// The bytes of a slot.
 const SLOT: usize = 8;
 
-/// So many waits for a line at most make an operation: a fence waits for as long as a write may
-/// take, and an update for its line, too.
+/// The most waits for a line in one operation. A fence waits as long as a write may take, and an
+/// update also waits for its line.
 const ACCESSES_MAX: u32 = 2 * BufferedLoad::PATIENCE;
 
 /// The workload.
@@ -52,13 +52,13 @@ pub(crate) struct Buffered {
     observer: Rc<Observer>,
     zipfian: Option<Zipfian>,
     lines: RefCell<Vec<GlobalAddr>>,
-    /// Of each worker, by its number.
+    /// The buffer of each worker, by the worker's number.
     buffers: RefCell<BTreeMap<usize, WriteBuffer<Worker>>>,
     events: RefCell<Vec<Event>>,
     happened: Cell<u64>,
 }
 
-/// What the tasks did and saw.
+/// The actions and the reads of all tasks.
 pub(crate) struct BufferedRecord {
     order: StoreOrder,
     events: Vec<Event>,
@@ -98,7 +98,7 @@ impl Buffered {
         if let Some(buffer) = self.buffers.borrow().get(&who.writer) {
             return Ok(buffer.clone());
         }
-        // A buffer that is never closed, since its node has died, must not keep the workload.
+        // After a crash of its node a buffer is never closed. It must not keep the workload alive.
         let load: Weak<Buffered> = Rc::downgrade(self);
         let of = member.clone();
         let on_loss = move |lost| {
@@ -117,14 +117,14 @@ impl Buffered {
         self.events.borrow_mut().push(Event { who, began, ended, deed });
     }
 
-    /// Writes were told as lost.
+    /// Handles a report of lost writes.
     fn lost(&self, member: &Member, who: Who, LostWrites(lost): LostWrites) {
         let began = self.stamp(member);
         for write in lost {
             let may = match &write.cause {
                 LossCause::Deadline(_) => self.may_be_late(),
                 LossCause::Memory(error) => self.may_fail && error.is_clean(),
-                // Of another one that may, and of a node that has died.
+                // An earlier write was lost and may be, or the node has died.
                 LossCause::Order | LossCause::Abandoned => true,
             };
             if !may {
@@ -143,7 +143,7 @@ impl Buffered {
         }
     }
 
-    /// Whether something may take longer than the deadline of a write.
+    /// Whether a write may take longer than its deadline.
     fn may_be_late(&self) -> bool {
         self.may_fail || self.load.write_deadline_us > 0
     }
@@ -252,7 +252,7 @@ impl Load for Buffered {
     }
 
     fn take(&self) -> Record {
-        // Those of nodes that died tell of what they still had.
+        // The buffers of dead nodes report the writes that they still have.
         let left = self.buffers.take();
         drop(left);
         Record::Buffered(BufferedRecord { order: self.load.order, events: self.events.take() })

@@ -1,4 +1,4 @@
-//! One task's accesses to the lines.
+//! The accesses of one task to the lines.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(super) struct Client<'a> {
     member: &'a Member,
     process: Process,
     random: RefCell<Random>,
-    /// When each line was read, and what it said, for plants that remember.
+    /// The time and the result of an earlier read of each line, for seeded bugs that need it.
     answered: RefCell<BTreeMap<usize, (Time, Stamp)>>,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Writes the next stamp. Returns what stood there, and what stands there now.
+    /// Writes the next stamp. Returns the stamps before and after.
     fn stamp(&self, at: usize, guard: &mut WriteGuard<'_>) -> (Stamp, Stamp) {
         let words = guard.words();
         let last = words.len() - 8;
@@ -150,7 +150,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Reads, decides to write, and writes only what the reader saw.
+    /// Reads, then upgrades. The write succeeds only if no other node has written since the read.
     async fn read_then_write(&self, at: usize) -> Result<(), MemoryError> {
         let (memory, line, invoked) = (&self.member.memory, self.line(at), self.now());
         let mut kept = None;
@@ -172,7 +172,7 @@ impl<'a> Client<'a> {
                     .observer
                     .fail(Check::Error, format!("{line} was kept and is not reserved"));
             }
-            // Another task of the node may have come between; another node may not.
+            // Another task of this node may have written in between, but no other node.
             if let Ok(mut guard) = memory.try_write(line) {
                 let (saw, wrote) = self.stamp(at, &mut guard);
                 drop(guard);
@@ -192,7 +192,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Adds to the counter; nothing is added by a task that only looks.
+    /// Adds to the counter. A task that only inspects adds nothing.
     pub(super) async fn count(&self, what: &'static str, add: u64) {
         let counter = self.load.counter.get();
         let invoked = self.now();
@@ -200,7 +200,7 @@ impl<'a> Client<'a> {
         let added = async {
             let at = additions.borrow().len();
             if add > 0 {
-                // Open at first: who dies in its middle may have added or not.
+                // The addition is open at first, because a task that dies may have added or not.
                 let addition = Addition { process, invoked, returned: Time::MAX, old: None };
                 additions.borrow_mut().push(addition);
             }
@@ -211,7 +211,8 @@ impl<'a> Client<'a> {
                     Addition { process, invoked, returned, old: Some(*old) };
             }
             match old {
-                // Only who waits for a completion can tell, and a failing connection has none.
+                // Only a task that gets its completion knows the answer. A failed connection gives
+                // no completion.
                 Err(MemoryError::Fabric(VerbError::Ambiguous { .. }))
                     if self.load.connections_fail =>
                 {

@@ -4,9 +4,9 @@
 //!   payload of a line:  | stamp 8 | ...... | the same stamp 8 |
 //! ```
 //!
-//! Every writer adds one to the version that it finds and puts its own number beside it: each stamp
-//! is written once, and the stamps of a line say in which order they were written. Torn and stale
-//! copies cannot hide.
+//! Every writer adds one to the version in the line and adds its own number: that is a *stamp*. So
+//! each stamp is written once, and the stamps of a line show the order of its writes. Torn and
+//! stale copies are always visible.
 
 mod client;
 
@@ -34,17 +34,17 @@ use client::Client;
 
 const COUNTER: &str = "counter";
 
-/// So many waits for a line at most make an operation, as far as anybody may count on it.
+/// The most waits for a line in one operation, as an estimate.
 const ACCESSES_MAX: u32 = 4;
 
-/// What a line says: how often it was written, and by whom last.
+/// A stamp: the number of writes of a line, and the last writer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Stamp(u64);
 
 impl Stamp {
     const BY: u32 = 20;
 
-    /// As it stands in a line.
+    /// A stamp from the bits in a line.
     pub(super) fn of(bits: u64) -> Stamp {
         Stamp(bits)
     }
@@ -69,7 +69,7 @@ impl fmt::Display for Stamp {
     }
 }
 
-/// A call on one line, and what came of it.
+/// A call on one line, with its result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineCall {
     pub(crate) process: Process,
@@ -120,13 +120,13 @@ pub(crate) struct Lines {
     zipfian: Option<Zipfian>,
     lines: RefCell<Vec<GlobalAddr>>,
     calls: RefCell<Vec<LineCall>>,
-    /// A line for global atomics, and what was added to it.
+    /// A line for global atomics. Next to it are the recorded additions.
     counter: Cell<GlobalAddr>,
     additions: RefCell<Vec<Addition>>,
     counted: Cell<Option<u64>>,
 }
 
-/// What the clients saw.
+/// The record of all clients.
 #[derive(Default)]
 pub(crate) struct LinesRecord {
     calls: Vec<LineCall>,
@@ -162,7 +162,7 @@ impl Load for Lines {
                 self.lines.borrow_mut().push(line);
             }
             let counter = make(&member).await.map_err(|error| error.to_string())?;
-            // From here on it is used by atomics alone, which know no caches.
+            // From here on only atomics use the line, and atomics bypass the caches.
             let node = member.memory.node();
             while node.cache().find(counter).is_some() || node.is_under_way(counter) {
                 member.memory.evict(counter);

@@ -21,10 +21,10 @@ use crate::world::Process;
 const AMOUNT: usize = 8;
 const FLAG: usize = 16;
 
-/// A transaction that meets a lock is tried again so often.
+/// The number of attempts of a transaction that meets a lock.
 const TRIES: u32 = 4;
 
-/// What a line says.
+/// The content of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Content {
     stamp: Stamp,
@@ -44,12 +44,12 @@ impl Content {
     }
 }
 
-/// A lock, and what is known of it beside.
+/// A lock, with its data for the checks.
 struct Held<'a> {
     client: &'a Client<'a>,
     at: usize,
     mode: Mode,
-    /// None for whom forgets to lock.
+    /// `None` for a task that did not lock, by a seeded bug.
     lock: Option<Lock>,
 }
 
@@ -61,7 +61,8 @@ impl Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // First: behind the lock's end another may have it at once.
+        // Counted before the lock ends, because another task may take the lock at once after the
+        // end.
         self.count(|holders| *holders -= if self.mode == Mode::Shared { 1 } else { -1 });
         drop(self.lock.take());
     }
@@ -124,7 +125,7 @@ impl<'a> Client<'a> {
         on: String,
         work: impl Future<Output = Result<T, MemoryError>>,
     ) -> Option<T> {
-        // Each line is locked, upgraded, looked at twice and written at most.
+        // Each line is at most locked, upgraded, read twice and written.
         let accesses = 5 * self.load.load.lines as u32 * TRIES;
         let entered = async {
             let _operation = self.member.memory.enter().await?;
@@ -133,7 +134,7 @@ impl<'a> Client<'a> {
         self.load.observer.operation(self.process, (what, on, accesses), entered).await
     }
 
-    /// Tries it a few times, as long as a lock is in the way.
+    /// Runs a transaction, and tries again a few times after a conflict with a lock.
     async fn transaction(
         &self,
         what: &'static str,
@@ -152,7 +153,7 @@ impl<'a> Client<'a> {
         self.observed(what, "of some lines".to_owned(), tried).await;
     }
 
-    /// Some lines, none twice, in any order.
+    /// Some different lines, in random order.
     fn some_lines(&self, count: usize) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.load.load.lines as usize).collect();
         for at in 0..count {
@@ -163,7 +164,8 @@ impl<'a> Client<'a> {
         all
     }
 
-    /// Moves something from one line to another, and reads some more. False: a lock was in the way.
+    /// Moves an amount from one line to another, and reads more lines. Returns false after a
+    /// conflict with a lock.
     async fn transfer(&self) -> Result<bool, MemoryError> {
         let LocksLoad { lines, most, upgrades, .. } = self.load.load;
         let count = 1 + self.below(most.min(lines)) as usize;
@@ -197,7 +199,7 @@ impl<'a> Client<'a> {
         Ok(true)
     }
 
-    /// All amounts together, under locks to read.
+    /// Adds all amounts, with all lines locked to read.
     async fn audit(&self) -> Result<bool, MemoryError> {
         let mut held = Vec::new();
         for at in self.some_lines(self.load.load.lines as usize) {
@@ -210,8 +212,8 @@ impl<'a> Client<'a> {
         Ok(true)
     }
 
-    /// Takes the line's flag back if it is set, else sets it unless the other of its pair is set.
-    /// Only its own is locked.
+    /// Clears the line's flag if it is set. Otherwise sets the flag, unless the other flag of the
+    /// pair is set. The transaction locks only its own line.
     async fn flag(&self, at: usize) -> Result<bool, MemoryError> {
         let other = at ^ 1;
         if other >= self.load.load.lines as usize {
@@ -220,13 +222,13 @@ impl<'a> Client<'a> {
         let early = self.load.plant == Some(Plant::LooksTooEarly);
         let seen = if early { self.look_unlocked(other).await? } else { None };
         let Some(_lock) = self.lock(at, Mode::Exclusive).await? else { return Ok(false) };
-        // Before the look: see `OptimisticRead::locked`.
+        // The fence is before the read: see `OptimisticRead::locked`.
         fence(Ordering::SeqCst);
         let seen = if early { seen } else { self.look_unlocked(other).await? };
         let Some(seen) = seen else { return Ok(false) };
         let found =
             self.write(at, |content| content.flag = (1 - content.flag) & (1 - seen.flag)).await?;
-        // Both as they were when it looked.
+        // Both flags, as they were at the time of the read.
         if found.is_some_and(|found| found.flag + seen.flag > 1) {
             let text =
                 format!("the flags of {} and {} are both set", self.line(at), self.line(other));
@@ -235,7 +237,7 @@ impl<'a> Client<'a> {
         Ok(true)
     }
 
-    /// What the line says, if nobody of whom this node knows has locked it to write.
+    /// The content of the line, unless it is locked to write, as far as this node knows.
     async fn look_unlocked(&self, at: usize) -> Result<Option<Content>, MemoryError> {
         let (memory, addr) = (&self.member.memory, self.line(at));
         let mut kept = None;
@@ -261,7 +263,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Reads without any lock, and waits for those of others or does not.
+    /// Reads without a lock. Half of the reads wait for locks of other transactions.
     async fn look(&self, at: usize) -> Result<(), MemoryError> {
         if self.percent(50) {
             return self.read(at).await.map(drop);
@@ -269,7 +271,7 @@ impl<'a> Client<'a> {
         self.look_unlocked(at).await.map(drop)
     }
 
-    /// When nobody locks any more.
+    /// Reads all lines when no transaction has a lock any more.
     pub(super) async fn look_at_all(&self) {
         let mut all = Vec::new();
         for at in 0..self.load.load.lines as usize {
@@ -284,8 +286,8 @@ impl<'a> Client<'a> {
 
     // ---- locks -----------------------------------------------------------------------------------
 
-    /// Locks the line, unless another has locked it, or the wish is dropped, or there are too many
-    /// locks.
+    /// Locks the line. There is no lock if another transaction has one, if the attempt is dropped,
+    /// or if there are too many locks.
     async fn lock(&self, at: usize, mode: Mode) -> Result<Option<Held<'_>>, MemoryError> {
         if self.load.plant == Some(Plant::ForgetsToLock) && self.percent(20) {
             return Ok(
@@ -312,7 +314,7 @@ impl<'a> Client<'a> {
         Ok(Some(held))
     }
 
-    /// One more has locked the line.
+    /// Counts a new lock of the line, and checks that it excludes others.
     fn holds(&self, held: &Held<'_>) {
         let mut old = 0;
         held.count(|holders| {
@@ -350,8 +352,8 @@ impl<'a> Client<'a> {
         Ok(content)
     }
 
-    /// Changes the line, which is locked to write. It is here, so whatever goes wrong, this does
-    /// not fail. What it said before.
+    /// Changes the line, which is locked to write. The line is at this node, so this cannot fail.
+    /// Returns the content before.
     async fn write(
         &self,
         at: usize,
@@ -404,7 +406,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// All lines, as they were at one time.
+    /// Checks that all lines, read at one time, are consistent.
     fn is_consistent(&self, all: &[Content]) {
         let sum = all.iter().fold(0_u64, |sum, content| sum.wrapping_add(content.amount));
         if sum != 0 {

@@ -1,5 +1,5 @@
-//! Transactions that lock lines by two phases and wait for no lock, and such that lock only what
-//! they write.
+//! Transactions that lock lines. Some lock in two phases and wait for no lock. Others lock only the
+//! lines that they write.
 //!
 //! ```text
 //!   payload of a line:  | stamp 8 | amount 8 | flag 8 | ...... | the same stamp 8 |
@@ -7,13 +7,13 @@
 //!
 //! | operation | locks | so that |
 //! | --- | --- | --- |
-//! | transfer | to write or by upgrades what it writes, to read what it only reads | nothing changes under its locks, and all amounts together are 0 |
-//! | audit | all lines to read | it sees that |
-//! | flag | its own line to write; looks at the other of the pair without | never are both flags of a pair set |
-//! | look | nothing; half of them wait for locks, half do not | they see one order of all writes |
+//! | transfer | locks or upgrades what it writes, to write; locks what it only reads, to read | nothing changes under its locks, and the sum of all amounts is 0 |
+//! | audit | all lines to read | it reads the sum 0 |
+//! | flag | its own line to write; reads the other line of the pair without a lock | the flags of a pair are never both set |
+//! | look | nothing; half of them wait for locks, half do not | all reads fit one order of all writes |
 //!
-//! In a world it is also counted beside the locks who has which: those that exclude each other
-//! never meet.
+//! In a world the workload also counts the owners of each lock. Locks that exclude each other never
+//! have owners at the same time.
 
 mod client;
 
@@ -41,15 +41,15 @@ pub(crate) struct Locks {
     seed: u64,
     observer: Rc<Observer>,
     lines: RefCell<Vec<GlobalAddr>>,
-    /// Who has locked each line, as far as this thread knows: so many to read, or -1 for one to
-    /// write.
+    /// The owners of each line's lock on this thread: the number of readers, or -1 for a writer.
     holders: RefCell<Vec<i64>>,
     calls: RefCell<Vec<LineCall>>,
-    /// Of this thread alone: there may be others that it does not know of.
+    /// Whether all workers are on this thread. Otherwise there may be lock owners that this thread
+    /// does not know.
     alone: Cell<bool>,
 }
 
-/// What the clients saw.
+/// The record of all clients.
 #[derive(Default)]
 pub(crate) struct LocksRecord {
     calls: Vec<LineCall>,

@@ -28,8 +28,7 @@ pub(super) struct Client<'a> {
     pub(super) next_id: Cell<u64>,
 }
 
-/// So many waits for a line at most make an operation, as far as anybody may count on it: scans
-/// read every page.
+/// The most waits for a line in one operation, as an estimate: scans read every page.
 const ACCESSES_MAX: u32 = 200;
 
 impl<'a> Client<'a> {
@@ -58,7 +57,7 @@ impl<'a> Client<'a> {
         Content::unique(self.next_id.get())
     }
 
-    /// How long this operation may take: mostly as long as it wants.
+    /// The number of polls that this operation gets. Mostly it is unlimited.
     fn polls(&self) -> Polls {
         (self.random(100) < self.load.load.dropped).then(|| 1 + self.random(10))
     }
@@ -170,7 +169,7 @@ impl<'a> Client<'a> {
                 (n, self.polls()),
                 self.tree.upsert(&key(n), &value.encode()),
                 |answer| {
-                    // Whether the key is new shows what stood there: as an insert, or as an update.
+                    // For a new key the call is an insert, for a known key an update.
                     Ok(Operation::Map(match answer.transpose()? {
                         None => MapOperation::Upsert { value },
                         Some(true) => MapOperation::Insert { value, inserted: true },
@@ -205,7 +204,7 @@ impl<'a> Client<'a> {
         let dropped = answer.is_none();
         known(answer)?;
         self.load.recorder.close(open);
-        // What it saw tells that it took effect, even if it was dropped afterwards.
+        // A change that read the value has taken effect, even if it was dropped afterwards.
         if seen.get().is_some() || !dropped {
             let tail = seen.get().map_or(head, |content| content.tail);
             let written = Content { head, tail };
@@ -246,7 +245,7 @@ impl<'a> Client<'a> {
         self.demand(shown == seen.len(), "as many as were counted", &seen);
         self.demand(seen.windows(2).all(|w| w[0].0 < w[1].0), "keys in ascending order", &seen);
         self.demand(seen.first().is_none_or(|s| s.0 >= first), "no key beyond the bound", &seen);
-        // With fewer than the limit, the scan came to the end.
+        // A scan with fewer entries than the limit has reached its end.
         let end = if shown == limit { seen[limit - 1].0 + 1 } else { self.load.load.keys };
         self.saw_all(first..end, invoked, &seen);
         Ok(())
@@ -275,8 +274,8 @@ impl<'a> Client<'a> {
         if self.random(2) == 0 { usize::MAX } else { 1 + self.random(8) as usize }
     }
 
-    /// A scan sees each page at one instant, so of each key it says whether it was there at some
-    /// instant of the scan.
+    /// Records a scan as one read of each key. A scan reads each page at one instant of the scan,
+    /// so each read has such an instant too.
     fn saw_all(&self, range: Range<u64>, invoked: Time, seen: &[(u64, Content)]) {
         for n in range {
             let found = seen.iter().find(|(at, _)| *at == n).map(|(_, content)| *content);
@@ -284,7 +283,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// A key that was seen, or not, some time since `invoked`.
+    /// Records that a key was found or not found at some instant since `invoked`.
     pub(super) fn saw(&self, n: u64, invoked: Time, found: Option<Content>) {
         let operation = Operation::Map(MapOperation::Get { found });
         self.load.recorder.add(n, invoked, Some(self.now()), operation);
@@ -297,7 +296,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// The content of `bytes`; that they are mixed from several values is a failure.
+    /// The content of `bytes`. Bytes that are mixed from several values are a failure.
     pub(super) fn whole(&self, bytes: &[u8]) -> Content {
         Content::decode(bytes).unwrap_or_else(|what| {
             self.load.observer.fail(Check::Values, format!("{}: a value is {what}", self.process));

@@ -1,9 +1,9 @@
-//! Keys and values that can be told apart and checked.
+//! Keys and values that are unique and can be checked.
 
 use latchwork_workload::history::{MapKey, MapOperation, Model};
 
-/// The bytes of key number `n`: in the order of the numbers, 4 to 40 long, and neighbours share
-/// long prefixes.
+/// The bytes of key number `n`. The keys have the order of their numbers, have 4 to 40 bytes, and
+/// share long prefixes with their neighbours.
 pub(crate) fn key(n: u64) -> Vec<u8> {
     let mut key = (n as u32).to_be_bytes().to_vec();
     key.resize(4 + (n % 4) as usize * 12, b'k');
@@ -17,14 +17,14 @@ pub(crate) fn number(bytes: &[u8]) -> Result<u64, String> {
     if key(n) == bytes { Ok(n) } else { Err(format!("a garbled key {bytes:02x?}")) }
 }
 
-/// What a value says.
+/// The content of a value.
 ///
 /// ```text
 ///   head 8 | tail 8 | filler that the tail determines, 0 to 40 bytes
 /// ```
 ///
-/// A whole write sets both, a change in place the head alone. Each head and each tail is written
-/// once.
+/// A whole write sets both, and a change in place sets only the head. Each head and each tail is
+/// written only once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Content {
     pub(crate) head: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// A content that nobody else writes.
+    /// A content that no other call writes.
     pub(crate) fn unique(id: u64) -> Content {
         Content { head: id, tail: id }
     }
@@ -44,7 +44,7 @@ impl Content {
         bytes
     }
 
-    /// The content of `bytes`, unless they are mixed from several values.
+    /// The content of `bytes`. An error reports bytes that are mixed from several values.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Content, String> {
         let word = |at: usize| {
             let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
@@ -55,18 +55,18 @@ impl Content {
     }
 }
 
-/// An operation on one key with its answer.
+/// An operation on one key, with its answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Map(MapOperation<Content>),
-    /// Changed the head in place, if the key was there.
+    /// Changed the head in place, if the key was in the tree.
     SetHead {
         head: u64,
         found: bool,
     },
 }
 
-/// One key of the tree, absent at first.
+/// A key of the tree, absent at first.
 pub(crate) struct TreeKey;
 
 impl Model for TreeKey {

@@ -1,4 +1,5 @@
-//! A B-link tree that all nodes share: every operation there is, each recorded with its answer.
+//! A B-link tree that all nodes share. The workload has all operations, and records each with its
+//! answer.
 //!
 //! ```text
 //!   every task:    random operations       Client ──► Recorder ──► Calls, key by key
@@ -33,7 +34,7 @@ use crate::world::{Observer, Process};
 use client::Client;
 use content::{Content, key};
 
-/// Waits for a line, at most, of a walk over the whole tree.
+/// The most waits for a line in a walk over the whole tree.
 const WALK_MAX: u32 = 1_000;
 
 /// The workload.
@@ -48,11 +49,11 @@ pub(crate) struct TreeWork {
     ends: RefCell<Vec<Vec<(u64, Content)>>>,
 }
 
-/// What the clients saw.
+/// The record of all clients.
 #[derive(Default)]
 pub(crate) struct TreeRecord {
     calls: Calls<Operation>,
-    /// Everything, as each node saw it in the end.
+    /// All entries of the tree, as each node read them at the end.
     ends: Vec<Vec<(u64, Content)>>,
     pub(crate) statistics: Option<TreeStatistics>,
 }
@@ -85,7 +86,7 @@ impl TreeWork {
         Ok(())
     }
 
-    /// Reads everything, in every way.
+    /// Reads all entries, with all kinds of reads.
     async fn look(&self, client: &Client<'_>) -> Result<(), TreeError> {
         let mut got = Vec::new();
         for n in 0..self.load.keys {
@@ -109,7 +110,7 @@ impl TreeWork {
         Ok(())
     }
 
-    /// Damages the tree, where the scenario wants that.
+    /// Corrupts the tree, if the scenario has this seeded bug.
     async fn scribble(&self, client: &Client<'_>) -> Result<(), TreeError> {
         if self.plant != Some(Plant::Scribbles) {
             return Ok(());
@@ -202,9 +203,10 @@ impl TreeRecord {
     }
 }
 
-/// Whether one order per key explains all answers; keys are absent at first. Of how many keys that
-/// is not known: with many writes on one key that overlap, or that failed and may have happened at
-/// any later time, the search has no end. That accuses nobody.
+/// Checks that one order per key explains all answers; keys are absent at first. The result is the
+/// number of keys for which this is not known. Two kinds of writes make the search endless: many
+/// overlapping writes on one key, and many failed writes that may take effect at any later time.
+/// Such a key is not a failure.
 pub(super) fn judge_keys<M, S>(model: &M, calls: &Calls<M::Operation>) -> Judgement
 where
     M: Model<State = Option<S>>,

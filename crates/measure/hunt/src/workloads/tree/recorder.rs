@@ -1,4 +1,4 @@
-//! Calls and their answers, as the tasks saw them.
+//! The recorded calls of the tasks, with their answers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -24,12 +24,12 @@ pub(crate) struct Recorder<O> {
 
 struct Shared<O> {
     calls: RefCell<Calls<O>>,
-    /// Calls that have not ended. Whoever dies in one may have had its effect.
+    /// The calls that have not ended. The call of a crashed task may have taken effect.
     open: RefCell<BTreeMap<u64, (u64, Call<O>)>>,
     next: Cell<u64>,
 }
 
-/// How often an operation is polled before it is dropped; `None` for as often as it wants.
+/// The number of polls after which an operation is dropped; `None` for never.
 pub(crate) type Polls = Option<u64>;
 
 impl<O> Clone for Recorder<O> {
@@ -49,8 +49,8 @@ impl<O> Recorder<O> {
         self.shared.calls.borrow_mut().record(key, Call { invoked, returned, operation });
     }
 
-    /// Runs one call. `told` makes the operation from the answer; from `None` when there is none,
-    /// since the call was dropped or failed: it may have had its effect, or not.
+    /// Runs one call. `told` makes the operation from the answer. Without an answer, `told` gets
+    /// `None`: the call was dropped or failed, and may have taken effect or not.
     pub(crate) async fn call<T>(
         &self,
         handle: &Handle,
@@ -63,7 +63,7 @@ impl<O> Recorder<O> {
         let answer = drop_after(polls, call).await;
         let returned = answer.is_some().then(|| self.observer.time(handle));
         let operation = told(answer);
-        // What failed stays open.
+        // A failed call stays open.
         if let Ok(operation) = operation {
             self.shared.open.borrow_mut().remove(&open);
             self.add(key, invoked, returned, operation);
@@ -72,7 +72,7 @@ impl<O> Recorder<O> {
         operation.map(drop)
     }
 
-    /// A call that has begun. Unless it is closed, it never ends.
+    /// Records the start of a call. Unless it is closed, the call never ends.
     pub(crate) fn open(&self, key: u64, invoked: Time, operation: O) -> u64 {
         let id = self.shared.next.get();
         self.shared.next.set(id + 1);
@@ -81,7 +81,7 @@ impl<O> Recorder<O> {
         id
     }
 
-    /// Forgets an open call; whoever knows how it ended adds it.
+    /// Removes an open call. The caller adds the call with its end, if the end is known.
     pub(crate) fn close(&self, open: u64) {
         self.shared.open.borrow_mut().remove(&open);
     }
@@ -96,7 +96,7 @@ impl<O> Recorder<O> {
     }
 }
 
-/// The answer, if the key was known; any other failure is one.
+/// The answer as an option: an unknown key is `None`. Any other error stays an error.
 pub(crate) fn known<T>(answer: Option<Result<T, TreeError>>) -> Result<Option<T>, TreeError> {
     match answer {
         Some(Err(TreeError::NotFound)) => Ok(None),
@@ -104,7 +104,7 @@ pub(crate) fn known<T>(answer: Option<Result<T, TreeError>>) -> Result<Option<T>
     }
 }
 
-/// Whether an insert found its key to be new; any other failure is one.
+/// Whether an insert found its key to be new. Any error but `Exists` stays an error.
 pub(crate) fn inserted(answer: Option<Result<(), TreeError>>) -> Result<bool, TreeError> {
     match answer {
         Some(Err(TreeError::Exists)) => Ok(false),
@@ -112,7 +112,7 @@ pub(crate) fn inserted(answer: Option<Result<(), TreeError>>) -> Result<bool, Tr
     }
 }
 
-/// Drops `future` when it is not ready at its `polls`-th poll; then there is no result.
+/// Drops `future` if it is not ready at its `polls`-th poll. Then there is no result.
 pub(crate) async fn drop_after<F: Future>(polls: Polls, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;

@@ -1,5 +1,5 @@
-//! The tree that all workers share, on one thread: made or found, opened once by each worker,
-//! validated in the end.
+//! The tree that all workers of one thread share. It is made or found, opened once by each worker,
+//! and validated at the end.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,15 +15,15 @@ use latchwork_verbs::GlobalAddr;
 use crate::Check;
 use crate::world::{Observer, Process};
 
-/// What the catalogue calls the tree.
+/// The name of the tree in the catalogue.
 const NAME: &str = "tree";
 const TREE: ObjectKind = ObjectKind(7);
 
-/// Opens one tree for all workers of this thread, once each.
+/// Opens one tree for all workers of this thread, once for each worker.
 pub(crate) struct Shared {
     config: TreeConfig,
-    /// What the tree is called in what is told of operations on it, and how often one that may see
-    /// all of it waits for a line at most.
+    /// The name of the tree in reports of operations. Then the most waits for a line of an
+    /// operation that may read the whole tree.
     about: (&'static str, u32),
     observer: Rc<Observer>,
     root: RefCell<Option<GlobalAddr>>,
@@ -75,13 +75,13 @@ impl Shared {
         Ok(())
     }
 
-    /// This worker's handle on the tree; its tasks share what it keeps in reserve. `None` when that
-    /// failed, which the observer was told.
+    /// This worker's handle on the tree. The tasks of the worker share its reserve. Returns `None`
+    /// after a failure, which the observer has.
     pub(crate) async fn enter(&self, member: &Member, process: Process) -> Option<Tree<Worker>> {
         self.operation(process, "open", self.tree(member)).await
     }
 
-    /// The same, but a handle of its own.
+    /// Like [`Shared::enter`], but with a new handle.
     pub(crate) async fn enter_alone(
         &self,
         member: &Member,
@@ -90,8 +90,7 @@ impl Shared {
         self.operation(process, "open", self.open(member)).await
     }
 
-    /// Gives back what this worker kept in reserve, and its handle: it must keep no worker that
-    /// leaves.
+    /// Releases this worker's reserve and its handle. A handle must not keep a worker that leaves.
     pub(crate) async fn leave(&self, member: &Member, process: Process) {
         let about = ("give back", "lines in reserve".to_owned(), self.about.1);
         let finish = async {
@@ -104,7 +103,7 @@ impl Shared {
         self.observer.operation(process, about, finish).await;
     }
 
-    /// Walks the tree, on the first node that looks at it, `before` that.
+    /// Validates the tree on the first node that inspects it, `before` the inspection.
     pub(crate) async fn validate(
         &self,
         process: Process,
@@ -126,12 +125,12 @@ impl Shared {
         self.operation(process, "validate", validate).await;
     }
 
-    /// Pages of the tree, once it was validated.
+    /// The number of pages of the tree, after the validation.
     pub(crate) fn pages(&self) -> Option<u64> {
         self.statistics.borrow().as_ref().map(TreeStatistics::pages)
     }
 
-    /// What the tree was like, once it was validated.
+    /// The statistics of the tree, after the validation.
     pub(crate) fn take(&self) -> Option<TreeStatistics> {
         self.statistics.take()
     }
@@ -151,7 +150,7 @@ impl Shared {
             return Ok(tree.clone());
         }
         let opened = self.open(member).await?;
-        // Another task may have come first.
+        // Another task may have opened the tree in the meantime.
         Ok(self.trees.borrow_mut().entry(member.index).or_insert(opened).clone())
     }
 

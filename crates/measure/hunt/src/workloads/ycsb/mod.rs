@@ -1,5 +1,5 @@
-//! YCSB's core workloads A to F on a shared tree, each record a small map of fields whose versions
-//! tell who wrote them.
+//! YCSB's core workloads A to F on a shared tree. Each record is a small map of fields, and the
+//! version of a field names its writer.
 
 mod step;
 
@@ -27,7 +27,7 @@ use crate::checks::Judgement;
 use crate::scenario::{Plant, Scenario, YcsbLoad};
 use crate::world::{Observer, Process};
 
-/// So many waits for a line at most make an operation, as far as anybody may count on it.
+/// The most waits for a line in one operation, as an estimate.
 const ACCESSES_MAX: u32 = 200;
 
 /// The workload.
@@ -41,11 +41,11 @@ pub(crate) struct Ycsb {
     observer: Rc<Observer>,
     shared: Shared,
     recorder: Recorder<Step>,
-    /// The keys of the records that are there from the beginning, sorted.
+    /// The keys of the loaded records, sorted.
     loaded: Vec<Vec<u8>>,
 }
 
-/// What the clients saw.
+/// The record of all clients.
 #[derive(Default)]
 pub(crate) struct YcsbRecord {
     calls: Calls<Step>,
@@ -222,7 +222,7 @@ impl Client<'_> {
         self.load.observer.operation(self.process, (what, on, ACCESSES_MAX), work).await
     }
 
-    /// The versions of a record; that it is not what one write of each field left is a failure.
+    /// The versions of a record. A field must be wholly of one write, otherwise the check fails.
     fn whole(&self, key: &[u8], bytes: &[u8]) -> Fielded {
         let mut versions = Fielded::new();
         let layout = &self.load.workload.layout;
@@ -242,12 +242,12 @@ impl Client<'_> {
         }
     }
 
-    /// Where the fields stand in a record, and their new contents, one field after the other.
+    /// The positions of the fields in a record and their new contents, field by field.
     fn contents(&self, key: &[u8], fields: &Range<u16>, version: Version) -> Vec<(usize, Vec<u8>)> {
         let layout = &self.load.workload.layout;
         let field = |field| {
             let field = latchwork_workload::ycsb::FieldIndex(field);
-            // All fields are equally long here.
+            // All fields have the same length here.
             let place = layout.place(field).unwrap_or_default();
             let mut bytes = vec![0; place.len()];
             layout.fill_field(ContentKey::new(key), field, version, &mut bytes);
@@ -293,7 +293,7 @@ impl Client<'_> {
         let contents = self.contents(&key, &fields, version);
         let forgets = self.load.plant == Some(Plant::Forgets);
         let update = async {
-            // More than one field is more than one step, unless they are written as a whole.
+            // Several fields need several steps, unless the record is written as a whole.
             if let ([(start, bytes)], false) = (&contents[..], forgets) {
                 return self.tree.update_range(&key, *start, bytes).await;
             }
@@ -329,8 +329,8 @@ impl Client<'_> {
         self.call(&key, change, told).await
     }
 
-    /// Reads up to so many records, or all that there are. Loaded ones cannot be missing in
-    /// between.
+    /// Reads up to `most` records, or all records. A loaded record between the first and the last
+    /// must be found.
     async fn scan(&self, first: RecordNumber, most: Option<usize>) -> Result<(), TreeError> {
         let (key, invoked) = (self.key(first), self.now());
         let from = if most.is_some() { Bound::Included(&key[..]) } else { Bound::Unbounded };

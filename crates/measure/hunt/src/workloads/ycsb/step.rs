@@ -1,4 +1,4 @@
-//! What operations do to one record, for the judge.
+//! The effects of operations on one record, for the check.
 
 use std::ops::Range;
 
@@ -7,18 +7,18 @@ use latchwork_workload::history::{MapKey, MapOperation, Model};
 /// The versions of a record's fields.
 pub(super) type Fielded = Vec<u64>;
 
-/// An operation on one record with its answer.
+/// An operation on one record, with its answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Read or inserted as a whole.
+    /// Read or inserted the whole record.
     Whole(MapOperation<Fielded>),
     /// Wrote some fields, if the record was there.
     Set { fields: Range<u16>, version: u64, found: bool },
-    /// Read all and wrote some fields in one step; nothing found means that nothing was written.
+    /// Read all fields and wrote some, in one step. Without `found` nothing was written.
     Change { fields: Range<u16>, version: u64, found: Option<Fielded> },
 }
 
-/// One record, absent at first.
+/// A record, absent at first.
 pub(super) struct OneRecord;
 
 fn with(mut record: Fielded, fields: &Range<u16>, version: u64) -> Fielded {
