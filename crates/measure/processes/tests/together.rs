@@ -48,7 +48,8 @@ fn a_worker_that_panics_ends_the_run_of_all() {
     let memory = memory();
     let ended = memory.start_program(PART, 3, &format!("{SMALL} --odd panics")).wait(LIMIT);
     let lines = last_lines(&ended, 1);
-    let others = lines.iter().filter(|line| line.starts_with("part: node C2: a worker"));
+    let others =
+        lines.iter().filter(|line| line.starts_with("part: node C2: node2-worker0 panicked"));
     assert_eq!(others.count(), 2, "{lines:?}");
     assert!(ended.iter().any(|process| process.err.contains("as it was told to")));
 }
