@@ -58,7 +58,7 @@ impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Loss { node, file, kept, missing, missing_bytes, given_up, given_up_bytes } = self;
         write!(f, "node {}: {file} ends at byte {kept}: ", node.0)?;
-        if *missing + *missing_bytes + *given_up == 0 {
+        if [*missing, *missing_bytes, *given_up] == [0; 3] {
             write!(f, "what stood behind that cannot be read")?;
         }
         if *missing > 0 || *missing_bytes > 0 {
@@ -212,10 +212,11 @@ fn loss(cut: End, scan: &Scan, known: Option<&End>, before: Option<&Lost>) -> Lo
     let here = if known.segment == scan.end.segment { scan.end.bytes } else { 0 };
     let gone = if missing > 0 { known.bytes.saturating_sub(here) } else { 0 };
     Lost {
-        missing: before.missing + missing,
-        missing_bytes: before.missing_bytes + gone.max(scan.unread),
-        given_up: before.given_up + (scan.end.groups - cut.groups),
-        given_up_bytes: before.given_up_bytes + scan.bytes_behind(cut),
+        // The file gives the first numbers, and may hold any.
+        missing: before.missing.saturating_add(missing),
+        missing_bytes: before.missing_bytes.saturating_add(gone.max(scan.unread)),
+        given_up: before.given_up.saturating_add(scan.end.groups - cut.groups),
+        given_up_bytes: before.given_up_bytes.saturating_add(scan.bytes_behind(cut)),
     }
 }
 
