@@ -21,10 +21,12 @@ pub(crate) enum Kind {
     Tables,
     /// A public type name in more than one crate.
     Names,
+    /// More than one test program in a package.
+    Suites,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 9] = [
+    pub(crate) const ALL: [Kind; 10] = [
         Kind::Circles,
         Kind::Arrows,
         Kind::Comments,
@@ -34,6 +36,7 @@ impl Kind {
         Kind::Flags,
         Kind::Tables,
         Kind::Names,
+        Kind::Suites,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -47,6 +50,7 @@ impl Kind {
             Kind::Flags => "flags",
             Kind::Tables => "tables",
             Kind::Names => "names",
+            Kind::Suites => "suites",
         }
     }
 

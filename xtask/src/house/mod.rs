@@ -27,6 +27,7 @@ mod names;
 mod programs;
 mod rules;
 mod scan;
+mod suites;
 mod syntax;
 mod tables;
 #[cfg(test)]
@@ -139,6 +140,7 @@ fn check(kind: Kind, tree: &Tree, targets: &[Target], rules: &Rules) -> Vec<Find
         Kind::Flags => flags::check(tree, rules),
         Kind::Tables => tables::check(tree),
         Kind::Names => names::check(tree),
+        Kind::Suites => suites::check(tree),
     }
 }
 

@@ -1,0 +1,236 @@
+//! The program from its command line to its exit status: every scheme with one, two and four
+//! compute nodes, in real and in virtual time; what it prints; and what it refuses.
+
+use crate::program;
+
+use program::{CHECKS, SMALL, document, good, kills, orders, prepared, temporary, text, tpcc};
+use serde_json::Value;
+
+fn every_scheme(more: &str) {
+    for cc in ["2pl", "to", "occ"] {
+        for nodes in [1, 2, 4] {
+            let history = temporary("history");
+            let record = format!("--record {}", history.display());
+            let flags = format!("{SMALL} --cc {cc} --compute-nodes {nodes} --count 500 {more}");
+            let document = document(&format!("{flags} {record}"));
+            assert_eq!(document["checks"]["serializability"], "ok", "{flags}");
+            std::fs::remove_file(&history).expect("a history");
+            assert_eq!(document["config"]["cc"], cc);
+            assert_eq!(document["ops"], 500, "{cc} on {nodes}");
+            for kind in ["NEW_ORDER", "PAYMENT", "ORDER_STATUS", "DELIVERY", "STOCK_LEVEL"] {
+                assert!(document["latency_us"][kind]["count"].as_u64() > Some(0), "{kind}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_scheme_is_consistent_on_shared_memory() {
+    every_scheme("--threads 1 -w 4");
+}
+
+#[test]
+fn every_scheme_is_consistent_in_virtual_time() {
+    every_scheme("--threads 2 --inflight 2 --fabric sim");
+}
+
+#[test]
+fn the_baseline_is_consistent() {
+    for fabric in ["shm", "sim"] {
+        document(&format!("{SMALL} --protocol sel --count 300 --threads 1 --fabric {fabric}"));
+    }
+}
+
+#[test]
+fn timestamps_that_are_drawn_in_blocks_order_transactions_too() {
+    let history = temporary("history");
+    let shape = format!("{SMALL} --cc to --ts-block 16 --fabric sim --compute-nodes 4 --threads 2");
+    let document = document(&format!("{shape} --count 500 --record {}", history.display()));
+    assert_eq!(document["config"]["ts_block"], 16);
+    std::fs::remove_file(&history).expect("a history");
+}
+
+#[test]
+fn one_command_line_is_one_world_and_another_seed_another() {
+    let shape = format!("{SMALL} --fabric sim --count 300 --compute-nodes 2 --threads 2");
+    let (one, again) = (document(&shape), document(&shape));
+    assert_eq!(one, again);
+    assert!(one["event_hash"].is_string());
+    assert_ne!(document(&format!("{shape} --seed 7"))["event_hash"], one["event_hash"]);
+}
+
+#[test]
+fn lines_are_those_of_go_tpc_and_tell_the_checks() {
+    let run = "--fabric sim --time 0.03 --warmup 0.005 --interval 0.01 --threads 1";
+    let (out, err) = good(&format!("{SMALL} {run}"));
+    let current = out.lines().filter(|line| line.starts_with("[Current] NEW_ORDER - Takes(s): "));
+    assert!((2..=3).contains(&current.count()), "{out}");
+    let summary = "[Summary] NEW_ORDER - Takes(s): 0.0, Count: ";
+    assert!(out.lines().any(|line| line.starts_with(summary)), "{out}");
+    assert!(out.lines().any(|line| line.starts_with("tpmC: ")), "{out}");
+    assert!(!out.contains("efficiency"), "nobody waited");
+    let checks = out.lines().filter(|line| line.starts_with("[CHECK], ") && line.ends_with(", ok"));
+    assert_eq!(checks.count(), CHECKS, "{out}");
+    assert!(err.contains("check  tpcc-3.3.2.12    ok     600 compared"), "{err}");
+}
+
+#[test]
+fn the_document_is_complete_in_a_file_too() {
+    let file = temporary("result.json");
+    let (out, _) = good(&format!("{SMALL} --count 500 --json {}", file.display()));
+    assert!(out.contains("tpmC: "), "lines and a document");
+    let written = std::fs::read_to_string(&file).expect("a document");
+    std::fs::remove_file(&file).expect("removed");
+    let document: Value = serde_json::from_str(&written).expect("JSON");
+    assert_eq!((&document["app"], &document["ops"]), (&Value::from("tpcc"), &Value::from(500)));
+    assert!(document["measures"]["tpmC"].as_f64() > Some(0.0));
+    assert!(document["load"]["ops"].as_u64() > Some(9_000));
+    assert!(document["aborts"].is_u64());
+    let reasons = ["locked", "changed", "phantom", "too_late"];
+    let count = |name: &str| document["counters"][format!("aborts_{name}")].as_u64();
+    let sum: Option<u64> = reasons.into_iter().map(count).sum();
+    assert_eq!(sum, document["aborts"].as_u64(), "each abort has a reason");
+    assert_eq!(document["config"]["weight"], Value::from(vec![45, 43, 4, 4, 4]));
+    assert_eq!(document["nodes"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn only_one_transaction_is_only_that_one() {
+    for (only, kind) in
+        [("neworder", "NEW_ORDER"), ("payment", "PAYMENT"), ("delivery", "DELIVERY")]
+    {
+        let document = document(&format!("{SMALL} --only {only} --count 200 --threads 1"));
+        let kinds = document["latency_us"].as_object().expect("latencies");
+        assert_eq!(kinds.keys().collect::<Vec<_>>(), [kind]);
+    }
+}
+
+#[test]
+fn a_divided_database_has_as_many_distributed_orders_as_were_asked_for() {
+    let shape = format!(
+        "{SMALL} -w 4 --compute-nodes 2 --threads 1 --count 1000 --only neworder --fabric sim"
+    );
+    document(&format!("{shape} --distribution-ratio 0"));
+    document(&format!("{shape} --distribution-ratio 100"));
+}
+
+#[test]
+fn terminals_wait_and_efficiency_is_told() {
+    // In virtual time minutes are short.
+    let shape = "--fabric sim --wait -w 1 --items 200 --customers 30 --compute-nodes 1 --threads 1";
+    let limits = "--time 600 --warmup 60 --cache-mb 8 --memory-mb 64";
+    let document = document(&format!("{shape} {limits}"));
+    let efficiency = document["measures"]["efficiency_percent"].as_f64().expect("a number");
+    assert!((80.0..=100.0).contains(&efficiency), "{efficiency} %");
+}
+
+#[test]
+fn commits_are_acknowledged_by_the_log() {
+    let directory = temporary("log");
+    let shape = format!("{SMALL} --count 300 --threads 2 --compute-nodes 2");
+    for wal in ["sync", "async"] {
+        let document = document(&format!("{shape} --wal {wal} --wal-dir {}", directory.display()));
+        assert_eq!(document["config"]["wal"], wal);
+        assert!(document["counters"]["log_commits"].as_u64() > Some(200));
+        let again = tpcc(&format!("{shape} --wal {wal} --wal-dir {}", directory.display()));
+        assert_eq!(again.status.code(), Some(2));
+        assert!(text(&again.stderr).contains("there is a database already"));
+        std::fs::remove_dir_all(&directory).expect("removed");
+    }
+    let simulated = document(&format!("{shape} --fabric sim --inflight 4 --wal sync"));
+    assert!(simulated["counters"]["log_syncs"].as_u64() > Some(0));
+}
+
+#[test]
+fn payments_of_one_warehouse_share_syncs_where_commits_release_early() {
+    let shape = "-w 1 --items 200 --customers 60 --compute-nodes 1 --threads 2 --inflight 8 --count 400 --only payment \
+                 --fabric sim --wal sync --sync-us 500";
+    let per_sync = ["on", "off"].map(|release| {
+        let document = document(&format!("{shape} --early-release {release}"));
+        assert_eq!(document["config"]["early_release"], release == "on");
+        let count = |of: &str| document["counters"][of].as_f64().expect("a number");
+        count("log_commits") / count("log_syncs")
+    });
+    assert!(per_sync[0] > 4.0 && per_sync[1] < 2.0, "{per_sync:?}");
+    let idle = tpcc(&format!("{SMALL} --count 10 --early-release on"));
+    assert!(text(&idle.stderr).contains("--early-release changes nothing with --wal off"));
+}
+
+#[test]
+fn a_database_is_prepared_run_and_checked_by_programs_of_their_own() {
+    let directory = prepared("-w 2");
+    let at = format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display());
+    let mut expected = 600;
+    for (flags, nodes) in [("--cc 2pl", 2), ("--cc to", 1), ("--cc occ", 3)] {
+        let flags = format!("{flags} --compute-nodes {nodes} --threads 1 --count 300");
+        let document = document(&format!("run {flags} {at}"));
+        assert_eq!(document["config"]["warehouses"], 2);
+        let counted = |name: &str| document["counters"][name].as_u64().unwrap_or(0);
+        let completed = document["latency_us"]["NEW_ORDER"]["count"].as_u64().expect("a count");
+        expected += completed - counted("new_order_rollbacks");
+        // Every acknowledged order is there, and no other.
+        assert_eq!(orders(&at), expected);
+    }
+    for (arguments, words) in [
+        ("run -w 3", &["--warehouses 3", "has 2", "leave the flag out"][..]),
+        ("check --items 7", &["--items 7", "has 500"]),
+        ("prepare -w 1", &["there is a database already"]),
+        ("-w 1", &["there is a database already"]),
+    ] {
+        let output = tpcc(&format!("{arguments} {at}"));
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {err}");
+        assert!(words.iter().all(|word| err.contains(word)), "{arguments}: {err}");
+    }
+    std::fs::remove_dir_all(&directory).expect("removed");
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_a_consistent_database_with_all_that_was_acknowledged() {
+    let directory = prepared("-w 2");
+    kills(&directory, 3, |_| "--compute-nodes 2 --threads 1 --inflight 2".to_owned());
+    std::fs::remove_dir_all(&directory).expect("removed");
+}
+
+#[test]
+fn what_cannot_be_is_one_line_and_leaves_nothing_behind() {
+    let file = temporary("never.json");
+    for (arguments, words) in [
+        ("--warehouses 0", &["--warehouses", "from 1"][..]),
+        ("--weight 45,43,4,4,5", &["--weight", "sum to 101"]),
+        ("--compute-nodes 0", &["--compute-nodes", "1 to 58"]),
+        ("--memory-mb 64", &["--memory-mb 64", "2 warehouses need about", "use --memory-mb"]),
+        ("-w 900000", &["--warehouses 900000", "this machine has", "fewer --warehouses"]),
+        ("prepare", &["prepare", "--wal-dir"]),
+        ("run", &["run", "--wal-dir"]),
+        ("check --wal-dir /nowhere/x", &["--wal-dir /nowhere/x", "tpcc prepare"]),
+        ("--wal sync", &["--wal sync", "--wal-dir"]),
+        (
+            "--partitioned -w 1",
+            &["--partitioned", "2 compute nodes cannot share 1", "--warehouses 2"],
+        ),
+        ("--wal-dir /proc/nowhere", &["/proc/nowhere"]),
+        ("--gcl-size 512", &["--gcl-size 512", "use --gcl-size 1024"]),
+    ] {
+        let output = tpcc(&format!("{arguments} --json {}", file.display()));
+        let err = text(&output.stderr);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments}: {err}");
+        assert!(output.stdout.is_empty(), "{arguments}");
+        let last = err.trim_end().lines().last().unwrap_or_default();
+        assert!(last.starts_with("tpcc: "), "{arguments}: {err}");
+        assert!(words.iter().all(|word| last.contains(word)), "{arguments}: {err}");
+        assert!(!err.contains("panicked"), "{err}");
+        assert!(!file.exists(), "{arguments}");
+    }
+}
+
+#[test]
+fn memory_that_runs_out_is_one_line_that_says_what_would_do() {
+    let output = tpcc(
+        "-w 1 --items 500 --customers 30 --cache-mb 8 --memory-mb 25 --compute-nodes 1 --time 60 --only neworder",
+    );
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    let last = err.trim_end().lines().last().unwrap_or_default();
+    assert!(last.contains("memory exhausted: --memory-mb 25") && last.contains("use "), "{err}");
+}

@@ -1,0 +1,10 @@
+//! The tests of `latchwork-tpcc`, as one program.
+
+mod cli;
+mod edges;
+mod joined;
+mod loss;
+mod partitioned;
+mod program;
+mod rdma;
+mod signals;

@@ -1,0 +1,127 @@
+//! Running the program, and reading what it says.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// A small database, so that transactions meet.
+pub(crate) const SMALL: &str = "-w 2 --items 500 --customers 30 --cache-mb 16 --memory-mb 256";
+
+/// All checks of a run: three of the program, and those of the workload.
+pub(crate) const CHECKS: usize = 17;
+
+pub(crate) fn tpcc(arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tpcc"));
+    command.args(arguments.split_whitespace()).output().expect("the program starts")
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs what has to end well; standard output and standard error.
+pub(crate) fn good(arguments: &str) -> (String, String) {
+    let output = tpcc(arguments);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{arguments}\n{out}\n{err}");
+    assert!(!err.contains("panicked"), "{err}");
+    (out, err)
+}
+
+/// Runs what has to end well, and leaves a document with all checks good.
+pub(crate) fn document(arguments: &str) -> Value {
+    let (out, err) = good(&format!("{arguments} --output json"));
+    let document: Value = serde_json::from_str(&out).expect("nothing but JSON");
+    let checks = document["checks"].as_object().expect("checks");
+    let recorded = usize::from(arguments.contains("--record"));
+    assert_eq!(checks.len(), CHECKS + recorded, "{arguments}\n{err}");
+    assert!(checks.values().all(|check| check == "ok"), "{arguments}\n{err}");
+    document
+}
+
+pub(crate) fn temporary(name: &str) -> PathBuf {
+    static FILES: AtomicU32 = AtomicU32::new(0);
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("latchwork-tpcc-{}-{number}-{name}", std::process::id()))
+}
+
+/// A small database that was prepared in a directory of its own.
+pub(crate) fn prepared(more: &str) -> PathBuf {
+    let directory = temporary("prepared");
+    let at = directory.display();
+    good(&format!("prepare {SMALL} --compute-nodes 2 --threads 1 --wal-dir {at} {more}"));
+    directory
+}
+
+/// The number behind `name` in a line of figures.
+pub(crate) fn figure(line: &str, name: &str) -> u64 {
+    let behind = line.split_once(name).expect("the figure").1;
+    let digits = behind.split(|c: char| !c.is_ascii_digit()).next().expect("a first part");
+    digits.parse().expect("a number")
+}
+
+/// Orders that a check finds in the database.
+pub(crate) fn orders(at: &str) -> u64 {
+    let (_, err) = good(&format!("check {at} --compute-nodes 1"));
+    let line = err.lines().find(|line| line.starts_with("check  tpcc-3.3.2.06 "));
+    figure(line.expect("the sixth condition"), "ok     ")
+}
+
+/// Kills runs on this database, `count` one after the other, each with the flags for its number;
+/// what they have left has to pass all checks, with all orders that they have acknowledged. Returns
+/// these.
+pub(crate) fn kills(directory: &Path, count: u64, flags: impl Fn(u64) -> String) -> u64 {
+    let at = format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display());
+    let (mut before, mut all) = (orders(&at), 0);
+    let mut random = count;
+    for round in 0..count {
+        let often = "--warmup 0 --time 60 --interval 0.02 --checkpoint 0.3";
+        let flags = format!("run {at} {often} {}", flags(round));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tpcc"));
+        command.args(flags.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut running = command.spawn().expect("the program starts");
+        let out = BufReader::new(running.stdout.take().expect("piped"));
+        let (says, said) = mpsc::channel();
+        let reader = thread::spawn(move || {
+            // What it has said until it is dead counts.
+            let mut acknowledged = 0;
+            for line in out.lines().map_while(Result::ok) {
+                if line.starts_with("[Current] NEW_ORDER - ") {
+                    acknowledged += figure(&line, "Count: ");
+                } else if line.starts_with("[Current] NEW_ORDER_ABORT - ") {
+                    acknowledged -= figure(&line, "Rollbacks: ");
+                }
+                let _ = says.send(acknowledged);
+            }
+            acknowledged
+        });
+        // Some die before they have begun.
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        let some = Duration::from_millis((random >> 33) % 500);
+        // And one at least not before it has acknowledged something.
+        let enough = if round % 5 == 0 { 1 } else { 0 };
+        while round % 5 != 4
+            && said.recv_timeout(Duration::from_secs(60)).expect("it says what it does") < enough
+        {
+        }
+        let (_says, nothing) = mpsc::channel::<()>();
+        let _ = nothing.recv_timeout(some);
+        running.kill().expect("it runs");
+        running.wait().expect("it ends");
+        let acknowledged = reader.join().expect("it reads");
+        let after = orders(&at);
+        assert!(
+            after >= before + acknowledged,
+            "{round}: {before} {acknowledged} {after}; {flags}"
+        );
+        all += acknowledged;
+        before = after;
+    }
+    assert!(all > 0, "nothing was at stake");
+    all
+}

@@ -1,0 +1,10 @@
+//! The tests of `latchwork-ycsb`, as one program.
+
+mod cli;
+mod config;
+mod edges;
+mod joined;
+mod matrix;
+mod rdma;
+mod signals;
+mod simulated;

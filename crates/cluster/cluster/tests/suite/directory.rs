@@ -1,0 +1,45 @@
+//! The same cluster in a directory, as if its peers were other processes. All of its memory is in
+//! files, its workers sleep where other processes could wake them, and nothing is left at its end.
+#![cfg(target_os = "linux")]
+
+use crate::common;
+
+use std::fs;
+use std::path::PathBuf;
+
+use common::{Load, hammer, read_counters, small, totals};
+use latchwork_cluster::{Embedded, Protocol};
+use latchwork_fabric::Threaded;
+use latchwork_verbs_shm::{Config, Fabric};
+
+fn directory() -> PathBuf {
+    let shm = PathBuf::from("/dev/shm");
+    let base = if shm.is_dir() { shm } else { std::env::temp_dir() };
+    base.join(format!("latchwork-cluster-{}", std::process::id()))
+}
+
+#[test]
+fn threads_in_a_directory_lose_no_write_and_leave_no_file() {
+    let directory = directory();
+    for protocol in Protocol::ALL {
+        let load = Load { lines: 16, operations: 300, tasks: 4, writes: 40, dropped: 10 };
+        let mut config = small(3, 2, 8, 1);
+        config.node.policy = protocol.policy();
+        // The owner's file, the memory nodes, and a page and a cache for each compute node.
+        let files = 1 + config.memory_nodes + 2 * 3;
+        let fabric = Fabric::in_directory(&directory, Config { inbox_capacity: 16 });
+        let threaded = Threaded::Shm(fabric.expect("a directory"));
+        let cluster = Embedded::start_on(config, threaded).expect("a configuration");
+        assert_eq!(fs::read_dir(&directory).expect("a directory").count(), files);
+        let counts = cluster.run(|member| hammer(member, load)).expect("no worker fails");
+        let reads = cluster
+            .run_on(1, |member| async move { read_counters(&member, load.lines).await })
+            .expect("no worker fails");
+        for read in reads {
+            assert_eq!(read, totals(&counts), "a write was lost");
+        }
+        drop(cluster);
+        assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 0);
+    }
+    fs::remove_dir(&directory).expect("an empty directory");
+}

@@ -1,0 +1,118 @@
+//! A writer among readers (SELCC 5.3.2, figure 15 b), and the back-off of refused nodes (5.1.2).
+
+use std::time::Duration;
+
+use crate::fairness::world::Does::{Reads, Writes};
+use crate::fairness::world::{Outcome, World};
+
+const READERS: usize = 7;
+
+/// Seven nodes read, and the last one writes.
+fn with_takeover() -> World {
+    let mut nodes = [Reads; READERS + 1];
+    nodes[READERS] = Writes;
+    World::of(&nodes, 8)
+}
+
+/// The same, but the readers give their copies up one by one, and come back one by one.
+fn one_writer() -> World {
+    with_takeover().with("takeover", "off")
+}
+
+impl Outcome {
+    fn writer(&self) -> u64 {
+        self.accesses[READERS]
+    }
+
+    /// The accesses of a reading node.
+    fn reader(&self) -> u64 {
+        self.accesses[..READERS].iter().sum::<u64>() / READERS as u64
+    }
+}
+
+/// Bug: a writer gets a line that seven nodes read only once. Mechanism: each reader that gave its
+/// copy up comes back before the writer's compare-and-swap. Fix: readers hold off for a while after
+/// a refusal of the writer.
+#[test]
+fn a_writer_gets_through_readers_that_hold_off() {
+    let alone = one_writer().with("spin-windows", "off").with("priority-matching", "off").run();
+    assert!(alone.writer() <= 8, "{alone:?}");
+    assert!(alone.longest[READERS] > Duration::from_millis(4), "starved to the end: {alone:?}");
+    assert_eq!(alone.counters.holdoffs, 0);
+
+    let windows = one_writer().with("priority-matching", "off").run();
+    assert!(windows.counters.holdoffs > 100 && windows.counters.refused_by_priority == 0);
+    assert!(windows.writer() > 100 * alone.writer(), "{windows:?}");
+    assert!(windows.longest[READERS] < Duration::from_micros(200), "{windows:?}");
+    assert!(3 * windows.writer() < 2 * windows.reader(), "far less than a reader: {windows:?}");
+}
+
+/// A starved writer keeps its line from readers that were refused less often. It uses the line as
+/// long as it had to wait, and gets nearly as many accesses as a reader.
+#[test]
+fn a_starved_writer_keeps_up_with_the_readers() {
+    let windows = one_writer().with("priority-matching", "off").run();
+    let matched = one_writer().run();
+    assert!(matched.counters.refused_by_priority > 100, "{matched:?}");
+    let share = |end: &Outcome| end.writer() as f64 / end.reader() as f64;
+    assert!(share(&matched) > 1.3 * share(&windows) && share(&matched) > 0.5, "{matched:?}");
+    assert!(matched.longest[READERS] < Duration::from_micros(200), "{matched:?}");
+}
+
+/// A node that is refused again and again repeats its request more and more often, so that its turn
+/// comes. Its longest wait is shorter than with a growing back-off.
+#[test]
+fn pauses_that_shrink_end_the_longest_waits() {
+    let nodes: Vec<_> = (0..16).map(|node| if node % 2 == 0 { Reads } else { Writes }).collect();
+    let [growing, shrinking] = ["growing", "shrinking"].map(|rule| {
+        let end = World::of(&nodes, 1).with("takeover", "off").with("resend", rule).run();
+        (*end.longest.iter().max().expect("nodes"), end.all())
+    });
+    assert!(shrinking.0 * 3 < growing.0 * 2, "{shrinking:?} {growing:?}");
+    assert!(shrinking.1 * 10 > growing.1 * 9, "nothing is lost by it: {shrinking:?} {growing:?}");
+}
+
+/// Without aging no node counts as starved: no priority, no hold-off, no matching use.
+#[test]
+fn without_ageing_nobody_counts_as_starved() {
+    let end = one_writer().with("aging", "off").run();
+    assert_eq!((end.counters.holdoffs, end.counters.refused_by_priority), (0, 0));
+    assert!(end.writer() <= 8, "{end:?}");
+}
+
+/// `starved-at` is the number of refusals before a node counts as starved. This writer is never
+/// refused eight times in a row.
+#[test]
+fn who_was_refused_less_often_is_not_starved() {
+    let refused = |often| one_writer().with("starved-at", often).run().counters.refused_by_priority;
+    assert!(refused("2") > 100);
+    assert_eq!(refused("8"), 0);
+}
+
+/// Takeover needs none of this. Pledged copies stay pledged until the writer has the line, so no
+/// node gets the line in between.
+#[test]
+fn a_writer_that_takes_over_is_not_starved() {
+    let [alone, all] = ["off", "on"]
+        .map(|on| with_takeover().with("spin-windows", on).with("priority-matching", on).run());
+    for end in [alone, all] {
+        assert!(end.counters.takeovers > 0 && end.writer() * 10 > end.reader() * 9, "{end:?}");
+        assert!(end.longest[READERS] < Duration::from_micros(200), "{end:?}");
+    }
+}
+
+/// Bug: a node that releases the line without a hand-over has it again before the requesters have
+/// noticed: they got the line once in 40 ms. Mechanism: the releasing node knows first that the
+/// word is free, and its own writers wait. Fix: the node holds off for a while after refusals of
+/// the requesters.
+#[test]
+fn who_gives_the_line_back_does_not_keep_it() {
+    for (nic, aging) in [("ethernet10g", "on"), ("ethernet10g", "off"), ("connectx3", "on")] {
+        let mut world = World::of(&[Writes; 3], 2).with("forwarding", "off").with("aging", aging);
+        (world.nic, world.lasts) = (nic, Duration::from_millis(40));
+        let end = world.run();
+        assert!(end.jain() > 0.8, "{nic}, aging {aging}: {end:?}");
+        let longest = end.longest.iter().max().expect("nodes");
+        assert!(*longest < Duration::from_millis(20), "{nic}, aging {aging}: {end:?}");
+    }
+}

@@ -1,0 +1,139 @@
+//! A cluster without work uses no CPU. This binary has only this test, because it measures the CPU
+//! time of the process.
+
+use crate::common;
+
+use std::fs;
+use std::future::poll_fn;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use common::{Load, hammer, small};
+use latchwork_cluster::{Embedded, Member, Protocol};
+
+const NODES: usize = 4;
+const WORKERS: usize = 2;
+const LOAD: Load = Load { lines: 8, operations: 200, tasks: 3, writes: 40, dropped: 10 };
+
+/// The time in which idle nodes report their rest and stop reading the clock.
+const CALM_DOWN: Duration = Duration::from_millis(100);
+const IDLE: Duration = Duration::from_millis(200);
+const CPU_MAX: Duration = Duration::from_millis(4);
+const SLICES_MAX: u64 = 100;
+/// The most measurements. A node needs a little CPU time to come to rest, and threads on a loaded
+/// machine may wait for it. A cluster that does not come to rest fails every measurement.
+const WINDOWS: usize = 10;
+
+/// The CPU use of all threads of this process; `None` where the system does not report it.
+fn used() -> Option<Use> {
+    let mut sum = Use { nanos: 0, slices: 0 };
+    for task in fs::read_dir("/proc/self/task").ok()? {
+        let stat = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        let mut numbers = stat.split_whitespace().map(str::parse::<u64>);
+        sum.nanos += numbers.next()?.ok()?;
+        sum.slices += numbers.nth(1)?.ok()?;
+    }
+    Some(sum)
+}
+
+/// The CPU time, and the number of times that a thread got a CPU. On a loaded machine polling
+/// threads get a CPU so rarely that the time alone does not show them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Use {
+    nanos: u64,
+    slices: u64,
+}
+
+impl Use {
+    fn since(self, before: Use) -> Option<Use> {
+        let nanos = self.nanos.checked_sub(before.nanos)?;
+        Some(Use { nanos, slices: self.slices.checked_sub(before.slices)? })
+    }
+
+    fn is_little(self) -> bool {
+        self.nanos < CPU_MAX.as_nanos() as u64 && self.slices < SLICES_MAX
+    }
+}
+
+/// The CPU use of the process while this worker sleeps, after a while in which all nodes come to
+/// rest.
+async fn used_while_asleep(member: &Member) -> Option<Use> {
+    let mut least = None;
+    for _ in 0..WINDOWS {
+        member.handle.sleep(CALM_DOWN).await;
+        let before = used()?;
+        member.handle.sleep(IDLE).await;
+        let used = used()?.since(before)?;
+        least = Some(least.map_or(used, |least: Use| least.min(used)));
+        if used.is_little() {
+            return Some(used);
+        }
+    }
+    least
+}
+
+/// An event that workers wait for without reading the clock.
+#[derive(Default)]
+struct Bell(Mutex<(bool, Vec<Waker>)>);
+
+impl Bell {
+    fn ring(&self) {
+        let (rung, waiting) = &mut *self.0.lock().expect("nobody panics here");
+        *rung = true;
+        waiting.drain(..).for_each(Waker::wake);
+    }
+
+    async fn heard(&self) {
+        poll_fn(|context| {
+            let (rung, waiting) = &mut *self.0.lock().expect("nobody panics here");
+            if *rung {
+                return Poll::Ready(());
+            }
+            waiting.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+// The only test, so that no other thread of this process disturbs the measurement.
+#[test]
+fn an_idle_cluster_uses_no_cpu() {
+    for protocol in Protocol::ALL {
+        let mut config = small(NODES, WORKERS, 8, 1);
+        config.node.policy = protocol.policy();
+        let cluster = Embedded::start(config).expect("a configuration");
+        let working = AtomicUsize::new(NODES * WORKERS);
+        let measured = Bell::default();
+        // Workers that all wait for an event.
+        let used = cluster.run(async |member| {
+            hammer(member.clone(), LOAD).await;
+            working.fetch_sub(1, Ordering::Relaxed);
+            while working.load(Ordering::Relaxed) > 0 {
+                member.handle.sleep(Duration::from_millis(1)).await;
+            }
+            if member.index == 0 {
+                let used = used_while_asleep(&member).await;
+                measured.ring();
+                used
+            } else {
+                // An event instead of a time, because the time may pass before a late measurement
+                // ends.
+                measured.heard().await;
+                None
+            }
+        });
+        let with_workers = used.expect("no worker fails")[0];
+        // Only the nodes' handlers are left, and the one worker that measures.
+        let alone = cluster.run_on(1, async |member| {
+            if member.index == 0 { used_while_asleep(&member).await } else { None }
+        });
+        let without_workers = alone.expect("no worker fails")[0];
+        println!("{protocol}: {with_workers:?} with workers, {without_workers:?} without");
+        for used in [with_workers, without_workers].into_iter().flatten() {
+            assert!(used.is_little(), "{protocol}: an idle cluster used {used:?} in {IDLE:?}");
+        }
+    }
+}

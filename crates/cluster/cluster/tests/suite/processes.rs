@@ -1,0 +1,308 @@
+//! Clusters with compute nodes in processes that fail. A child process is this test program again,
+//! and is killed at the latest when its test ends. The memory nodes, and a compute node that goes
+//! on, are threads of the test.
+#![cfg(target_os = "linux")]
+
+use crate::common;
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+use common::small;
+use latchwork_cluster::{ClusterConfig, JoinError, Joined, Member, MemoryHost, Transport};
+use latchwork_coherence::{CoherentMemory as _, MemoryError};
+use latchwork_membership::{Joining, MemberState, Membership, NodeName, Role, View};
+use latchwork_runtime::sync::Mutex;
+use latchwork_verbs::GlobalAddr;
+use latchwork_verbs_shm::HugePages;
+use latchwork_verbs_tcp::{Config, Secret, Security};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// The lease of the nodes that go on, and of the nodes that fail: the test waits for the end of the
+/// latter.
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_secs(3);
+
+/// The variable for a child process: the directory and the transport.
+const PLACE: &str = "LATCHWORK_TEST_CLUSTER";
+
+/// A cluster in its own directory.
+struct Place {
+    directory: TempDir,
+    transport: &'static str,
+}
+
+impl Place {
+    fn new(transport: &'static str) -> Place {
+        Place { directory: TempDir::new().expect("a directory"), transport }
+    }
+
+    fn memory(&self) -> Vec<MemoryHost> {
+        let config = config();
+        let host = |_| {
+            let role = Role::Memory { bytes: config.memory_bytes };
+            let directory = self.directory.path().to_str().expect("a name");
+            let membership = membership(directory, role, LONG);
+            MemoryHost::start(&transport(self.transport, directory), membership, false)
+        };
+        (0..config.memory_nodes).map(|number| host(number).expect("memory")).collect()
+    }
+
+    fn join(&self) -> Joined {
+        let directory = self.directory.path().to_str().expect("a name");
+        join(directory, self.transport, LONG).expect("it joins")
+    }
+
+    fn child(&self) -> Process {
+        Process::start(&format!("{}\n{}", self.directory.path().display(), self.transport))
+    }
+}
+
+/// A pool with 30 chunks of about 120 lines in total.
+fn config() -> ClusterConfig {
+    let mut config = small(1, 1, 32, 1);
+    config.node.deadline = Duration::from_secs(5);
+    config
+}
+
+fn membership(directory: &str, role: Role, ttl: Duration) -> Membership {
+    let store = format!("file:{directory}/store");
+    let (store, cluster) = latchwork_membership::open(&store).expect("a store");
+    Membership::join(store, &cluster, Joining { ttl, ..Joining::new(role) }).expect("an id")
+}
+
+fn transport(name: &str, directory: &str) -> Transport {
+    match name {
+        "tcp" => {
+            let security = Security::Secret(Secret::new(&[7; 32]).expect("a secret"));
+            Transport::Tcp {
+                config: Box::new(Config { threads: 1, ..Config::new(security) }),
+                listen: "127.0.0.1:0".parse().expect("an address"),
+                advertise: None,
+            }
+        }
+        _ => Transport::Shm {
+            directory: Some(format!("{directory}/shm").into()),
+            huge_pages: HugePages::Never,
+        },
+    }
+}
+
+fn join(directory: &str, name: &str, ttl: Duration) -> Result<Joined, JoinError> {
+    let membership = membership(directory, Role::Compute, ttl);
+    Joined::start(config(), &transport(name, directory), membership, LIMIT)
+}
+
+// ---- the child ---------------------------------------------------------------------------------------
+
+/// One compute node, which answers each command by one line: `node`; `write ADDRESS VALUE`, a verb;
+/// `enter` an operation that never ends; `allocate N` lines, all of which it keeps; `leave`.
+#[test]
+#[ignore = "what the other tests start as processes of their own"]
+fn what_a_child_process_does() {
+    let Ok(place) = std::env::var(PLACE) else { return };
+    let (directory, transport) = place.split_once('\n').expect("two words");
+    let joined = join(directory, transport, SHORT).expect("it joins");
+    let (line, lines) = channel();
+    thread::spawn(move || {
+        for text in std::io::stdin().lines().map_while(Result::ok) {
+            let _ = line.send(text);
+        }
+    });
+    let (lines, membership) = (Mutex::new(lines), joined.membership().clone());
+    let ended = joined.run(|member| obey(member, &lines, &membership));
+    match ended {
+        Ok(_) => {
+            say(&joined.leave().map_or_else(|error| error.to_string(), |()| "left".to_owned()))
+        }
+        Err(error) => say(&error.to_string()),
+    }
+}
+
+fn say(answer: &str) {
+    println!("\n@{answer}");
+}
+
+async fn obey(member: Member, lines: &Mutex<Receiver<String>>, membership: &Membership) {
+    let mut operations = Vec::new();
+    loop {
+        let line = lines.lock().try_recv();
+        let line = match line {
+            Ok(line) => line,
+            Err(TryRecvError::Empty) => {
+                member.handle.sleep(Duration::from_millis(1)).await;
+                continue;
+            }
+            Err(TryRecvError::Disconnected) => return,
+        };
+        let words: Vec<_> = line.split(' ').collect();
+        let number = |at: usize| words[at].parse::<u64>().expect("a number");
+        let answer = match words[0] {
+            "node" => membership.me().node.to_string(),
+            "write" => {
+                let port = member.memory.port();
+                let end = port.write_word(GlobalAddr::from_bits(number(1)), number(2)).await;
+                end.map_or_else(|error| error.to_string(), |()| "done".to_owned())
+            }
+            "enter" => {
+                operations.push(member.memory.enter().await.expect("an operation"));
+                "done".to_owned()
+            }
+            "allocate" => {
+                for _ in 0..number(1) {
+                    member.memory.allocate().await.expect("room");
+                }
+                "done".to_owned()
+            }
+            _ => return,
+        };
+        say(&answer);
+    }
+}
+
+struct Process {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Process {
+    fn start(place: &str) -> Process {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args([
+            "processes::what_a_child_process_does",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+        ]);
+        command.env(PLACE, place).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a child");
+        let (sender, lines) = channel();
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                if let Some(said) = line.strip_prefix('@') {
+                    let _ = sender.send(said.to_owned());
+                }
+            }
+        });
+        Process { child, lines }
+    }
+
+    fn ask(&mut self, command: &str) -> String {
+        let input = self.child.stdin.as_mut().expect("a pipe");
+        writeln!(input, "{command}").expect("it reads");
+        self.lines.recv_timeout(LIMIT).expect("an answer")
+    }
+
+    fn node(&mut self) -> NodeName {
+        self.ask("node").parse().expect("a name")
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("a child of this process");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn wait_for(membership: &Membership, node: NodeName, state: MemberState) {
+    let is_so = |view: &View| view.state(node) == Some(state);
+    membership.wait(LIMIT, is_so).expect("it comes to that");
+}
+
+// ---- what comes of it --------------------------------------------------------------------------------
+
+/// The address of a word of a line's payload.
+fn behind_header(line: GlobalAddr) -> GlobalAddr {
+    GlobalAddr::new(line.node(), line.offset() + 64)
+}
+
+/// The value of that word in memory, past all caches, as verbs write it.
+async fn word(member: &Member, line: GlobalAddr) -> u64 {
+    member.memory.port().read_word(behind_header(line)).await.expect("the memory is there")
+}
+
+#[test]
+fn a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing_when_it_goes_on() {
+    let place = Place::new("tcp");
+    let _memory = place.memory();
+    let reader = place.join();
+    let line = reader.run(|member| async move { member.memory.allocate().await.expect("room") });
+    let line = line.expect("no worker fails")[0];
+    let read = || {
+        let read = reader.run(move |member| async move { word(&member, line).await });
+        read.expect("no worker fails")[0]
+    };
+    let mut child = place.child();
+    let node = child.node();
+    let write = |value| format!("write {} {value}", behind_header(line).bits());
+    assert_eq!(child.ask(&write(1)), "done");
+    child.signal(Signal::STOP);
+    wait_for(reader.membership(), node, MemberState::Dead);
+    child.signal(Signal::CONT);
+    let error = child.ask(&write(2));
+    assert!(error.contains("this node's lease has ended"), "{error}");
+    assert_eq!(read(), 1);
+    // The run ends as well, with the reason.
+    let end = child.ask("leave");
+    assert!(end.contains("this node's lease has ended"), "{end}");
+    reader.leave().expect("nothing is in the way");
+}
+
+/// A node dies in the middle of an operation. If its epoch slot stayed, lines freed later would
+/// never be reused, and the pool would become full.
+#[test]
+fn lines_that_are_freed_after_a_node_was_killed_are_used_again() {
+    for transport in ["tcp", "shm"] {
+        let place = Place::new(transport);
+        let _memory = place.memory();
+        let stays = place.join();
+        let mut child = place.child();
+        let node = child.node();
+        assert_eq!(child.ask("enter"), "done");
+        assert_eq!(child.ask("allocate 10"), "done");
+        child.signal(Signal::KILL);
+        wait_for(stays.membership(), node, MemberState::Dead);
+        let turned = stays.run(|member| async move {
+            let deadline = member.handle.now() + LIMIT;
+            let mut turned = 0;
+            // Twice the lines of the pool.
+            while turned < 2 * 4096 {
+                match turn_over(&member, 128).await {
+                    Ok(()) => turned += 128,
+                    // Fails until all members have fenced the dead node.
+                    Err(error) => assert!(member.handle.now() < deadline, "{error}"),
+                }
+            }
+        });
+        turned.expect("no worker fails");
+        // A leaving node does not wait for the dead node either.
+        stays.leave().expect("nothing is in the way");
+    }
+}
+
+/// Allocates `count` lines and frees them again. Allocated lines are freed in any case.
+async fn turn_over(member: &Member, count: usize) -> Result<(), MemoryError> {
+    let mut lines = Vec::new();
+    let mut end = Ok(());
+    while end.is_ok() && lines.len() < count {
+        let _operation = member.memory.enter().await.expect("an operation");
+        end = member.memory.allocate().await.map(|line| lines.push(line));
+    }
+    for line in lines {
+        let _operation = member.memory.enter().await.expect("an operation");
+        member.memory.free(line).await.expect("it was allocated");
+    }
+    end
+}

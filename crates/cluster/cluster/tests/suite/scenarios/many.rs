@@ -1,0 +1,84 @@
+//! More requesters of a line than a hand-over has room for.
+
+use latchwork_coherence::Mode;
+use latchwork_latch::{Answer, TRAVELLING_MAX};
+use latchwork_runtime::JoinHandle;
+use latchwork_selcc::Ticket;
+use latchwork_verbs::GlobalAddr;
+use latchwork_verbs_sim::Leg;
+
+use crate::common::small;
+use crate::scenarios::stage::*;
+
+/// The number of writers for which the grant to one of them has no room.
+const LEFT: usize = 3;
+const NODES: usize = TRAVELLING_MAX + LEFT + 2;
+
+/// A stage on which A keeps a line that all other nodes have requested, B first.
+fn wanted_by_all(seed: u64) -> (Stage, GlobalAddr, Ticket, Vec<JoinHandle<u64>>) {
+    let stage = Stage::on(small(NODES, 1, 16, seed));
+    let line = stage.line();
+    let ticket = stage.take(A, line, Mode::Exclusive);
+    stage.write(A, line, 0);
+    let writers = (B..NODES).map(|node| {
+        let writer = stage.writes(node, line, node as u64);
+        stage.until("A remembers it", || stage.count(line, answer(A, node, Answer::Queued)) == 1);
+        writer
+    });
+    let writers = writers.collect();
+    (stage, line, ticket, writers)
+}
+
+/// Every write is found by another writer, and the last one by any reader: no request is lost.
+fn all_write(stage: Stage, line: GlobalAddr, writers: Vec<JoinHandle<u64>>) {
+    let found = writers.into_iter().map(|writer| stage.end(writer));
+    let mut seen: Vec<u64> = found.collect();
+    seen.push(stage.read(A, line));
+    seen.sort_unstable();
+    assert_eq!(seen, (0..NODES as u64).collect::<Vec<_>>(), "seed {}", stage.seed);
+    stage.finish();
+}
+
+/// Bug: of many writers with requests to one owner, all but five were refused, and repeated their
+/// requests again and again. Fix: the owner queues one request of every node, and sends on those
+/// that do not fit into the grant.
+#[test]
+fn nobody_is_refused_although_more_wait_than_can_travel() {
+    in_every_world(|seed| {
+        let (stage, line, ticket, writers) = wanted_by_all(seed);
+        stage.drop_on(A, ticket);
+        stage.until("A sends the others on", || stage.count(line, sent_on(A, B)) == LEFT);
+        assert_eq!(stage.count(line, sent_on(A, C)), 0);
+        stage.until("all have written", || writers.iter().all(|writer| writer.is_finished()));
+        let counters = stage.cluster.counters();
+        assert!(counters.requests_passed_on >= LEFT as u64, "{counters:?}");
+        // In a rough world one request may reach a node that no longer owns the line.
+        assert!(counters.invalidations_dropped < LEFT as u64, "seed {seed}: {counters:?}");
+        all_write(stage, line, writers);
+    });
+}
+
+/// One of two workers has the grant and has not handled it, while the other takes the requests that
+/// were sent on behind it. The node owns nothing yet, and refuses the requesters. Then they repeat
+/// their requests, and no node waits for an answer that does not come.
+#[test]
+fn questions_that_overtake_their_grant_are_asked_again() {
+    in_every_world(|seed| {
+        let (mut stage, line, ticket, writers) = wanted_by_all(seed);
+        stage.add_worker(B);
+        let late = stage.hold(Leg::Inbox, line, grant(A, B));
+        stage.drop_on(A, ticket);
+        stage.until("the grant is in B's inbox", || late.held() == 1);
+        let refused = |stage: &Stage| {
+            (C..NODES)
+                .filter(|node| stage.count(line, answer(B, *node, Answer::Dropped)) > 0)
+                .count()
+        };
+        stage.until("B sends those away that were sent on", || refused(&stage) >= LEFT);
+        assert_eq!(stage.count(line, sent_on(A, B)), LEFT);
+        stage.pass(A_WHILE);
+        assert!(!writers[0].is_finished());
+        drop(late);
+        all_write(stage, line, writers);
+    });
+}

@@ -1,0 +1,251 @@
+//! Writers that take shared lines over by pledges (case 3 with `takeover` on).
+
+use std::time::Duration;
+
+use latchwork_cache::Ownership;
+use latchwork_cluster::ClusterConfig;
+use latchwork_coherence::{MemoryError, Mode, Upgrade};
+use latchwork_latch::{Answer, WordOp};
+use latchwork_selcc::Counters;
+use latchwork_verbs::GlobalAddr;
+use latchwork_verbs_sim::Leg;
+
+use crate::common::small;
+use crate::scenarios::stage::*;
+
+const DEADLINE: Duration = Duration::from_millis(20);
+
+fn stage_with(seed: u64, takeover: bool) -> Stage {
+    let mut config: ClusterConfig = small(4, 1, 16, seed);
+    config.node.takeover = takeover;
+    config.node.deadline = DEADLINE;
+    Stage::on(config)
+}
+
+fn stage(seed: u64) -> Stage {
+    stage_with(seed, true)
+}
+
+/// A fresh line, shared by B and C.
+fn shared(stage: &Stage) -> GlobalAddr {
+    let line = stage.line();
+    assert_eq!((stage.read(B, line), stage.read(C, line)), (0, 0));
+    stage.forget();
+    line
+}
+
+/// Lets A write a line that B and C share, waits until all nodes are at rest, and returns their
+/// counters.
+fn write_to_shared(seed: u64, takeover: bool) -> (Stage, GlobalAddr, Counters) {
+    let stage = stage_with(seed, takeover);
+    let line = shared(&stage);
+    let before = stage.cluster.counters();
+    assert_eq!(stage.write(A, line, 1), 0);
+    stage.until("all are through", || (A..=C).all(|node| stage.node(node).lines_under_way() == 0));
+    let counted = stage.cluster.counters() - before;
+    (stage, line, counted)
+}
+
+/// Without takeover each sharer clears its own bit. With takeover only the writer changes the word.
+#[test]
+fn a_writer_that_meets_sharers_needs_no_operation_of_theirs() {
+    in_every_world(|seed| {
+        let (stage, line, counted) = write_to_shared(seed, true);
+        assert_eq!(
+            (counted.verbs_faa, counted.verbs_cas, counted.verbs_read),
+            (0, 2, 2),
+            "refused, then one claim"
+        );
+        assert_eq!((counted.pledges, counted.takeovers, counted.pledges_given_up), (2, 1, 0));
+        assert_eq!(stage.count(line, op(A, WordOp::TakeOver(set(&[B, C])))), 1);
+        assert_eq!(stage.words(line), [s(&[B, C]), x(A)], "from all sharers at once");
+        assert_eq!((stage.read(B, line), stage.read(C, line)), (1, 1));
+        stage.finish();
+
+        let (stage, line, counted) = write_to_shared(seed, false);
+        assert_eq!((counted.verbs_faa, counted.pledges, counted.takeovers), (2, 0, 0));
+        assert_eq!(stage.words(line).len(), 4, "one bit after the other");
+        stage.finish();
+    });
+}
+
+#[test]
+fn an_upgrade_keeps_its_copy_while_it_takes_the_others_over() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let line = shared(&stage);
+        let (_, seen) = stage.sees(B, line);
+        let (upgrade, ticket) = stage.end(stage.upgrades(B, seen));
+        assert_eq!((upgrade, stage.word(line)), (Upgrade::Kept, x(B)));
+        assert_eq!(stage.count(line, op(B, WordOp::UpgradeOver(set(&[C])))), 1);
+        assert_eq!(stage.count(line, any_op(C)), 0);
+        stage.drop_on(B, ticket);
+        assert_eq!((stage.write(B, line, 1), stage.read(C, line)), (0, 1));
+        stage.finish();
+    });
+}
+
+/// Between pledge and report the sharer does not use its copy, does not evict its frame, and posts
+/// no word operation.
+#[test]
+fn a_pledger_leaves_copy_frame_and_word_alone_until_the_report() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let line = shared(&stage);
+        let report = stage.hold(Leg::There, line, taken(A, B));
+        assert_eq!(stage.write(A, line, 1), 0);
+        stage.until("A reports", || report.held() == 1);
+        assert_eq!((stage.word(line), stage.owns(B, line)), (x(A), Ownership::Invalid));
+        assert!(stage.frame(B, line).is_some(), "it is kept");
+        assert!(!stage.evict(B, line), "and not given to another line");
+        let reader = stage.reads(B, line);
+        stage.pass(A_WHILE);
+        assert!(!reader.is_finished());
+        assert_eq!(stage.count(line, any_op(B)), 0, "its bit is gone, and it does not know");
+        assert_eq!(stage.write(A, line, 2), 1);
+        drop(report);
+        assert_eq!(stage.end(reader), 2);
+        stage.finish();
+    });
+}
+
+/// A reader whose own claim is not complete has nothing to pledge. The writer returns the pledges
+/// that it has, and the pledging node reads on without a verb.
+#[test]
+fn a_pledge_that_is_given_up_costs_its_owner_no_verb() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let line = stage.line();
+        stage.read(B, line);
+        let late = stage.hold(Leg::Back, line, op(C, WordOp::AcquireShared));
+        let joining = stage.reads(C, line);
+        stage.until("C's bit is set", || stage.word(line) == s(&[B, C]));
+        stage.forget();
+        let report = stage.hold(Leg::There, line, gave_up(A, B));
+        let writer = stage.writes(A, line, 1);
+        stage.until("A gives up", || report.held() > 0);
+        assert_eq!(stage.count(line, answer(C, A, Answer::Dropped)), 1);
+        let reader = stage.reads(B, line);
+        stage.pass(A_WHILE);
+        assert!(!reader.is_finished(), "B waits for the report");
+        drop(report);
+        assert_eq!(stage.end(reader), 0);
+        assert_eq!(stage.count(line, any_op(B)), 0);
+        drop(late);
+        assert_eq!(stage.end(joining), 0);
+        assert_eq!(stage.end(writer), 0);
+        assert!(stage.cluster.counters().pledges_given_up > 0);
+        assert_eq!((stage.read(B, line), stage.read(C, line)), (1, 1));
+        stage.finish();
+    });
+}
+
+/// The claim is held in flight while a reader joins. The claim fails, the new sharer gets a request
+/// too, and the pledges stay valid.
+#[test]
+fn a_reader_that_joins_is_asked_as_well() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let line = shared(&stage);
+        let claim = stage.hold(Leg::There, line, op(A, WordOp::TakeOver(set(&[B, C]))));
+        let writer = stage.writes(A, line, 1);
+        stage.until("A claims the line", || claim.held() == 1);
+        assert_eq!(stage.read(D, line), 0);
+        drop(claim);
+        assert_eq!(stage.end(writer), 0);
+        let again = WordOp::TakeOver(set(&[B, C, D]));
+        assert_eq!(stage.count(line, op(A, again)), 1);
+        let counted = stage.cluster.counters();
+        assert_eq!((counted.pledges, counted.pledges_given_up, counted.takeovers), (3, 0, 1));
+        stage.finish();
+    });
+}
+
+/// Two upgrades at once. The pledges of the second one are returned, or its copy is lost. Both
+/// write in the end.
+#[test]
+fn two_sharers_that_both_want_to_write_get_there() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let line = shared(&stage);
+        stage.read(A, line);
+        let writers = [(A, 1), (B, 2), (C, 3)].map(|(node, value)| stage.writes(node, line, value));
+        let mut seen: Vec<u64> = writers.into_iter().map(|writer| stage.end(writer)).collect();
+        seen.push(stage.read(D, line));
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1, 2, 3], "each saw what another wrote");
+        stage.finish();
+    });
+}
+
+/// A takeover that is cut off behind any request of its batch is done once.
+#[test]
+fn a_takeover_that_is_cut_off_happens_once() {
+    in_every_world(|seed| {
+        for cut in 0..=2 {
+            let stage = stage(seed);
+            let line = shared(&stage);
+            let claim = op(A, WordOp::TakeOver(set(&[B, C])));
+            let there = Leg::There;
+            let gates = [
+                stage.hold(there, line, request(A, B)),
+                stage.hold(there, line, pledge(B, A)),
+                stage.hold(there, line, claim),
+                stage.hold(there, line, taken(A, B)),
+            ];
+            let writer = stage.writes(A, line, 1);
+            for gate in gates {
+                stage.until("it is posted", || gate.held() == 1);
+                assert!(gate.cut_off(cut));
+            }
+            assert_eq!(stage.end(writer), 0, "cut {cut}");
+            assert_eq!((stage.read(B, line), stage.read(C, line)), (1, 1));
+            let counted = stage.cluster.counters();
+            assert_eq!((counted.inspections, counted.takeovers), (1, 1), "cut {cut}");
+            assert_eq!(counted.resent, 3, "cut {cut}");
+            stage.finish();
+        }
+    });
+}
+
+/// One of the sharers is lost: the writer fails, and the other sharers keep their copies.
+#[test]
+fn a_writer_that_cannot_ask_everybody_gives_its_pledges_back() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let line = shared(&stage);
+        stage.sim().disconnect(id(B)).expect("it was there");
+        let late = stage.hold(Leg::There, line, pledge(C, A));
+        let error = stage.end(stage.takes(A, line, Mode::Exclusive)).expect_err("B is gone");
+        assert!(matches!(error, MemoryError::Fabric(_)), "seed {seed}: {error}");
+        stage.until("C has pledged", || late.held() == 1);
+        drop(late);
+        assert_eq!(stage.read(C, line), 0);
+        assert_eq!(stage.count(line, any_op(C)), 0, "its own copy");
+        assert_eq!(stage.read(D, line), 0, "and others join");
+        stage.abandon();
+    });
+}
+
+/// The writer is lost and has a pledge. An access to the line at the pledging node fails at its
+/// deadline, as for any line of a lost node. Other lines go on.
+#[test]
+fn a_pledge_to_a_node_that_is_gone_keeps_the_line_and_every_wait_ends() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let line = shared(&stage);
+        let other = stage.line();
+        let late = stage.hold(Leg::There, line, pledge(C, A));
+        let access = stage.takes(A, line, Mode::Exclusive);
+        stage.until("C has pledged", || late.held() == 1);
+        access.abort();
+        stage.sim().disconnect(id(A)).expect("it was there");
+        drop(late);
+        let since = stage.now();
+        let error = stage.end(stage.takes(C, line, Mode::Shared)).expect_err("A never reports");
+        assert!(matches!(error, MemoryError::Timeout { .. }), "seed {seed}: {error}");
+        assert!(stage.now() - since <= DEADLINE + Duration::from_millis(1));
+        assert_eq!((stage.write(C, other, 1), stage.read(D, other)), (0, 1));
+        stage.abandon();
+    });
+}

@@ -1,0 +1,107 @@
+//! The release of lines: early if other nodes would take them anyway, at once under SEL, and
+//! otherwise on request.
+
+use latchwork_cluster::{Member, Protocol};
+use latchwork_workload::random::Random;
+
+use crate::switches::load::{ALL, LINES, Load, NODES, accesses, anywhere, writes};
+
+/// Every other write is to the line of the previous write.
+fn often_again(member: &Member, random: &mut Random, last: usize) -> usize {
+    if random.below(2) == 0 { last } else { anywhere(member, random, last) }
+}
+
+/// Each node has its own lines.
+fn at_home(member: &Member, random: &mut Random, _: usize) -> usize {
+    let share = LINES / NODES;
+    member.node * share + random.below(share as u64) as usize
+}
+
+#[test]
+fn lines_that_nodes_write_in_turn_go_early() {
+    let (lazy_time, lazy) = writes(Protocol::Selcc, &[], anywhere);
+    let (time, adaptive) = writes(Protocol::Selcc, &[("release", "adaptive")], anywhere);
+    assert_eq!(lazy.early_releases, 0);
+    assert!(adaptive.early_releases > ALL / 2, "{adaptive:?}");
+    assert!(adaptive.handovers < lazy.handovers / 3, "{adaptive:?}\n{lazy:?}");
+    assert!(time < lazy_time, "{time:?} after {lazy_time:?}");
+}
+
+#[test]
+fn what_is_used_again_at_once_is_still_there() {
+    let (_, counters) = writes(Protocol::Selcc, &[("release", "adaptive")], often_again);
+    assert!(counters.early_releases > ALL / 4, "{counters:?}");
+    assert!(counters.cache_misses < ALL * 55 / 100, "half of the writes hit: {counters:?}");
+}
+
+/// Lines that are used again at once are part of the prediction, which is then right to keep them:
+/// lines stay although other nodes take them away later.
+#[test]
+fn without_lingering_a_use_at_once_is_a_bet_won() {
+    let (_, lingers) = writes(Protocol::Selcc, &[("release", "adaptive")], often_again);
+    let settings = [("release", "adaptive"), ("linger", "0")];
+    let (_, at_once) = writes(Protocol::Selcc, &settings, often_again);
+    assert!(at_once.early_releases < lingers.early_releases * 3 / 4, "{at_once:?}, {lingers:?}");
+    assert!(at_once.handovers > lingers.handovers * 2, "{at_once:?}, {lingers:?}");
+}
+
+#[test]
+fn what_nobody_else_uses_stays() {
+    let (_, counters) = writes(Protocol::Selcc, &[("release", "adaptive")], at_home);
+    // One miss for each line at each node, and the lines that one node made.
+    assert!(counters.cache_misses <= 2 * LINES as u64, "{counters:?}");
+    assert!(counters.early_releases <= LINES as u64, "{counters:?}");
+}
+
+#[test]
+fn under_sel_every_access_is_a_remote_one() {
+    let (_, counters) = writes(Protocol::Sel, &[], often_again);
+    // Except for two workers of a node that meet at a line: they share the line that one of them
+    // obtained.
+    assert!(counters.evictions > ALL * 98 / 100, "{counters:?}");
+    assert!(counters.verbs_cas > ALL * 98 / 100, "{counters:?}");
+    assert_eq!((counters.invalidations_sent, counters.early_releases), (0, 0));
+}
+
+/// The use of a shared copy depends on the next event: a read or a writer.
+#[test]
+fn copies_go_early_where_writers_come_first_and_stay_where_readers_do() {
+    let run = |reads, settings: &[(&str, &str)]| {
+        let load = Load { reads, ..Load::default() };
+        accesses(load, Protocol::Selcc, settings, anywhere).1
+    };
+    let adaptive = [("release", "adaptive"), ("takeover", "off")];
+    let (half, most) = (run(50, &adaptive), run(95, &adaptive));
+    assert!(half.early_releases > ALL / 2, "{half:?}");
+    assert!(most.early_releases < ALL / 8, "not many more than there are writes: {most:?}");
+    let (lazy_half, lazy_most) = (run(50, &adaptive[1..]), run(95, &adaptive[1..]));
+    assert!(
+        half.invalidations_sent < lazy_half.invalidations_sent / 4,
+        "writers find the word free: {half:?}\n{lazy_half:?}"
+    );
+    assert!(
+        most.cache_misses < lazy_most.cache_misses * 14 / 10,
+        "readers still hit: {most:?}\n{lazy_most:?}"
+    );
+}
+
+/// With takeover an additional copy costs the next writer no more than the first copy.
+#[test]
+fn with_takeover_copies_stay() {
+    let run = |reads| {
+        let load = Load { reads, ..Load::default() };
+        accesses(load, Protocol::Selcc, &[("release", "adaptive")], anywhere).1
+    };
+    let (half, most) = (run(50), run(95));
+    assert!(half.early_releases > ALL / 8 && half.early_releases < ALL / 2, "{half:?}");
+    assert!(most.early_releases < ALL / 12, "as many as there are writes: {most:?}");
+}
+
+/// A request for a line that was released early makes no node wait.
+#[test]
+fn a_line_that_was_given_back_is_looked_at_again_at_once() {
+    let (_, lazy) = writes(Protocol::Selcc, &[], anywhere);
+    let (_, adaptive) = writes(Protocol::Selcc, &[("release", "adaptive")], anywhere);
+    assert!(lazy.invalidations_dropped > 0, "{lazy:?}");
+    assert!(adaptive.invalidations_dropped < adaptive.invalidations_sent / 10, "{adaptive:?}");
+}

@@ -1,0 +1,721 @@
+//! Bytes that are not what was written: hostile ones, and damage to durable data.
+
+use crate::common;
+
+use std::sync::Arc;
+
+use common::{DATABASE, NODE, TABLE, at, commit, counters, group, open, run, soon, start};
+use latchwork_simulation::Random;
+use latchwork_wal::storage::{Storage, Torn};
+use latchwork_wal::{
+    CheckpointWriter, DatabaseId, Entry, Group, Kind, Log, LogDirectory, Opening, Settings,
+    WalError,
+};
+use proptest::prelude::*;
+
+fn small() -> Settings {
+    Settings { segment_bytes: 1024, ..Settings::default() }
+}
+
+fn content(torn: &Torn, name: &str) -> Vec<u8> {
+    let file = torn.open(name).expect("there");
+    let mut bytes = vec![0; file.length().expect("read") as usize];
+    file.read(0, &mut bytes).expect("read");
+    bytes
+}
+
+/// A directory with these files and nothing else.
+fn made_of(files: &[(String, Vec<u8>)]) -> Torn {
+    let torn = Torn::new(0);
+    for (name, bytes) in files {
+        let file = torn.create(name).expect("made");
+        file.append(bytes).expect("written");
+        file.sync().expect("synced");
+    }
+    torn.sync_directory().expect("synced");
+    torn
+}
+
+fn files(torn: &Torn) -> Vec<(String, Vec<u8>)> {
+    let names = torn.list().expect("listed");
+    names.into_iter().map(|name| (name.clone(), content(torn, &name))).collect()
+}
+
+fn replay(torn: &Torn) -> Result<Vec<u64>, WalError> {
+    Ok(counters(&open(torn)?.replay(2)?))
+}
+
+/// The number of commits in an example: the last segment is not empty.
+const LAST: u64 = 18;
+
+/// How the process of an example ended.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum End {
+    Closed,
+    Killed,
+}
+
+/// Commits in several segments, with a checkpoint of the first ten.
+fn example(with_checkpoint: bool, end: End) -> Vec<(String, Vec<u8>)> {
+    let torn = Torn::new(0);
+    let directory = open(&torn).expect("empty");
+    let log = start(&directory, small());
+    run(async |handle| {
+        commit(&log, &handle, 1..=10, 150).await;
+        if with_checkpoint {
+            let number = log.rotate(&handle, soon(&handle)).await.expect("rotated");
+            let continues = [(NODE, number)];
+            let writer = CheckpointWriter::begin(&directory, at(10), continues).expect("begun");
+            let mut part = writer.part().expect("begun");
+            for counter in 1..=10u64 {
+                let (key, value) = (&counter.to_be_bytes()[..], Some(&[3; 150][..]));
+                let entry = Entry { timestamp: at(counter), table: TABLE, key, value };
+                part.put(entry).expect("written");
+            }
+            part.finish().expect("synced");
+            writer.publish().expect("in place");
+            log.remove_through(at(10)).expect("removed");
+        }
+        commit(&log, &handle, 11..=LAST, 150).await;
+        if end == End::Killed {
+            return files(&torn);
+        }
+        log.close(&handle, soon(&handle)).await.expect("closed");
+        files(&torn)
+    })
+}
+
+/// A length of the last segment at which, or before which, its last record begins.
+fn last_batch(files: &[(String, Vec<u8>)]) -> u64 {
+    let (_, last) = files.iter().rfind(|(name, _)| name.ends_with(".log")).expect("a segment");
+    // Each record is a flush batch of its own: its header states how much was durable before.
+    let at = (0..last.len() / 8).rfind(|at| last[at * 8..].starts_with(b"GRP1")).expect("a group");
+    at as u64 * 8
+}
+
+/// No durable byte can change without an error that names the file and a position at or before the
+/// byte. After a clean end that holds for every commit. The end record alone may be missing,
+/// because it is no commit. After a kill the last flush batch may have been torn, as far as the
+/// directory of one node can know.
+#[test]
+fn every_byte_of_what_was_durable_counts() {
+    for (with_checkpoint, end) in
+        [(false, End::Closed), (true, End::Closed), (false, End::Killed), (true, End::Killed)]
+    {
+        let whole = example(with_checkpoint, end);
+        assert_eq!(replay(&made_of(&whole)).expect("whole"), (1..=LAST).collect::<Vec<_>>());
+        let segments = whole.iter().filter(|(name, _)| name.ends_with(".log")).count();
+        assert!(segments >= 2, "{segments} segments");
+        let tail = last_batch(&whole);
+        let last = whole.iter().rposition(|(name, _)| name.ends_with(".log")).expect("a segment");
+        let mut random = Random::new(1);
+        for (index, (name, bytes)) in whole.iter().enumerate() {
+            for offset in 0..bytes.len() {
+                let torn = made_of(&whole);
+                assert!(torn.damage(name, offset as u64, 1 << random.below(8)));
+                match replay(&torn) {
+                    Err(WalError::Damaged { file, offset: found, .. }) => {
+                        assert!(file == *name && found <= offset as u64, "{name} at {offset}");
+                    }
+                    Err(WalError::Version { file, .. } | WalError::OtherDatabase { file, .. }) => {
+                        assert!(file == *name && offset < 32, "{name} at {offset}");
+                    }
+                    Err(error) => panic!("{name} at {offset}: {error}"),
+                    Ok(found) => {
+                        assert!(index == last && offset as u64 >= tail, "{name} at {offset}");
+                        let last = if end == End::Closed { LAST } else { LAST - 1 };
+                        assert_eq!(found, (1..=last).collect::<Vec<_>>(), "{name} at {offset}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_file_may_be_missing() {
+    for with_checkpoint in [false, true] {
+        let whole = example(with_checkpoint, End::Closed);
+        for (name, _) in &whole {
+            if name == "CHECKPOINT" {
+                continue;
+            }
+            let torn = made_of(&whole);
+            torn.remove(name).expect("removed");
+            let error = replay(&torn).expect_err(name);
+            let said = error.to_string();
+            let is_noticed = matches!(error, WalError::Missing { .. } | WalError::Lost { .. });
+            assert!(is_noticed && said.contains(name) && !said.contains('\n'), "{said}");
+        }
+    }
+}
+
+/// Regression: a log without its end, or without its last segments, looks like a log that ends
+/// there, and caused no error.
+#[test]
+fn a_log_that_was_closed_cannot_lose_its_end_unnoticed() {
+    for with_checkpoint in [false, true] {
+        let whole = example(with_checkpoint, End::Closed);
+        let last = whole.iter().rposition(|(name, _)| name.ends_with(".log")).expect("a segment");
+        let (name, bytes) = whole[last].clone();
+        let (mut lost, mut kept) = (0, 0);
+        for length in 0..bytes.len() {
+            let mut files = whole.clone();
+            files[last].1.truncate(length);
+            match replay(&made_of(&files)) {
+                Ok(found) => {
+                    kept += 1;
+                    assert_eq!(found, (1..=LAST).collect::<Vec<_>>(), "cut at {length}");
+                }
+                Err(error @ WalError::Lost { bytes: found, least, groups, .. }) => {
+                    lost += 1;
+                    let said = error.to_string();
+                    assert!(said.contains(&name) && said.contains("--accept-loss"), "{said}");
+                    assert!(found <= length as u64 && (length as u64) < least, "{said}");
+                    assert!((1..=LAST).contains(&groups), "{said}");
+                }
+                Err(error) => panic!("cut at {length}: {error}"),
+            }
+        }
+        // The end record is no commit.
+        assert!(kept < 64 && lost > 200, "{kept} kept, {lost} lost");
+        // All segments of the node, and all but one.
+        for keep in [0, 1] {
+            let segments = whole.iter().filter(|(name, _)| name.ends_with(".log"));
+            let gone: Vec<_> = segments.skip(keep).map(|(name, _)| name.clone()).collect();
+            let files: Vec<_> =
+                whole.iter().filter(|(name, _)| !gone.contains(name)).cloned().collect();
+            let torn = made_of(&files);
+            assert_eq!(LogDirectory::identify(&torn).expect("read"), Some(DATABASE));
+            let error = replay(&torn).expect_err("lost");
+            assert!(matches!(error, WalError::Lost { bytes: 0, .. }), "{error}");
+        }
+    }
+}
+
+fn accept(torn: &Torn, to_read: bool) -> Result<(Vec<u64>, u64), WalError> {
+    let opening = Opening { to_read, accept_loss: true };
+    let directory = LogDirectory::open_as(Arc::new(torn.clone()), DATABASE, opening)?;
+    let missing = directory.losses().iter().map(|loss| loss.missing).sum();
+    Ok((counters(&directory.replay(2)?), missing))
+}
+
+#[test]
+fn a_loss_that_is_accepted_leaves_a_beginning_and_is_told() {
+    let whole = example(true, End::Closed);
+    let last = whole.iter().rposition(|(name, _)| name.ends_with(".log")).expect("a segment");
+    let mut lengths = std::collections::BTreeSet::new();
+    for length in (0..whole[last].1.len()).step_by(7) {
+        let mut files = whole.clone();
+        files[last].1.truncate(length);
+        let torn = made_of(&files);
+        let read = accept(&torn, true).expect("accepted");
+        assert_eq!(self::files(&torn), files, "who reads changes nothing");
+        let (found, missing) = accept(&torn, false).expect("accepted");
+        assert_eq!((found.clone(), missing), read);
+        assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>(), "cut at {length}");
+        assert_eq!(found.len() as u64 + missing, LAST, "cut at {length}");
+        // The loss was accepted: nothing is missing any more, and the log goes on behind the cut.
+        assert_eq!(accept(&torn, false).expect("whole"), (found.clone(), 0));
+        let directory = open(&torn).expect("whole");
+        let log = start(&directory, small());
+        run(async |handle| commit(&log, &handle, 100..=100, 10).await);
+        drop((log, directory));
+        let again = replay(&torn.crash(length as u64)).expect("whole");
+        assert_eq!(again, [&found[..], &[100]].concat(), "cut at {length}");
+        lengths.insert(found.len());
+    }
+    assert!(lengths.len() > 2, "{lengths:?}");
+}
+
+/// One rename decides a cut. After a crash in a cut, the next start completes the cut. Before the
+/// rename nothing was changed.
+#[test]
+fn an_accepted_loss_is_all_there_or_not_at_all_wherever_the_power_goes_off() {
+    let mut files = example(false, End::Closed);
+    let segments: Vec<usize> =
+        (0..files.len()).filter(|at| files[*at].0.ends_with(".log")).collect();
+    // In the middle of the second segment: the later segments go.
+    let second = segments[1];
+    let middle = files[second].1.len() / 2;
+    files[second].1.truncate(middle);
+    let (expected, missing) = accept(&made_of(&files), true).expect("accepted");
+    assert!(missing > 5 && !expected.is_empty(), "{missing} missing, {expected:?}");
+    let (mut before, mut after) = (0, 0);
+    for seed in 0..600 {
+        let torn = made_of(&files);
+        torn.power_off_after(seed % 24);
+        let done = accept(&torn, false).is_ok();
+        let torn = torn.crash(seed);
+        match replay(&torn) {
+            Ok(found) => {
+                after += 1;
+                assert_eq!(found, expected, "seed {seed}");
+            }
+            Err(WalError::Damaged { .. } | WalError::Lost { .. }) if !done => {
+                before += 1;
+                assert_eq!(accept(&torn, false).expect("accepted").0, expected, "seed {seed}");
+            }
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+    }
+    assert!(before > 50 && after > 200, "{before} before, {after} after");
+}
+
+fn without_logs(files: &[(String, Vec<u8>)]) -> Vec<(String, Vec<u8>)> {
+    files.iter().filter(|(name, _)| !name.ends_with(".log")).cloned().collect()
+}
+
+/// All logs are missing, and the checkpoint is whole.
+#[test]
+fn what_is_accepted_as_lost_is_not_what_the_checkpoint_has() {
+    let torn = made_of(&without_logs(&example(true, End::Closed)));
+    let (found, missing) = accept(&torn, false).expect("accepted");
+    assert_eq!((found, missing), ((1..=10).collect(), LAST - 10));
+    let directory = open(&torn).expect("whole");
+    let log = start(&directory, small());
+    run(async |handle| commit(&log, &handle, 100..=110, 150).await);
+    drop((log, directory));
+    let again = replay(&torn.crash(1)).expect("whole");
+    assert_eq!(again, (1..=10).chain(100..=110).collect::<Vec<_>>());
+}
+
+/// What the checkpoint shows and the log has lost cannot be removed from the checkpoint. The case
+/// is a commit above the floor that was there when the rows were read.
+#[test]
+fn a_loss_below_the_checkpoint_cannot_be_accepted() {
+    let torn = Torn::new(0);
+    let directory = open(&torn).expect("empty");
+    let log = start(&directory, small());
+    run(async |handle| {
+        commit(&log, &handle, 1..=10, 150).await;
+        let writer = CheckpointWriter::begin(&directory, at(9), [(NODE, 1)]).expect("begun");
+        let mut part = writer.part().expect("begun");
+        for counter in 1..=10u64 {
+            let (key, value) = (&counter.to_be_bytes()[..], Some(&[3; 150][..]));
+            let entry = Entry { timestamp: at(counter), table: TABLE, key, value };
+            part.put(entry).expect("written");
+        }
+        part.finish().expect("synced");
+        writer.publish().expect("in place");
+        log.close(&handle, soon(&handle)).await.expect("closed");
+    });
+    let gone = without_logs(&files(&torn));
+    let torn = made_of(&gone);
+    let error = accept(&torn, false).expect_err("too much");
+    assert!(matches!(error, WalError::LostBelowCheckpoint { .. }), "{error}");
+    assert!(error.to_string().contains("restore the directory from a copy"), "{error}");
+    assert_eq!(files(&torn), gone, "nothing has changed");
+}
+
+#[test]
+fn a_segment_in_the_middle_cannot_lose_its_end_unnoticed() {
+    let whole = example(false, End::Closed);
+    let (_, first) = whole.iter().find(|(name, _)| name.ends_with(".log")).expect("a segment");
+    let ends: Vec<usize> = (8..first.len() / 8)
+        .map(|at| at * 8)
+        .filter(|at| first[*at..].starts_with(b"GRP1"))
+        .collect();
+    assert!(ends.len() > 3, "{ends:?}");
+    for end in ends {
+        let mut files = whole.clone();
+        files
+            .iter_mut()
+            .find(|(name, _)| name.ends_with(".log"))
+            .expect("a segment")
+            .1
+            .truncate(end);
+        let error = replay(&made_of(&files)).expect_err("too short");
+        assert!(matches!(error, WalError::Damaged { .. }), "{error}");
+        let (found, _) = accept(&made_of(&files), false).expect("accepted");
+        assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>());
+    }
+}
+
+/// The checkpoint has rows that are in no log: without it no opening succeeds, and no file is
+/// removed.
+#[test]
+fn a_checkpoint_that_is_gone_cannot_be_given_up() {
+    for end in [End::Closed, End::Killed] {
+        let whole = example(true, end);
+        let without = |names: &[&str]| {
+            let kept = whole.iter().filter(|(name, _)| !names.contains(&name.as_str()));
+            kept.cloned().collect::<Vec<_>>()
+        };
+        for gone in [&["CHECKPOINT"][..], &["CHECKPOINT", "WITNESS"]] {
+            let torn = made_of(&without(gone));
+            for to_read in [true, false] {
+                match accept(&torn, to_read) {
+                    Err(WalError::NoCheckpoint { file, .. }) => assert_eq!(file, "CHECKPOINT"),
+                    other => panic!("{gone:?}: {other:?}"),
+                }
+            }
+            assert_eq!(files(&torn), without(gone), "nothing has changed");
+        }
+        let error = replay(&made_of(&without(&["CHECKPOINT"]))).expect_err("it is gone");
+        assert!(matches!(error, WalError::NoCheckpoint { .. }), "{error}");
+    }
+}
+
+/// A missing or damaged witness costs nothing where the logs are whole.
+#[test]
+fn a_witness_that_is_gone_is_made_anew_when_that_is_accepted() {
+    let whole = example(true, End::Closed);
+    let all: Vec<u64> = (1..=LAST).collect();
+    for damaged in [false, true] {
+        let mut files = whole.clone();
+        let at = files.iter().position(|(name, _)| name == "WITNESS").expect("there is one");
+        if damaged {
+            files[at].1[20] ^= 1;
+        } else {
+            files.remove(at);
+        }
+        let torn = made_of(&files);
+        replay(&torn).expect_err("the witness is needed");
+        assert_eq!(accept(&torn, false).expect("accepted"), (all.clone(), 0));
+        assert_eq!(replay(&torn).expect("there is one again"), all);
+    }
+}
+
+/// Records that only the log's own files show count as missing, although no other place knows of
+/// them.
+#[test]
+fn the_commits_behind_a_damaged_one_are_told() {
+    let whole = example(false, End::Killed);
+    let segments: Vec<usize> =
+        (0..whole.len()).filter(|at| whole[*at].0.ends_with(".log")).collect();
+    assert!(segments.len() >= 3, "{}", segments.len());
+    let mut files: Vec<_> = whole.clone();
+    // In the first commit of the first segment.
+    let at = files[segments[0]].1.windows(4).position(|bytes| bytes == b"GRP1").expect("a group");
+    let group = files[segments[0]].1[at..].windows(150).position(|row| row == [7; 150]);
+    let byte = at + group.unwrap_or(200);
+    files[segments[0]].1[byte] ^= 1;
+    let opening = Opening { to_read: true, accept_loss: true };
+    let torn = made_of(&files);
+    let directory = LogDirectory::open_as(Arc::new(torn), DATABASE, opening).expect("accepted");
+    let [loss] = directory.losses() else { panic!("{:?}", directory.losses()) };
+    let kept = counters(&directory.replay(1).expect("whole")).len() as u64;
+    let last = &whole[segments[segments.len() - 1]].1;
+    let before = u64::from_le_bytes(last[48..56].try_into().expect("eight bytes"));
+    assert!(loss.missing >= before - kept && loss.missing <= LAST - kept, "{loss}");
+    assert!(loss.missing_bytes > 0 && loss.to_string().contains("are missing"), "{loss}");
+}
+
+/// The next opening completes a cut that was decided and interrupted, and reports the losses.
+#[test]
+fn an_interrupted_cut_is_told_by_the_opening_that_completes_it() {
+    let mut files = example(false, End::Closed);
+    let last = files.iter().rposition(|(name, _)| name.ends_with(".log")).expect("a segment");
+    files[last].1.truncate(100);
+    let told = |torn: &Torn, accept_loss| {
+        let opening = Opening { to_read: false, accept_loss };
+        let directory = LogDirectory::open_as(Arc::new(torn.clone()), DATABASE, opening)?;
+        Ok::<_, WalError>(directory.losses().to_vec())
+    };
+    let expected = told(&made_of(&files), true).expect("accepted");
+    assert!(expected[0].missing > 0, "{expected:?}");
+    let mut interrupted = 0;
+    for operations in 1.. {
+        let torn = made_of(&files);
+        torn.power_off_after(operations);
+        if told(&torn, true).is_ok() {
+            break;
+        }
+        let torn = torn.crash(operations);
+        match told(&torn, false) {
+            // Decided, and not completed.
+            Ok(losses) if !losses.is_empty() => {
+                interrupted += 1;
+                assert_eq!(losses, expected, "after {operations} operations");
+                assert_eq!(told(&torn, false).expect("whole"), [], "it is told once");
+            }
+            // Completed before the power went off, or not decided.
+            Ok(_) | Err(WalError::Lost { .. }) => {}
+            Err(error) => panic!("after {operations} operations: {error}"),
+        }
+        assert_eq!(told(&torn, true).map(|_| ()).map_err(|e| e.to_string()), Ok(()));
+    }
+    assert!(interrupted > 0);
+}
+
+/// A power cut in the first start leaves a directory in which any database can begin.
+#[test]
+fn a_first_start_that_was_interrupted_leaves_an_empty_directory() {
+    for seed in 0..200 {
+        let torn = Torn::new(seed);
+        torn.power_off_after(seed % 16);
+        if let Ok(directory) = LogDirectory::open(Arc::new(torn.clone()), DatabaseId(7)) {
+            run(async |_| drop(Log::threaded(&directory, NODE, small())));
+        }
+        let torn = torn.crash(seed);
+        let found = LogDirectory::identify(&torn).expect("read").unwrap_or(DatabaseId(99));
+        let opened = LogDirectory::open(Arc::new(torn), found);
+        assert!(opened.is_ok(), "seed {seed}: {:?}", opened.err());
+    }
+}
+
+/// An accepted loss of everything leaves such a directory, too.
+#[test]
+fn a_log_of_which_nothing_is_left_leaves_an_empty_directory() {
+    let mut files = example(false, End::Closed);
+    files.retain(|(name, _)| !name.ends_with(".log"));
+    let torn = made_of(&files);
+    let (found, missing) = accept(&torn, false).expect("accepted");
+    assert_eq!((found.len(), missing), (0, LAST));
+    assert_eq!(LogDirectory::identify(&torn).expect("read"), None);
+    LogDirectory::open(Arc::new(torn), DatabaseId(99)).expect("any database can begin there");
+}
+
+/// A header with a right checksum states fewer commits before its segment than an earlier header
+/// does. If it were believed, the previous segment would look like one that the checkpoint covers.
+#[test]
+fn headers_that_contradict_each_other_are_damage() {
+    let whole = example(true, End::Closed);
+    let (name, last) = whole.iter().rfind(|(name, _)| name.ends_with(".log")).expect("a segment");
+    let before = u64::from_le_bytes(last[40..48].try_into().expect("eight bytes"));
+    assert!(before > 10, "the segment before the last is beyond the checkpoint: {before}");
+    let mut files = whole.clone();
+    let (_, forged) = files.iter_mut().find(|(file, _)| file == name).expect("there");
+    forged[40..48].copy_from_slice(&9u64.to_le_bytes());
+    let crc = crc32fast::hash(&forged[..60]);
+    forged[60..64].copy_from_slice(&crc.to_le_bytes());
+    let torn = made_of(&files);
+    match replay(&torn) {
+        Err(WalError::Damaged { file, .. }) => assert_eq!(file, *name),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(self::files(&torn), files, "nothing has changed");
+    let (found, _) = accept(&torn, false).expect("accepted");
+    assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>());
+    assert!(found.len() as u64 > 10, "what is before the forged header stays: {found:?}");
+    assert_eq!(replay(&torn).expect("whole"), found);
+}
+
+#[test]
+fn another_database_or_version_is_one_clear_error() {
+    let whole = example(false, End::Closed);
+    let torn = made_of(&whole);
+    assert_eq!(LogDirectory::identify(&torn).expect("read"), Some(DATABASE));
+    assert_eq!(LogDirectory::identify(&Torn::new(0)).expect("empty"), None);
+    let error = LogDirectory::open(Arc::new(torn), DatabaseId(9)).expect_err("another");
+    let said = error.to_string();
+    assert!(
+        said.contains("belongs to database 000000000000da7a, not to 0000000000000009"),
+        "{said}"
+    );
+    let torn = made_of(&whole);
+    assert!(torn.damage("01-0000000001.log", 8, 3));
+    let said = replay(&torn).expect_err("another version").to_string();
+    assert_eq!(
+        said,
+        "01-0000000001.log has log format 1, this program understands 2: use the version that wrote it"
+    );
+}
+
+#[test]
+fn a_directory_has_one_process_and_a_log_one_owner() {
+    let torn = Torn::new(0);
+    let directory = open(&torn).expect("empty");
+    let said = open(&torn).expect_err("taken").to_string();
+    assert!(said.starts_with("memory is in use by process"), "{said}");
+    let log = start(&directory, Settings::default());
+    let again = latchwork_wal::Log::threaded(&directory, NODE, Settings::default());
+    assert!(matches!(again, Err(WalError::NodeInUse { .. })));
+    run(async |handle| log.close(&handle, soon(&handle)).await).expect("closed");
+    start(&directory, Settings::default());
+    let far = latchwork_wal::NodeId(64);
+    let far = latchwork_wal::Log::threaded(&directory, far, Settings::default());
+    assert!(matches!(far, Err(WalError::Node { .. })));
+}
+
+/// Guards against this bug: the bytes of whole records of another file or position stand behind a
+/// torn record, because a value holds them. Taken for records of this log, they would make a torn
+/// tail look like damage, or bring back what was never committed here. The mechanism: the checksum
+/// of a record covers its position.
+#[test]
+fn a_log_that_is_kept_as_a_value_is_no_log() {
+    let whole = example(false, End::Closed);
+    let (name, copy) = whole.iter().find(|(name, _)| name.ends_with(".log")).expect("a segment");
+    let torn = Torn::new(0);
+    let directory = open(&torn).expect("empty");
+    let log = start(&directory, Settings::default());
+    let mut files = run(async |handle| {
+        commit(&log, &handle, 1..=3, 10).await;
+        let mut group = Group::new(Kind::Commit, at(4));
+        // Copies at every position at which a record can begin.
+        group.put(TABLE, &4u64.to_be_bytes(), &[&[0; 4], &copy[..]].concat()).expect("small");
+        let position = log.append(&group).expect("appended");
+        log.durable(&handle, &position, soon(&handle)).await.expect("lasting");
+        // The log is not closed, so the witness does not know of the last record.
+        files(&torn)
+    });
+    let (_, bytes) = files.iter_mut().find(|(other, _)| other == name).expect("the same name");
+    let tail = (0..bytes.len() / 8).map(|at| at * 8).filter(|at| bytes[*at..].starts_with(b"GRP1"));
+    let tails: Vec<usize> = tail.collect();
+    assert!(tails.len() > 6, "the copies are in there, where groups can stand");
+    // The record with the copies is torn at its beginning: it is cut off, and nothing else. It
+    // follows a mark and three records.
+    bytes[tails[4]] ^= 1;
+    assert_eq!(replay(&made_of(&files)).expect("a tail"), [1, 2, 3]);
+    // The file of another number under this name.
+    let mut files = whole.clone();
+    let other =
+        files.iter().filter(|(name, _)| name.ends_with(".log")).nth(1).expect("two").1.clone();
+    files.iter_mut().find(|(other, _)| other == name).expect("there").1 = other;
+    assert!(matches!(replay(&made_of(&files)), Err(WalError::Damaged { .. })));
+}
+
+/// An impossible record with a right checksum is an error, not a torn tail.
+#[test]
+fn groups_have_limits_that_are_told() {
+    let mut group = Group::new(Kind::Commit, at(1));
+    let key = vec![0; Group::KEY_MAX + 1];
+    assert!(matches!(group.remove(TABLE, &key), Err(WalError::TooLarge { .. })));
+    let value = vec![0; 64 << 20];
+    let said = group.put(TABLE, b"k", &value).expect_err("too large").to_string();
+    assert!(said.contains("too large for the log: 67108864 are possible"), "{said}");
+    assert_eq!(group.entries(), 0, "nothing was added");
+    let torn = Torn::new(0);
+    let settings = Settings { backlog_bytes: 4096, ..Settings::default() };
+    let log = start(&open(&torn).expect("empty"), settings);
+    assert!(matches!(log.append(&common::group(1, 5000)), Err(WalError::TooLarge { .. })));
+}
+
+/// One random change of the files.
+fn mutate(files: &mut Vec<(String, Vec<u8>)>, random: &mut Random) {
+    let count = files.len() as u64;
+    let index = random.below(count) as usize;
+    let bytes = &mut files[index].1;
+    let length = bytes.len() as u64;
+    let place = |random: &mut Random| random.below(length.max(1)) as usize;
+    match random.below(7) {
+        0 if length > 0 => {
+            let at = place(random);
+            bytes[at] ^= 1 << random.below(8);
+        }
+        1 => bytes.truncate(place(random)),
+        2 => bytes.extend((0..random.below(300)).map(|_| 0)),
+        3 => {
+            let noise: Vec<u8> = (0..random.below(300)).map(|_| random.draw() as u8).collect();
+            bytes.extend(noise);
+        }
+        4 if length > 0 => {
+            let (from, to) = (place(random), place(random));
+            let part = bytes[from.min(to)..from.max(to)].to_vec();
+            bytes.extend(part);
+        }
+        5 if length > 0 => {
+            let (from, to) = (place(random) / 8 * 8, place(random) / 8 * 8);
+            let n = (length as usize - from.max(to)).min(512);
+            bytes.copy_within(from..from + n, to);
+        }
+        _ => {
+            files.swap_remove(index);
+        }
+    }
+}
+
+/// Any change of the files leads to an error, or to commits that were made.
+#[test]
+fn hostile_files_neither_panic_nor_make_anything_up() {
+    let examples =
+        [example(false, End::Closed), example(true, End::Closed), example(false, End::Killed)];
+    let (mut errors, mut read, mut accepted) = (0, 0, 0);
+    for seed in 0..6000 {
+        let mut random = Random::new(seed);
+        let mut files = examples[random.below(3) as usize].clone();
+        for _ in 0..1 + random.below(3) {
+            if !files.is_empty() {
+                mutate(&mut files, &mut random);
+            }
+        }
+        match replay(&made_of(&files)) {
+            Err(error) => {
+                errors += 1;
+                assert!(!error.to_string().contains('\n'), "{error}");
+            }
+            Ok(found) => {
+                read += 1;
+                assert!(found.iter().all(|counter| (1..=LAST).contains(counter)), "seed {seed}");
+            }
+        }
+        let torn = made_of(&files);
+        let Ok((found, _)) = accept(&torn, false) else { continue };
+        accepted += 1;
+        assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>(), "seed {seed}: a beginning");
+        assert_eq!(replay(&torn).expect("it was accepted"), found, "seed {seed}");
+    }
+    assert!(errors > 1000 && read > 200, "{errors} errors, {read} read");
+    assert!(accepted > 2000, "{accepted} accepted");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Keys and values of any bytes, in records of any size, come back as they were, the last one
+    /// first.
+    #[test]
+    fn what_was_put_is_what_is_read(
+        groups in proptest::collection::vec(
+            proptest::collection::vec(
+                (0u32..3, proptest::collection::vec(any::<u8>(), 0..9),
+                    proptest::option::of(proptest::collection::vec(any::<u8>(), 0..600))),
+                0..6),
+            1..12))
+    {
+        let torn = Torn::new(0);
+        let directory = open(&torn).expect("empty");
+        let log = start(&directory, small());
+        let mut expected = std::collections::BTreeMap::new();
+        run(async |handle| {
+            for (counter, entries) in (1..).zip(&groups) {
+                let mut group = Group::new(Kind::Commit, at(counter));
+                for (table, key, value) in entries {
+                    let table = latchwork_wal::TableId(*table);
+                    match value {
+                        Some(value) => group.put(table, key, value),
+                        None => group.remove(table, key),
+                    }.expect("small");
+                    expected.insert((table, key.clone()), (at(counter), value.clone()));
+                }
+                log.append(&group).expect("appended");
+            }
+            log.close(&handle, soon(&handle)).await.expect("closed");
+        });
+        drop(directory);
+        drop(log);
+        let directory = open(&torn.crash(1)).expect("whole");
+        let replayed = directory.replay(3).expect("whole");
+        let found: std::collections::BTreeMap<_, _> = replayed.keys().map(|(table, latest)| {
+            let value = latest.value.as_ref().map(|value| value.to_vec());
+            ((table, latest.key.to_vec()), (latest.timestamp, value))
+        }).collect();
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(replayed.groups, groups.len() as u64);
+    }
+}
+
+#[test]
+fn groups_that_are_notes_are_handed_over_as_they_are() {
+    let torn = Torn::new(0);
+    let directory = open(&torn).expect("empty");
+    let log = start(&directory, Settings::default());
+    run(async |handle| {
+        commit(&log, &handle, [1], 10).await;
+        let mut note = Group::new(Kind::Note(9), at(2));
+        note.put(TABLE, &1u64.to_be_bytes(), b"prepared").expect("small");
+        log.append(&note).expect("appended");
+        log.append(&group(3, 10)).expect("appended");
+        log.close(&handle, soon(&handle)).await.expect("closed");
+    });
+    let directory = open(&torn.crash(1)).expect("whole");
+    let replayed = directory.replay(1).expect("whole");
+    assert_eq!(counters(&replayed), [1, 3]);
+    let (_, first) = replayed.keys().next().expect("two");
+    assert_eq!(first.value.as_deref(), Some(&[1; 10][..]), "the note was not merged");
+    let [note] = &replayed.notes[..] else { panic!("one note") };
+    assert_eq!((note.which, note.timestamp, note.node, note.segment), (9, at(2), NODE, 1));
+    assert_eq!(note.entries[0].value.as_deref(), Some(&b"prepared"[..]));
+    assert_eq!(replayed.highest, at(3));
+}

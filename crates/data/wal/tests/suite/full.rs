@@ -1,0 +1,100 @@
+//! A full device at the opening of a directory. The directory can be read, and an opening to write
+//! gets an error that says what to do.
+
+use crate::common;
+
+use std::sync::Arc;
+
+use common::{DATABASE, NODE, at, commit, counters, group, open, run, start};
+use latchwork_wal::storage::{Storage, Torn};
+use latchwork_wal::{CheckpointWriter, Log, LogDirectory, Settings, WalError};
+
+fn open_to_read(torn: &Torn) -> Result<Arc<LogDirectory>, WalError> {
+    LogDirectory::open_to_read(Arc::new(torn.clone()), DATABASE)
+}
+
+/// What a crash leaves in the middle of a flush batch.
+fn torn(seed: u64) -> Torn {
+    let torn = Torn::new(seed);
+    let directory = open(&torn).expect("empty");
+    let log = start(&directory, Settings { segment_bytes: 2000, ..Settings::default() });
+    run(async |handle| {
+        commit(&log, &handle, 1..=20, 100).await;
+        torn.power_off_after(seed % 2);
+        let position = log.append(&group(21, 3000)).expect("taken");
+        let ended = log.durable(&handle, &position, common::soon(&handle)).await;
+        ended.expect_err("the power is off");
+    });
+    drop((log, directory));
+    torn.crash(seed)
+}
+
+fn bytes(torn: &Torn) -> Vec<(String, Vec<u8>)> {
+    let read = |name: String| {
+        let file = torn.open(&name).expect("it is there");
+        let mut bytes = vec![0; file.length().expect("in memory") as usize];
+        file.read(0, &mut bytes).expect("in memory");
+        (name, bytes)
+    };
+    torn.list().expect("in memory").into_iter().map(read).collect()
+}
+
+#[test]
+fn who_only_reads_needs_no_room_and_sees_what_others_would() {
+    let mut tails = 0;
+    for seed in 0..60 {
+        let torn = torn(seed);
+        torn.set_capacity(0);
+        let (before, operations) = (bytes(&torn), torn.operations());
+        let directory = open_to_read(&torn).expect("no room is needed");
+        let read = directory.replay(2).expect("whole");
+        assert_eq!((bytes(&torn), torn.operations()), (before.clone(), operations), "unchanged");
+        drop(directory);
+        torn.set_capacity(u64::MAX);
+        let directory = open(&torn).expect("there is room");
+        assert_eq!(directory.replay(2).expect("whole"), read, "seed {seed}");
+        let found = counters(&read);
+        assert!(found.starts_with(&(1..=20).collect::<Vec<u64>>()), "seed {seed}: {found:?}");
+        drop(directory);
+        tails += u32::from(bytes(&torn) != before && found.len() == 20);
+    }
+    assert!(tails > 10, "a torn end was there {tails} times, and was cut by who wrote");
+}
+
+#[test]
+fn who_would_write_is_told_to_make_room_and_then_goes_on() {
+    for seed in 0..20 {
+        let torn = torn(seed);
+        let before = bytes(&torn);
+        torn.set_capacity(0);
+        let error = open(&torn).expect_err("full");
+        assert!(matches!(error, WalError::Full { .. }), "{error}");
+        let said = error.to_string();
+        assert!(said.contains("make room on the device") && !said.contains('\n'), "{said}");
+        assert!(said.contains("01-"), "{said}");
+        assert_eq!(bytes(&torn), before, "seed {seed}: what was begun is taken away");
+        // Also with room for only a part of the files.
+        torn.set_capacity(before.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() + 100);
+        open(&torn).expect_err("full");
+        torn.set_capacity(u64::MAX);
+        let directory = open(&torn).expect("there is room");
+        let log = start(&directory, Settings::default());
+        run(async |handle| commit(&log, &handle, 30..=31, 100).await);
+    }
+}
+
+#[test]
+fn what_is_open_to_be_read_is_not_written() {
+    let torn = torn(1);
+    let directory = open_to_read(&torn).expect("whole");
+    let read_only = |error: WalError| {
+        assert!(matches!(error, WalError::ReadOnly { .. }), "{error}");
+        assert!(error.to_string().contains("open it to write"), "{error}");
+    };
+    read_only(Log::threaded(&directory, NODE, Settings::default()).expect_err("to be read"));
+    let floor = at(100);
+    read_only(CheckpointWriter::begin(&directory, floor, []).map(drop).expect_err("to be read"));
+    read_only(directory.remove_through(NODE, floor).expect_err("to be read"));
+    let error = open(&torn).expect_err("one at a time");
+    assert!(matches!(error, WalError::InUse { .. }), "{error}");
+}

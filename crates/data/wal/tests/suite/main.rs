@@ -1,0 +1,10 @@
+//! The tests of `latchwork-wal`, as one program.
+
+mod checkpoint;
+mod common;
+mod damage;
+mod full;
+mod kill;
+mod log;
+mod torn;
+mod worlds;

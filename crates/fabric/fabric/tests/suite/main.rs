@@ -1,0 +1,4 @@
+//! The tests of `latchwork-fabric`, as one program.
+
+mod permission;
+mod port;

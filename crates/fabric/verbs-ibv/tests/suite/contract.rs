@@ -1,0 +1,69 @@
+//! The RDMA fabric keeps the contract of the verbs, with a thread for each worker and the nodes
+//! assigned to all devices in turn. Skipped without RDMA devices; `scripts/rxe-vm.sh` provides
+//! some.
+
+#![cfg(target_os = "linux")]
+
+use crate::devices;
+
+use std::sync::Arc;
+
+use latchwork_verbs::contract::{
+    COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY_BYTES, MEMORY_NODES, REGION_BYTES, Script,
+    run_on_threads,
+};
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, Target};
+use latchwork_verbs_ibv::{Config, Fabric};
+
+struct Threads {
+    fabric: Fabric,
+    regions: Vec<Arc<Region>>,
+}
+
+impl Threads {
+    fn new() -> Option<Self> {
+        let config = Config { inbox_capacity: INBOX_CAPACITY, ..devices::patient() };
+        let fabric = devices::open(config)?;
+        for _ in 0..MEMORY_NODES {
+            fabric.add_memory_node(MEMORY_BYTES).unwrap();
+        }
+        let mut regions = Vec::new();
+        for node in (1..=COMPUTE_NODES).filter_map(ComputeNodeId::new) {
+            let region = Region::zeroed(REGION_BYTES).unwrap();
+            fabric.add_compute_node(node).unwrap();
+            fabric.register(node, Arc::clone(&region)).unwrap();
+            regions.push(region);
+        }
+        Some(Threads { fabric, regions })
+    }
+}
+
+impl Harness for Threads {
+    fn run(&self, scripts: Vec<Script>) {
+        run_on_threads(scripts, |script| {
+            let node = script.node;
+            let endpoint = Box::new(self.fabric.endpoint(node, None).unwrap());
+            let inbox = Box::new(self.fabric.inbox(node).unwrap());
+            let fabric = self.fabric.clone();
+            let cut_off = move |target| match target {
+                Target::Memory(id) => fabric.disconnect_memory(id).unwrap(),
+                Target::Compute(id, _) => fabric.disconnect(id).unwrap(),
+            };
+            script.start(endpoint, inbox, Box::new(cut_off))
+        });
+    }
+
+    fn memory(&self, node: MemoryNodeId) -> Arc<Region> {
+        self.fabric.memory(node).unwrap()
+    }
+
+    fn region(&self, node: ComputeNodeId) -> Arc<Region> {
+        Arc::clone(&self.regions[node.index()])
+    }
+
+    fn rounds(&self) -> u64 {
+        200
+    }
+}
+
+latchwork_verbs::contract_tests!(Threads::new().into_iter());

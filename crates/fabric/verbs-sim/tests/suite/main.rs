@@ -1,0 +1,12 @@
+//! The tests of `latchwork-verbs-sim`, as one program.
+
+mod calibrate;
+mod contract;
+mod faults;
+mod freedoms;
+mod gate;
+mod nic;
+mod profiles;
+mod wake;
+mod watch;
+mod world;

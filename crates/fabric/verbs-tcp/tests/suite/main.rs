@@ -1,0 +1,11 @@
+//! The tests of `latchwork-verbs-tcp`, as one program.
+
+mod common;
+mod contract;
+mod faults;
+mod hostile;
+mod idle;
+mod nap;
+mod security;
+mod wake;
+mod wire;

@@ -1,0 +1,312 @@
+//! Coherent memory without a cluster: one node. The test chooses the size of its cache and how
+//! often lines leave the cache.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use latchwork_cache::{
+    Cache, FrameId, Hint, LINE_HEADER, OptimisticRead, Ownership, ReadVersion, WriteGuard,
+};
+use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
+use latchwork_runtime::sync::Mutex;
+use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
+use latchwork_verbs::{GlobalAddr, MemoryNodeId, WORD};
+
+/// The behaviour of a [`LocalMemory`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) line_size: usize,
+    pub(crate) frames: usize,
+    /// Every `ensure` also evicts this number of random lines without a reservation, as other nodes
+    /// would.
+    pub(crate) thefts: u64,
+    /// Lines are present only while a ticket reserves them, as without a cache.
+    pub(crate) without_cache: bool,
+    /// Allocation fails beyond this number of lines.
+    pub(crate) lines_max: usize,
+}
+
+impl Settings {
+    pub(crate) const CALM: Settings = Settings {
+        line_size: 512,
+        frames: 4096,
+        thefts: 0,
+        without_cache: false,
+        lines_max: usize::MAX,
+    };
+    pub(crate) const TINY: Settings = Settings { frames: 4, thefts: 1, ..Settings::CALM };
+    pub(crate) const WITHOUT_CACHE: Settings =
+        Settings { frames: 64, without_cache: true, ..Settings::CALM };
+}
+
+struct Shared {
+    cache: Cache,
+    settings: Settings,
+    // Held by every thread that changes which lines are in the cache.
+    pool: Mutex<Pool>,
+    // The reads of lines on any path.
+    reads: AtomicU64,
+}
+
+#[derive(Default)]
+struct Pool {
+    lines: BTreeMap<GlobalAddr, Vec<u64>>,
+    free: Vec<GlobalAddr>,
+    live: BTreeSet<GlobalAddr>,
+    cached: BTreeSet<GlobalAddr>,
+}
+
+#[derive(Clone)]
+pub(crate) struct LocalMemory {
+    shared: Arc<Shared>,
+    handle: Handle,
+}
+
+/// The state that the workers of a node share. [`Node::worker`] makes a memory for one worker.
+#[derive(Clone)]
+pub(crate) struct Node(Arc<Shared>);
+
+impl Node {
+    pub(crate) fn new(settings: Settings) -> Node {
+        let cache = Cache::with_frames(settings.frames, settings.line_size).expect("memory");
+        Node(Arc::new(Shared { cache, settings, pool: Mutex::default(), reads: AtomicU64::new(0) }))
+    }
+
+    pub(crate) fn worker(&self, handle: Handle) -> LocalMemory {
+        LocalMemory { shared: self.0.clone(), handle }
+    }
+
+    /// The lines that were ever allocated.
+    pub(crate) fn addresses(&self) -> Vec<GlobalAddr> {
+        self.0.pool.lock().lines.keys().copied().collect()
+    }
+
+    /// The number of times that an operation accessed a line, to read or to write it.
+    pub(crate) fn reads(&self) -> u64 {
+        self.0.reads.load(Ordering::Relaxed)
+    }
+
+    /// The number of lines that are allocated and not freed.
+    pub(crate) fn live_lines(&self) -> usize {
+        self.0.pool.lock().live.len()
+    }
+}
+
+pub(crate) fn executor(seed: u64) -> Executor<RealDriver> {
+    // A small budget, so that operations with only hits also take turns.
+    let config = ExecutorConfig { seed, coop_budget: 2, ..ExecutorConfig::default() };
+    Executor::new(RealDriver::new(), config)
+}
+
+pub(crate) struct Ticket {
+    shared: Arc<Shared>,
+    frame: FrameId,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut pool = self.shared.pool.lock();
+        let frame = self.shared.cache.frame(self.frame);
+        frame.unreserve();
+        if self.shared.settings.without_cache {
+            let addr = frame.addr();
+            self.shared.evict(&mut pool, addr);
+        }
+    }
+}
+
+impl Shared {
+    /// Writes a line back and removes it from the cache, unless the line is used or reserved.
+    fn evict(&self, pool: &mut Pool, addr: GlobalAddr) -> bool {
+        let Some(id) = self.cache.find(addr) else { return false };
+        let frame = self.cache.frame(id);
+        if frame.is_reserved() || !frame.try_invalidate() {
+            return false;
+        }
+        // Only the bytes that were marked dirty survive, as over a fabric.
+        let dirty = frame.dirty().range();
+        let line = self.cache.line(id);
+        let home = pool.lines.get_mut(&addr).expect("cached lines have a home");
+        let words = dirty.start / WORD..dirty.end / WORD;
+        for (word, value) in words.clone().zip(&mut home[words]) {
+            *value = line.word(word);
+        }
+        self.cache.detach(id);
+        pool.cached.remove(&addr);
+        true
+    }
+
+    fn evict_random(&self, pool: &mut Pool, random: u64) -> bool {
+        let victim = pool.cached.iter().nth(random as usize % pool.cached.len().max(1)).copied();
+        victim.is_some_and(|victim| self.evict(pool, victim))
+    }
+
+    fn try_obtain(&self, need: Need, random: u64) -> Result<Option<FrameId>, MemoryError> {
+        let mut pool = self.pool.lock();
+        if !pool.live.contains(&need.addr) {
+            return Err(MemoryError::BadAddress { addr: need.addr });
+        }
+        let id = match self.cache.find(need.addr) {
+            Some(id) => id,
+            None => {
+                let Some(id) = self.cache.attach(need.addr) else {
+                    self.evict_random(&mut pool, random);
+                    return Ok(None);
+                };
+                let line = self.cache.line(id);
+                for (word, value) in pool.lines[&need.addr].iter().enumerate() {
+                    line.set_word(word, *value);
+                }
+                self.cache.frame(id).publish(match need.mode {
+                    Mode::Shared => Ownership::Shared,
+                    Mode::Exclusive => Ownership::Exclusive,
+                });
+                pool.cached.insert(need.addr);
+                id
+            }
+        };
+        let frame = self.cache.frame(id);
+        if need.mode == Mode::Exclusive && frame.state().ownership() == Ownership::Shared {
+            frame.promote();
+        }
+        frame.reserve();
+        for theft in 0..self.settings.thefts {
+            self.evict_random(&mut pool, random >> (8 * theft));
+        }
+        Ok(Some(id))
+    }
+
+    fn is_there(&self, addr: GlobalAddr) -> bool {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        !self.settings.without_cache
+            || self.cache.find(addr).is_some_and(|id| self.cache.frame(id).is_reserved())
+    }
+}
+
+impl CoherentMemory for LocalMemory {
+    type Ticket = Ticket;
+    type Operation = ();
+
+    fn try_read(&self, addr: GlobalAddr) -> Result<OptimisticRead<'_>, Need> {
+        let need = Need { addr, mode: Mode::Shared };
+        let there = self.shared.is_there(addr).then(|| self.shared.cache.try_read(addr));
+        there.flatten().ok_or(need)
+    }
+
+    fn try_write(&self, addr: GlobalAddr) -> Result<WriteGuard<'_>, Need> {
+        let need = Need { addr, mode: Mode::Exclusive };
+        let there = self.shared.is_there(addr).then(|| self.shared.cache.try_write(addr));
+        there.flatten().ok_or(need)
+    }
+
+    fn try_read_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<OptimisticRead<'_>, Need> {
+        let need = Need { addr, mode: Mode::Shared };
+        let there = self.shared.is_there(addr).then(|| self.shared.cache.try_read_at(addr, hint));
+        there.flatten().ok_or(need)
+    }
+
+    fn try_latch<'a>(&'a self, seen: OptimisticRead<'a>) -> Result<WriteGuard<'a>, Need> {
+        seen.latch().ok_or(Need { addr: seen.addr(), mode: Mode::Exclusive })
+    }
+
+    fn hints(&self, read: &OptimisticRead<'_>) -> &[Hint] {
+        self.shared.cache.hints(read)
+    }
+
+    fn prefetch(&self, hint: &Hint, payload: Range<usize>) {
+        self.shared.cache.prefetch(hint, payload);
+    }
+
+    async fn ensure(&self, need: Need) -> Result<Ticket, MemoryError> {
+        for _ in 0..1_000_000 {
+            for _ in 0..self.handle.random_below(3) {
+                self.handle.yield_now().await;
+            }
+            if let Some(frame) = self.shared.try_obtain(need, self.handle.random())? {
+                let ticket = Ticket { shared: self.shared.clone(), frame };
+                self.handle.yield_now().await;
+                return Ok(ticket);
+            }
+        }
+        Err(MemoryError::Timeout { addr: need.addr, mode: need.mode, waited: Duration::ZERO })
+    }
+
+    async fn upgrade(
+        &self,
+        seen: ReadVersion,
+        ticket: Option<Ticket>,
+    ) -> Result<(Upgrade, Option<Ticket>), MemoryError> {
+        drop(ticket);
+        let ticket = self.ensure(Need { addr: seen.addr, mode: Mode::Exclusive }).await?;
+        Ok((Upgrade::Changed, Some(ticket)))
+    }
+
+    async fn allocate(&self) -> Result<GlobalAddr, MemoryError> {
+        self.handle.yield_now().await;
+        let mut pool = self.shared.pool.lock();
+        if pool.live.len() >= self.shared.settings.lines_max {
+            return Err(MemoryError::OutOfMemory("the test's limit is reached".into()));
+        }
+        let line_size = self.shared.settings.line_size;
+        let fresh =
+            GlobalAddr::new(MemoryNodeId(0), (pool.lines.len() + 1) as u64 * line_size as u64);
+        let addr = pool.free.pop().unwrap_or(fresh);
+        pool.live.insert(addr);
+        // The content of new lines is unspecified.
+        pool.lines.entry(addr).or_insert_with(|| vec![0xdead_beef_dead_beef; line_size / WORD]);
+        Ok(addr)
+    }
+
+    async fn free(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
+        let mut pool = self.shared.pool.lock();
+        assert!(pool.live.remove(&addr), "{addr} freed twice");
+        self.shared.evict(&mut pool, addr);
+        pool.free.push(addr);
+        Ok(())
+    }
+
+    async fn fetch_add(&self, addr: GlobalAddr, at: usize, add: u64) -> Result<u64, MemoryError> {
+        let mut pool = self.shared.pool.lock();
+        let line = pool.lines.get_mut(&addr).ok_or(MemoryError::BadAddress { addr })?;
+        let word = &mut line[(LINE_HEADER + at) / WORD];
+        let old = *word;
+        *word = old.wrapping_add(add);
+        Ok(old)
+    }
+
+    async fn compare_swap(
+        &self,
+        addr: GlobalAddr,
+        at: usize,
+        expected: u64,
+        desired: u64,
+    ) -> Result<u64, MemoryError> {
+        let mut pool = self.shared.pool.lock();
+        let line = pool.lines.get_mut(&addr).ok_or(MemoryError::BadAddress { addr })?;
+        let word = &mut line[(LINE_HEADER + at) / WORD];
+        let old = *word;
+        if old == expected {
+            *word = desired;
+        }
+        Ok(old)
+    }
+
+    fn payload_len(&self) -> usize {
+        self.shared.settings.line_size - LINE_HEADER
+    }
+
+    fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    fn try_enter(&self) -> Option<()> {
+        Some(())
+    }
+
+    async fn enter(&self) -> Result<(), MemoryError> {
+        Ok(())
+    }
+}

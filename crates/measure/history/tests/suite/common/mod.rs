@@ -1,0 +1,103 @@
+//! Histories by hand.
+
+// Every test file takes what it needs.
+
+use std::ops::Bound;
+
+use latchwork_history::{
+    Change, Direction, History, Operation, Outcome, Report, Scan, Seen, Transaction, TransactionId,
+};
+
+/// A history that grows.
+#[derive(Default)]
+pub(crate) struct Maker {
+    pub(crate) history: History,
+}
+
+impl Maker {
+    /// A committed transaction, at the same time as all others.
+    pub(crate) fn commit(&mut self, cts: u64) -> Made<'_> {
+        self.at(0, 1000, Outcome::Committed { cts })
+    }
+
+    /// A transaction.
+    pub(crate) fn at(&mut self, begin: u64, end: u64, outcome: Outcome) -> Made<'_> {
+        let sequence = self.history.transactions.len() as u64;
+        let id = TransactionId { node: 0, worker: 0, sequence };
+        let operations = Vec::new();
+        self.history.transactions.push(Transaction { id, begin, end, outcome, operations });
+        Made(self.history.transactions.last_mut().expect("it was pushed"))
+    }
+
+    pub(crate) fn check(&self) -> Report {
+        latchwork_history::check(&self.history, Default::default())
+    }
+
+    pub(crate) fn check_strictly(&self) -> Report {
+        let options = latchwork_history::Options { is_strict: true, ..Default::default() };
+        latchwork_history::check(&self.history, options)
+    }
+}
+
+/// A transaction that grows. All in table 1.
+pub(crate) struct Made<'a>(&'a mut Transaction);
+
+impl Made<'_> {
+    pub(crate) fn read(self, key: &str, version: u64) -> Self {
+        self.operation(Operation::Read {
+            table: 1,
+            key: key.as_bytes().into(),
+            version,
+            hash: None,
+        })
+    }
+
+    pub(crate) fn read_value(self, key: &str, version: u64, hash: u64) -> Self {
+        let key = key.as_bytes().into();
+        self.operation(Operation::Read { table: 1, key, version, hash: Some(hash) })
+    }
+
+    pub(crate) fn put(self, key: &str) -> Self {
+        self.write(key, Change::Put)
+    }
+
+    pub(crate) fn delete(self, key: &str) -> Self {
+        self.write(key, Change::Delete)
+    }
+
+    pub(crate) fn write(self, key: &str, change: Change) -> Self {
+        self.operation(Operation::Write { table: 1, key: key.as_bytes().into(), change })
+    }
+
+    /// A scan of `from..=to` that saw these; version 0 for an entry without one.
+    pub(crate) fn scan(self, from: &str, to: &str, seen: &[(&str, u64)]) -> Self {
+        self.scan_to(from, to, Direction::Up, None, seen)
+    }
+
+    pub(crate) fn scan_to(
+        self,
+        from: &str,
+        to: &str,
+        direction: Direction,
+        stopped: Option<&str>,
+        seen: &[(&str, u64)],
+    ) -> Self {
+        let seen = seen.iter().map(|(key, version)| Seen {
+            key: key.as_bytes().into(),
+            version: Some(*version).filter(|version| *version > 0),
+        });
+        self.operation(Operation::Scan(Scan {
+            table: 1,
+            from: Bound::Included(from.as_bytes().into()),
+            to: Bound::Included(to.as_bytes().into()),
+            direction,
+            stopped: stopped.map(|key| key.as_bytes().into()),
+            seen: seen.collect(),
+        }))
+    }
+
+    pub(crate) fn operation(self, operation: Operation) -> Self {
+        self.0.operations.push(operation);
+        self
+    }
+}

@@ -1,0 +1,8 @@
+//! The tests of `latchwork-history`, as one program.
+
+mod anomalies;
+mod common;
+mod oracle;
+mod recording;
+mod scale;
+mod stores;

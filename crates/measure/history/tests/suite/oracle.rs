@@ -1,0 +1,430 @@
+//! The checker against the definition: a history is serializable if some order of its committed
+//! transactions, run one after another, gives every answer that was recorded, with versions of each
+//! key in the order of their timestamps. All orders of small histories are tried. And against the
+//! crate `adya`, which knows other ways.
+
+use crate::common;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use common::Maker;
+use latchwork_history::{
+    Change, Direction, History, Model, Operation, Outcome, Transaction, write_edn,
+};
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+const KEYS: [&str; 4] = ["a", "b", "c", "d"];
+
+/// What stands at a key: the version, and whether it is there.
+type State = BTreeMap<Box<[u8]>, (u64, bool)>;
+
+/// Runs one transaction after those that made `state`; false if it recorded another answer.
+fn runs(transaction: &Transaction, state: &mut State) -> bool {
+    let mut own: State = State::new();
+    for operation in &transaction.operations {
+        let is_right = match operation {
+            Operation::Read { key, version, .. } => match state.get(key) {
+                _ if own.contains_key(key) => true,
+                None => *version == 0,
+                Some((cts, is_there)) => *version == *cts || *version == 0 && !is_there,
+            },
+            Operation::Write { key, change, .. } => {
+                own.insert(key.clone(), (transaction.outcome.cts(), change.is_put()));
+                true
+            }
+            Operation::Scan(scan) => KEYS.iter().all(|key| {
+                let key: &[u8] = key.as_bytes();
+                let (mut from, mut to) = (scan.from.clone(), scan.to.clone());
+                if let Some(stopped) = &scan.stopped {
+                    let end = if scan.direction == Direction::Up { &mut to } else { &mut from };
+                    *end = Bound::Included(stopped.clone());
+                }
+                let is_above = match from {
+                    Bound::Included(from) => *key >= *from,
+                    Bound::Excluded(from) => *key > *from,
+                    Bound::Unbounded => true,
+                };
+                let is_below = match to {
+                    Bound::Included(to) => *key <= *to,
+                    Bound::Excluded(to) => *key < *to,
+                    Bound::Unbounded => true,
+                };
+                let mut seen = scan.seen.iter().filter(|seen| *seen.key == *key).peekable();
+                let (cts, is_there) = state.get(key).copied().unwrap_or((0, false));
+                if seen.peek().is_none() {
+                    return !(is_above && is_below) || own.contains_key(key) || !is_there;
+                }
+                seen.all(|seen| match seen.version {
+                    Some(version) => cts == version,
+                    None => is_there,
+                })
+            }),
+        };
+        if !is_right {
+            return false;
+        }
+    }
+    // Versions of a key stand in the order of their timestamps.
+    own.into_iter().all(|(key, version)| {
+        state.insert(key, version).is_none_or(|(before, _)| before < version.0)
+    })
+}
+
+/// Nobody knows when one with an unknown outcome was over.
+fn is_over(transaction: &Transaction) -> bool {
+    !matches!(transaction.outcome, Outcome::Unknown { .. })
+}
+
+/// Whether some order exists that goes on from `state` with all that are left.
+fn orders(left: &mut Vec<&Transaction>, state: &State, is_strict: bool) -> bool {
+    if left.is_empty() {
+        return true;
+    }
+    (0..left.len()).any(|at| {
+        let next = left.swap_remove(at);
+        let is_early =
+            is_strict && left.iter().any(|other| is_over(other) && other.end < next.begin);
+        let mut after = state.clone();
+        let found = !is_early && runs(next, &mut after) && orders(left, &after, is_strict);
+        left.push(next);
+        let last = left.len() - 1;
+        left.swap(at, last);
+        found
+    })
+}
+
+/// The definition: with all committed transactions, and any of those whose outcome is not known.
+fn is_serializable(history: &History, is_strict: bool) -> bool {
+    let of = |is_wanted: fn(Outcome) -> bool| -> Vec<&Transaction> {
+        history.transactions.iter().filter(|one| is_wanted(one.outcome)).collect()
+    };
+    let committed = of(|outcome| matches!(outcome, Outcome::Committed { .. }));
+    let unknown = of(|outcome| matches!(outcome, Outcome::Unknown { .. }));
+    (0..1u32 << unknown.len()).any(|set| {
+        let some = unknown.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
+        let mut all = committed.clone();
+        all.extend(some.map(|(_, transaction)| *transaction));
+        orders(&mut all, &State::new(), is_strict)
+    })
+}
+
+/// Which histories are drawn.
+#[derive(Clone, Copy, PartialEq)]
+struct Shape {
+    scans: bool,
+    deletes: bool,
+    unknown: bool,
+    times: bool,
+}
+
+/// Transactions that run one after another, some of which see what is older than they are, or what
+/// comes after them: a quarter to a half of these histories are not serializable.
+fn draw(rng: &mut SmallRng, shape: Shape) -> History {
+    let mut maker = Maker::default();
+    let count = rng.random_range(3..=6u64);
+    // What each will write, so that a reader may see what is written after it.
+    let writes: Vec<BTreeMap<usize, Change>> = (0..count)
+        .map(|_| {
+            let one = |rng: &mut SmallRng| {
+                let is_delete = shape.deletes && rng.random_bool(0.3);
+                let change = if is_delete { Change::Delete } else { Change::Put };
+                (rng.random_range(0..KEYS.len()), change)
+            };
+            (0..rng.random_range(0..=3)).map(|_| one(rng)).collect()
+        })
+        .collect();
+    let oddness = [0.0, 0.3, 0.6][rng.random_range(0..3)];
+    for number in 0..count {
+        // The state that this transaction sees of a key, as (version, is there).
+        let look = |rng: &mut SmallRng, key: usize| {
+            let mut seen = number;
+            if rng.random_bool(oddness) {
+                seen = rng.random_range(0..=count);
+            }
+            let writer =
+                (0..seen).rev().find(|at| *at != number && writes[*at as usize].contains_key(&key));
+            writer.map_or((0, false), |at| ((at + 1) * 10, writes[at as usize][&key].is_put()))
+        };
+        let (begin, end) = match shape.times {
+            true => {
+                let middle = number * 10 + 20;
+                (middle - rng.random_range(0..15), middle + rng.random_range(0..15))
+            }
+            false => (0, 1000),
+        };
+        let cts = (number + 1) * 10;
+        let outcome = match rng.random_range(0..6) {
+            0 if shape.unknown => Outcome::Unknown { cts },
+            _ => Outcome::Committed { cts },
+        };
+        let mut made = maker.at(begin, end, outcome);
+        let scan_at = if shape.scans { rng.random_range(0..3) } else { 9 };
+        for step in 0..2 {
+            if step == scan_at {
+                let mut seen = Vec::new();
+                for (key, name) in KEYS.iter().enumerate().take(3) {
+                    match look(rng, key) {
+                        // An entry without a version, or a tombstone that is still there.
+                        (_, true) if rng.random_bool(0.2) => seen.push((*name, 0)),
+                        (cts, is_there) if cts > 0 && (is_there || rng.random_bool(0.2)) => {
+                            seen.push((*name, cts));
+                        }
+                        _ => {}
+                    }
+                }
+                let last = seen.last().map(|(key, _)| *key).filter(|_| rng.random_bool(0.3));
+                made = made.scan_to("a", "c", Direction::Up, last, &seen);
+            } else if rng.random_bool(0.7) {
+                let key = rng.random_range(0..KEYS.len());
+                let (cts, is_there) = look(rng, key);
+                let is_purged = !is_there && rng.random_bool(0.5);
+                made = made.read(KEYS[key], if is_purged { 0 } else { cts });
+            }
+        }
+        // What it wrote itself is not among what it has seen.
+        let own = writes[number as usize].contains_key(&0);
+        for (key, change) in &writes[number as usize] {
+            made = made.write(KEYS[*key], *change);
+            if shape.scans && rng.random_bool(0.1) {
+                let (cts, is_there) = look(rng, 0);
+                let seen = [(KEYS[0], cts)];
+                made = made.scan("a", "a", if is_there && !own { &seen } else { &[] });
+            }
+        }
+    }
+    maker.history
+}
+
+fn lines(history: &History) -> String {
+    let mut text = Vec::new();
+    history.write(&mut text).expect("memory has room");
+    String::from_utf8(text).expect("JSON")
+}
+
+/// Verdicts on so many histories: agreed that it is, that it is not, and how often the checker left
+/// reads out.
+fn compare(shape: Shape, seeds: std::ops::Range<u64>) -> (u64, u64, u64) {
+    let (mut good, mut bad, mut open) = (0, 0, 0);
+    for seed in seeds {
+        let history = draw(&mut SmallRng::seed_from_u64(seed), shape);
+        let options = latchwork_history::Options { is_strict: shape.times, ..Default::default() };
+        let report = latchwork_history::check(&history, options);
+        let truth = is_serializable(&history, shape.times);
+        if report.undecided > 0 && report.is_serializable() && !truth {
+            open += 1;
+            continue;
+        }
+        assert_eq!(report.is_serializable(), truth, "seed {seed}: {report}\n{}", lines(&history));
+        *if truth { &mut good } else { &mut bad } += 1;
+    }
+    println!("{good} serializable, {bad} not, {open} left open");
+    (good, bad, open)
+}
+
+const HISTORIES: u64 = 6000;
+
+fn agree(shape: Shape) {
+    let (good, bad, open) = compare(shape, 0..HISTORIES);
+    assert!(
+        good > HISTORIES / 6 && bad > HISTORIES / 6,
+        "the histories are all alike: {good}, {bad}"
+    );
+    let most = if shape.unknown { HISTORIES / 20 } else { 0 };
+    assert!(open <= most, "{open} were left open");
+}
+
+#[test]
+fn every_order_of_reads_and_writes() {
+    agree(Shape { scans: false, deletes: false, unknown: false, times: false });
+}
+
+#[test]
+fn every_order_with_deleted_rows() {
+    agree(Shape { scans: false, deletes: true, unknown: false, times: false });
+}
+
+#[test]
+fn every_order_with_scans() {
+    agree(Shape { scans: true, deletes: false, unknown: false, times: false });
+}
+
+#[test]
+fn every_order_with_scans_and_deleted_rows() {
+    agree(Shape { scans: true, deletes: true, unknown: false, times: false });
+}
+
+#[test]
+fn every_order_with_unknown_outcomes() {
+    agree(Shape { scans: true, deletes: true, unknown: true, times: false });
+}
+
+#[test]
+fn every_order_that_real_time_permits() {
+    agree(Shape { scans: true, deletes: true, unknown: false, times: true });
+}
+
+#[test]
+fn every_order_that_real_time_permits_with_unknown_outcomes() {
+    agree(Shape { scans: true, deletes: true, unknown: true, times: true });
+}
+
+/// As `adya` sees it: lists, with a last reader of all of them, so that it knows every order of
+/// versions.
+fn adya(history: &History, model: &str) -> bool {
+    let mut history = history.clone();
+    let mut last: BTreeMap<Box<[u8]>, u64> = BTreeMap::new();
+    for transaction in &history.transactions {
+        for operation in &transaction.operations {
+            if let Operation::Write { key, .. } = operation {
+                let cts = last.entry(key.clone()).or_default();
+                *cts = transaction.outcome.cts().max(*cts);
+            }
+        }
+    }
+    let read = |(key, version)| Operation::Read { table: 1, key, version, hash: None };
+    history.transactions.push(Transaction {
+        id: Default::default(),
+        begin: 2000,
+        end: 3000,
+        outcome: Outcome::Committed { cts: 0 },
+        operations: last.into_iter().map(read).collect(),
+    });
+    verdict(&history, Model::ListAppend, model)
+}
+
+fn verdict(history: &History, model: Model, level: &str) -> bool {
+    let mut text = Vec::new();
+    write_edn(history, model, &mut text).expect("memory has room");
+    let text = String::from_utf8(text).expect("text");
+    let history = adya::History::from_edn(&text).expect("it reads what Jepsen writes");
+    let options = adya::Opts { models: vec![level.to_owned()], ..Default::default() };
+    let workload = match model {
+        Model::RwRegister => adya::Workload::RwRegister,
+        Model::ListAppend => adya::Workload::ListAppend,
+    };
+    let report = adya::check(&history, workload, &options);
+    match report.valid {
+        adya::Valid::True => true,
+        adya::Valid::False => false,
+        // It has nothing to say if there is no dependency at all.
+        adya::Valid::Unknown => {
+            assert_eq!(report.anomaly_types, ["empty-transaction-graph"], "{text}");
+            true
+        }
+    }
+}
+
+/// What is exported is less than what was recorded, but never wrong.
+#[test]
+fn no_export_makes_a_good_history_bad() {
+    let mut caught = [0, 0];
+    for seed in 0..HISTORIES {
+        let shape = Shape { scans: true, deletes: true, unknown: true, times: true };
+        let history = draw(&mut SmallRng::seed_from_u64(seed ^ 0xe11e), shape);
+        let options = latchwork_history::Options { is_strict: true, ..Default::default() };
+        let report = latchwork_history::check(&history, options);
+        for (caught, model) in caught.iter_mut().zip([Model::RwRegister, Model::ListAppend]) {
+            let other = verdict(&history, model, "strict-serializable");
+            assert!(other || !report.is_serializable(), "seed {seed}: {}", lines(&history));
+            *caught += u64::from(!other);
+        }
+    }
+    assert!(caught.iter().all(|caught| *caught > HISTORIES / 20), "it finds nothing: {caught:?}");
+}
+
+/// Whatever a file says that can be read is judged, not a reason to panic.
+#[test]
+fn no_history_is_too_strange() {
+    use latchwork_history::{Scan, Seen};
+    let mut found = 0;
+    for seed in 0..20_000 {
+        let rng = &mut SmallRng::seed_from_u64(seed);
+        let number = |rng: &mut SmallRng| match rng.random_range(0..8) {
+            0 => 0,
+            1 => u64::MAX,
+            2 => u64::MAX - 1,
+            _ => rng.random_range(0..6),
+        };
+        let key = |rng: &mut SmallRng| -> Box<[u8]> {
+            KEYS[rng.random_range(0..KEYS.len())].as_bytes()[rng.random_range(0..2)..].into()
+        };
+        let bound = |rng: &mut SmallRng| match rng.random_range(0..3) {
+            0 => Bound::Unbounded,
+            1 => Bound::Included(key(rng)),
+            _ => Bound::Excluded(key(rng)),
+        };
+        let mut history = History { base: number(rng) % 4, ..Default::default() };
+        for _ in 0..rng.random_range(0..8) {
+            let cts = number(rng);
+            let outcome = match rng.random_range(0..5) {
+                0 => Outcome::Aborted { cts },
+                1 => Outcome::Unknown { cts },
+                _ => Outcome::Committed { cts },
+            };
+            let (begin, end) = (number(rng), number(rng));
+            let operations = (0..rng.random_range(0..5)).map(|_| {
+                let (table, key) = (rng.random_range(0..2), key(rng));
+                match rng.random_range(0..5) {
+                    0 => Operation::Write { table, key, change: Change::Delete },
+                    1 => Operation::Write { table, key, change: Change::Value(number(rng)) },
+                    2 => {
+                        let hash = Some(number(rng)).filter(|_| rng.random());
+                        Operation::Read { table, key, version: number(rng), hash }
+                    }
+                    _ => {
+                        let seen = (0..rng.random_range(0..4)).map(|_| Seen {
+                            key: KEYS[rng.random_range(0..KEYS.len())].as_bytes().into(),
+                            version: Some(number(rng)).filter(|_| rng.random()),
+                        });
+                        let seen = seen.collect();
+                        let direction = if rng.random() { Direction::Up } else { Direction::Down };
+                        let (from, to) = (bound(rng), bound(rng));
+                        let stopped = Some(key).filter(|_| rng.random());
+                        Operation::Scan(Scan { table, from, to, direction, stopped, seen })
+                    }
+                }
+            });
+            let operations = operations.collect();
+            let id = Default::default();
+            let (begin, end) = (begin.min(end), begin.max(end));
+            history.transactions.push(Transaction { id, begin, end, outcome, operations });
+        }
+        for is_strict in [false, true] {
+            let options = latchwork_history::Options { is_strict, ..Default::default() };
+            let report = latchwork_history::check(&history, options);
+            assert_eq!(report.is_serializable(), report.violations.is_empty(), "{report}");
+            found += u64::from(!report.is_serializable());
+        }
+        for model in [Model::RwRegister, Model::ListAppend] {
+            write_edn(&history, model, &mut Vec::new()).expect("memory has room");
+        }
+    }
+    assert!(found > 10_000, "{found}");
+}
+
+fn agree_with_adya(is_strict: bool) {
+    let (mut good, mut bad) = (0, 0);
+    for seed in 0..HISTORIES {
+        let shape = Shape { scans: false, deletes: false, unknown: false, times: is_strict };
+        let history = draw(&mut SmallRng::seed_from_u64(seed ^ 0xad7a), shape);
+        let options = latchwork_history::Options { is_strict, ..Default::default() };
+        let report = latchwork_history::check(&history, options);
+        let model = if is_strict { "strict-serializable" } else { "serializable" };
+        let other = adya(&history, model);
+        assert_eq!(report.is_serializable(), other, "seed {seed}: {report}\n{}", lines(&history));
+        *if other { &mut good } else { &mut bad } += 1;
+    }
+    assert!(good > HISTORIES / 6 && bad > HISTORIES / 6, "all alike: {good}, {bad}");
+}
+
+#[test]
+fn adya_says_the_same() {
+    agree_with_adya(false);
+}
+
+#[test]
+fn adya_says_the_same_of_real_time() {
+    agree_with_adya(true);
+}

@@ -1,0 +1,79 @@
+//! Deliberate mistakes: if a test here fails, the other tests would not notice such a mistake
+//! either.
+
+use std::ops::Range;
+
+use latchwork_cluster::Protocol;
+use latchwork_hunt::{Check, Failure, Network, Plant, Scenario, run};
+
+use crate::tree::{crowded, drawn, with_load};
+
+/// The failures of these worlds.
+fn noticed(seeds: Range<u64>, scenario: impl Fn(u64) -> Scenario) -> Vec<Failure> {
+    seeds.filter_map(|seed| run(&scenario(seed)).failure).collect()
+}
+
+fn busy(seed: u64) -> Scenario {
+    Scenario {
+        compute_nodes: 4,
+        workers: 2,
+        tasks: 2,
+        operations: 20,
+        network: Network::Rough,
+        ..with_load(drawn(seed, Protocol::Selcc), |load| {
+            (load.keys, load.loaded, load.dropped) = (4, 0, 0);
+        })
+    }
+}
+
+fn with_mistake(plant: Option<Plant>) -> Vec<Failure> {
+    noticed(0..20, |seed| Scenario { plant, ..busy(seed) })
+}
+
+fn assert_explained_by_nothing(failures: &[Failure]) {
+    assert!(failures.len() >= 15, "only {} of 20 worlds were found wrong", failures.len());
+    for failure in failures {
+        assert_eq!(failure.check, Check::Linearizability, "{failure}");
+        assert!(failure.text.contains("nothing explains"), "{failure}");
+    }
+}
+
+#[test]
+fn a_lost_update_is_noticed() {
+    assert_explained_by_nothing(&with_mistake(Some(Plant::Forgets)));
+}
+
+#[test]
+fn a_stale_read_is_noticed() {
+    assert_explained_by_nothing(&with_mistake(Some(Plant::Remembers)));
+}
+
+#[test]
+fn clients_without_mistakes_are_not_accused() {
+    assert_eq!(with_mistake(None), []);
+}
+
+/// Fifteen crowded worlds with a rule off.
+fn with_rules(plant: Option<Plant>) -> Vec<Failure> {
+    let deadline_us = 100_000;
+    noticed(0..15, |seed| Scenario { plant, deadline_us, ..crowded(seed, Protocol::Selcc) })
+}
+
+/// Bug: the receiver of a hand-over acts on the latch word before the giver's operation has taken
+/// effect. Mechanism: rule R4 is off.
+#[test]
+fn a_protocol_without_settling_is_noticed() {
+    assert!(!with_rules(Some(Plant::NoSettling)).is_empty());
+}
+
+/// Bug: a refused reader takes its bit back while the holder sets the bit for the reader.
+/// Mechanism: rule R2 is off, as in the published scheme.
+#[test]
+fn a_protocol_that_takes_refused_bits_back_is_noticed() {
+    assert!(!with_rules(Some(Plant::NoRegisteredWait)).is_empty());
+}
+
+#[test]
+fn the_whole_discipline_is_not_accused() {
+    assert_eq!(with_rules(None), []);
+}

@@ -1,0 +1,4 @@
+//! The tests of `latchwork-processes`, as one program.
+
+mod dispositions;
+mod together;

@@ -1,0 +1,4 @@
+//! The tests of `latchwork-cache`, as one program.
+
+mod frames;
+mod replacement;

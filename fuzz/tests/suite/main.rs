@@ -1,0 +1,4 @@
+//! The tests of `latchwork-fuzz`, as one program.
+
+mod alarm;
+mod corpus;
