@@ -82,11 +82,11 @@ model-larger *ARGS:
 loom *ARGS:
     scripts/loom.sh "$@"
 
-# What an access costs, beside the machine's limits; fills docs/costs.md. `just costs --rounds 31`.
+# What an access costs, beside the machine's limits; fills docs/evidence/costs.md. `just costs --rounds 31`.
 costs *ARGS:
     mkdir -p target/costs
     scripts/instructions.sh target/costs/instructions.tsv
-    cargo run --release -p latchwork-benches --example costs -- --instructions target/costs/instructions.tsv --markdown docs/costs.md "$@"
+    cargo run --release -p latchwork-benches --example costs -- --instructions target/costs/instructions.tsv --markdown docs/evidence/costs.md "$@"
 
 # The RDMA fabric on Soft-RoCE, in a virtual machine; flags are the tests'.
 rdma *ARGS:
@@ -118,9 +118,9 @@ bench *ARGS:
 reproduce *ARGS:
     scripts/reproduce/all.sh "$@"
 
-# Our tree beside other people's structures; fills docs/comparison.md. `just compare --keys 10M`.
+# Our tree beside other people's structures; fills docs/evidence/comparison.md. `just compare --keys 10M`.
 compare *ARGS:
-    cargo run --release --manifest-path benches/compare/Cargo.toml --target-dir target/compare -- --markdown docs/comparison.md --plot docs/comparison/plot.svg --json target/compare/comparison.json "$@"
+    cargo run --release --manifest-path benches/compare/Cargo.toml --target-dir target/compare -- --markdown docs/evidence/comparison.md --plot docs/evidence/comparison/plot.svg --json target/compare/comparison.json "$@"
 
 # The API documentation, and the book where mdbook is installed.
 docs:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# YCSB A to F under both protocols with several numbers of compute nodes, as the table of docs/results.md:
+# YCSB A to F under both protocols with several numbers of compute nodes, as the table of docs/evidence/results.md:
 # the median throughput of REPEATS runs, in thousands of operations per second. A run whose checks fail
 # ends the script. Further arguments go to every run.
 #

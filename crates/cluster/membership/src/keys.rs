@@ -1,4 +1,4 @@
-//! [`Keys`]: the keys of a cluster in its store. `docs/membership.md` has the table.
+//! [`Keys`]: the keys of a cluster in its store. `docs/internals/membership.md` has the table.
 
 use serde::{Deserialize, Serialize};
 

@@ -11,7 +11,7 @@ fn the_page_has_every_setting_as_the_code_has_it() {
         let (name, default) = (setting.name, setting.value(&defaults));
         table += &format!("| `--{name}` | {default} | {also} | {} |\n", setting.help);
     }
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/settings.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/settings.md");
     let text = std::fs::read_to_string(page).expect("the page is in the repository");
-    assert!(text.contains(&table), "docs/settings.md should have this table:\n\n{table}");
+    assert!(text.contains(&table), "docs/reference/settings.md should have this table:\n\n{table}");
 }

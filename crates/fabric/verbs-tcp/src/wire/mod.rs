@@ -1,4 +1,4 @@
-//! The bytes on a connection: see "The wire format" in `docs/tcp.md`.
+//! The bytes on a connection: see "The wire format" in `docs/internals/tcp.md`.
 //!
 //! All functions here are pure: they take bytes and return values that borrow from them, or an
 //! error. A length that a peer sends is checked before memory is allocated for it. All numbers are

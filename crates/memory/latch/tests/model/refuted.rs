@@ -87,8 +87,8 @@ fn the_published_scheme_leads_to_a_stale_read() {
     let mut kind = setting(PUBLISHED, &clients);
     kind.undo_before_question = true;
     let story = is_refuted(&kind, "no stale copy");
-    let page = include_str!("../../../../../docs/stale-read.md");
-    assert!(page.contains(&story), "docs/stale-read.md tells another run");
+    let page = include_str!("../../../../../docs/evidence/stale-read.md");
+    assert!(page.contains(&story), "docs/evidence/stale-read.md tells another run");
 }
 
 /// An operation with a failed connection is repeated without a probe of the word.

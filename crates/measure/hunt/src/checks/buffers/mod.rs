@@ -1,4 +1,4 @@
-//! Checks that reads of buffered writes fit the promised order (docs/consistency.md).
+//! Checks that reads of buffered writes fit the promised order (docs/concepts/consistency.md).
 //!
 //! Every task has one word in every line, its *slot*, and numbers its writes 1, 2, 3... The tasks
 //! of one worker share a buffer and are one *writer*. So a reader of a line sees, for each task,
