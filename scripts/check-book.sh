@@ -3,7 +3,8 @@
 # - every chapter that SUMMARY.md lists exists, in one of the folders, and is listed once;
 # - every page in every folder is listed;
 # - every relative link (README included) leads to a file and, where it names one, to a heading;
-# - every page that code, scripts or settings name (`docs/FOLDER/PAGE.md#heading`) exists.
+# - every page that code, scripts or settings name (`docs/FOLDER/PAGE.md#heading`) exists;
+# - every picture is what its text says (scripts/draw.sh), and stands in a page.
 # Prints each fault; exit status 1 when there is any.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -68,6 +69,12 @@ while IFS=: read -r file name; do
     follow "$file" "$name" "${name%%#*}"
 done < <(git grep -noIE '\bdocs/[a-z/-]+\.md(#[a-z0-9_-]+)?' -- . ':!docs' ':!README.md' ':!xtask/src' |
     sed -E 's/:[0-9]+:/:/' | sort -u)
+
+scripts/draw.sh --check || fault "pictures are not what their texts say"
+for picture in "$book"/pictures/*.svg; do
+    grep -qF "pictures/${picture##*/})" $pages || fault "$picture stands in no page"
+    [ -f "${picture%.svg}.txt" ] || fault "$picture has no text"
+done
 
 [ "$faults" -eq 0 ] || exit 1
 echo "check-book: $(wc -w <<<"$listed") chapters, all links lead somewhere"
