@@ -15,10 +15,24 @@ mod choosing;
 #[path = "../examples/transactions.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod transactions;
+#[path = "../examples/two_nodes.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod two_nodes;
 
 const DIRECTORY: &str = "LATCHWORK_BANK_DIRECTORY";
 /// More than a child makes before it is killed.
 const MANY: u64 = 1 << 40;
+
+#[test]
+fn two_nodes_read_what_the_other_wrote() {
+    two_nodes::main().expect("it checks itself");
+}
+
+#[test]
+fn the_guide_shows_the_program_that_runs() {
+    let page = include_str!("../../../docs/guides/shared-tree.md");
+    assert!(page.contains(include_str!("../examples/two_nodes.rs")), "the page has another program");
+}
 
 #[test]
 fn seats_that_two_nodes_sell_are_sold_once() {
