@@ -1,4 +1,6 @@
 //! Tables: a page explains in sentences, and tables are less than 60 % of its lines.
+//!
+//! Lines between `<!-- NAME: begin -->` and `<!-- NAME: end -->` do not count: a program fills them.
 
 use super::finding::Finding;
 use super::tree::Tree;
@@ -9,8 +11,16 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.pages.iter().filter(|(path, _)| path.starts_with("docs/")) {
         let lines = text.lines().filter(|line| !line.trim().is_empty());
-        let (mut rows, mut all, mut first, mut in_code) = (0, 0, None, false);
+        let (mut rows, mut all, mut first) = (0, 0, None);
+        let (mut in_code, mut generated) = (false, false);
         for line in lines {
+            if line.starts_with("<!-- ") {
+                generated = line.ends_with(": begin -->");
+                continue;
+            }
+            if generated {
+                continue;
+            }
             all += 1;
             in_code ^= line.trim_start().starts_with("```");
             if line.trim_start().starts_with('|') && !in_code {
@@ -42,9 +52,11 @@ mod tests {
         let fixture = Fixture::new()
             .with("docs/tables.md", &format!("# Tables\n\n{rows}\nOne.\nTwo.\n"))
             .with("docs/text.md", &format!("# Text\n\n{rows}\n{}", "Line.\n".repeat(4)))
-            .with("docs/code.md", &format!("```text\n{rows}```\n"));
+            .with("docs/code.md", &format!("```text\n{rows}```\n"))
+            .with("docs/made.md", &format!("One.\n<!-- a: begin -->\n{rows}<!-- a: end -->\nTwo.\n"))
+            .with("docs/both.md", &format!("<!-- a: begin -->\n<!-- a: end -->\n{rows}Two.\n"));
         let found = check(&fixture.tree());
         let found: Vec<_> = found.iter().map(|f| (f.path.as_str(), f.line)).collect();
-        assert_eq!(found, [("docs/tables.md", 3)]);
+        assert_eq!(found, [("docs/tables.md", 3), ("docs/both.md", 3)]);
     }
 }
