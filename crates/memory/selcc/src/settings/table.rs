@@ -107,7 +107,7 @@ impl Settings {
         setting!("serve-interval": serve_interval of Duration [1],
             "How often requests that local code keeps waiting are tried again by a worker with nothing else to do", []),
         setting!("evict-share": evict_share of usize [1],
-            "Eviction starts when fewer frames than one in this many are free (SELCC 5.2.1)", []),
+            "Eviction keeps one frame in this many free, and at most eight times evict-batch (SELCC 5.2.1)", []),
         setting!("evict-batch": evict_batch of usize [1],
             "Lines that one sweep evicts at most, ahead of need; 1: one at a time, when an access needs the frame (SELCC 5.2.1)", ["1"]),
         setting!("replacement": replacement of Replacement,
