@@ -122,6 +122,12 @@ reproduce *ARGS:
 compare *ARGS:
     cargo run --release --manifest-path benches/compare/Cargo.toml --target-dir target/compare -- --markdown docs/evidence/comparison.md --plot docs/evidence/comparison/plot.svg --json target/compare/comparison.json "$@"
 
+# The book's pictures and the generated parts of its reference, after a change of their sources.
+book:
+    scripts/draw.sh
+    scripts/reference.sh
+    scripts/check-book.sh
+
 # The API documentation, and the book where mdbook is installed.
 docs:
     cargo doc --workspace --no-deps

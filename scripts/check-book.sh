@@ -4,7 +4,8 @@
 # - every page in every folder is listed;
 # - every relative link (README included) leads to a file and, where it names one, to a heading;
 # - every page that code, scripts or settings name (`docs/FOLDER/PAGE.md#heading`) exists;
-# - every picture is what its text says (scripts/draw.sh), and stands in a page.
+# - every picture is what its text says (scripts/draw.sh), and stands in a page;
+# - the generated parts of the reference are what the sources say (scripts/reference.sh).
 # Prints each fault; exit status 1 when there is any.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -71,6 +72,7 @@ done < <(git grep -noIE '\bdocs/[a-z/-]+\.md(#[a-z0-9_-]+)?' -- . ':!xtask/src' 
     sed -E 's/:[0-9]+:/:/' | sort -u)
 
 scripts/draw.sh --check || fault "pictures are not what their texts say"
+scripts/reference.sh --check || fault "the reference is not what the sources say"
 for picture in "$book"/pictures/*.svg; do
     grep -qF "pictures/${picture##*/})" $pages || fault "$picture stands in no page"
     [ -f "${picture%.svg}.txt" ] || fault "$picture has no text"

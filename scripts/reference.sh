@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Fills the parts of the reference that follow from the sources:
+#   docs/reference/counters.md   the counters of a node, with their documentation
+#   docs/reference/tests.md      the files of tests, with the first sentence of each
+#   scripts/reference.sh            writes the pages
+#   scripts/reference.sh --check    writes nothing; exit status 1 when a page is not what the sources say
+# Needs awk and git only.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+case ${1-} in
+'' | --check) ;;
+*)
+    echo "reference: $1 is no flag; there is --check" >&2
+    exit 2
+    ;;
+esac
+
+# The sources, new ones included.
+sources() { git ls-files --cached --others --exclude-standard -- "$@" | sort -u; }
+
+# The list that a macro `counters! { /// what it counts / name, .. }` has.
+counters() {
+    local file
+    file=$(grep -l '^counters! {' $(sources 'crates/*.rs'))
+    [ "$(wc -w <<<"$file")" = 1 ] || {
+        echo "reference: the counters of a node are in one file, and not in: $file" >&2
+        exit 1
+    }
+    awk '
+        /^counters! \{/ { inside = 1; print "| counter | what it counts |"; print "| --- | --- |"; next }
+        inside && /^}/ { exit }
+        inside && /^ *\/\/\// { sub(/^ *\/\/\/ ?/, ""); text = text (text == "" ? "" : " ") $0; next }
+        inside { gsub(/[ ,]/, ""); print "| `" $0 "` | " text " |"; text = "" }
+    ' "$file"
+}
+
+# Each package with the files below its folder `tests`, and the first sentence of each.
+tests() {
+    local file package last=
+    while read -r file; do
+        [ -f "$file" ] || continue
+        package=${file%%/tests/*}
+        sentence=$(awk '
+            !/^\/\/!/ { exit }
+            { sub(/^\/\/! ?/, ""); text = text (text == "" ? "" : " ") $0 }
+            /\.( |$)/ || $0 == "" { exit }
+            END {
+                end = match(text, /\.( |$)/)
+                if (end) text = substr(text, 1, end)
+                gsub(/\[`/, "`", text)
+                gsub(/`\](\([^)]*\))?/, "`", text)
+                print text
+            }' "$file")
+        [ -n "$sentence" ] || continue
+        [ "$package" = "$last" ] || printf '%s### %s\n\n' "${last:+$'\n'}" "\`$package\`"
+        last=$package
+        printf -- '- `%s`: %s\n' "${file#"$package"/tests/}" "$sentence"
+    done < <(sources 'crates/*/tests/*.rs' 'apps/*/tests/*.rs' 'fuzz/tests/*.rs' 'benches/*/tests/*.rs' |
+        grep -vE '/(main|common|mod)\.rs$|/common/')
+}
+
+status=0
+made=$(mktemp)
+trap 'rm -f "$made" "$made.page"' EXIT
+for part in counters tests; do
+    page=docs/reference/$part.md
+    $part >"$made"
+    awk -v made="$made" -v part="$part" '
+        $0 == "<!-- " part ": begin -->" {
+            print
+            print ""
+            while ((getline line < made) > 0) print line
+            print ""
+            skip = 1
+        }
+        $0 == "<!-- " part ": end -->" { skip = 0 }
+        !skip' "$page" >"$made.page"
+    if [ "${1-}" != --check ]; then
+        cp "$made.page" "$page"
+    elif ! cmp -s "$made.page" "$page"; then
+        echo "reference: $page is not what the sources say: run scripts/reference.sh" >&2
+        status=1
+    fi
+done
+exit $status
