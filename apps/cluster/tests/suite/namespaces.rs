@@ -1,8 +1,7 @@
 //! Nodes in network namespaces. Where those are not permitted, there is a line that says so.
 
 use crate::common;
-
-use common::{Place, script};
+use crate::common::{Place, script};
 
 /// Tells its address, and whether it reaches the others.
 const PROGRAM: &str = r#"#!/bin/sh

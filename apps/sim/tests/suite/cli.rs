@@ -1,8 +1,6 @@
 //! The program as its users meet it: what it accepts, what it says, and how it exits.
 
-use crate::common;
-
-use common::{directory, sim, text};
+use crate::common::{directory, sim, text};
 
 /// Small enough that a world is over in no time.
 const SMALL: &str = "--workload lines --nodes 3 --workers 1 --tasks 2 --operations 20 --nic rough";

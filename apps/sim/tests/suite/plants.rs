@@ -1,9 +1,8 @@
 //! A bug that is put in on purpose is found, shrunk, written down and replayed: the alarm works.
 
-use crate::common;
-
-use common::{directory, sim, text};
 use std::process::Command;
+
+use crate::common::{directory, sim, text};
 
 fn field<'a>(text: &'a str, key: &str) -> &'a str {
     let line = text.lines().rfind(|line| line.starts_with(key));

@@ -1,7 +1,5 @@
 //! A database whose log lost its end, by other ways than a crash; and one that cannot be written.
 
-use crate::program;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +8,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use latchwork_runtime::{Clock, Time};
-use program::{figure, good, orders, prepared, temporary, text, tpcc};
+
+use crate::program::{figure, good, orders, prepared, temporary, text, tpcc};
 
 const SHAPE: &str = "--cache-mb 16 --memory-mb 256 --threads 1";
 /// How long the witness may take on a busy machine: a second, and as much again for each of several

@@ -1,10 +1,9 @@
 //! Each anomaly of the literature, planted, is found and called by its name; its harmless twin is
 //! not.
 
-use crate::common;
-
-use common::Maker;
 use latchwork_history::{Change, Class, Direction, Outcome, Report};
+
+use crate::common::Maker;
 
 /// One violation, of this class, with a cycle of that many transactions.
 #[track_caller]

@@ -3,17 +3,16 @@
 //! key in the order of their timestamps. All orders of small histories are tried. And against the
 //! crate `adya`, which knows other ways.
 
-use crate::common;
-
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use common::Maker;
 use latchwork_history::{
     Change, Direction, History, Model, Operation, Outcome, Transaction, write_edn,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
+
+use crate::common::Maker;
 
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 
