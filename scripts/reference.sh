@@ -3,7 +3,7 @@
 #   docs/reference/counters.md   the counters of a node, with their documentation
 #   docs/reference/tests.md      the files of tests, with the first sentence of each
 #   scripts/reference.sh            writes the pages
-#   scripts/reference.sh --check    writes nothing; exit status 1 when a page is not what the sources say
+#   scripts/reference.sh --check    writes nothing; exit status 1 when a page differs
 # Needs awk and git only.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -31,7 +31,10 @@ fn two_nodes_read_what_the_other_wrote() {
 #[test]
 fn the_guide_shows_the_program_that_runs() {
     let page = include_str!("../../../docs/guides/shared-tree.md");
-    assert!(page.contains(include_str!("../examples/two_nodes.rs")), "the page has another program");
+    assert!(
+        page.contains(include_str!("../examples/two_nodes.rs")),
+        "the page has another program"
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tables: a page explains in sentences, and tables are less than 60 % of its lines.
 //!
-//! Lines between `<!-- NAME: begin -->` and `<!-- NAME: end -->` do not count: a program fills them.
+//! Lines between `<!-- NAME: begin -->` and `<!-- NAME: end -->` do not count, because a program
+//! fills them.
 
 use super::finding::Finding;
 use super::tree::Tree;
@@ -53,7 +54,10 @@ mod tests {
             .with("docs/tables.md", &format!("# Tables\n\n{rows}\nOne.\nTwo.\n"))
             .with("docs/text.md", &format!("# Text\n\n{rows}\n{}", "Line.\n".repeat(4)))
             .with("docs/code.md", &format!("```text\n{rows}```\n"))
-            .with("docs/made.md", &format!("One.\n<!-- a: begin -->\n{rows}<!-- a: end -->\nTwo.\n"))
+            .with(
+                "docs/made.md",
+                &format!("One.\n<!-- a: begin -->\n{rows}<!-- a: end -->\nTwo.\n"),
+            )
             .with("docs/both.md", &format!("<!-- a: begin -->\n<!-- a: end -->\n{rows}Two.\n"));
         let found = check(&fixture.tree());
         let found: Vec<_> = found.iter().map(|f| (f.path.as_str(), f.line)).collect();

@@ -182,7 +182,8 @@ impl Trace {
     }
 
     /// `text` with names of lines in the place of addresses.
-    pub fn readable(&self, text: &str) -> String {
+    #[cfg(test)]
+    fn readable(&self, text: &str) -> String {
         self.core.borrow_mut().readable(text).0
     }
 

@@ -37,9 +37,9 @@ fn outcome(name: &str, value: Option<&str>) -> (Duration, String) {
     (time, format!("{counters:?}"))
 }
 
-/// Other tests check the effect of each setting (docs/evidence/testing.md). This test checks that each has
-/// an effect. With a NIC profile a world is the same each time, so any difference comes from the
-/// setting.
+/// Other tests check the effect of each setting (docs/evidence/testing.md). This test checks that
+/// each has an effect. With a NIC profile a world is the same each time, so any difference comes
+/// from the setting.
 #[test]
 fn none_does_nothing() {
     let default = outcome("", None);
