@@ -1,4 +1,4 @@
-//! A matrix of experiments, and the table that it ends in.
+//! A matrix of experiments, and its table.
 
 use crate::common;
 
@@ -126,7 +126,7 @@ fn what_is_there_is_not_run_again_unless_asked() {
     );
     let ended = matrix(&place, &good, "--again --only shm");
     assert_eq!(ended.err.matches(": is there").count(), 0, "{}", ended.err);
-    // Another case of the same name is another case.
+    // A case with the same name and another value is another case.
     let ended = matrix(&place, &good.replace("grace = 0", "grace = 1"), "--only shm");
     assert_eq!(ended.err.matches(": 10 /s").count(), 1, "{}", ended.err);
 }

@@ -1,10 +1,10 @@
-//! Nodes in network namespaces. Where those are not permitted, there is a line that says so.
+//! Nodes in network namespaces. If namespaces are not permitted, a line says so.
 
 use crate::common;
 
 use common::{Place, script};
 
-/// Tells its address, and whether it reaches the others.
+/// Prints its address, and whether it reaches the others.
 const PROGRAM: &str = r#"#!/bin/sh
 listen= json= id=
 while [ $# -gt 0 ]; do

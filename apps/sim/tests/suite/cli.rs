@@ -1,10 +1,10 @@
-//! The program as its users meet it: what it accepts, what it says, and how it exits.
+//! The program from its users' view: accepted flags, output, and exit status.
 
 use crate::common;
 
 use common::{directory, sim, text};
 
-/// Small enough that a world is over in no time.
+/// Small enough that a world ends at once.
 const SMALL: &str = "--workload lines --nodes 3 --workers 1 --tasks 2 --operations 20 --nic rough";
 
 fn value<'a>(out: &'a str, key: &str) -> &'a str {
@@ -22,7 +22,7 @@ fn help_tells_what_the_commands_do() {
     assert!(sim("--version").status.success());
 }
 
-/// Bug: the output written last replaced the other one, or the scenario, with exit status 0.
+/// Bug: the last written output replaced the other output, or the scenario, with exit status 0.
 #[test]
 fn one_file_under_two_flags_is_refused_before_any_work() {
     let directory = directory("one-file");

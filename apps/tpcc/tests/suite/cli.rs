@@ -1,5 +1,5 @@
 //! The program from its command line to its exit status: every scheme with one, two and four
-//! compute nodes, in real and in virtual time; what it prints; and what it refuses.
+//! compute nodes, in real and in virtual time; its output; and its refusals.
 
 use crate::program;
 
@@ -168,7 +168,7 @@ fn a_database_is_prepared_run_and_checked_by_programs_of_their_own() {
         let counted = |name: &str| document["counters"][name].as_u64().unwrap_or(0);
         let completed = document["latency_us"]["NEW_ORDER"]["count"].as_u64().expect("a count");
         expected += completed - counted("new_order_rollbacks");
-        // Every acknowledged order is there, and no other.
+        // Every acknowledged order exists, and no other.
         assert_eq!(orders(&at), expected);
     }
     for (arguments, words) in [

@@ -1,5 +1,5 @@
-//! Property files of YCSB run unchanged, our own say the same, and what is wrong in a file is
-//! named.
+//! YCSB's property files run unchanged, this project's files describe the same workloads, and an
+//! error in a file is named.
 
 use latchwork_workload::properties::Properties;
 use latchwork_workload::ycsb::{
@@ -45,7 +45,7 @@ fn builtin_workloads_are_those_of_ycsb() {
     assert_eq!(Builtin::E.workload().unwrap().scan_length.max, 100);
 }
 
-/// The assignments of YCSB's file for workload E, with the comments left out.
+/// The assignments of YCSB's file for workload E, without comments.
 const YCSB_E: &str = "
 recordcount=1000
 operationcount=1000
