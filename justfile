@@ -73,7 +73,7 @@ shake *ARGS:
 model *ARGS:
     cargo test --release -p latchwork-latch --test model -- --ignored --nocapture --skip larger:: "$@"
 
-# Those that take longer, by name; without a name, the names: `just model-larger four_who_write`.
+# Those that take longer, by name; without a name, the names: `just model-larger four_writers`.
 model-larger *ARGS:
     cargo test --release -p latchwork-latch --test model -- --ignored \
         {{ if ARGS == "" { "--list larger::" } else { "--nocapture --exact larger::" + ARGS } }}

@@ -100,7 +100,7 @@ fn a_transaction_that_stands_twice_is_an_error_of_the_command_line() {
 }
 
 #[test]
-fn the_verdict_is_the_status() {
+fn the_result_is_the_status() {
     let directory = TempDir::new().expect("a directory");
     let good = recorded(&directory, false);
     let output = history(&["check", good.to_str().expect("text")]);

@@ -83,7 +83,7 @@ fn one_that_has_no_room_says_what_may_have_taken_it() {
 }
 
 #[test]
-fn one_that_is_told_no_cluster_says_how_to_name_one() {
+fn a_node_without_a_cluster_prints_how_to_name_one() {
     let output = Command::new(env!("CARGO_BIN_EXE_memnode")).output().expect("the program starts");
     assert_eq!(output.status.code(), Some(2));
     let told = String::from_utf8(output.stderr).expect("text");

@@ -106,7 +106,7 @@ fn a_file_of_experiments_or_of_hosts_is_one_whatever_an_editor_puts_before_it() 
 }
 
 #[test]
-fn what_is_there_is_not_run_again_unless_asked() {
+fn existing_results_are_not_run_again_without_a_request() {
     let place = Place::new();
     let good = MATRIX
         .replace("['good', 'fails']", "'good'")

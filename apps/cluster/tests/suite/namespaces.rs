@@ -38,7 +38,7 @@ fn each_node_has_an_address_of_its_own_and_no_way_outside() {
 }
 
 #[test]
-fn they_are_gone_with_a_command_that_is_killed() {
+fn namespaces_are_removed_with_a_killed_command() {
     let place = Place::new();
     let running = place.start_run("--on namespaces", "hangs");
     let begun = || {

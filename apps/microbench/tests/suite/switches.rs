@@ -35,7 +35,7 @@ fn buffered_writes_are_faster_and_batches_faster_still() {
 
 /// Early release saves waiting time.
 #[test]
-fn who_has_other_operations_under_way_gives_nothing_back_early() {
+fn a_worker_with_other_operations_in_flight_releases_nothing_early() {
     let early = |inflight: u32| {
         let document =
             document(&format!("--reads 0 --lines 500 --release adaptive --inflight {inflight}"));

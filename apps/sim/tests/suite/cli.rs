@@ -13,7 +13,7 @@ fn value<'a>(out: &'a str, key: &str) -> &'a str {
 }
 
 #[test]
-fn help_tells_what_the_commands_do() {
+fn help_describes_the_commands() {
     let out = text(&sim("--help").stdout) + &text(&sim("run --help").stdout);
     for word in ["run", "hunt", "shrink", "--seed", "--scenario", "--faults", "--nic", "--diagram"]
     {
@@ -281,7 +281,7 @@ fn a_scenario_may_have_an_editors_mark_and_no_key_twice() {
 }
 
 #[test]
-fn what_is_told_of_worlds_fits_a_terminal() {
+fn the_output_about_worlds_fits_a_terminal() {
     let faults = "--faults delay=1/20,repeat=1/30,pause=2,delay-us=2ms --line-size 1K";
     for arguments in [
         format!("run --seed 9 {SMALL} {faults}"),

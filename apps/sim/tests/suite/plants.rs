@@ -27,7 +27,7 @@ fn found(plant: &str, name: &str) -> (String, std::path::PathBuf, std::path::Pat
 }
 
 #[test]
-fn a_planted_bug_is_found_shrunk_and_written_down() {
+fn a_seeded_bug_is_found_shrunk_and_written_down() {
     let (said, out, evidence) = found("no-settling", "plant");
     let read = |name: &str| std::fs::read_to_string(evidence.join(name)).expect(name);
     let (report, scenario) = (read("report.txt"), read("scenario.toml"));

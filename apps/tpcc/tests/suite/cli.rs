@@ -60,7 +60,7 @@ fn one_command_line_is_one_world_and_another_seed_another() {
 }
 
 #[test]
-fn lines_are_those_of_go_tpc_and_tell_the_checks() {
+fn lines_are_those_of_go_tpc_and_report_the_checks() {
     let run = "--fabric sim --time 0.03 --warmup 0.005 --interval 0.01 --threads 1";
     let (out, err) = good(&format!("{SMALL} {run}"));
     let current = out.lines().filter(|line| line.starts_with("[Current] NEW_ORDER - Takes(s): "));
@@ -106,7 +106,7 @@ fn only_one_transaction_is_only_that_one() {
 }
 
 #[test]
-fn a_divided_database_has_as_many_distributed_orders_as_were_asked_for() {
+fn a_divided_database_has_as_many_distributed_orders_as_requested() {
     let shape = format!(
         "{SMALL} -w 4 --compute-nodes 2 --threads 1 --count 1000 --only neworder --fabric sim"
     );
@@ -115,7 +115,7 @@ fn a_divided_database_has_as_many_distributed_orders_as_were_asked_for() {
 }
 
 #[test]
-fn terminals_wait_and_efficiency_is_told() {
+fn terminals_wait_and_efficiency_is_reported() {
     // In virtual time minutes are short.
     let shape = "--fabric sim --wait -w 1 --items 200 --customers 30 --compute-nodes 1 --threads 1";
     let limits = "--time 600 --warmup 60 --cache-mb 8 --memory-mb 64";

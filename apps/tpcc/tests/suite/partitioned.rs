@@ -69,7 +69,7 @@ fn one_command_line_is_one_world() {
 }
 
 #[test]
-fn as_many_orders_are_of_several_nodes_as_were_asked_for() {
+fn as_many_orders_are_of_several_nodes_as_requested() {
     let shape = format!(
         "{SMALL} -w 4 --partitioned --compute-nodes 2 --threads 1 --count 1000 --only neworder --fabric sim --wal sync"
     );

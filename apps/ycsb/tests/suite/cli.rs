@@ -30,7 +30,7 @@ fn temporary(name: &str) -> PathBuf {
 }
 
 #[test]
-fn help_tells_what_the_commands_do() {
+fn help_describes_the_commands() {
     let out = text(&ycsb("--help").stdout);
     for word in ["load", "run", "check", "--protocol", "--gcl-size", "-P", "linearizability"] {
         let all = out.clone() + &text(&ycsb("check --help").stdout);

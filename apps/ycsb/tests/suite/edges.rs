@@ -119,7 +119,7 @@ fn help_on_a_full_device_is_an_error() {
 }
 
 #[test]
-fn proportions_that_do_not_add_up_to_a_number_are_told_as_that() {
+fn proportions_that_do_not_add_up_to_a_number_are_reported_as_that() {
     let directory = TempDir::new().expect("a directory");
     let output = ycsb(&directory, "-p readproportion=1e308 -p updateproportion=1e308");
     let err = text(&output.stderr);
@@ -228,7 +228,7 @@ fn an_editors_mark_before_a_file_changes_nothing() {
 }
 
 #[test]
-fn a_key_that_stands_twice_in_a_file_is_told_with_both_lines() {
+fn a_key_that_stands_twice_in_a_file_is_reported_with_both_lines() {
     let directory = directory();
     fs::write(directory.path().join("twice"), "recordcount=200\n\nrecordcount=300\n")
         .expect("room");

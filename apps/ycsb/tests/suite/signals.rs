@@ -48,7 +48,7 @@ fn the_first_signal_ends_the_measured_part_and_results_follow() {
 }
 
 #[test]
-fn a_run_that_nobody_stops_says_nothing_of_it() {
+fn a_run_without_a_signal_does_not_mention_one() {
     let running = ycsb("--cache-mb 8 -p recordcount=2000 --threads 1 --operations 1000 --json -");
     let Ended { status, out, err } = running.end();
     assert_eq!(status, Some(0), "{err}");

@@ -45,7 +45,7 @@ fn used(name: &str) -> (u64, u64) {
 }
 
 #[test]
-fn messages_wake_a_parked_worker_and_nobody_else_uses_cpu() {
+fn messages_wake_a_parked_worker_and_no_other_thread_uses_cpu() {
     let cluster = Cluster::new(Mode::Apart);
     thread::scope(|scope| {
         let servers = Servers::start(scope, &cluster, 1);

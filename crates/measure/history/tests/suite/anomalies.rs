@@ -259,7 +259,7 @@ fn a_purged_tombstone_may_have_been_any() {
 }
 
 #[test]
-fn unknown_transactions_count_if_somebody_read_from_them() {
+fn unknown_transactions_count_if_a_counted_one_read_from_them() {
     let unknown = |is_read: bool| {
         let mut maker = Maker::default();
         maker.commit(10).put("x").put("y");

@@ -88,7 +88,7 @@ fn a_signal_while_it_waits_for_others_leaves_nothing_behind() {
 }
 
 #[test]
-fn measured_parts_begin_and_end_together_whoever_is_warm_first() {
+fn measured_parts_begin_and_end_together_whichever_process_is_warm_first() {
     let memory = memory();
     let ended = memory.start_program(PART, 3, &format!("{SMALL} --warm 200")).wait(LIMIT);
     for process in &ended {
@@ -112,7 +112,7 @@ fn two_runs_at_the_same_time_do_not_disturb_each_other() {
 }
 
 #[test]
-fn one_too_many_is_told_who_began_without_it() {
+fn one_process_too_many_gets_the_names_of_those_that_began() {
     let memory = memory();
     let mut two = memory.start_program(PART, 2, &format!("{SMALL} --odd slow"));
     two.wait_for_line("part: C2 is process 2 of 2", LIMIT);

@@ -102,7 +102,7 @@ fn settings_of_ycsbs_client_are_understood_or_reported_as_ignored() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_its_place_and_what_was_meant() {
+fn an_unknown_key_is_named_with_its_position_and_what_was_meant() {
     assert_eq!(
         refused("recordcount=10\n\nreadproportoin=1\n"),
         "w:3: unknown workload key `readproportoin`; did you mean `readproportion`?"

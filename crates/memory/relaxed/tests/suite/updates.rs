@@ -148,7 +148,7 @@ async fn begin<T>(mut future: Pin<&mut impl Future<Output = T>>) {
 
 /// A task keeps the future of an update, and writes.
 #[test]
-fn an_update_that_nobody_awaits_fails_a_write_in_the_end() {
+fn an_update_that_no_task_awaits_fails_a_write_in_the_end() {
     const DEADLINE: Duration = Duration::from_micros(500);
     for (level, protocol) in kinds() {
         contended(level, protocol, DEADLINE, |member, buffer, lines| async move {
@@ -172,7 +172,7 @@ fn an_update_that_nobody_awaits_fails_a_write_in_the_end() {
 
 /// A task keeps the future of a write that is held back, and updates.
 #[test]
-fn a_write_that_nobody_awaits_delays_updates_until_its_deadline_only() {
+fn a_write_that_no_task_awaits_delays_updates_until_its_deadline_only() {
     const DEADLINE: Duration = Duration::from_micros(500);
     for (level, protocol) in kinds() {
         contended(level, protocol, DEADLINE, |member, buffer, lines| async move {

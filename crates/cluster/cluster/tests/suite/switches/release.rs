@@ -37,7 +37,7 @@ fn what_is_used_again_at_once_is_still_there() {
 /// Lines that are used again at once are part of the prediction, which is then right to keep them:
 /// lines stay although other nodes take them away later.
 #[test]
-fn without_lingering_a_use_at_once_is_a_bet_won() {
+fn without_lingering_a_use_at_once_is_a_right_prediction() {
     let (_, lingers) = writes(Protocol::Selcc, &[("release", "adaptive")], often_again);
     let settings = [("release", "adaptive"), ("linger", "0")];
     let (_, at_once) = writes(Protocol::Selcc, &settings, often_again);
@@ -46,7 +46,7 @@ fn without_lingering_a_use_at_once_is_a_bet_won() {
 }
 
 #[test]
-fn what_nobody_else_uses_stays() {
+fn a_line_that_no_other_node_uses_stays() {
     let (_, counters) = writes(Protocol::Selcc, &[("release", "adaptive")], at_home);
     // One miss for each line at each node, and the lines that one node made.
     assert!(counters.cache_misses <= 2 * LINES as u64, "{counters:?}");
