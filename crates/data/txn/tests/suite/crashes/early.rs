@@ -224,8 +224,8 @@ fn a_commit_that_another_node_has_built_on_is_durable() {
             let (database, table) = part.open().await;
             if part.node == 0 {
                 put(&database, &table, 2, 1).await;
-                // Other transactions of this node continue with the row, so its node lock lasts
-                // longer than a sync.
+                // Other transactions of this node continue with the row, so its node lock is
+                // held for longer than a sync.
                 let first = part.commit(&database, &table, Some(2)).await;
                 let last = part.commit(&database, &table, row).await;
                 part.next();

@@ -81,7 +81,7 @@ fn a_commit_that_is_dropped_while_it_leaves_a_row_location_on_a_locked_line() {
     // Under timestamp ordering `B` would wait for a leaf that `A` has.
     for scheme in [Scheme::TwoPhaseLocking, Scheme::Optimistic] {
         // `B` has the line of row 9 at 300 µs, and requests the line of its location. No answer
-        // tells `B` that this line is locked.
+        // says that this line is locked.
         let (stage, adds) = with_a_place_to_be_given_up(scheme, micros(500));
         let locked = stage.lock(A, false, 0);
         stage.cluster.pause(A, micros(600));
