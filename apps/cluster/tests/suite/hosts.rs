@@ -1,15 +1,14 @@
 //! Nodes on other machines, as far as one machine can test them: over a script that stands in for
 //! ssh, and over sshd on loopback.
 
-use crate::common;
-
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::{CLUSTER, Place, copy, script, wait_until};
 use serde_json::Value;
+
+use crate::common::{CLUSTER, Place, copy, script, wait_until};
 
 /// As ssh: a separate process, which gets nothing of the environment.
 const SSH: &str = "#!/bin/sh

@@ -1,9 +1,9 @@
 //! A matrix of experiments, and its table.
 
-use crate::common;
-
-use common::Place;
 use serde_json::Value;
+
+use crate::common;
+use crate::common::Place;
 
 const MATRIX: &str = "
 title = 'Stand-ins'

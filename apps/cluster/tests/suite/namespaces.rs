@@ -1,8 +1,7 @@
 //! Nodes in network namespaces. If namespaces are not permitted, a line says so.
 
 use crate::common;
-
-use common::{Place, script};
+use crate::common::{Place, script};
 
 /// Prints its address, and whether it reaches the others.
 const PROGRAM: &str = r#"#!/bin/sh

@@ -1,12 +1,11 @@
 //! The real programs, if they have been built beside the command.
 
-use crate::common;
-
-use common::{CLUSTER, LIMIT, Place, signal, wait_until};
 use latchwork_runtime::Clock;
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
+
+use crate::common::{CLUSTER, LIMIT, Place, signal, wait_until};
 
 /// The directory of the programs, if they have been built.
 fn programs() -> Option<String> {

@@ -1,9 +1,8 @@
 //! One run: its results, its end, and that nothing else is left.
 
-use crate::common;
-
-use common::{Place, directories, signal, wait_until};
 use serde_json::Value;
+
+use crate::common::{Place, directories, signal, wait_until};
 
 const TWO: &str = "--memory-nodes 2 --compute-nodes 2";
 

@@ -1,8 +1,6 @@
 //! The program from its users' view: accepted flags, output, and exit status.
 
-use crate::common;
-
-use common::{directory, sim, text};
+use crate::common::{directory, sim, text};
 
 /// Small enough that a world ends at once.
 const SMALL: &str = "--workload lines --nodes 3 --workers 1 --tasks 2 --operations 20 --nic rough";

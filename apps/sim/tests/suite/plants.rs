@@ -1,9 +1,8 @@
 //! A seeded bug is found, shrunk, reported and replayed. So the alarm works.
 
-use crate::common;
-
-use common::{directory, sim, text};
 use std::process::Command;
+
+use crate::common::{directory, sim, text};
 
 fn field<'a>(text: &'a str, key: &str) -> &'a str {
     let line = text.lines().rfind(|line| line.starts_with(key));

@@ -1,10 +1,11 @@
 //! The program from its command line to its exit status: every scheme with one, two and four
 //! compute nodes, in real and in virtual time; its output; and its refusals.
 
-use crate::program;
-
-use program::{CHECKS, SMALL, document, good, kills, orders, prepared, temporary, text, tpcc};
 use serde_json::Value;
+
+use crate::program::{
+    CHECKS, SMALL, document, good, kills, orders, prepared, temporary, text, tpcc,
+};
 
 fn every_scheme(more: &str) {
     for cc in ["2pl", "to", "occ"] {

@@ -1,8 +1,6 @@
 //! A database with a log that lost its end other than by a crash, and a database that cannot be
 //! written.
 
-use crate::program;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +9,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use latchwork_runtime::{Clock, Time};
-use program::{figure, good, orders, prepared, temporary, text, tpcc};
+
+use crate::program::{figure, good, orders, prepared, temporary, text, tpcc};
 
 const SHAPE: &str = "--cache-mb 16 --memory-mb 256 --threads 1";
 /// How long the witness may take on a busy machine: a second, and one more for each of several

@@ -1,10 +1,9 @@
 //! Warehouses dealt out to compute nodes, with two-phase commit between them: every scheme, on
 //! threads and in virtual time, with logs, and with kills.
 
-use crate::program;
-
-use program::{SMALL, document, good, kills, orders, prepared, temporary, text, tpcc};
 use serde_json::Value;
+
+use crate::program::{SMALL, document, good, kills, orders, prepared, temporary, text, tpcc};
 
 fn counted(document: &Value, name: &str) -> u64 {
     document["counters"][name].as_u64().unwrap_or_else(|| panic!("{name}"))

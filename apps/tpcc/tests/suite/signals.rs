@@ -2,10 +2,9 @@
 
 #[path = "../../../../crates/measure/harness/tests/child/mod.rs"]
 mod child;
-use crate::program;
-
 use child::Running;
-use program::{CHECKS, good, orders, prepared};
+
+use crate::program::{CHECKS, good, orders, prepared};
 
 fn tpcc(arguments: &str) -> Running {
     Running::start(env!("CARGO_BIN_EXE_tpcc"), arguments)

@@ -2,15 +2,14 @@
 //! files, its workers sleep where other processes could wake them, and nothing is left at its end.
 #![cfg(target_os = "linux")]
 
-use crate::common;
-
 use std::fs;
 use std::path::PathBuf;
 
-use common::{Load, hammer, read_counters, small, totals};
 use latchwork_cluster::{Embedded, Protocol};
 use latchwork_fabric::Threaded;
 use latchwork_verbs_shm::{Config, Fabric};
+
+use crate::common::{Load, hammer, read_counters, small, totals};
 
 fn directory() -> PathBuf {
     let shm = PathBuf::from("/dev/shm");

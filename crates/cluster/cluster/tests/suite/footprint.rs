@@ -1,10 +1,10 @@
-//! The memory use of a large world. This binary has only this test, because it measures the
-//! process.
+//! The memory use of a large world.
 
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, Simulated};
 use latchwork_coherence::CoherentMemory;
+use latchwork_verbs::contract::alone;
 use latchwork_verbs_sim::{NicProfile, SimConfig};
 
 const GIB: u64 = 1 << 30;
@@ -23,6 +23,10 @@ fn peak() -> Option<u64> {
 /// that was touched.
 #[test]
 fn sixteen_nodes_of_sixteen_workers_and_eight_memory_nodes_fit_in_four_gib() {
+    if !alone("footprint::sixteen_nodes_of_sixteen_workers_and_eight_memory_nodes_fit_in_four_gib")
+    {
+        return;
+    }
     let config = ClusterConfig {
         compute_nodes: 16,
         memory_nodes: 8,

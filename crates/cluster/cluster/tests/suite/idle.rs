@@ -1,7 +1,4 @@
-//! A cluster without work uses no CPU. This binary has only this test, because it measures the CPU
-//! time of the process.
-
-use crate::common;
+//! A cluster without work uses no CPU.
 
 use std::fs;
 use std::future::poll_fn;
@@ -10,8 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use common::{Load, hammer, small};
 use latchwork_cluster::{Embedded, Member, Protocol};
+use latchwork_verbs::contract::alone;
+
+use crate::common::{Load, hammer, small};
 
 const NODES: usize = 4;
 const WORKERS: usize = 2;
@@ -98,9 +97,11 @@ impl Bell {
     }
 }
 
-// The only test, so that no other thread of this process disturbs the measurement.
 #[test]
 fn an_idle_cluster_uses_no_cpu() {
+    if !alone("idle::an_idle_cluster_uses_no_cpu") {
+        return;
+    }
     for protocol in Protocol::ALL {
         let mut config = small(NODES, WORKERS, 8, 1);
         config.node.policy = protocol.policy();

@@ -1,14 +1,11 @@
 //! Clusters of nodes with their own fabrics and memberships, like processes. All nodes are threads
 //! of the test.
 
-use crate::common;
-
 use std::io::Write;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use common::{LONG, Load, hammer, named_line, read_counters, small, totals};
 use latchwork_cluster::{
     ClusterConfig, ClusterError, Group, JoinError, Joined, Member, MemoryHost, Transport,
 };
@@ -23,6 +20,8 @@ use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm::HugePages;
 use latchwork_verbs_tcp::{Config, Secret, Security};
 use tempfile::TempDir;
+
+use crate::common::{LONG, Load, hammer, named_line, read_counters, small, totals};
 
 const CLUSTER: &str = "test";
 

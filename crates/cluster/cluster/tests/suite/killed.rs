@@ -9,8 +9,6 @@
 //! Lines of a dead node are errors for the other nodes, in bounded time. Everything else goes on,
 //! and no write of a live node is lost.
 
-use crate::common;
-
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -19,7 +17,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use common::{LONG, named_line, small};
 use latchwork_cluster::{ClusterConfig, JoinError, Joined, Member, MemoryHost, Transport};
 use latchwork_coherence::CoherentMemory as _;
 use latchwork_membership::{
@@ -32,6 +29,9 @@ use latchwork_verbs_shm::HugePages;
 use latchwork_verbs_tcp::{Config, Secret, Security};
 use latchwork_workload::random::Random;
 use tempfile::TempDir;
+
+use crate::common;
+use crate::common::{LONG, named_line, small};
 
 /// The variable that names the cluster for a child process.
 const CLUSTER: &str = "LATCHWORK_TEST_CLUSTER";

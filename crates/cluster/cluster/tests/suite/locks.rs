@@ -2,21 +2,20 @@
 //! each other are never held at the same time. Data read under a lock does not change, and no
 //! transfer is lost.
 
-use crate::common;
-
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::invariants::{check_at_rest, check_step};
-use common::{shared_lines, small};
 use latchwork_cluster::{ClusterConfig, Embedded, Member, Protocol, Simulated};
 use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, MemoryError, Mode, Need};
 use latchwork_fabric::Fabric;
 use latchwork_selcc::Lock;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{Faults, SimConfig};
+
+use crate::common::invariants::{check_at_rest, check_step};
+use crate::common::{shared_lines, small};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const LINES: usize = 5;
@@ -284,10 +283,8 @@ fn transactions_lose_nothing_where_connections_fail() {
 /// The same without locks: the check notices.
 #[test]
 fn transactions_without_locks_are_noticed() {
-    std::panic::set_hook(Box::new(|_| {}));
     let broken = || Witness { forgets_to_lock: true, ..Witness::default() };
     let noticed = std::panic::catch_unwind(|| _ = world(small(3, 2, 16, 2), broken())).is_err();
-    let _ = std::panic::take_hook();
     assert!(noticed, "nobody was in the way of anybody");
 }
 

@@ -3,15 +3,12 @@
 //! on, are threads of the test.
 #![cfg(target_os = "linux")]
 
-use crate::common;
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
-use common::small;
 use latchwork_cluster::{ClusterConfig, JoinError, Joined, Member, MemoryHost, Transport};
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
 use latchwork_membership::{Joining, MemberState, Membership, NodeName, Role, View};
@@ -21,6 +18,8 @@ use latchwork_verbs_shm::HugePages;
 use latchwork_verbs_tcp::{Config, Secret, Security};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+use crate::common::small;
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// The lease of the nodes that go on, and of the nodes that fail: the test waits for the end of the

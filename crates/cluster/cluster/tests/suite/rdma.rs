@@ -3,14 +3,13 @@
 
 #![cfg(target_os = "linux")]
 
-use crate::common;
-
 use std::io::Write;
 
-use common::{Load, hammer, read_counters, small, totals};
 use latchwork_cluster::{Embedded, Protocol};
 use latchwork_fabric::Threaded;
 use latchwork_verbs_ibv::{Config, Fabric};
+
+use crate::common::{Load, hammer, read_counters, small, totals};
 
 /// The devices, or `None` without devices, after printing why. In the virtual machine there must be
 /// some.

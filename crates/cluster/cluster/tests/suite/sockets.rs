@@ -1,12 +1,11 @@
 //! The same cluster over sockets. Its nodes are in one process, and all traffic between them goes
 //! through agents.
 
-use crate::common;
-
-use common::{LONG, Load, hammer, read_counters, small, totals};
 use latchwork_cluster::{Embedded, Protocol};
 use latchwork_fabric::Threaded;
 use latchwork_verbs_tcp::{Config, Fabric, Secret, Security};
+
+use crate::common::{LONG, Load, hammer, read_counters, small, totals};
 
 fn loopback(inbox_capacity: usize) -> Threaded {
     let security = Security::Secret(Secret::random().expect("random bytes"));

@@ -1,7 +1,5 @@
 //! The deaths of nodes: in bounded time, in the right order, and permanent.
 
-use crate::common;
-
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -9,8 +7,11 @@ use std::time::Duration;
 
 use latchwork_membership::{Joining, MemberState, Membership, MembershipError, Role, Store};
 
-use common::faulty::{Fault, Faulty};
-use common::{FIRM, LONG, Place, compute, compute_as, compute_for, eventually, in_each_place};
+use crate::common;
+use crate::common::faulty::{Fault, Faulty};
+use crate::common::{
+    FIRM, LONG, Place, compute, compute_as, compute_for, eventually, in_each_place,
+};
 
 /// A node with a connection to the store that can be cut.
 fn mortal(place: &Place) -> (Arc<Faulty>, Membership) {

@@ -1,12 +1,11 @@
 //! Wrong endpoints: each error is one line with a remedy.
 
-use crate::common;
-
 use std::fs;
 
 use latchwork_membership::open;
 
-use common::now;
+use crate::common;
+use crate::common::now;
 
 /// The error of an attempt to open an endpoint.
 fn refused(endpoint: &str) -> String {

@@ -1,15 +1,14 @@
 //! The store in etcd: a server that stops, comes back, or refuses a user.
 #![cfg(feature = "etcd")]
 
-use crate::common;
-
 use std::time::Duration;
 
 use etcd_client::{Client, Permission, PermissionType};
 use latchwork_membership::{Membership, MembershipError, open};
 
-use common::etcd::Server;
-use common::{LONG, Place, compute, compute_for, eventually, now};
+use crate::common;
+use crate::common::etcd::Server;
+use crate::common::{LONG, Place, compute, compute_for, eventually, now};
 
 /// Calls the etcd library directly.
 fn etcd<T>(server: &Server, does: impl AsyncFnOnce(Client) -> Result<T, etcd_client::Error>) -> T {

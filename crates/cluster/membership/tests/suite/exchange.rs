@@ -1,15 +1,14 @@
 //! Exchanges: barriers at which each party gives a value and gets all values.
 
-use crate::common;
-
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use latchwork_membership::{MemberState, Membership, MembershipError, Party, Patience, Store};
 
-use common::faulty::{Fault, Faulty};
-use common::{FIRM, LONG, Place, compute, compute_for, in_each_place, now};
+use crate::common;
+use crate::common::faulty::{Fault, Faulty};
+use crate::common::{FIRM, LONG, Place, compute, compute_for, in_each_place, now};
 
 type Values = Result<Vec<Vec<u8>>, MembershipError>;
 

@@ -1,7 +1,5 @@
 //! The store in a directory: damage to its files.
 
-use crate::common;
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +7,8 @@ use std::time::Duration;
 
 use latchwork_membership::{FileStore, MemberState, Membership, MembershipError, Store, open};
 
-use common::{LONG, Place, compute, compute_as, now};
+use crate::common;
+use crate::common::{LONG, Place, compute, compute_as, now};
 
 fn directory(place: &Place) -> PathBuf {
     PathBuf::from(place.endpoint.strip_prefix("file:").unwrap())

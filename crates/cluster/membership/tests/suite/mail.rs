@@ -1,7 +1,5 @@
 //! Control messages between nodes through the store, and their answers.
 
-use crate::common;
-
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -9,8 +7,11 @@ use std::time::Duration;
 
 use latchwork_membership::{LETTER_MAX, Mail, Membership, MembershipError, NodeName, Role, Store};
 
-use common::faulty::{Fault, Faulty};
-use common::{FIRM, LONG, Place, compute, compute_as, compute_for, eventually, in_each_place, now};
+use crate::common;
+use crate::common::faulty::{Fault, Faulty};
+use crate::common::{
+    FIRM, LONG, Place, compute, compute_as, compute_for, eventually, in_each_place, now,
+};
 
 type Handled = Arc<Mutex<Vec<(NodeName, u64, Vec<u8>)>>>;
 

@@ -1,7 +1,5 @@
 //! The life of a node, in every store.
 
-use crate::common;
-
 use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -11,8 +9,9 @@ use latchwork_membership::{
     Joining, MemberState, Membership, MembershipError, NodeName, Role, Store, VALUE_MAX,
 };
 
-use common::faulty::Faulty;
-use common::{FIRM, Kind, LONG, Place, compute, compute_as, compute_for, eventually, now};
+use crate::common;
+use crate::common::faulty::Faulty;
+use crate::common::{FIRM, Kind, LONG, Place, compute, compute_as, compute_for, eventually, now};
 
 #[test]
 fn of_many_nodes_that_want_one_id_one_gets_it() {

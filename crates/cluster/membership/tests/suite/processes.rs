@@ -1,7 +1,5 @@
 //! Nodes that are real processes, and are killed.
 
-use crate::common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -10,7 +8,8 @@ use std::time::Duration;
 
 use latchwork_membership::{MemberState, Membership, MembershipError, Party};
 
-use common::{FIRM, LONG, Place, compute, compute_as, compute_for};
+use crate::common;
+use crate::common::{FIRM, LONG, Place, compute, compute_as, compute_for};
 
 /// The variable that names the store for a child process.
 const STORE: &str = "LATCHWORK_TEST_STORE";

@@ -1,7 +1,5 @@
 //! The behaviour that every store must have.
 
-use crate::common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -9,7 +7,8 @@ use std::time::Duration;
 
 use latchwork_membership::{Change, Compare, LeaseId, MembershipError, Store};
 
-use common::{FIRM, Kind, LONG, Place, now};
+use crate::common;
+use crate::common::{FIRM, Kind, LONG, Place, now};
 
 fn put(key: &str, value: &[u8], lease: Option<LeaseId>) -> Change {
     Change::Put { key: key.into(), value: value.into(), lease }

@@ -1,16 +1,14 @@
 //! The store in etcd over TLS.
 #![cfg(feature = "etcd-tls")]
 
-use crate::common;
-
 use std::fs;
 use std::path::Path;
 
 use latchwork_membership::{Membership, MembershipError, open};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-use common::compute;
-use common::etcd::Server;
+use crate::common::compute;
+use crate::common::etcd::Server;
 
 /// Writes the certificate of an authority, and a certificate that it has signed with its key, as
 /// `NAME.ca`, `NAME.pem`, `NAME.key`.

@@ -1,13 +1,12 @@
 //! The cost of a transaction over several nodes in messages and records.
 
-use crate::cluster;
-
 use std::time::Duration;
 
 use latchwork_partition::Settings;
 use latchwork_wal::Device;
 
-use cluster::Nodes;
+use crate::cluster;
+use crate::cluster::Nodes;
 
 #[test]
 fn messages_and_records_are_as_the_book_says() {

@@ -1,7 +1,5 @@
 //! Faults of logs and answers: the outcome is reported as it is, and nothing stays locked.
 
-use crate::cluster;
-
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,7 +11,8 @@ use latchwork_txn::{Table, TxnError};
 use latchwork_verbs_sim::Faults;
 use latchwork_wal::Device;
 
-use cluster::{Nodes, Started};
+use crate::cluster;
+use crate::cluster::{Nodes, Started};
 
 #[test]
 fn a_log_that_takes_nothing_more_leaves_other_nodes_as_they_were() {

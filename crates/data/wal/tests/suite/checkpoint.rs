@@ -1,13 +1,12 @@
 //! Checkpoints that are interrupted.
 
-use crate::common;
-
 use std::sync::Arc;
 
-use common::{NODE, TABLE, at, commit, counters, open, run, soon, start};
 use latchwork_wal::storage::Torn;
 use latchwork_wal::storage::torn::Operation;
 use latchwork_wal::{CheckpointWriter, Entry, LogDirectory, Settings, WalError};
+
+use crate::common::{NODE, TABLE, at, commit, counters, open, run, soon, start};
 
 /// Writes a checkpoint of one key, which is the number of the checkpoint.
 fn write(directory: &Arc<LogDirectory>, number: u64) -> Result<(), WalError> {

@@ -1,10 +1,7 @@
 //! Bytes that are not what was written: hostile ones, and damage to durable data.
 
-use crate::common;
-
 use std::sync::Arc;
 
-use common::{DATABASE, NODE, TABLE, at, commit, counters, group, open, run, soon, start};
 use latchwork_simulation::Random;
 use latchwork_wal::storage::{Storage, Torn};
 use latchwork_wal::{
@@ -12,6 +9,9 @@ use latchwork_wal::{
     WalError,
 };
 use proptest::prelude::*;
+
+use crate::common;
+use crate::common::{DATABASE, NODE, TABLE, at, commit, counters, group, open, run, soon, start};
 
 fn small() -> Settings {
     Settings { segment_bytes: 1024, ..Settings::default() }

@@ -1,13 +1,13 @@
 //! A full device at the opening of a directory. The directory can be read, and an opening to write
 //! gets an error that says what to do.
 
-use crate::common;
-
 use std::sync::Arc;
 
-use common::{DATABASE, NODE, at, commit, counters, group, open, run, start};
 use latchwork_wal::storage::{Storage, Torn};
 use latchwork_wal::{CheckpointWriter, Log, LogDirectory, Settings, WalError};
+
+use crate::common;
+use crate::common::{DATABASE, NODE, at, commit, counters, group, open, run, start};
 
 fn open_to_read(torn: &Torn) -> Result<Arc<LogDirectory>, WalError> {
     LogDirectory::open_to_read(Arc::new(torn.clone()), DATABASE)

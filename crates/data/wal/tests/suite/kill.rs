@@ -2,8 +2,6 @@
 //! system was given, so these tests do not check syncs (`worlds` does). They check the whole path
 //! on real files, with a process that ends at any instruction.
 
-use crate::common;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{DATABASE, NODE, TABLE, run, soon};
 use latchwork_runtime::Handle;
 use latchwork_simulation::Random;
 use latchwork_wal::storage::Disk;
@@ -20,6 +17,8 @@ use latchwork_wal::{
     CheckpointWriter, Entry, Group, Kind, Log, LogDirectory, NodeId, Replayed, Settings, Timestamp,
     WalError,
 };
+
+use crate::common::{DATABASE, NODE, TABLE, run, soon};
 
 const DIRECTORY: &str = "LATCHWORK_WAL_KILL_DIRECTORY";
 const THREADS: u64 = 3;

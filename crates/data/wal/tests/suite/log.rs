@@ -1,12 +1,9 @@
 //! One log: group commit, modes, rotation, and the results of device errors.
 
-use crate::common;
-
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{DATABASE, NODE, at, commit, counters, group, open, run, soon, start};
 use latchwork_runtime::{ExecutorConfig, VirtualWorker, run_all};
 use latchwork_simulation::Kernel;
 use latchwork_wal::storage::torn::Operation;
@@ -14,6 +11,9 @@ use latchwork_wal::storage::{Storage, Torn};
 use latchwork_wal::{
     CheckpointWriter, Device, Log, LogDirectory, Mode, Settings, Stats, Timestamp, WalError,
 };
+
+use crate::common;
+use crate::common::{DATABASE, NODE, at, commit, counters, group, open, run, soon, start};
 
 const SYNC: Duration = Duration::from_millis(1);
 

@@ -4,8 +4,6 @@
 
 #![cfg(target_os = "linux")]
 
-use crate::devices;
-
 use std::sync::Arc;
 
 use latchwork_verbs::contract::{
@@ -14,6 +12,8 @@ use latchwork_verbs::contract::{
 };
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, Target};
 use latchwork_verbs_ibv::{Config, Fabric};
+
+use crate::devices;
 
 struct Threads {
     fabric: Fabric,

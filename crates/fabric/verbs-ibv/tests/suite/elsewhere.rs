@@ -3,8 +3,6 @@
 
 #![cfg(target_os = "linux")]
 
-use crate::devices;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -16,6 +14,8 @@ use latchwork_verbs::{
     Region, RegionKey, Request, Target, VerbError,
 };
 use latchwork_verbs_ibv::{Config, ConnectError, Contact, Courier, Endpoint, Fabric, Peer, Reply};
+
+use crate::devices;
 
 /// The epochs of the first process, with compute node 1, and of the second process, with memory
 /// node 0 and compute node 2.

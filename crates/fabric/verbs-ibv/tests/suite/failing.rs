@@ -3,8 +3,6 @@
 
 #![cfg(target_os = "linux")]
 
-use crate::devices;
-
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::Command;
@@ -17,6 +15,8 @@ use latchwork_verbs::{
     ComputeNodeId, Endpoint as _, LocalBuffer, Region, RegionKey, Request, Target, VerbError,
 };
 use latchwork_verbs_ibv::{Config, Endpoint};
+
+use crate::devices;
 
 /// The link from a device to the others, by the device's number.
 struct Cable(usize);

@@ -2,12 +2,12 @@
 
 #![cfg(target_os = "linux")]
 
-use crate::devices;
-
 use latchwork_runtime::Notifier;
 use latchwork_verbs::contract::parking::{Parking, Served};
 use latchwork_verbs::{ComputeNodeId, Endpoint};
 use latchwork_verbs_ibv::{Config, Fabric};
+
+use crate::devices;
 
 struct Nodes(Fabric);
 

@@ -2,8 +2,6 @@
 //! is tested in one fabric, with one fabric for each node as in several processes, and with memory
 //! nodes in another process.
 
-use crate::common;
-
 use std::sync::Arc;
 
 use latchwork_verbs::contract::{
@@ -13,7 +11,7 @@ use latchwork_verbs::contract::{
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, Target};
 use latchwork_verbs_shm::{Config, Fabric};
 
-use common::{Directory, Process, compute, hear, introduce, memory, node, role, say};
+use crate::common::{Directory, Process, compute, hear, introduce, memory, node, role, say};
 
 /// The scripts of a test share memory of the test, so all of them run on threads of one process.
 struct Threads {

@@ -2,8 +2,6 @@
 //! requests are refused with a reason.
 #![cfg(target_os = "linux")]
 
-use crate::common;
-
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -14,7 +12,9 @@ use latchwork_verbs::{
 };
 use latchwork_verbs_shm::{Config, End, Fabric, HugePages, Place, ShmError};
 
-use common::{Directory, PATIENCE, Process, compute, hear, introduce, memory, node, role, say};
+use crate::common::{
+    Directory, PATIENCE, Process, compute, hear, introduce, memory, node, role, say,
+};
 
 fn fabric(directory: &Directory) -> Fabric {
     Fabric::in_directory(&directory.0, Config::default()).unwrap()

@@ -2,8 +2,6 @@
 //! woken. A process that is killed at any instruction blocks no other process and leaves no files.
 #![cfg(target_os = "linux")]
 
-use crate::common;
-
 use std::cell::{Cell, RefCell};
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
@@ -22,7 +20,7 @@ use latchwork_verbs::{
 };
 use latchwork_verbs_shm::{Config, End, Endpoint, Fabric, Inbox, Subscription};
 
-use common::{Directory, PATIENCE, Process, compute, hear, memory, node, role, say};
+use crate::common::{Directory, PATIENCE, Process, compute, hear, memory, node, role, say};
 
 const CONFIG: Config = Config { inbox_capacity: 64 };
 const MEMORY: Target = Target::Memory(MemoryNodeId(0));

@@ -1,14 +1,12 @@
 //! Parked workers and messages: no wake is lost, and no worker is woken without need. Tested in one
 //! fabric, and between two fabrics that share a directory as two processes do.
 
-use crate::common;
-
 use latchwork_runtime::Notifier;
 use latchwork_verbs::Endpoint;
 use latchwork_verbs::contract::parking::{Parking, Served};
 use latchwork_verbs_shm::{Config, Fabric};
 
-use common::{Directory, compute, introduce, node};
+use crate::common::{Directory, compute, introduce, node};
 
 /// Two nodes, each with the fabric of its process.
 struct Pair {

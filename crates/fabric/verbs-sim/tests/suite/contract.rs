@@ -1,9 +1,8 @@
 //! The simulated fabric keeps the contract of the verbs, in many worlds.
 
-use crate::world;
-
 use latchwork_verbs_sim::{Drawn, NicProfile, SimConfig};
-use world::{World, profile};
+
+use crate::world::{World, profile};
 
 fn worlds() -> impl Iterator<Item = World> {
     let drawn = (0..24).map(|seed| {

@@ -1,7 +1,5 @@
 //! Each fault happens at its rate, and has its documented effect and no other.
 
-use crate::world;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +7,8 @@ use std::time::Duration;
 use latchwork_verbs::contract::{Harness, Script};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Request, Target, VerbError};
 use latchwork_verbs_sim::{Drawn, FaultCounts, Faults, NicProfile, SimConfig};
-use world::{World, profile};
+
+use crate::world::{World, profile};
 
 const MEMORY: Target = Target::Memory(MemoryNodeId(0));
 

@@ -1,7 +1,5 @@
 //! The freedoms of the contract really happen, and only the seed decides them.
 
-use crate::world;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +9,8 @@ use latchwork_verbs::{
     ComputeNodeId, LocalBuffer, MemoryNodeId, Region, RegionKey, Request, Target,
 };
 use latchwork_verbs_sim::{Drawn, SimConfig};
-use world::World;
+
+use crate::world::World;
 
 const MEMORY: Target = Target::Memory(MemoryNodeId(0));
 const SEEDS: u64 = 200;

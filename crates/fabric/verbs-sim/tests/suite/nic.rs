@@ -1,7 +1,5 @@
 //! The times of a NIC: the parts that add up, the queues, and the order of batches.
 
-use crate::world;
-
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +9,8 @@ use std::time::Duration;
 use latchwork_verbs::contract::{Harness, Script};
 use latchwork_verbs::{ComputeNodeId, LocalBuffer, MemoryNodeId, RegionKey, Request, Target};
 use latchwork_verbs_sim::{CpuProfile, NicProfile, SimConfig};
-use world::{World, profile};
+
+use crate::world::{World, profile};
 
 const MEMORY: Target = Target::Memory(MemoryNodeId(0));
 

@@ -2,13 +2,12 @@
 //! worker. The nodes are all in one process, or each in a separate fabric like a process of its
 //! own, or inside TLS.
 
-use crate::common;
-
 use std::sync::Arc;
 
-use common::{Cluster, Mode};
 use latchwork_verbs::contract::{Harness, Script, run_on_threads};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, Target};
+
+use crate::common::{Cluster, Mode};
 
 impl Harness for Cluster {
     fn run(&self, scripts: Vec<Script>) {

@@ -1,14 +1,10 @@
 //! Connections that are cut, freeze and come back. Every batch ends in time, with an error that
 //! states its known outcome, and takes no effect later.
 
-use crate::common;
-use crate::common::proxy;
-
 use std::sync::Arc;
 use std::thread::sleep as pause;
 use std::time::Duration;
 
-use common::{MEMORY, Pair, call, finish, node, secret};
 use latchwork_runtime::{Clock, Time};
 use latchwork_verbs::{
     Completion, Endpoint as _, LocalBuffer, MemoryNodeId, Outcome, Region, RegionKey, Request,
@@ -16,6 +12,9 @@ use latchwork_verbs::{
 };
 use latchwork_verbs_tcp::{Config, Fabric};
 use proxy::Proxy;
+
+use crate::common::proxy;
+use crate::common::{MEMORY, Pair, call, finish, node, secret};
 
 const PATIENCE: Duration = Duration::from_millis(1200);
 

@@ -1,13 +1,7 @@
 //! Thousands of hostile connections. Some are not of a peer, and some are of a peer that violates
 //! the protocol. Each ends soon and with a clear error, no resource grows, and correct clients are
 //! served meanwhile.
-//!
-//! The file has one test, alone in its process, because the test measures the memory and the open
-//! files of the process.
 #![cfg(target_os = "linux")]
-
-use crate::common;
-use crate::common::raw;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{MEMORY, MEMORY_NODE, Pair, call, node, secret};
 use latchwork_runtime::{Clock, Time};
+use latchwork_verbs::contract::alone;
 use latchwork_verbs::{LocalBuffer, RegionKey, Request};
 use latchwork_verbs_tcp::wire::{
     ANSWER_LEN, Answer, Hello, Introduction, NONCE_LEN, VERSION, WELCOME_LEN, Welcome, begin_batch,
@@ -25,6 +19,9 @@ use latchwork_verbs_tcp::wire::{
 use latchwork_verbs_tcp::{Config, Limits, Node, Refusal};
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
+
+use crate::common::raw;
+use crate::common::{MEMORY, MEMORY_NODE, Pair, call, node, secret};
 
 /// Connections in all, of several kinds.
 const HOSTILE: u64 = 10_000;
@@ -188,6 +185,9 @@ fn attack(addr: SocketAddr, number: u64, rng: &mut TestRng) {
 
 #[test]
 fn ten_thousand_hostile_connections_change_nothing() {
+    if !alone("hostile::ten_thousand_hostile_connections_change_nothing") {
+        return;
+    }
     let limits = Limits {
         strangers: 16,
         greeting_time: Duration::from_millis(100),

@@ -1,17 +1,16 @@
-//! An idle thread uses no CPU time. This is a test program of its own, because it reads the times
-//! of all threads of its process.
+//! An idle thread uses no CPU time.
 #![cfg(target_os = "linux")]
-
-use crate::common;
 
 use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use common::{Cluster, MEMORY, Mode, finish, node};
 use latchwork_runtime::{Clock, Time};
+use latchwork_verbs::contract::alone;
 use latchwork_verbs::contract::parking::Servers;
 use latchwork_verbs::{Endpoint as _, Message, Request, Target};
+
+use crate::common::{Cluster, MEMORY, Mode, finish, node};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -46,6 +45,9 @@ fn used(name: &str) -> (u64, u64) {
 
 #[test]
 fn messages_wake_a_parked_worker_and_no_other_thread_uses_cpu() {
+    if !alone("idle::messages_wake_a_parked_worker_and_no_other_thread_uses_cpu") {
+        return;
+    }
     let cluster = Cluster::new(Mode::Apart);
     thread::scope(|scope| {
         let servers = Servers::start(scope, &cluster, 1);

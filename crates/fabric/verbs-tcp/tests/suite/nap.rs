@@ -1,11 +1,10 @@
 //! A worker that may not park dozes until its replies come, on a core that other threads need.
 
-use crate::common;
-
 use std::time::Duration;
 
-use common::{Cluster, MEMORY, Mode, finish, node};
 use latchwork_verbs::{Endpoint as _, Request};
+
+use crate::common::{Cluster, MEMORY, Mode, finish, node};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Much longer than a reply takes, and shorter than the limit of one doze.

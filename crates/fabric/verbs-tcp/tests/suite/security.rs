@@ -1,15 +1,11 @@
 //! A client without a proof gets nothing, and each side reports clearly what is wrong.
 
-use crate::common;
-use crate::common::raw;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use common::{Authority, MEMORY, MEMORY_NODE, NAME, Pair, call, loopback, node, secret};
 use latchwork_runtime::{Clock, Time};
 use latchwork_verbs::{Endpoint as _, MemoryNodeId, Region, Request, VerbError};
 use latchwork_verbs_tcp::wire::{
@@ -19,6 +15,10 @@ use latchwork_verbs_tcp::{
     Config, Fabric, Limits, Node, Refusal, Refused, Secret, Security, TcpError, Tls, TlsText,
 };
 use socket2::{Domain, Socket, Type};
+
+use crate::common;
+use crate::common::raw;
+use crate::common::{Authority, MEMORY, MEMORY_NODE, NAME, Pair, call, loopback, node, secret};
 
 const OWN: fn() -> Node = || Node::Compute(node(1));
 

@@ -1,8 +1,6 @@
 //! Messages wake parked workers, in one process and across two.
 
-use crate::common;
-
-use common::{Cluster, Mode};
+use crate::common::{Cluster, Mode};
 
 latchwork_verbs::parking_tests!(|inbox_capacity| {
     [Mode::Together, Mode::Apart].map(|mode| Cluster::with_inboxes(mode, inbox_capacity))

@@ -10,6 +10,7 @@
 //!                                           step: poll the script, ring, poll the endpoint
 //! ```
 
+mod alone;
 mod atomics;
 mod buffers;
 mod ends;
@@ -22,6 +23,7 @@ mod threads;
 
 use std::sync::Arc;
 
+pub use alone::alone;
 pub use atomics::{atomics_lose_nothing, cas_excludes_and_what_it_protects_is_consistent};
 pub use buffers::{
     a_batch_completes_once_with_its_own_token, a_completion_gives_the_buffers_back,

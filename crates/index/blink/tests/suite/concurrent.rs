@@ -1,16 +1,15 @@
 //! Many operations in flight on one worker, over lines that the cache loses and gets again. At
 //! every await, other operations may split, fill and empty the pages that an operation needs next.
 
-use crate::common;
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 
-use common::{LocalMemory, Node, Settings, executor};
 use latchwork_blink::{Tree, TreeConfig, TreeError};
 use latchwork_runtime::Handle;
+
+use crate::common::{LocalMemory, Node, Settings, executor};
 
 const FAN_OUT_3: TreeConfig =
     TreeConfig { stamped: false, max_entries_leaf: Some(3), max_entries_inner: Some(3) };

@@ -1,14 +1,13 @@
 //! User errors and damaged pages: clear errors, no panic, no endless loop.
 
-use crate::common;
-
 use std::ops::{Bound, ControlFlow};
 
-use common::{LocalMemory, Node, Settings, executor};
 use latchwork_blink::{Leaf, Tree, TreeConfig, TreeError};
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 use proptest::prelude::*;
+
+use crate::common::{LocalMemory, Node, Settings, executor};
 
 const FAN_OUT_4: TreeConfig =
     TreeConfig { stamped: false, max_entries_leaf: Some(4), max_entries_inner: Some(4) };

@@ -1,14 +1,13 @@
 //! The tree against a `BTreeMap`, one operation after another.
 
-use crate::common;
-
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use common::{LocalMemory, Node, Settings, executor};
 use latchwork_blink::{Tree, TreeConfig, TreeError};
 use proptest::collection::vec;
 use proptest::prelude::*;
+
+use crate::common::{LocalMemory, Node, Settings, executor};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -3,15 +3,14 @@
 //! - No task adds a key to a range that another task counts, unless the other task notices.
 //! - A timestamp that a task leaves in a leaf is seen by every later task.
 
-use crate::common;
-
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use common::{LocalMemory, Node, Settings, executor};
 use latchwork_blink::{Insertion, Leaf, Tree, TreeConfig};
 use latchwork_runtime::Handle;
 use latchwork_verbs::GlobalAddr;
+
+use crate::common::{LocalMemory, Node, Settings, executor};
 
 const CONFIG: TreeConfig =
     TreeConfig { stamped: true, max_entries_leaf: Some(2), max_entries_inner: Some(3) };

@@ -1,13 +1,12 @@
 //! Keys that are added behind recently added keys. The handle goes to that leaf without a descent.
 //! Whatever happens to the leaf meanwhile, every key is in the right position.
 
-use crate::common;
-
 use std::collections::BTreeMap;
 
-use common::{LocalMemory, Node, Settings, executor};
 use latchwork_blink::{Insertion, Tree, TreeConfig, TreeError, TreeStatistics};
 use latchwork_coherence::CoherentMemory;
+
+use crate::common::{LocalMemory, Node, Settings, executor};
 
 /// A key that counts up within a group. The groups follow each other.
 fn key(group: u32, count: u32) -> [u8; 8] {

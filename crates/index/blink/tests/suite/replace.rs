@@ -1,10 +1,9 @@
 //! Replaces values by values that depend on them, with changing lengths.
 
-use crate::common;
-
-use common::{Node, Settings, executor};
 use latchwork_blink::{Tree, TreeConfig, TreeError, Value};
 use latchwork_coherence::CoherentMemory;
+
+use crate::common::{Node, Settings, executor};
 
 #[test]
 fn values_grow_and_shrink_and_no_change_is_lost() {

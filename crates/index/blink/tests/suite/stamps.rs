@@ -1,16 +1,15 @@
 //! Leaf stamps against a model. The tests check the promises of an unchanged leaf and the
 //! timestamps that a leaf must keep. They also check that a leaf without a change stays unchanged.
 
-use crate::common;
-
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use common::{LocalMemory, Node, Settings, executor};
 use latchwork_blink::{Insertion, Leaf, Replacement, Split, Stamp, Tree, TreeConfig, Value};
 use latchwork_verbs::GlobalAddr;
 use proptest::collection::vec;
 use proptest::prelude::*;
+
+use crate::common::{LocalMemory, Node, Settings, executor};
 
 /// The number of possible keys.
 const KEYS: u64 = 60;

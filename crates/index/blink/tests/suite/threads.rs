@@ -1,14 +1,14 @@
 //! Several threads on the cache of one node: real writers tear reads here.
 
-use crate::common;
-
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Node, Settings, executor};
 use latchwork_blink::{Tree, TreeConfig};
 use latchwork_verbs::GlobalAddr;
+
+use crate::common;
+use crate::common::{Node, Settings, executor};
 
 const THREADS: u64 = 4;
 

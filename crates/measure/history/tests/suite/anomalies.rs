@@ -1,9 +1,8 @@
 //! Each seeded anomaly of the literature is found and called by its name; its harmless twin is not.
 
-use crate::common;
-
-use common::Maker;
 use latchwork_history::{Change, Class, Direction, Outcome, Report};
+
+use crate::common::Maker;
 
 /// Asserts one violation, of this class, with a cycle of this many transactions.
 #[track_caller]

@@ -4,17 +4,16 @@
 //! gives every recorded answer. The versions of each key must be in the order of their timestamps.
 //! The test tries all orders of small histories.
 
-use crate::common;
-
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use common::Maker;
 use latchwork_history::{
     Change, Direction, History, Model, Operation, Outcome, Transaction, write_edn,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
+
+use crate::common::Maker;
 
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 

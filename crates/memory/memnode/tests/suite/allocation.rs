@@ -1,15 +1,14 @@
 //! Chunks and lines, over many seeds: no line is allocated twice, and no line is lost.
 
-use crate::common;
-
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use common::{CHUNK, Node, World, geometry};
 use latchwork_memnode::{PoolError, PoolSettings};
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
+
+use crate::common::{CHUNK, Node, World, geometry};
 
 const QUICK: PoolSettings = PoolSettings {
     tick_interval: Duration::from_micros(50),

@@ -1,14 +1,13 @@
 //! The catalogue under races: one name, one entry.
 
-use crate::common;
-
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use common::World;
 use latchwork_memnode::{ObjectKind, PoolError};
 use latchwork_runtime::Time;
+
+use crate::common::World;
 
 #[test]
 fn of_several_nodes_that_register_a_name_one_succeeds_and_all_see_its_entry() {

@@ -1,14 +1,13 @@
 //! Epochs, scenario by scenario: what delays the reuse of a freed line, and what does not.
 
-use crate::common;
-
 use std::rc::Rc;
 use std::time::Duration;
 
-use common::{LIMIT, Node, World};
 use latchwork_memnode::{EpochWorker, PoolError, PoolSettings};
 use latchwork_runtime::Handle;
 use latchwork_simulation::RunEnd;
+
+use crate::common::{LIMIT, Node, World};
 
 const TICK: Duration = Duration::from_micros(50);
 const SETTINGS: PoolSettings = PoolSettings {

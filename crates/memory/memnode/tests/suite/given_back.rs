@@ -1,13 +1,12 @@
 //! Chunks that leaving nodes return are claimed again, once; no other chunk is.
 
-use crate::common;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::{Node, Worker, World, geometry};
 use latchwork_memnode::{PoolError, PoolSettings};
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
+
+use crate::common::{Node, Worker, World, geometry};
 
 const QUICK: PoolSettings = PoolSettings {
     tick_interval: Duration::from_micros(50),

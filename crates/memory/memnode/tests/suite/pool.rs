@@ -1,10 +1,9 @@
 //! Formatting and joining a pool, and the cases that are refused.
 
-use crate::common;
-
-use common::{CHUNK, LINE, World, geometry};
 use latchwork_memnode::{Geometry, Pool, PoolError};
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
+
+use crate::common::{CHUNK, LINE, World, geometry};
 
 #[test]
 fn a_joining_node_finds_what_was_formatted() {

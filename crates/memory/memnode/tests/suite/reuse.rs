@@ -1,17 +1,17 @@
 //! Random clusters under a checker that sees everything: the invariant of the epochs after every
 //! event, and readers that would notice the reuse of a line that they read.
 
-use crate::common;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use common::{Node, Worker, World};
 use latchwork_memnode::{EpochGuard, EpochWorker, PoolSettings};
 use latchwork_simulation::RunEnd;
 use latchwork_verbs::GlobalAddr;
+
+use crate::common;
+use crate::common::{Node, Worker, World};
 
 const EPOCH: u64 = 256;
 const SLOTS: u64 = 512;

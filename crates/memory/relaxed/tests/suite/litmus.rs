@@ -3,14 +3,10 @@
 //! test would prove nothing. Every outcome at all, also of random programs, must be one of the
 //! level's machine.
 
-use crate::common;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use common::programs::{LOCATIONS, Litmus, Program, TELLING, all, order, place};
-use common::{LIMIT, Meeting, pause, protocol, rc, settings, world};
 use latchwork_cluster::{Member, Protocol};
 use latchwork_coherence::CoherentMemory;
 use latchwork_relaxed::{Consistency, WriteBuffer};
@@ -18,6 +14,9 @@ use latchwork_simulation::Random;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::history::Step::{Fence, Read, Write};
 use latchwork_workload::history::check_store_order;
+
+use crate::common::programs::{LOCATIONS, Litmus, Program, TELLING, all, order, place};
+use crate::common::{LIMIT, Meeting, pause, protocol, rc, settings, world};
 
 /// The outcome of one run of a program.
 struct Outcome {

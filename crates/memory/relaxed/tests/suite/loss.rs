@@ -1,12 +1,9 @@
 //! A write that cannot become visible is reported exactly once, with its bytes.
 
-use crate::common;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use common::{LIMIT, Meeting, config, rc, start};
 use latchwork_cluster::{Member, Protocol, Simulated};
 use latchwork_coherence::{CoherentMemory, MemoryError};
 use latchwork_relaxed::{
@@ -14,6 +11,8 @@ use latchwork_relaxed::{
 };
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
+
+use crate::common::{LIMIT, Meeting, config, rc, start};
 
 const DEADLINE: Duration = Duration::from_millis(2);
 const BUFFERED: [Consistency; 2] = [Consistency::Tso, Consistency::Pso];

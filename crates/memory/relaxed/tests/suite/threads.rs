@@ -4,8 +4,6 @@
 //! report. Outcomes that a level allows are checked in worlds (`litmus.rs`), where they follow from
 //! the seed. Here they depend on the other load of the machine.
 
-use crate::common;
-
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,8 +11,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::programs::{LOCATIONS, Program, TELLING, all, order, place};
-use common::{clear, config};
 use latchwork_cluster::{Embedded, Member, Protocol};
 use latchwork_coherence::CoherentMemory;
 use latchwork_relaxed::{Consistency, LostWrites, RelaxedError, Settings, WriteBuffer};
@@ -22,6 +18,9 @@ use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::history::Step::{Fence, Read, Write};
 use latchwork_workload::history::check_store_order;
+
+use crate::common::programs::{LOCATIONS, Program, TELLING, all, order, place};
+use crate::common::{clear, config};
 
 const NODES: usize = 3;
 const PER_NODE: usize = 2;

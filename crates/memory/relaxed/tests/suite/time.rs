@@ -1,14 +1,11 @@
 //! Properties in time: a write is visible by its deadline or never, no reader sees a line go back,
 //! and no failure loses a write without a report.
 
-use crate::common;
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use common::{LIMIT, Meeting, config, pause, rc, settings, start, world};
 use latchwork_cluster::{Member, Protocol, Simulated};
 use latchwork_coherence::CoherentMemory;
 use latchwork_relaxed::{Consistency, LostWrites, RelaxedError, Settings, WriteBuffer};
@@ -17,6 +14,8 @@ use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{Faults, SimConfig};
 use latchwork_workload::history::{Access, check_sequential};
+
+use crate::common::{LIMIT, Meeting, config, pause, rc, settings, start, world};
 
 const WORKERS: usize = 4;
 

@@ -2,8 +2,6 @@
 //! the other waiting without end. Another node writes the same lines all the time, so that updates
 //! take a while.
 
-use crate::common;
-
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -11,13 +9,14 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use common::{LIMIT, Meeting, config, settings, start};
 use latchwork_cluster::{Member, Protocol};
 use latchwork_coherence::CoherentMemory;
 use latchwork_relaxed::{Consistency, RelaxedError, Settings, WriteBuffer};
 use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
+
+use crate::common::{LIMIT, Meeting, config, settings, start};
 
 /// Many times the duration of an update.
 const SOON: Duration = Duration::from_millis(1);

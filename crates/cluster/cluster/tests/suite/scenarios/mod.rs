@@ -3,10 +3,11 @@
 //! A scenario names its race, holds the messages and operations that must be late, and shows two
 //! things: the race really happened, and it did no harm.
 
+use crate::common::invariants;
+
 mod acts;
 mod batches;
 mod cancel;
-use crate::common;
 mod dirty;
 mod eviction;
 mod failing;
@@ -28,5 +29,3 @@ mod told;
 mod upgrade;
 mod words;
 mod write_back;
-
-use common::invariants;
