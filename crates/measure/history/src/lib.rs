@@ -43,7 +43,7 @@
 //! ```
 //! use latchwork_history::{Change, Class, Options, Outcome, Recording, check};
 //!
-//! // Two look at both of two rows, and change one each.
+//! // Two transactions read both of two rows, and change one each.
 //! let recording = Recording::memory(0);
 //! let recorder = recording.recorder();
 //! for (cts, row) in [(64, b"x"), (128, b"y")] {

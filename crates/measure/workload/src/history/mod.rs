@@ -34,7 +34,7 @@
 //! for (key, operation, (invoked, returned)) in [
 //!     ("x", Write(1), span(0, 10)),
 //!     ("x", Write(2), span(20, 30)),
-//!     ("x", Read(2), span(25, 40)), // may see the write that is under way
+//!     ("x", Read(2), span(25, 40)), // may see the write that is in flight
 //!     ("y", Read(0), span(0, 90)),
 //! ] {
 //!     history.record(key, Call { invoked, returned, operation });
