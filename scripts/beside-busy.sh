@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Compares YCSB A and TPC-C beside busy foreign threads, one for each core, with the same programs on
-# the machine as it is, in turns.
+# Compares YCSB A and TPC-C beside busy foreign threads, one for each core, with the same programs
+# on the machine as it is, in turns.
 #
 #   scripts/beside-busy.sh [ROUNDS [SECONDS [CASE..]]]
 #
-# Each run first warms up for twice SECONDS. Beside busy threads the caches fill more slowly, so with
-# cold caches the comparison would be of two warm-ups.
+# Each run first warms up for twice SECONDS. Beside busy threads the caches fill more slowly, so
+# with cold caches the comparison would be of two warm-ups.
 #
-# A case is PROGRAM:FABRIC:NODES, as ycsb:shm:2. Without a case: both programs, over shm and tcp, with
-# one node and with two. BIN is the directory of the programs (default: target/release, which is built
-# first). OTHER=DIR compares with other builds of the same programs, in the same turns.
+# A case is PROGRAM:FABRIC:NODES, as ycsb:shm:2. Without a case: both programs, over shm and tcp,
+# with one node and with two. BIN is the directory of the programs (default: target/release, which
+# is built first). OTHER=DIR compares with other builds of the same programs, in the same turns.
 #
-# The fair share of W workers beside B busy threads on C cores is C / (W + B) of a core each. Without
-# the busy threads it is min(1, C / W). The last column is the ratio of the two medians, divided by the
-# ratio of the two fair shares.
+# The fair share of W workers beside B busy threads on C cores is C / (W + B) of a core each.
+# Without the busy threads it is min(1, C / W). The last column is the ratio of the two medians,
+# divided by the ratio of the two fair shares.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

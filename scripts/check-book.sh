@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the book without building it. Every chapter in SUMMARY.md exists, and every page is listed.
-# Every relative link (also in README) leads to a file and, if it names one, to a heading. Prints each
-# fault; exit status 1 if there is any.
+# Every relative link (also in README) leads to a file and, if it names one, to a heading. Prints
+# each fault; exit status 1 if there is any.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

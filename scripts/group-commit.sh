@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures group commit through the whole engine: acknowledged payments per second with 64
-# transactions in flight. Just before and just after, one writer's fdatasyncs per second are measured
-# on the same disk. Prints the medians of the rounds.
+# transactions in flight. Just before and just after, one writer's fdatasyncs per second are
+# measured on the same disk. Prints the medians of the rounds.
 #   scripts/group-commit.sh [DIRECTORY] [ROUNDS] [FLAGS OF tpcc]
 # The directory (default: target/group-commit) must not exist. It must be on the disk to measure.
 set -euo pipefail

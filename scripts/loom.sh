@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests local latches, the index, queues, wake-ups and the log's commits under every interleaving, and
-# with every value that a load may return. Loom's primitives replace the real ones
+# Tests local latches, the index, queues, wake-ups and the log's commits under every interleaving,
+# and with every value that a load may return. Loom's primitives replace the real ones
 # (crates/base/runtime/src/sync.rs).
 #
 #   scripts/loom.sh                            all tests
@@ -9,7 +9,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Maximum number of forced thread switches in one run. A bug of two or three threads needs two or three.
+# Maximum number of forced thread switches in one run. A bug of two or three threads needs two or
+# three.
 export LOOM_MAX_PREEMPTIONS=${LOOM_MAX_PREEMPTIONS:-3}
 # A separate directory, because another cfg rebuilds everything.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/loom

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Compares the RDMA fabric with perftest's own programs, both between the same two devices of one
-# virtual machine: medians, and their ratios. The two take turns, so a busy host slows both down. With
-# --count no host does: the machine's time is its instructions, 2 ns each, the kernel's included. Then
-# one round is enough, and the rate of messages has no meaning.
+# virtual machine: medians, and their ratios. The two take turns, so a busy host slows both down.
+# With --count no host does: the machine's time is its instructions, 2 ns each, the kernel's
+# included. Then one round is enough, and the rate of messages has no meaning.
 #   scripts/rdma-perf.sh [--count] [ROUNDS] [ITERATIONS]
 set -euo pipefail
 cd "$(dirname "$0")/.."

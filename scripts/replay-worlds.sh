@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # usage: scripts/replay-worlds.sh SIM
-# Replays the kept simulated worlds: every line of apps/sim/worlds.txt is a command line of `sim run`.
-# Prints one line for each world, and the whole output of one that fails. Exit status 1 if any fails.
+# Replays the kept simulated worlds: every line of apps/sim/worlds.txt is a command line of `sim
+# run`. Prints one line for each world, and the whole output of one that fails. Exit status 1 if any
+# fails.
 set -euo pipefail
 sim=$(realpath "$1")
 cd "$(dirname "$0")/.."

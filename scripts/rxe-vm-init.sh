@@ -29,10 +29,10 @@ ip=/usr/sbin/ip
 rdma=/usr/sbin/rdma
 [ -x $rdma ] || rdma=/usr/bin/rdma
 
-# All devices are in one network namespace, because this kernel's Soft-RoCE receives only in the first
-# one. Each device has its own link to a bridge in another namespace. All addresses are local here, so
-# the kernel would deliver frames directly. Rules before the local table send each frame through its
-# link, so that it crosses the bridge.
+# All devices are in one network namespace, because this kernel's Soft-RoCE receives only in the
+# first one. Each device has its own link to a bridge in another namespace. All addresses are local
+# here, so the kernel would deliver frames directly. Rules before the local table send each frame
+# through its link, so that it crosses the bridge.
 read -r hosts </run/hosts
 $ip link set lo up
 for which in all default; do

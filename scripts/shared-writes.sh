@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Checks whether readers of one cluster write CPU cache lines that other readers touch. Valgrind counts
-# every load and store of each read path, of each reader. Then the check runs twice with seeded bugs,
-# which it must find. Without valgrind the script counts nothing, and prints one line that says so.
+# Checks whether readers of one cluster write CPU cache lines that other readers touch. Valgrind
+# counts every load and store of each read path, of each reader. Then the check runs twice with
+# seeded bugs, which it must find. Without valgrind the script counts nothing, and prints one line
+# that says so.
 #
 #   scripts/shared-writes.sh            with the seeded bugs
 #   scripts/shared-writes.sh --quick    without them

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Compares READs of 64 bytes over sockets with Redis' GETs of 64 bytes, in turn, with server and client
-# each on its own core. Also compares the latency of one READ with a bare ping-pong of the same size.
-# Needs Debian's redis-server and redis-tools, and two cores. Defaults: ROUNDS=3, SECONDS_EACH=1.
+# Compares READs of 64 bytes over sockets with Redis' GETs of 64 bytes, in turn, with server and
+# client each on its own core. Also compares the latency of one READ with a bare ping-pong of the
+# same size. Needs Debian's redis-server and redis-tools, and two cores. Defaults: ROUNDS=3,
+# SECONDS_EACH=1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${ROUNDS:-3} each=${SECONDS_EACH:-1}

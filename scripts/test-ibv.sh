@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs all tests on real verbs, in one run of the virtual machine: crates/fabric/verbs-ibv, clusters of threads, and whole
-# programs with a device for each process.
+# Runs all tests on real verbs, in one run of the virtual machine: crates/fabric/verbs-ibv, clusters
+# of threads, and whole programs with a device for each process.
 #   scripts/test-ibv.sh [ARGUMENTS OF THE TESTS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,7 +23,8 @@ for each in "${wanted[@]}"; do
         tests+=("$test $module")
     done
 done
-# Each module has its own time limit, so that a hanging one is known. The programs are beside the tests.
+# Each module has its own time limit, so that a hanging one is known. The programs are beside the
+# tests.
 # shellcheck disable=SC2016
 exec scripts/rxe-vm.sh --hosts 5 --limit "${RXE_VM_LIMIT:-1200}" --share "$(dirname "$(dirname "${tests[0]% *}")")" bash -c '
     arguments=$1

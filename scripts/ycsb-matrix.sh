@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs YCSB A to F under both protocols with several numbers of compute nodes, for the table of
-# docs/results.md. The table has the median throughput of REPEATS runs, in thousands of operations per
-# second. A run with a failed check ends the script. Further arguments go to every run.
+# docs/results.md. The table has the median throughput of REPEATS runs, in thousands of operations
+# per second. A run with a failed check ends the script. Further arguments go to every run.
 #
 #   scripts/ycsb-matrix.sh [FLAG ...]          REPEATS=3 NODES="1 2 4" WORKLOADS="a b c d e f"
 set -euo pipefail

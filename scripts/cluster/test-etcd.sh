@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Tests a cluster of programs with its membership store in etcd, which the script starts. The cluster has two memory nodes and three
-# compute nodes over sockets, as processes and, if permitted, in network namespaces. Needs `etcd`, and `protoc` for its client.
+# Tests a cluster of programs with its membership store in etcd, which the script starts. The
+# cluster has two memory nodes and three compute nodes over sockets, as processes and, if permitted,
+# in network namespaces. Needs `etcd`, and `protoc` for its client.
 # shellcheck source=scripts/cluster/lib.sh
 CLUSTER_FEATURES=${CLUSTER_FEATURES:-latchwork-harness/etcd}
 source "$(dirname "$0")/lib.sh"

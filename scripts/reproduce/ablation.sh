@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Every switch of the protocol's settings, and every value worth a test, alone against the paper's mechanisms, in
-# cells of all kinds: 8 compute and 8 memory nodes of 8 workers. The rows come from the settings table itself.
+# Every switch of the protocol's settings, and every value worth a test, alone against the paper's
+# mechanisms, in cells of all kinds: 8 compute and 8 memory nodes of 8 workers. The rows come from
+# the settings table itself.
 . "$(dirname "$0")/lib.sh"
 figure ablation "$@"
 
@@ -12,8 +13,9 @@ row() {
     done
 }
 
-# Cells with different limits. Uniform accesses miss. With locality, half of the accesses hit the line of the previous one.
-# Zipfian accesses meet at lines that are read mostly, or written as often. With theta 10 all nodes write to a few lines.
+# Cells with different limits. Uniform accesses miss. With locality, half of the accesses hit the
+# line of the previous one. Zipfian accesses meet at lines that are read mostly, or written as
+# often. With theta 10 all nodes write to a few lines.
 if [ "$quick" = 0 ]; then
     names=("uniform 50" "uniform 0" "local 50" "zipf 95" "zipf 50" "theta 10, 0")
     cells=("--reads 50" "--reads 0" "--reads 50 --locality 50"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Beyond the paper: figure 12's fully shared accesses with several operations in flight, adaptive release and takeover of
-# shared lines, one at a time and together.
+# Beyond the paper: figure 12's fully shared accesses with several operations in flight, adaptive
+# release and takeover of shared lines, one at a time and together.
 . "$(dirname "$0")/lib.sh"
 figure beyond "$@"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the scripts themselves with a tiny figure, in seconds. The figure is made, nothing runs twice, each error is
-# one line, and an interrupted script leaves no process behind.
+# Checks the scripts themselves with a tiny figure, in seconds. The figure is made, nothing runs
+# twice, each error is one line, and an interrupted script leaves no process behind.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)

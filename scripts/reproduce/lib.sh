@@ -6,8 +6,8 @@
 #   compare NODES WORKERS LABEL=VALUE ... -- FLAG ...    requests SELCC, SEL and adaptive release
 #   finish                                       makes the missing runs, in parallel, and draws
 #
-# A run's result is kept under the hash of its command and of its sources. A changed flag or changed code gives a new
-# run; all other results are kept.
+# A run's result is kept under the hash of its command and of its sources. A changed flag or changed
+# code gives a new run; all other results are kept.
 # shellcheck shell=bash disable=SC2034,SC2046,SC2086
 set -euo pipefail
 
@@ -34,8 +34,9 @@ fail() {
 
 # ---- sizes -----------------------------------------------------------------------------------------
 
-# One factor for all data: 24 million lines of 2 KiB become 24 thousand, 2 billion records become 2 million. The cached
-# part of them is that of the paper, and --scale keeps zipfian accesses as they are at full size.
+# One factor for all data: 24 million lines of 2 KiB become 24 thousand, 2 billion records become 2
+# million. The cached part of them is that of the paper, and --scale keeps zipfian accesses as they
+# are at full size.
 sizes() {
     scale=$(pick 1000 4000)
     lines=$((24000000 / scale))
@@ -49,8 +50,8 @@ pick() {
     if [ "$quick" = 1 ]; then echo "$2"; else echo "$1"; fi
 }
 
-# Virtual time of ConnectX-3; the same flags give the same figures on every machine. Only the paper's mechanisms are on,
-# whatever the defaults are; a later flag wins.
+# Virtual time of ConnectX-3; the same flags give the same figures on every machine. Only the
+# paper's mechanisms are on, whatever the defaults are; a later flag wins.
 simulated=(--fabric sim --nic connectx3 --seed 42 --release lazy --takeover off --inflight 1)
 
 # Operations to measure with this number of compute nodes.
@@ -58,14 +59,14 @@ operations() {
     echo $(($(pick 40000 10000) + $1 * $(pick 20000 5000)))
 }
 
-# The warm-up for early release. The prediction for a line follows from its history, so each of the nodes has to meet most
-# lines several times. The hit ratio alone is steady long before.
+# The warm-up for early release. The prediction for a line follows from its history, so each of the
+# nodes has to meet most lines several times. The hit ratio alone is steady long before.
 learned() {
     echo --warmup $(($1 * lines * $(pick 6 4)))
 }
 
-# The micro-benchmark on equal numbers of compute and memory nodes: NODES WORKERS FLAG ... Flags replace the defaults: a
-# cache of 8 GB, and the number of operations above unless a time is given.
+# The micro-benchmark on equal numbers of compute and memory nodes: NODES WORKERS FLAG ... Flags
+# replace the defaults: a cache of 8 GB, and the number of operations above unless a time is given.
 micro() {
     local length=()
     [[ " $* " == *" --time "* ]] || length=(--operations "$(operations "$1")")
@@ -73,8 +74,8 @@ micro() {
         --compute-nodes "$1" --memory-nodes "$1" --threads "$2" "${length[@]}" "${@:3}"
 }
 
-# YCSB on the B-link tree and 8 memory nodes, with small records and a cache of a fifth of the tree (8 GB of 40). With 2
-# million records the tree has 93 MiB. READS, in percent, DISTRIBUTION FLAG ...
+# YCSB on the B-link tree and 8 memory nodes, with small records and a cache of a fifth of the tree
+# (8 GB of 40). With 2 million records the tree has 93 MiB. READS, in percent, DISTRIBUTION FLAG ...
 tree() {
     echo ycsb run "${simulated[@]}" --memory-nodes 8 --gcl-size 2048 \
         --cache-mb "$(awk "BEGIN { print 20 * $records / 2000000 }")" \
@@ -84,8 +85,9 @@ tree() {
         --warmup "$(pick 0.03 0.01)" --time "$(pick 0.02 0.005)" "${@:3}"
 }
 
-# TPC-C on 8 compute and 8 memory nodes, a warehouse for each worker, with all its checks: WARMUP and TIME in virtual
-# milliseconds, FLAG ... The cache of a node is an eighth of the database (8 GB of 64 in the paper's).
+# TPC-C on 8 compute and 8 memory nodes, a warehouse for each worker, with all its checks: WARMUP
+# and TIME in virtual milliseconds, FLAG ... The cache of a node is an eighth of the database (8 GB
+# of 64 in the paper's).
 orders() {
     echo tpcc "${simulated[@]}" --compute-nodes 8 --memory-nodes 8 --gcl-size 2048 --threads "$(pick 4 2)" \
         --warehouses "$(pick 32 16)" --items "$(pick 500 200)" --customers "$(pick 60 30)" --cache-mb "$(pick 10 3)" \
@@ -169,7 +171,8 @@ point() {
     echo >>"$points"
 }
 
-# The micro-benchmark under SELCC, SEL and SELCC with adaptive release: NODES WORKERS LABEL=VALUE ... -- FLAG ...
+# The micro-benchmark under SELCC, SEL and SELCC with adaptive release: NODES WORKERS LABEL=VALUE
+# ... -- FLAG ...
 compare() {
     local nodes=$1 workers=$2 labels=()
     shift 2
@@ -205,8 +208,8 @@ stop() {
     wait
 }
 
-# Makes the missing runs of these files' points, up to --jobs at a time. A failed run is one line on standard error, and
-# the other runs go on.
+# Makes the missing runs of these files' points, up to --jobs at a time. A failed run is one line on
+# standard error, and the other runs go on.
 run() {
     local files=() commands=() names=() file command labels index failed=0
     declare -A seen=()

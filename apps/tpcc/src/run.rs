@@ -261,8 +261,8 @@ impl Runner {
         }
     }
 
-    /// Runs a transaction until it has committed, or until its time is over. Returns the time of its
-    /// end.
+    /// Runs a transaction until it has committed, or until its time is over. Returns the time of
+    /// its end.
     async fn carry_out(
         &self,
         input: &Transaction,

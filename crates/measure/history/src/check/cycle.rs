@@ -6,8 +6,8 @@ use super::graph::{Edge, Graph, NO_KEY, kind};
 use super::index::Index;
 use super::report::{Class, Dependency, Findings, Step, Violation, name};
 
-/// Kinds of edges by level, from kinds that no isolation level permits in a cycle to kinds that only
-/// the highest isolation level forbids.
+/// Kinds of edges by level, from kinds that no isolation level permits in a cycle to kinds that
+/// only the highest isolation level forbids.
 const LEVELS: [u8; 4] = [
     kind::WW | kind::WR | kind::WR_RANGE,
     kind::WW | kind::WR | kind::WR_RANGE | kind::RW,
