@@ -208,7 +208,7 @@ fn a_sweep_with_progress_takes_time_and_an_idle_worker_makes_no_events() {
 }
 
 #[test]
-fn time_passes_even_when_a_task_yields_for_ever_at_no_cost() {
+fn time_passes_even_when_a_task_yields_endlessly_at_no_cost() {
     let kernel = Kernel::new(0);
     let worker = VirtualWorker::spawn(&kernel, free_sweeps());
     let handle = worker.handle();

@@ -697,7 +697,7 @@ proptest! {
 }
 
 #[test]
-fn groups_that_are_notes_are_handed_over_as_they_are() {
+fn log_records_that_are_notes_are_handed_over_unchanged() {
     let torn = Torn::new(0);
     let directory = open(&torn).expect("empty");
     let log = start(&directory, Settings::default());

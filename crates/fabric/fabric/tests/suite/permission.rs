@@ -178,7 +178,7 @@ fn what_had_been_pushed_back_stays_where_it_is() {
 /// batches. Otherwise a replacement of the node could get these batches.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_post_that_finds_a_node_lost_rings_nothing_either() {
+fn a_post_that_finds_a_lost_node_rings_nothing_either() {
     let directory = tempfile::TempDir::new().expect("a directory");
     let process = || {
         let place =

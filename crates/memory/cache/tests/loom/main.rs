@@ -414,7 +414,7 @@ fn a_frame_that_comes_back_is_the_new_lines_alone() {
 }
 
 #[test]
-fn a_local_holder_keeps_the_line_until_it_lets_go() {
+fn a_local_holder_keeps_the_line_until_its_release() {
     loom::model(|| {
         let cache = full(1, Ownership::Exclusive);
         let frame_of = |cache: &Arc<Cache>| cache.find(line(0)).expect("attached");

@@ -64,7 +64,7 @@ fn a_downgrade_serves_all_waiting_readers_at_once() {
 }
 
 #[test]
-fn a_writer_makes_all_readers_let_go_and_then_tries_at_once() {
+fn a_writer_makes_all_readers_release_and_then_tries_at_once() {
     let mut script = Script::new(3);
     script.obtain(1, Want::Shared);
     script.obtain(2, Want::Shared);

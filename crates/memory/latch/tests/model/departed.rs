@@ -43,7 +43,7 @@ fn a_node_that_gives_up_an_upgrade_keeps_its_copy_and_leaves_the_others_theirs()
 }
 
 #[test]
-fn a_pledge_that_comes_after_the_wish_was_given_up_goes_back() {
+fn a_pledge_that_comes_after_the_want_was_given_up_goes_back() {
     let mut script = upgrading(true);
     script.refuse(3, 1);
     script.receive_request(2, 1);
@@ -97,7 +97,7 @@ fn a_node_that_wants_the_line_again_before_its_answers_keeps_its_position_in_the
 /// The node sent requests to two sharers, without a copy. One sharer has died. The other owns the
 /// line by now, and hands it over.
 #[test]
-fn a_line_that_comes_after_the_wish_was_given_up_is_kept_and_handed_on() {
+fn a_line_that_comes_after_the_want_was_given_up_is_kept_and_handed_on() {
     let mut script = both(false);
     [2, 3].into_iter().for_each(|id| script.obtain(id, Want::Shared));
     script.want(1, Want::Exclusive);

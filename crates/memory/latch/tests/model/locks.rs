@@ -122,7 +122,7 @@ fn a_line_that_is_not_settled_can_be_locked() {
 
 /// A writer with the pledge of one sharer meets the lock of another, and gives the pledge up.
 #[test]
-fn a_pledge_is_given_back_when_another_sharer_has_locked() {
+fn a_pledge_is_released_when_another_sharer_has_locked() {
     let mut script = Script::new(3).with_takeover().no_wait();
     script.obtain(1, Want::Shared);
     script.obtain(2, Want::Shared);

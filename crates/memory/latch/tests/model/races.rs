@@ -290,7 +290,7 @@ fn a_receivers_own_requests_do_not_travel_to_it() {
 /// Mechanism: one owner refused while another gave the line; the last answer raised the priority of
 /// a want that had been met. Fix: only an unmet want is raised.
 #[test]
-fn a_wish_that_was_met_and_refused_leaves_no_priority() {
+fn a_want_that_was_met_and_refused_leaves_no_priority() {
     let mut script = Script::new(3);
     script.obtain(1, Want::Shared);
     script.obtain(2, Want::Shared);

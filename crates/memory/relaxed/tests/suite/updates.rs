@@ -121,7 +121,7 @@ async fn write_among_updates(
 }
 
 #[test]
-fn updates_that_overlap_for_ever_let_a_write_through() {
+fn updates_that_overlap_endlessly_let_a_write_through() {
     for (level, protocol) in kinds() {
         contended(level, protocol, LIMIT, |member, buffer, lines| async move {
             let pause = Some(Duration::from_nanos(100));

@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_micros(300);
 /// in vain; the second ends its access last. Fix: every worker that ends an access checks, whether
 /// other workers have checked before or not.
 #[test]
-fn a_request_is_served_when_the_last_of_two_workers_lets_go() {
+fn a_request_is_served_when_the_last_of_two_workers_releases() {
     in_every_world(|seed| {
         let mut stage = Stage::new(2, seed);
         let second = stage.add_worker(A);

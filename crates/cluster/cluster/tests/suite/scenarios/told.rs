@@ -204,7 +204,7 @@ fn a_request_posted_between_the_fabric_and_the_node_learning_of_a_death_costs_no
 /// before its requests take effect. B learns at once that it is self-fenced. Its submitted requests
 /// take no effect, and any node can get the line.
 #[test]
-fn what_was_rung_as_the_lease_ended_takes_no_effect_where_its_node_is_kept_out() {
+fn a_batch_rung_as_the_lease_ended_takes_no_effect_where_its_node_is_fenced() {
     in_every_world(|seed| {
         let stage = Stage::on(config(seed));
         let line = stage.line();

@@ -18,7 +18,7 @@ fn at_home(member: &Member, random: &mut Random, _: usize) -> usize {
 }
 
 #[test]
-fn lines_that_nodes_write_in_turn_go_early() {
+fn lines_that_nodes_write_in_turn_are_released_early() {
     let (lazy_time, lazy) = writes(Protocol::Selcc, &[], anywhere);
     let (time, adaptive) = writes(Protocol::Selcc, &[("release", "adaptive")], anywhere);
     assert_eq!(lazy.early_releases, 0);
@@ -65,7 +65,7 @@ fn under_sel_every_access_is_a_remote_one() {
 
 /// The use of a shared copy depends on the next event: a read or a writer.
 #[test]
-fn copies_go_early_where_writers_come_first_and_stay_where_readers_do() {
+fn copies_are_released_early_where_writers_come_first_and_stay_where_readers_do() {
     let run = |reads, settings: &[(&str, &str)]| {
         let load = Load { reads, ..Load::default() };
         accesses(load, Protocol::Selcc, settings, anywhere).1
@@ -99,7 +99,7 @@ fn with_takeover_copies_stay() {
 
 /// A request for a line that was released early makes no node wait.
 #[test]
-fn a_line_that_was_given_back_is_looked_at_again_at_once() {
+fn a_released_line_is_tried_again_at_once() {
     let (_, lazy) = writes(Protocol::Selcc, &[], anywhere);
     let (_, adaptive) = writes(Protocol::Selcc, &[("release", "adaptive")], anywhere);
     assert!(lazy.invalidations_dropped > 0, "{lazy:?}");

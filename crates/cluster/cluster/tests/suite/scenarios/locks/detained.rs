@@ -98,7 +98,7 @@ fn lines_with_node_locks_are_not_evicted_and_have_a_bound() {
 /// Locks of a node that follow one another without a gap do not keep a line forever. When other
 /// nodes have been refused for a while, no transaction locks the line before it is released.
 #[test]
-fn a_line_that_others_want_is_let_go() {
+fn a_line_that_other_nodes_want_is_released() {
     in_every_way(2, |stage| {
         let stage = stage();
         let line = stage.line();

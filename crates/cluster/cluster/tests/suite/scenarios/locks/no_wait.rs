@@ -160,7 +160,7 @@ fn lines_that_were_refused_leave_frames_to_others() {
 
 /// The lock attempt has been dropped when its answer comes: the node does not repeat the request.
 #[test]
-fn a_wish_for_a_lock_that_is_dropped_ends_with_the_answer() {
+fn a_dropped_lock_attempt_ends_with_the_answer() {
     in_every_way(2, |stage| {
         for mode in BOTH {
             let stage = stage();
