@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks the book without building it: every chapter that SUMMARY.md lists exists, every page is
-# listed, and every relative link (README included) leads to a file and, where it names one, to a
-# heading. Prints each fault; exit status 1 when there is any.
+# Checks the book without building it. Every chapter in SUMMARY.md exists, and every page is listed.
+# Every relative link (also in README) leads to a file and, if it names one, to a heading. Prints
+# each fault; exit status 1 if there is any.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +11,7 @@ fault() {
     faults=$((faults + 1))
 }
 
-# Link targets in a page, one per line. Code blocks and code spans have none.
+# Link targets in a page, one per line. Code blocks and code spans are left out.
 links() {
     awk '/^ *```/ { code = !code; next } !code' "$1" | sed 's/`[^`]*`//g' |
         { grep -oE '\]\([^) ]+\)' || true; } | sed 's/^](//; s/)$//'
