@@ -1,4 +1,4 @@
-# What people do here. `just` alone lists it; without `just`, run the line of a recipe in a shell.
+# The project's common tasks. `just` alone lists them; without `just`, run a recipe's line in a shell.
 
 set positional-arguments
 
@@ -21,23 +21,23 @@ microbench *ARGS:
 cluster *ARGS:
     scripts/cluster/run.sh "$@"
 
-# Experiments on clusters of processes, which end in one table: `just matrix scripts/cluster/fabrics.toml`.
+# Experiments on clusters of processes, with one table of results: `just matrix scripts/cluster/fabrics.toml`.
 matrix *ARGS:
     scripts/cluster/matrix.sh "$@"
 
-# A simulated world, replayed: `just sim run --seed 7`; `just sim --help` tells more.
+# A simulated world, replayed: `just sim run --seed 7`; `just sim --help` lists all commands.
 sim *ARGS:
     cargo run --release --bin sim -- "$@"
 
-# New simulated worlds until one fails, a minute or as long as is said: `just hunt --minutes 30`.
+# New simulated worlds until one fails, for a minute by default: `just hunt --minutes 30`.
 hunt *ARGS:
     cargo run --release --bin sim -- hunt "$@"
 
-# Inputs that nobody wrote, for everything that reads files or sockets: `just fuzz --seconds 600 log`.
+# Generated inputs for all parsers of files and sockets: `just fuzz --seconds 600 log`.
 fuzz *ARGS:
     cargo run --profile test -p latchwork-fuzz -- "$@"
 
-# The simulated worlds that are kept because they failed once, or show something.
+# The kept simulated worlds: each failed once, or shows a case.
 worlds:
     cargo build --release --bin sim
     scripts/replay-worlds.sh target/release/sim
@@ -54,7 +54,7 @@ check:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
     scripts/check-book.sh
 
-# All tests. With cargo-nextest they run side by side, and doctests follow.
+# All tests. With cargo-nextest they run in parallel, and doctests follow.
 test *ARGS:
     #!/usr/bin/env bash
     set -euo pipefail
@@ -65,7 +65,7 @@ test *ARGS:
         cargo test --workspace "$@"
     fi
 
-# Test programs again and again on a machine that is busy, small or halting: `just shake '^membership/' 5`.
+# Repeated runs of test programs on a machine that is busy, small or halting: `just shake '^membership/' 5`.
 shake *ARGS:
     scripts/shake-tests.sh "$@"
 
@@ -73,22 +73,22 @@ shake *ARGS:
 model *ARGS:
     cargo test --release -p latchwork-latch --test model -- --ignored --nocapture --skip larger:: "$@"
 
-# Those that take longer, by name; without a name, the names: `just model-larger four_who_write`.
+# The larger searches, by name; without a name, the list of names: `just model-larger four_writers`.
 model-larger *ARGS:
     cargo test --release -p latchwork-latch --test model -- --ignored \
         {{ if ARGS == "" { "--list larger::" } else { "--nocapture --exact larger::" + ARGS } }}
 
-# Local latches, the index, queues and wake-ups under every interleaving; a name selects some.
+# Local latches, the index, queues and wake-ups under every interleaving; a prefix selects tests.
 loom *ARGS:
     scripts/loom.sh "$@"
 
-# What an access costs, beside the machine's limits; fills docs/evidence/costs.md. `just costs --rounds 31`.
+# The cost of an access, beside the machine's limits; fills docs/evidence/costs.md. `just costs --rounds 31`.
 costs *ARGS:
     mkdir -p target/costs
     scripts/instructions.sh target/costs/instructions.tsv
     cargo run --release -p latchwork-benches --example costs -- --instructions target/costs/instructions.tsv --markdown docs/evidence/costs.md "$@"
 
-# The RDMA fabric on Soft-RoCE, in a virtual machine; flags are the tests'.
+# The RDMA fabric on Soft-RoCE, in a virtual machine; flags go to the tests.
 rdma *ARGS:
     scripts/check-ibv-layout.sh
     scripts/test-ibv.sh "$@"
@@ -97,7 +97,7 @@ rdma *ARGS:
 rdma-perf *ARGS:
     scripts/rdma-perf.sh "$@"
 
-# Membership on etcd, which the tests start themselves, and a cluster of programs; needs `etcd`, and `protoc` to build its client.
+# Membership on etcd, which the tests start, and a cluster of programs; needs `etcd`, and `protoc` for its client.
 test-etcd *ARGS:
     cargo test -p latchwork-membership --features etcd-tls "$@"
     scripts/cluster/test-etcd.sh
@@ -110,15 +110,15 @@ shared-writes *ARGS:
 busy *ARGS:
     scripts/beside-busy.sh "$@"
 
-# Criterion benchmarks of the layers; a name selects some: `just bench tree`.
+# Criterion benchmarks of the layers; a name selects one: `just bench tree`.
 bench *ARGS:
     cargo bench -p latchwork-benches -- "$@"
 
-# The SELCC paper's figures in the simulator, with a verdict on each claim: `just reproduce --quick`.
+# The SELCC paper's figures in the simulator, with a result for each claim: `just reproduce --quick`.
 reproduce *ARGS:
     scripts/reproduce/all.sh "$@"
 
-# Our tree beside other people's structures; fills docs/evidence/comparison.md. `just compare --keys 10M`.
+# This project's tree beside structures of other crates; fills docs/evidence/comparison.md. `just compare --keys 10M`.
 compare *ARGS:
     cargo run --release --manifest-path benches/compare/Cargo.toml --target-dir target/compare -- --markdown docs/evidence/comparison.md --plot docs/evidence/comparison/plot.svg --json target/compare/comparison.json "$@"
 
@@ -128,7 +128,7 @@ book:
     scripts/reference.sh
     scripts/check-book.sh
 
-# The API documentation, and the book where mdbook is installed.
+# The API documentation, and the book if mdbook is installed.
 docs:
     cargo doc --workspace --no-deps
     if command -v mdbook >/dev/null; then mdbook build docs; fi

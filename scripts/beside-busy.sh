@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# What YCSB A and TPC-C do beside busy foreign threads, one for each core, and on the machine as it is, in turns.
+# Compares YCSB A and TPC-C beside busy foreign threads, one for each core, with the same programs
+# on the machine as it is, in turns.
 #
 #   scripts/beside-busy.sh [ROUNDS [SECONDS [CASE..]]]
 #
-# Each run warms up for twice SECONDS first. Beside busy threads the caches fill more slowly, and a run that begins
-# with cold ones compares the two warm-ups.
+# Each run first warms up for twice SECONDS. Beside busy threads the caches fill more slowly, so
+# with cold caches the comparison would be of two warm-ups.
 #
-# A case is PROGRAM:FABRIC:NODES, as ycsb:shm:2. Without one: both programs, over shm and tcp, with one node and with two.
-# BIN is where the programs lie (default: target/release, which is built first). OTHER=DIR compares with other
-# builds of the same programs, in the same turns.
+# A case is PROGRAM:FABRIC:NODES, as ycsb:shm:2. Without a case: both programs, over shm and tcp,
+# with one node and with two. BIN is the directory of the programs (default: target/release, which
+# is built first). OTHER=DIR compares with other builds of the same programs, in the same turns.
 #
-# The fair share of W workers beside B busy threads on C cores is (C / (W + B)) of a core each, by what
-# min(1, C / W) was before. The last column is the median beside the busy threads, by the median without them, by that share.
+# The fair share of W workers beside B busy threads on C cores is C / (W + B) of a core each.
+# Without the busy threads it is min(1, C / W). The last column is the ratio of the two medians,
+# divided by the ratio of the two fair shares.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

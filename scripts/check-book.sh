@@ -16,7 +16,7 @@ fault() {
     faults=$((faults + 1))
 }
 
-# Link targets in a page, one per line. Code blocks and code spans have none.
+# Link targets in a page, one per line. Code blocks and code spans are left out.
 links() {
     awk '/^ *```/ { code = !code; next } !code' "$1" | sed 's/`[^`]*`//g' |
         { grep -oE '\]\([^) ]+\)' || true; } | sed 's/^](//; s/)$//'

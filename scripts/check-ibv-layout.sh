@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares the structures and constants of libibverbs that crates/fabric/verbs-ibv has written down with those that bindgen makes of its
-# headers. Needs cmake and libclang, which the normal build shall not.
+# Compares the structures and constants of libibverbs in crates/fabric/verbs-ibv with those that
+# bindgen makes from its headers. Needs cmake and libclang, which the normal build must not need.
 #   scripts/check-ibv-layout.sh [--prepare | ARGUMENTS OF CARGO TEST]        --prepare only installs what is missing
 set -euo pipefail
 cd "$(dirname "$0")/.."

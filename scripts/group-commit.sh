@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Group commit through the whole engine: acknowledged payments per second with 64 transactions in flight, beside the fdatasyncs
-# per second that one writer gets on the same disk just before and just after. Medians of the rounds.
+# Measures group commit through the whole engine: acknowledged payments per second with 64
+# transactions in flight. Just before and just after, one writer's fdatasyncs per second are
+# measured on the same disk. Prints the medians of the rounds.
 #   scripts/group-commit.sh [DIRECTORY] [ROUNDS] [FLAGS OF tpcc]
-# The directory, target/group-commit if not given, must not exist, and lies on the disk that is asked about.
+# The directory (default: target/group-commit) must not exist. It must be on the disk to measure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 directory=${1:-target/group-commit}
@@ -16,7 +17,7 @@ trap 'rm -rf "$directory"' EXIT
 
 for round in $(seq "$rounds"); do
     before=$("$target/release/examples/syncs" "$directory/before")
-    # Each of the 64 has its own warehouses: contention is not the point.
+    # Each of the 64 has its own warehouses, so that there is no contention.
     "$target/release/tpcc" --only payment --wal sync --wal-dir "$directory/log" --compute-nodes 1 --threads 2 --inflight 32 \
         --distribution-ratio 0 --warehouses 128 --items 20 --customers 60 --warmup 0.5 --time 2 --interval 0 \
         --check false "$@" >/dev/null 2>"$directory/run.log" ||

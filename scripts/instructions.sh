@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Instructions and cache misses of each measurement of benches/examples/costs, counted by callgrind:
-# twice, for two counts, of which the difference is told by. Writes a line for each: name, instructions,
-# misses of the first cache (48 KiB), misses of the second (2 MiB), with tabs between. What waits for
-# another thread is left out.
+# Counts instructions and cache misses of each measurement of benches/examples/costs, by callgrind.
+# Each measurement runs with two counts of executions, and the difference gives the figures of one.
+# Writes a line for each: name, instructions, misses of the first cache (48 KiB), misses of the
+# second (2 MiB), separated by tabs. Measurements that wait for another thread are left out.
 #
-#   scripts/instructions.sh FILE                  all of them; some minutes
-#   scripts/instructions.sh FILE "tree get"       those whose name begins so
+#   scripts/instructions.sh FILE                  all measurements; some minutes
+#   scripts/instructions.sh FILE "tree get"       those with this prefix
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,14 +24,16 @@ costs=${CARGO_TARGET_DIR:-target}/release/examples/costs
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# Instructions, misses of the first cache, misses of the last: of data, reads and writes. The smaller of
-# two runs: a thread that waits a little longer than usual spins for so many instructions.
+# Instructions, misses of the first cache, misses of the last: of data, reads and writes. The
+# smaller of two runs counts, because a thread that waits a little longer spins for more
+# instructions.
 count() {
     { count_once "$@" && count_once "$@"; } | sort -n | head -n 1
 }
 
 count_once() {
-    # Far is what exceeds the second cache: less than on the real machine, since valgrind is slow.
+    # Far data exceed the second cache. They are smaller than on the real machine, as valgrind is
+    # slow.
     valgrind --tool=callgrind --cache-sim=yes --callgrind-out-file="$folder/out.$2" \
         --I1=32768,8,64 --D1=49152,12,64 --LL=2097152,16,64 --fair-sched=try \
         "$costs" --far-mib 16 --far-keys 150000 --only "$1" --count "$2" >"$folder/log" 2>&1 || {

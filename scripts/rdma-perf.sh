@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The RDMA fabric beside perftest's own programs, both between the same two devices of one virtual machine: medians, and their ratios.
-# The two take turns, so that a busy host slows both down. With --count no host does: the machine's time is its instructions, 2 ns each,
-# the kernel's among them; one round is enough, and the rate of messages says nothing.
+# Compares the RDMA fabric with perftest's own programs, both between the same two devices of one
+# virtual machine: medians, and their ratios. The two take turns, so a busy host slows both down.
+# With --count no host does: the machine's time is its instructions, 2 ns each, the kernel's
+# included. Then one round is enough, and the rate of messages has no meaning.
 #   scripts/rdma-perf.sh [--count] [ROUNDS] [ITERATIONS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +19,7 @@ perf=$(realpath "${CARGO_TARGET_DIR:-target}/release/examples/perf")
 # shellcheck disable=SC2016
 scripts/rxe-vm.sh "${count[@]}" --hosts 2 --limit 600 --share "$(dirname "$perf")" bash -c '
     perf=$1 rounds=$2 iterations=$3
-    # The value in a column of the last line of what a client prints.
+    # The value in a column of the last line that a client prints.
     pair() {
         local column=$1
         shift

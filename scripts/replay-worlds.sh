@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # usage: scripts/replay-worlds.sh SIM
-# Replays the simulated worlds that are kept: every line of apps/sim/worlds.txt is a command line of
-# `sim run`. Prints one line for each, and all that is known of one that fails. Exit status 1 when any does.
+# Replays the kept simulated worlds: every line of apps/sim/worlds.txt is a command line of `sim
+# run`. Prints one line for each world, and the whole output of one that fails. Exit status 1 if any
+# fails.
 set -euo pipefail
 sim=$(realpath "$1")
 cd "$(dirname "$0")/.."
@@ -12,7 +13,7 @@ while IFS= read -r line; do
     arguments=${line%%#*}
     [ -n "${arguments// /}" ] || continue
     count=$((count + 1))
-    # Split at spaces on purpose: no argument of a kept world has any.
+    # Split at spaces on purpose: no argument of a kept world contains a space.
     # shellcheck disable=SC2086
     if told=$("$sim" run $arguments 2>&1 </dev/null); then
         printf 'ok      %s %s\n' "$(awk '/^event hash/ { print $3 }' <<<"$told")" "$arguments"

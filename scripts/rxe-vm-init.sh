@@ -1,5 +1,6 @@
 #!/bin/busybox sh
-# The first process of the guest of rxe-vm.sh: loads modules, mounts what is shared, joins RDMA devices by a bridge, runs the command.
+# The first process of the guest of rxe-vm.sh. It loads modules, mounts the shares, connects RDMA
+# devices by a bridge, and runs the command.
 b=/bin/busybox
 tell() { echo "rxe-vm: $*"; }
 fail() { tell "failed: $*"; $b dmesg | $b tail -n 20; $b poweroff -f; }
@@ -18,7 +19,7 @@ while read -r tag directory; do
     $b mkdir -p "$directory"
     $b mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=loose,ro "$tag" "$directory" || fail "share $directory"
 done </run/shares
-# From here on the host's programs, where Debian has them.
+# From here on the host's programs are used, at their places in Debian.
 $b mv /bin /bin.first
 b=/bin.first/busybox
 for name in bin sbin lib lib64; do [ ! -e "/usr/$name" ] || $b ln -s "/usr/$name" "/$name"; done
@@ -28,9 +29,10 @@ ip=/usr/sbin/ip
 rdma=/usr/sbin/rdma
 [ -x $rdma ] || rdma=/usr/bin/rdma
 
-# All devices stand in one network namespace, because this kernel's Soft-RoCE receives in the first one only. Each has a link of its own
-# to a bridge in another namespace. The addresses of all are local here, and the kernel would hand frames over by itself: rules that come
-# before the local table send what goes out of one link through that link, so that it crosses the bridge.
+# All devices are in one network namespace, because this kernel's Soft-RoCE receives only in the
+# first one. Each device has its own link to a bridge in another namespace. All addresses are local
+# here, so the kernel would deliver frames directly. Rules before the local table send each frame
+# through its link, so that it crosses the bridge.
 read -r hosts </run/hosts
 $ip link set lo up
 for which in all default; do
@@ -52,7 +54,7 @@ while [ "$host" -le "$hosts" ]; do
     $ip addr add "$address/24" dev "host$host" noprefixroute
     $ip link set "host$host" up
     $ip route add 10.77.0.0/24 dev "host$host" src "$address" table "$table"
-    # What arrives, what goes to itself, what goes to others.
+    # Received frames, frames to the device itself, frames to others.
     $ip rule add pref 10 iif "host$host" lookup local
     $ip rule add pref 20 oif "host$host" to "$address" lookup local
     $ip rule add pref 30 oif "host$host" lookup "$table"
@@ -72,7 +74,7 @@ done
 tell ready
 
 ulimit -l unlimited
-# A port can be opened once, and commands may open their outputs again.
+# A port can be opened only once, and commands may open their outputs again.
 $b mkfifo /run/out /run/err
 $b cat </run/out >/dev/vport0p1 &
 out=$!
@@ -80,7 +82,7 @@ $b cat </run/err >/dev/vport0p2 &
 err=$!
 /bin/bash /run/command </dev/null >/run/out 2>/run/err
 status=$?
-# What the command left running may hold its outputs open.
+# Processes that the command has left may hold its outputs open.
 ($b sleep 3; kill $out $err) 2>/dev/null &
 wait $out $err 2>/dev/null
 echo "$status" >/dev/vport0p3

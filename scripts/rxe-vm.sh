@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Real verbs without RDMA hardware: boots a stock Debian kernel with Soft-RoCE (rdma_rxe) in QEMU, with several RDMA devices that an
-# Ethernet bridge joins, runs a command there as root, streams what it prints, and ends with its exit status.
+# Real verbs without RDMA hardware. Boots a stock Debian kernel with Soft-RoCE (rdma_rxe) in QEMU, with several RDMA devices on an Ethernet
+# bridge. Runs a command there as root, streams its output, and ends with its exit status.
 #   scripts/rxe-vm.sh [--hosts N] [--limit SECONDS] [--memory MIB] [--share DIRECTORY]... [--env NAME=VALUE]... [--console] [--count] COMMAND [ARGUMENT]...
 #   scripts/rxe-vm.sh --prepare          only fetches and unpacks the kernel
-# The command sees the host's /usr, this repository, its own directory and those shared, all read-only at their own places. Host i of N
-# (3 if not said) is the device rxe<i> with the address 10.77.0.<i>. There is no network card, so nothing reaches anything outside.
-# With --count there is one processor, and time is what it executes, at 2 ns an instruction, however busy the host is: a program that
+# The command sees the host's /usr, this repository, its own directory and the shared ones, all read-only at their own paths. Host i of N
+# (default: 3) is the device rxe<i> with the address 10.77.0.<i>. The machine has no network card, so nothing reaches the outside.
+# With --count there is one processor, and time is its executed instructions, 2 ns each, however busy the host is: a program that
 # measures itself counts instructions, its own and the kernel's.
 # As cargo's runner: CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$PWD/scripts/rxe-vm.sh cargo test -p latchwork-verbs-ibv
 # Exit status: the command's; 124 out of time; 125 no virtual machine; 2 wrong usage.
@@ -46,7 +46,7 @@ needs xz xz-utils
 needs ip iproute2
 needs flock util-linux
 [ -e /etc/libibverbs.d/rxe.driver ] || missing+=(ibverbs-providers)
-# Runs before the host's libraries are there, so it must not want any.
+# Busybox runs before the host's libraries are there, so it must be static.
 if [ ! -x /bin/busybox ] || ldd /bin/busybox >/dev/null 2>&1; then missing+=(busybox-static); fi
 updated=
 update() {
@@ -76,10 +76,10 @@ trap 'exit 143' TERM HUP
 
 # ---- the kernel, fetched and unpacked once -----------------------------------------------------------
 
-# What the guest loads, with what that depends on. What a kernel has built in is passed over.
+# The guest's modules; their dependencies are added. Modules that a kernel has built in are skipped.
 modules=(virtio_pci virtio_console 9pnet_virtio 9p ib_uverbs rdma_ucm crc32_generic rdma_rxe veth bridge sch_netem)
 cache=${XDG_CACHE_HOME:-${HOME:-${TMPDIR:-/tmp}}/.cache}/latchwork/rxe-vm
-# Of another package: RXE_VM_KERNEL=linux-image-6.12-amd64, for instance.
+# For another package: RXE_VM_KERNEL=linux-image-6.12-amd64, for instance.
 package=${RXE_VM_KERNEL:-linux-image-amd64}
 kernel=$cache/$package-1
 mkdir -p "$cache"
@@ -87,10 +87,10 @@ exec 9>"$cache/lock"
 flock -w 900 9 || die "another run has held $cache/lock for a quarter of an hour"
 if [ ! -e "$kernel/complete" ]; then
     apt-cache show "$package" >/dev/null 2>&1 || update
-    # A package that depends on the newest kernel's.
+    # The package depends on the package of the newest kernel.
     newest=$(apt-cache depends "$package" | awk '$1 == "Depends:" && $2 ~ /^linux-image-[0-9]/ { print $2; exit }')
     mkdir "$work/download" "$work/unpacked"
-    # The lists may name a kernel that has been replaced since.
+    # The package lists may name a kernel that has been replaced since.
     download() { (cd "$work/download" && timeout 600 apt-get -qq download "${newest:-$package}" >"$work/apt.log" 2>&1); }
     download || { update; download; } || { cat "$work/apt.log" >&2; die "cannot fetch the Debian package ${newest:-$package}"; }
     dpkg-deb -x "$work"/download/*.deb "$work/unpacked"
@@ -130,7 +130,7 @@ done
 echo "127.0.0.1 localhost" >"$guest/etc/hosts"
 echo "$hosts" >"$guest/run/hosts"
 options=() index=0
-# Outer directories first: an inner one is mounted over them.
+# Outer directories come first, because inner ones are mounted over them.
 while read -r directory; do
     [ "$directory" != / ] || die "/ cannot be shared" 2
     options+=(-fsdev "local,id=share$index,path=${directory//,/,,},security_model=none,multidevs=remap,readonly=on"
@@ -151,17 +151,17 @@ done < <(printf '%s\n' /usr "${shares[@]}" | sort -u)
 
 # ---- boots -------------------------------------------------------------------------------------------
 
-# Two processors at a time, or one whose clock is its work.
+# Two processors, or one with a clock that counts its instructions.
 processors=(-accel 'tcg,thread=multi' -smp 2)
 [ -z "$count" ] || processors=(-accel tcg -icount 'shift=1,sleep=off' -smp 1)
-# Emulated everywhere: a boot takes seconds, and is the same on machines with and without KVM.
+# Always emulated: a boot takes seconds, and is the same on machines with and without KVM.
 boot_limit=${RXE_VM_BOOT_LIMIT:-120}
 deadline=$((SECONDS + limit))
 over='rxe-vm: \(ready\|failed\)'
 mkfifo "$work/out" "$work/err"
 
-# The guest's clock is the processor's counter, which asking for is cheap: any other is a device that QEMU emulates.
-# Boots once; the command's status, if it came to one, is in the file `status` then. Sets `ended` to how QEMU ended.
+# The guest's clock is the processor's counter, which is cheap to read: QEMU emulates any other clock as a device.
+# Boots once. Afterwards the file `status` has the command's status, if the command ran. Sets `ended` to QEMU's exit status.
 boot() {
     : >"$work/status"
     : >"$work/console"
@@ -190,7 +190,7 @@ boot() {
     started=("$out" "$err" "$qemu" "$watchdog")
     ended=0
     wait "$qemu" || ended=$?
-    # Readers of pipes that QEMU never opened would wait for ever.
+    # Readers of pipes that QEMU never opened would wait without end.
     kill "$watchdog" 2>/dev/null || true
     if [ ! -s "$work/status" ]; then (exec 3<>"$work/out" 4<>"$work/err") || true; fi
     wait "$out" "$err" || true
@@ -198,8 +198,8 @@ boot() {
     [ -z "$console" ] || cat "$work/console" >&2
 }
 
-# Now and then emulation loses a race with the kernel while it boots (it patches its own code): a guest that has not come to the
-# command is booted again.
+# Now and then emulation loses a race with the kernel while it boots (the kernel patches its own code). A guest that has not
+# reached the command is booted again.
 for attempt in 1 2 3; do
     rm -f "$work/stuck"
     [ "$SECONDS" -lt "$deadline" ] || { ended=124; break; }

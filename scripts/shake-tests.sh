@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # usage: scripts/shake-tests.sh [--loads "LOAD ..."] [--limit SECONDS] [--built] PATTERN [ROUNDS [TEST ...]]
-# Runs test programs again and again, on a machine that is idle, busy, small or halting, to find the tests that fail
-# only sometimes. PATTERN is an extended regular expression for CRATE/PROGRAM, as in 'cluster/killed', '^verbs-tcp/'
-# or 'ycsb/(cli|signals)$'; those inside a library are CRATE/latchwork_CRATE. TESTs are names, or parts of them, as cargo takes them.
+# Runs test programs again and again, on a machine that is idle, busy, small or halting, to find the
+# tests that fail only sometimes. PATTERN is an extended regular expression for CRATE/PROGRAM, as in
+# 'cluster/killed', '^verbs-tcp/' or 'ycsb/(cli|signals)$'. The tests inside a library are
+# CRATE/latchwork_CRATE. TESTs are names, or parts of names, as for cargo.
 #
-#   idle     as it is                         crowded   all tests of a program at once, on one busy core
-#   busy     four busy loops for each core    niced     the same loops, which go before the tests
+#   idle     the machine as it is             crowded   all tests of a program at once, on one busy core
+#   busy     four busy loops for each core    niced     the same loops, with priority over the tests
 #   small    one core for all                 halting   all of a test's processes stand still for some seconds,
-#   serial   one test at a time                         again and again, as a guest whose host is short of time
+#   serial   one test at a time                         again and again, as a guest of a busy host
 #
-# Each is run ROUNDS times (3). What a run that failed wrote is kept under target/shaken, and which tests failed how often is
-# the last thing told. Exit status 1 when any did. --built takes the programs of the call before.
+# Each program runs ROUNDS times (3). The output of a failed run is kept under target/shaken. The
+# last lines list the failed tests and how often each failed. Exit status 1 if any did. --built
+# takes the programs of the previous call.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -62,7 +64,7 @@ calm() {
 trap 'calm; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-# busy COUNT [COMMAND ...]: that many loops, each run by the command.
+# busy COUNT [COMMAND ...]: COUNT loops, each run by the command.
 busy() {
     local count=$1
     shift
@@ -72,7 +74,7 @@ busy() {
     done
 }
 
-# Stops and continues whatever belongs to the session of the test, whose number is in the file.
+# Stops and continues all processes of the test's session. The file has the number of the session.
 halt() {
     local session=
     trap '[ -z "$session" ] || pkill -CONT -s "$session"; exit' TERM
@@ -119,8 +121,8 @@ run() {
     local log=$out/$load/${name//\//.}.$round since=$SECONDS
     mkdir -p "$out/$load"
     runs=$((runs + 1))
-    # In the foreground, since what the shell runs beside it ignores interrupts. In a session of its own, so that
-    # everything that it starts can be found.
+    # In the foreground, because background processes of a shell ignore interrupts. In a separate
+    # session, so that all processes that the test starts can be found.
     # shellcheck disable=SC2016
     (cd "$folder" && exec setsid --wait bash -c 'echo $$ >"$1"; shift; exec "$@"' - "$work/session" \
         "${under[@]}" timeout --kill-after 10 "$limit" "$file" "$@") >"$log" 2>&1 </dev/null || status=$?

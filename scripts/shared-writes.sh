@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Whether readers of one cluster write CPU cache lines that other readers touch, by counting under
-# valgrind: every load and store of each read path, of each reader. Then twice with readers that are
-# spoilt, which must be found. Without valgrind nothing is counted, and one line says so.
+# Checks whether readers of one cluster write CPU cache lines that other readers touch. Valgrind
+# counts every load and store of each read path, of each reader. Then the check runs twice with
+# seeded bugs, which it must find. Without valgrind the script counts nothing, and prints one line
+# that says so.
 #
-#   scripts/shared-writes.sh            all of it
-#   scripts/shared-writes.sh --quick    not the spoilt ones
+#   scripts/shared-writes.sh            with the seeded bugs
+#   scripts/shared-writes.sh --quick    without them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# READs of 64 bytes over sockets beside Redis' GETs of 64 bytes, by turns, server and client each on a core of its
-# own; and the latency of one READ beside a bare ping-pong of as many bytes. Wants Debian's redis-server and
-# redis-tools, and two cores. ROUNDS=3 and SECONDS_EACH=1 can be said.
+# Compares READs of 64 bytes over sockets with Redis' GETs of 64 bytes, in turn, with server and
+# client each on its own core. Also compares the latency of one READ with a bare ping-pong of the
+# same size. Needs Debian's redis-server and redis-tools, and two cores. Defaults: ROUNDS=3,
+# SECONDS_EACH=1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${ROUNDS:-3} each=${SECONDS_EACH:-1}
@@ -14,7 +15,7 @@ work=$(mktemp -d)
 agent= redis= echo_=
 trap 'for p in $agent $redis $echo_; do kill "$p" 2>/dev/null || :; done; rm -rf "$work"' EXIT
 
-# CPU seconds of a process, in hundredths.
+# CPU time of a process, in hundredths of a second.
 cpu() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
 # The first line that a server prints: its address.
 await() {
@@ -43,10 +44,10 @@ for shape in "1 64" "4 64" "50 16"; do
     for _ in $(seq "$rounds"); do
         before=$(cpu "$agent") rate=$(taskset -c 1 "$speed" reads "$at" "$connections" "$depth" "$each")
         used=$(($(cpu "$agent") - before))
-        # The tenth of the time that goes by before anything is counted uses the server as well.
+        # The uncounted first tenth of the time uses the server as well.
         awk -v r="$rate" -v u="$used" -v t="$each" -v c="$connections" -v d="$depth" \
             'BEGIN { printf "| %d | %d | agent | %.0f | %.0f |\n", c, d, r / 1e3, r * t * 1.1 / (u / 100) / 1e3 }'
-        # About as long.
+        # A count that takes about the same time.
         count=$(awk -v t="$each" 'BEGIN { printf "%d", 800000 * t }')
         before=$(cpu "$redis")
         rate=$(taskset -c 1 redis-benchmark -p "$port" -t get -d 64 -c "$connections" -P "$depth" -n "$count" --csv 2>/dev/null |

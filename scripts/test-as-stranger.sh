@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # usage: scripts/test-as-stranger.sh [--user NAME] [--limit SECONDS] [--keep] [CARGO ARGUMENT ...]
-# Runs the tests as on a machine that is another's: from a copy of this checkout that nothing can write to, with a target
-# directory of its own, under nohup, without a home directory or any other variable but PATH and TMPDIR. Started by root, each
-# test program runs as root and as NAME (nobody); else as whoever starts this. CARGO ARGUMENTs say which tests are built, as in
-# `-p latchwork-memnode-app`; all of the workspace if none do.
+# Runs the tests as a user without any rights on the machine. They run from a copy of this checkout
+# that no process can write, with a separate target directory, under nohup. They have no home
+# directory and no variables except PATH and TMPDIR. If root starts the script, each test program
+# runs as root and as NAME (nobody); else as the present user. CARGO ARGUMENTs select the tests, as
+# in `-p latchwork-memnode-app`; without them the whole workspace is tested.
 #
-# The target directory is STRANGER_TARGET (a new one under TMPDIR, which takes a whole build). --keep leaves it and what failed.
-# Exit status 1 when any program failed.
+# The target directory is STRANGER_TARGET (default: a new one under TMPDIR, which takes a whole
+# build). --keep keeps it, and the logs of failed programs. Exit status 1 if any program failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -50,7 +51,7 @@ mkdir -p "$copy" "$target"
 git ls-files -z --cached --others --exclude-standard | tar --null --ignore-failed-read -T - -cf - | tar -xf - -C "$copy"
 chmod -R a+rX,a-w "$copy"
 chmod a+rx "$work" "$target"
-# Root can write where nobody may: only a file system that is read-only stops it.
+# Root can write read-only files; only a read-only file system prevents that.
 if [ "$(id -u)" = 0 ]; then
     mount --bind "$copy" "$copy" && mounted=yes && mount -o remount,bind,ro "$copy" ||
         die "the copy cannot be mounted read-only: root needs CAP_SYS_ADMIN for this"
@@ -59,7 +60,7 @@ if touch "$copy/Cargo.toml" 2>/dev/null; then
     die "the copy can be written to"
 fi
 
-# Cargo knows its own directory by the home, which it does not get either.
+# Cargo finds its own directory by the home directory, which it does not get here either.
 export CARGO_HOME=${CARGO_HOME:-${HOME:?}/.cargo} RUSTUP_HOME=${RUSTUP_HOME:-${HOME:?}/.rustup}
 list=$work/programs
 echo "test-as-stranger: builds in $target"
@@ -85,7 +86,7 @@ for each in "${users[@]}"; do
         log=$work/$each.$crate.$program
         since=$SECONDS
         status=0
-        # In a session of its own, without a terminal.
+        # In a separate session, without a terminal.
         (cd "$folder" && exec setsid --wait timeout --kill-after 10 "$limit" "${as[@]}" \
             env -i PATH="$path" TMPDIR="$temporary" nohup "$file") >"$log" 2>&1 </dev/null || status=$?
         runs=$((runs + 1))

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# What is tested on real verbs, all in one run of the virtual machine: crates/fabric/verbs-ibv, clusters of threads, and whole programs with a
-# device for each process.
+# Runs all tests on real verbs, in one run of the virtual machine: crates/fabric/verbs-ibv, clusters
+# of threads, and whole programs with a device for each process.
 #   scripts/test-ibv.sh [ARGUMENTS OF THE TESTS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 repository=$PWD
-# A folder, and the modules of its tests that want a device.
+# A folder, and the modules of its tests that need a device.
 wanted=(
     "crates/fabric/verbs-ibv contract:: elsewhere:: failing:: wake::"
     "crates/cluster/cluster rdma:: joined::"
     "apps/ycsb rdma::"
     "apps/tpcc rdma::"
 )
-# Of the whole workspace, so that what its tests were built from is used.
+# The whole workspace is built, so that the tests use matching programs.
 artifacts=$(cargo test --workspace --test suite --no-run --message-format json)
 tests=()
 for each in "${wanted[@]}"; do
@@ -23,7 +23,8 @@ for each in "${wanted[@]}"; do
         tests+=("$test $module")
     done
 done
-# Each has a time limit of its own, so that the one that hangs is known. The programs are beside the tests.
+# Each module has its own time limit, so that a hanging one is known. The programs are beside the
+# tests.
 # shellcheck disable=SC2016
 exec scripts/rxe-vm.sh --hosts 5 --limit "${RXE_VM_LIMIT:-1200}" --share "$(dirname "$(dirname "${tests[0]% *}")")" bash -c '
     arguments=$1

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# YCSB A to F under both protocols with several numbers of compute nodes, as the table of docs/evidence/results.md:
-# the median throughput of REPEATS runs, in thousands of operations per second. A run whose checks fail
-# ends the script. Further arguments go to every run.
+# Runs YCSB A to F under both protocols with several numbers of compute nodes, for the table of
+# docs/evidence/results.md. The table has the median throughput of REPEATS runs, in thousands of
+# operations per second. A run with a failed check ends the script. Further arguments go to every
+# run.
 #
 #   scripts/ycsb-matrix.sh [FLAG ...]          REPEATS=3 NODES="1 2 4" WORKLOADS="a b c d e f"
 set -euo pipefail
@@ -23,7 +24,7 @@ throughput() { # workload, protocol, compute nodes, further flags
     awk -F', ' '/^\[OVERALL\], Throughput/ { printf "%.1f\n", $3 / 1000 }' <<<"$output"
 }
 
-# The repetitions are the outer loop: what drifts meets every cell alike.
+# The repetitions are the outer loop, so that a drift affects all cells alike.
 table=$(mktemp)
 trap 'rm -f "$table"' EXIT
 for ((round = 0; round < repeats; round++)); do

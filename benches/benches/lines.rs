@@ -1,4 +1,4 @@
-//! One node and its lines: hits, misses with the eviction that makes room for them, upgrades.
+//! One node and its lines: hits, misses with the eviction for their frames, upgrades.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 
 use std::hint::black_box;
@@ -12,8 +12,8 @@ use latchwork_cluster::{ClusterConfig, Embedded, Member};
 use latchwork_coherence::{CoherentMemory, Mode, Need};
 use latchwork_verbs::GlobalAddr;
 
-/// `iters` times `access` to lines of `lines`, which are all cached; drawn at random if there are
-/// several.
+/// The time of `iters` times `access` to the lines `lines`, which are all cached. If there are
+/// several, each is drawn at random.
 fn hits(
     cluster: &Embedded,
     lines: &[GlobalAddr],
@@ -59,7 +59,8 @@ fn cached(c: &mut Criterion) {
 }
 
 fn missed(c: &mut Criterion) {
-    // All of it fits the processor's cache: what is measured is the way, not the memory.
+    // All lines fit the processor's cache, so the benchmark measures the code path and not the
+    // memory.
     let ring = Ring::new(256, 8 * 256);
     let mut group = c.benchmark_group("miss");
     group.bench_function("shared, evicting", |b| {

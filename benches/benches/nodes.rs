@@ -14,7 +14,7 @@ fn exchange(c: &mut Criterion) {
     let mut group = c.benchmark_group("two nodes");
     group.bench_function("hand over", |b| {
         b.iter_custom(|iters| {
-            // Two of them in a round.
+            // One round has two hand-overs.
             by_turns(&cluster, line, iters, true).iter().sum::<Duration>() / 2
         });
     });

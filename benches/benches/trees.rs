@@ -18,7 +18,7 @@ struct Loaded {
     root: GlobalAddr,
     keys: u64,
     value: Vec<u8>,
-    // Where the keys that are not in the tree start.
+    // The first number of the keys that are not in the tree.
     fresh: Cell<u64>,
 }
 
@@ -102,7 +102,7 @@ fn insert(loaded: &Loaded, iters: u64) -> Duration {
             tree.insert(&key(i), value).await.expect("a new key");
         }
         let time = member.handle.now() - start;
-        // So that the tree has as many keys in the next sample.
+        // So the next sample has a tree with the same number of keys.
         for i in fresh..fresh + iters {
             assert!(tree.remove(&key(i)).await.expect("a tree"), "just inserted");
         }

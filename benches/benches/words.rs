@@ -1,4 +1,4 @@
-//! Words: decoding latch words, and verbs on shared memory without anything above them.
+//! Words: decoding of latch words, and verbs on shared memory without any layer above them.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 
 use std::hint::black_box;
@@ -31,7 +31,7 @@ fn arithmetic(c: &mut Criterion) {
         let word = LatchWord::from_bits(readers.into_iter().sum());
         b.iter(|| black_box(word).shared().iter().map(|id| u64::from(id.get())).sum::<u64>());
     });
-    // What the verbs below are made of.
+    // The atomic instruction under the verbs below.
     group.bench_function("fetch-and-add, no verb", |b| {
         let word = AtomicU64::new(0);
         b.iter(|| black_box(&word).fetch_add(1, Ordering::AcqRel));

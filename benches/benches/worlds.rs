@@ -1,4 +1,4 @@
-//! Simulated worlds: real time per verb. The example `worlds` says more of one long run.
+//! Simulated worlds: real time per verb. The example `worlds` reports more about one long run.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use latchwork_benches::worlds::{Shape, World};
 
-/// The time of `iters` verbs: as many operations as it takes for about so many.
+/// The time of `iters` verbs: a number of operations with about that many verbs.
 fn verbs(world: &World, iters: u64) -> Duration {
     let figures = world.run(1 + iters / 64);
     figures.real_time.mul_f64(iters as f64 / figures.verbs.max(1) as f64)

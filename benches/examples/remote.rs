@@ -1,15 +1,18 @@
-//! What the remote paths cost on shared memory, beside what memory itself takes, in one run.
+//! The cost of the remote paths on shared memory, beside the cost of memory itself, in one run.
 //!
 //! ```text
 //! cargo run --release -p latchwork-benches --example remote
 //! cargo run --release -p latchwork-benches --example remote -- turns --seconds 5
 //! ```
 //!
-//! Two compute nodes with one worker each, on two cores, both polling. `limits` are two bare
-//! threads: a cache line that goes to and fro, and copies of a line that the other core has
-//! changed. `turns` are accesses by turns, timed on the one that waits for the line, so that the
-//! turn's own signal is not in it. `misses` evict a line in the same stroke. `popular` is what both
-//! nodes together do with lines of YCSB's popularity.
+//! Two compute nodes have one worker each, on two cores, both polling.
+//!
+//! - `limits` are two bare threads: a cache line that moves back and forth, and copies of a line
+//!   that the other core has changed.
+//! - `turns` are accesses in turn, timed on the node that waits for the line. So the signal of the
+//!   turn is not part of the time.
+//! - `misses` evict a line in the same step.
+//! - `popular` is the common work of both nodes on lines of YCSB's popularity.
 
 use std::hint::{black_box, spin_loop};
 use std::time::Duration;
@@ -71,7 +74,7 @@ fn main() {
     }
 }
 
-/// As many samples as `time` permits, after one that warms up.
+/// As many samples as `time` permits, after one warm-up sample.
 fn sample(what: &str, time: Duration, mut one: impl FnMut() -> f64) {
     let clock = Clock::start();
     let mut nanos = Vec::new();
@@ -86,8 +89,9 @@ fn sample(what: &str, time: Duration, mut one: impl FnMut() -> f64) {
 
 // ---- what memory takes ---------------------------------------------------------------------------------
 
-/// `ROUNDS` times `mine` by this thread, then `theirs` by another, then `mine` again: both spin for
-/// their turn. The time that this thread spent in `mine` alone, without the turn's signal.
+/// `ROUNDS` times `mine` by this thread, then `theirs` by another, then `mine` again. Both threads
+/// spin for their turn. Returns the time that this thread spent in `mine` alone, without the turn's
+/// signal.
 fn in_turn(mine: impl Fn(), theirs: impl Fn() + Sync) -> f64 {
     let turn = &AtomicU64::new(0);
     let wait = |until: u64| {
@@ -116,7 +120,7 @@ fn in_turn(mine: impl Fn(), theirs: impl Fn() + Sync) -> f64 {
     })
 }
 
-/// A word that two threads increment by turns: nanoseconds until it is back.
+/// A word that two threads increment in turn: nanoseconds until it is back.
 fn round_trip() -> f64 {
     let word = &AtomicU64::new(0);
     let bounce = |first: u64, rounds: u64| {
@@ -152,7 +156,7 @@ fn limits(time: Duration) {
         (Region::zeroed(LINE).expect("memory"), Region::zeroed(LINE).expect("memory"));
     let copy = |from: Words<'_>, to: Words<'_>| {
         to.copy_from(from);
-        // Until then the stores may still be on their way.
+        // Until then the stores may still be in flight.
         fence(Ordering::SeqCst);
     };
     let dirty = |words: Words<'_>| (0..LINE / 64).for_each(|i| words.set_u64(i * 64, 1));
@@ -178,8 +182,8 @@ fn limits(time: Duration) {
 
 // ---- two nodes -----------------------------------------------------------------------------------------
 
-/// `ROUNDS` times an access by the first node, then one by the second: the mean time that each of
-/// them spent on its own accesses. Whoever waits for its turn polls, and so serves the other.
+/// `ROUNDS` times an access by the first node, then one by the second. Returns the mean time that
+/// each node spent on its own accesses. A waiting node polls, and so serves the other node.
 fn by_turns(cluster: &Embedded, line: GlobalAddr, second_writes: bool) -> [f64; 2] {
     let turn = &AtomicU64::new(0);
     let times = cluster.run(async |member| {
@@ -217,12 +221,13 @@ async fn write(member: &Member, line: GlobalAddr) {
     change.await.expect("obtained");
 }
 
-/// 1, but found as a search in a page finds its entry: each step depends on the one before.
+/// Returns 1, but found as a search in a page finds its entry: each step depends on the previous
+/// step.
 fn search(words: Words<'_>) -> u64 {
     let (mut low, mut high) = (0, words.len());
     for _ in 0..6 {
         let middle = (low + high) / 16 * 8;
-        // All but the ends is zero.
+        // All words except the ends are zero.
         if words.u64(middle) == 0 { low = middle } else { high = middle }
     }
     1 + (low - low.min(high)) as u64
@@ -296,7 +301,7 @@ fn misses(time: Duration, count: usize) {
     }
 }
 
-/// Half of the accesses write: nanoseconds per access of both nodes together.
+/// Half of the accesses write. Returns nanoseconds per access of both nodes together.
 fn popular(time: Duration, inflight: usize) {
     let config = ClusterConfig { inflight, ..ClusterConfig::default() };
     let cluster = cluster(config);

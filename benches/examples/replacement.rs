@@ -47,13 +47,13 @@ impl Draw {
             Draw::Uniform(uniform) => uniform.draw(random),
             Draw::Zipfian(zipfian) => zipfian.draw(random),
         };
-        // Hot lines are anywhere: the frames in which the first ones are say nothing.
+        // Hot lines are anywhere, so the frames of the first lines have no meaning.
         let k = rank * 1_000_003 % lines;
         GlobalAddr::new(MemoryNodeId(0), (1 << 20) + k * LINE as u64)
     }
 }
 
-/// A node's use of its cache, for one access. Whether it was a hit.
+/// A node's use of its cache for one access. Returns whether it was a hit.
 fn access(cache: &Cache, line: GlobalAddr, batch: usize, victims: &mut Vec<GlobalAddr>) -> bool {
     if let Some(read) = cache.try_read(line) {
         std::hint::black_box(read.words().u64(0));
@@ -73,7 +73,7 @@ fn access(cache: &Cache, line: GlobalAddr, batch: usize, victims: &mut Vec<Globa
     false
 }
 
-/// The share of hits, and nanoseconds of a hit while all lines are there.
+/// The share of hits, and the nanoseconds of a hit while all lines are cached.
 fn measure(flags: &Flags, policy: ReplacementPolicy, draw: &Draw, frames: usize) -> (f64, f64) {
     let cache = Cache::with_frames(frames, LINE).expect("memory").with_replacement(policy);
     let mut random = Random::new(1);
@@ -87,7 +87,7 @@ fn measure(flags: &Flags, policy: ReplacementPolicy, draw: &Draw, frames: usize)
     let there: Vec<_> = cache.lines().map(|(line, _)| line).collect();
     let picks: Vec<_> =
         (0..1 << 16).map(|_| there[random.below(there.len() as u64) as usize]).collect();
-    // The fastest of many rounds: the others were disturbed.
+    // The fastest of many rounds counts, because other work disturbed the slower ones.
     let clock = Clock::start();
     let round = || {
         let start = clock.now();

@@ -1,4 +1,4 @@
-//! Single accesses to a line: plain functions where it is cached, and upgrades.
+//! Single accesses to a line: plain functions for cached lines, and upgrades.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -60,15 +60,15 @@ pub fn copy_write(member: &Member, line: GlobalAddr) -> u64 {
     end as u64
 }
 
-/// Locks the line to read, and unlocks it.
+/// Locks the line for reads, and unlocks it.
 ///
 /// # Panics
-/// When the line is not cached, or locked to write.
+/// When the line is not cached, or locked for writes.
 pub fn lock_shared(member: &Member, line: GlobalAddr) -> u64 {
     lock(member, line, Mode::Shared)
 }
 
-/// Locks the line to write, and unlocks it.
+/// Locks the line for writes, and unlocks it.
 ///
 /// # Panics
 /// When the node does not own the line exclusively, or has locked it.
@@ -82,8 +82,8 @@ fn lock(member: &Member, addr: GlobalAddr, mode: Mode) -> u64 {
     1
 }
 
-/// Reads each of `lines` and upgrades what was read: how many upgrades were kept, and the time that
-/// all of them took. A line that is still owned exclusively is passed over.
+/// Reads each of `lines` and upgrades the line. Returns the number of upgrades that kept the copy,
+/// and the time of all of them. A line that is still owned exclusively is left out.
 ///
 /// # Panics
 /// When an access fails.
@@ -95,7 +95,7 @@ pub fn upgrade_each(cluster: &Embedded, lines: &[GlobalAddr]) -> (u64, Duration)
             let ticket = memory.ensure(Need { addr, mode: Mode::Shared }).await;
             let seen = memory.try_read(addr).expect("reserved").version();
             if memory.try_write(addr).is_ok() {
-                // Never evicted since the last time around.
+                // The line was not evicted since the last cycle.
                 continue;
             }
             let start = member.handle.now();

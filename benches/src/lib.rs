@@ -1,17 +1,17 @@
-//! What the benchmarks share: clusters that live through all samples, lines, keys.
+//! The common parts of the benchmarks: clusters that live through all samples, lines, keys.
 //!
 //! ```text
 //!   benches/words   latch words, and atomics and READs as verbs    no cluster
 //!   benches/lines   one line, one node: hits, misses, upgrades     ┐
-//!   benches/nodes   one line, two nodes: who takes it from whom    ├ Embedded, shared memory
+//!   benches/nodes   one line, two nodes: each takes it in turn     ├ Embedded, shared memory
 //!   benches/trees   B-link tree, all cached                        ┘
 //!   examples/remote two nodes beside what memory itself takes      Embedded, shared memory
 //!   benches/worlds  worlds under load, and the example of that name  Simulated, virtual time
 //! ```
 //!
-//! Criterion asks for the time of so many iterations. Each answer is one [`on_first`] or one
-//! [`Embedded::run`]: threads start, work, look at the cluster's clock before and after, and end. The
-//! caches stay as they are, so only the first sample is cold.
+//! Criterion requests the time of a number of iterations. Each answer is one [`on_first`] or one
+//! [`Embedded::run`]: threads start, work, read the cluster's clock before and after, and end. The
+//! caches keep their contents, so only the first sample is cold.
 //!
 //! `cargo bench -p latchwork-benches` runs all of them, `-- --quick` in a tenth of the time, and
 //! `--bench lines -- miss` those of one file whose name contains a word.
@@ -31,7 +31,7 @@ use latchwork_cluster::{ClusterConfig, Embedded, Member};
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
-/// How criterion measures: 20 samples that take so many seconds together.
+/// The settings of criterion: 20 samples that take this many seconds together.
 pub fn samples(seconds: u64) -> Criterion {
     Criterion::default()
         .sample_size(20)
@@ -47,7 +47,7 @@ pub fn cluster(config: ClusterConfig) -> Embedded {
     Embedded::start(config).expect("a machine with enough memory for the benchmark")
 }
 
-/// Runs `body` on the worker of the first compute node. The others are there, and idle.
+/// Runs `body` on the worker of the first compute node. The other nodes are alive, and idle.
 ///
 /// # Panics
 /// When `body` does.
@@ -104,7 +104,7 @@ pub fn key(i: u64) -> [u8; 8] {
     (x ^ x >> 31).to_be_bytes()
 }
 
-/// Draws from 0 to `n - 1`, cheaply enough to be drawn inside the measurement.
+/// Draws from 0 to `n - 1`, cheap enough for use inside a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Draws {
     state: u64,
@@ -112,7 +112,7 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// Numbers below `n`; the same for the same seed.
+    /// Numbers below `n`; the same seed gives the same numbers.
     pub fn new(n: u64, seed: u64) -> Draws {
         Draws { state: seed, n }
     }

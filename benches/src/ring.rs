@@ -1,4 +1,4 @@
-//! Lines that are not cached when their turn comes: misses, with the eviction that makes room, and
+//! Lines that are not cached when their turn comes: misses with the eviction for their frames, and
 //! upgrades.
 
 use std::cell::Cell;
@@ -12,7 +12,7 @@ use latchwork_verbs::GlobalAddr;
 use crate::access::{LINE, touch_read, upgrade_each};
 use crate::{Draws, cluster, lines, on_first};
 
-/// Few frames, and so many lines that one is long gone when its turn comes again.
+/// Few frames, and so many lines that a line has left the cache long before its next turn.
 pub struct Ring {
     cluster: Embedded,
     lines: Vec<GlobalAddr>,
@@ -20,7 +20,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// So many frames and lines, which are visited in their order.
+    /// A ring of `frames` frames and `count` lines, which are visited in order.
     ///
     /// # Panics
     /// When the machine refuses memory or threads.
@@ -34,7 +34,7 @@ impl Ring {
         Ring { cluster, lines, next: Cell::new(0) }
     }
 
-    /// The same lines in an order that no prefetcher guesses.
+    /// The same lines in an order that no prefetcher predicts.
     #[must_use]
     pub fn shuffled(mut self) -> Ring {
         let mut draws = Draws::new(1 << 32, 5);
@@ -44,15 +44,15 @@ impl Ring {
         self
     }
 
-    /// The next `iters` lines, as often around as it takes.
+    /// The next `iters` lines, in as many cycles as needed.
     fn take(&self, iters: u64) -> Vec<GlobalAddr> {
         let (start, len) = (self.next.get(), self.lines.len());
         self.next.set((start + iters as usize) % len);
         (0..iters as usize).map(|i| self.lines[(start + i) % len]).collect()
     }
 
-    /// Time of so many misses, each of which leaves so many dirty bytes behind when it is
-    /// exclusive. The few lines that a random replacement spared are not counted.
+    /// The time of `iters` misses. Each exclusive miss leaves `dirty` dirty bytes behind. The few
+    /// lines that a random replacement spared are not counted.
     ///
     /// # Panics
     /// When an access fails.
@@ -77,7 +77,7 @@ impl Ring {
         time.mul_f64(iters as f64 / missed.max(1) as f64)
     }
 
-    /// Time of so many upgrades of lines that were just read.
+    /// The time of `iters` upgrades of lines that were just read.
     ///
     /// # Panics
     /// When an access fails.

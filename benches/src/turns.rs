@@ -7,11 +7,11 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_verbs::GlobalAddr;
 
-/// `rounds` times an access by the first node, then one by the second: the time that each of them
-/// spent on its own accesses. Whoever waits for its turn polls, and so serves the other.
+/// `rounds` times an access by the first node, then one by the second. Returns the time that each
+/// node spent on its own accesses. A waiting node polls, and so serves the other node.
 ///
 /// # Panics
-/// When an access fails, or sees a stale or torn copy.
+/// When an access fails, or returns a stale or torn copy.
 pub fn by_turns(
     cluster: &Embedded,
     line: GlobalAddr,

@@ -1,5 +1,5 @@
-//! Simulated worlds under load: how many verbs a second of real time simulates, and in how much
-//! memory.
+//! Simulated worlds under load: the verbs that one second of real time simulates, and the memory
+//! that they take.
 
 use std::fmt;
 use std::rc::Rc;
@@ -14,10 +14,10 @@ use latchwork_verbs_sim::{NicProfile, SimConfig};
 
 use crate::{Draws, key};
 
-/// Longer than any of these worlds lives, in virtual time.
+/// Longer than the virtual time of any of these worlds.
 const LIMIT: Duration = Duration::from_secs(10_000);
 
-/// What the workers of a world work on.
+/// The data of a world's workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
     /// Single lines, drawn evenly.
@@ -26,10 +26,10 @@ pub enum Load {
     Tree,
 }
 
-/// A world, and what its workers do.
+/// A world, and the load of its workers.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// What is worked on.
+    /// The data.
     pub load: Load,
     /// Compute nodes.
     pub compute_nodes: usize,
@@ -45,20 +45,21 @@ pub struct Shape {
     pub frames: usize,
     /// Bytes of a line.
     pub line_size: u32,
-    /// Of a hundred operations, how many write.
+    /// Writes per hundred operations.
     pub writes: u64,
-    /// Seed of the world and of what is drawn.
+    /// The seed of the world and of the draws.
     pub seed: u64,
     /// The network.
     pub network: SimConfig,
 }
 
 impl Shape {
-    /// Between ConnectX-5s: single lines of 1 KiB on four nodes of two workers, of which each node
-    /// caches one in eight, one access in five a write; bytes that nobody looks at are not copied.
+    /// Single lines of 1 KiB over ConnectX-5 NICs, on four nodes of two workers. Each node caches
+    /// one line in eight, and one access in five is a write. Bytes that no code reads are not
+    /// copied.
     ///
     /// # Panics
-    /// When the profile that comes with the simulator is gone.
+    /// When the profile that comes with the simulator is missing.
     pub fn lines() -> Shape {
         let nic = NicProfile::named("connectx5").expect("a profile that comes with the simulator");
         Shape {
@@ -76,14 +77,15 @@ impl Shape {
         }
     }
 
-    /// A tree of 100 000 keys on as many nodes, in pages of 1 KiB, of which each caches about half.
+    /// A tree of 100 000 keys on the same nodes, in pages of 1 KiB. Each node caches about half of
+    /// the pages.
     pub fn tree() -> Shape {
         let lines = Shape::lines();
         let network = SimConfig { payload_max: None, ..lines.network };
         Shape { load: Load::Tree, items: 100_000, frames: 2048, network, ..lines }
     }
 
-    /// Sixteen nodes of sixteen workers, eight memory nodes: the largest world that has to fit.
+    /// Sixteen nodes of sixteen workers, eight memory nodes: the largest world that must fit.
     pub fn large() -> Shape {
         Shape {
             compute_nodes: 16,
@@ -109,7 +111,7 @@ impl Shape {
     }
 }
 
-/// What happened in one run.
+/// The figures of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     /// Operations of the load.
@@ -118,11 +120,11 @@ pub struct Figures {
     pub verbs: u64,
     /// Events of the kernel.
     pub events: u64,
-    /// Accesses that had to ask for the line.
+    /// Accesses that had to request the line.
     pub misses: u64,
-    /// Time in the world.
+    /// Virtual time.
     pub virtual_time: Duration,
-    /// Time outside.
+    /// Real time.
     pub real_time: Duration,
     /// The hash of all events until the run's end.
     pub hash: u64,
@@ -277,7 +279,7 @@ impl Task {
         }
     }
 
-    /// An item, and whether it is to be written.
+    /// An item, and whether the operation writes it.
     fn draw(&mut self, count: u64) -> (u64, bool) {
         let drawn = self.draws.draw();
         let item = (u128::from(drawn) * u128::from(count)) >> 64;
@@ -328,7 +330,7 @@ fn make_tree(cluster: &Simulated, keys: usize) -> GlobalAddr {
     made.into_iter().flatten().next().expect("the first worker's tree")
 }
 
-/// The most memory that this process ever had, in bytes; `None` where the system does not tell.
+/// The maximum memory of this process so far, in bytes; `None` if the system does not report it.
 pub fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

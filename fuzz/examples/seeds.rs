@@ -1,7 +1,7 @@
 //! Writes the inputs of the corpus that are made by programs: `cargo run -p latchwork-fuzz
 //! --example seeds`.
 //!
-//! To be run when a format changes. Texts that stand elsewhere in the source tree are copied.
+//! Run it when a format changes. Texts that exist elsewhere in the source tree are copied.
 
 use std::error::Error;
 use std::fs;
@@ -178,7 +178,7 @@ fn wire() -> Done {
     put("greetings", "refused", &greeting(3, &refused.bytes()))
 }
 
-/// Messages of SELCC by their words: what writes them is not public.
+/// Messages of SELCC by their words, because the code that writes them is not public.
 fn letters() -> Done {
     let request = 2 | 3 << 6 | 1 << 12 | 4 << 13 | 9 << 18 | 5 << 32;
     let head = |kind: u64| kind | 2 << 8 | 9 << 16;

@@ -1,8 +1,8 @@
-//! The class of an outcome: its text without what varies from input to input.
+//! The class of an outcome: its text without the parts that vary from input to input.
 
 use std::fmt::Display;
 
-/// An upper bound, so that a message that quotes its input makes no endless classes.
+/// An upper bound, so that a message that quotes its input does not make endless classes.
 const CLASS_MAX: usize = 160;
 
 /// The class of a message: digits, and everything between quotes, are left out.

@@ -1,4 +1,4 @@
-//! [`Corpus`]: the inputs that are kept in files, and the failures.
+//! [`Corpus`]: the inputs in files, and the failures.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -34,5 +34,5 @@ pub use rounds::rounds;
 pub use session::Session;
 pub use targets::{TARGETS, Target};
 
-/// No input is longer.
+/// The maximum length of an input.
 pub const INPUT_MAX: usize = 64 << 10;

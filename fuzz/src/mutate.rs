@@ -1,4 +1,4 @@
-//! [`Mutator`]: inputs that are a little different from others.
+//! [`Mutator`]: inputs that differ a little from others.
 
 use std::ops::Range;
 
@@ -64,7 +64,7 @@ const WORDS: [&str; 34] = [
     "#",
 ];
 
-/// Makes inputs out of others, from a seed.
+/// Makes inputs from others, with a seed.
 #[derive(Debug)]
 pub struct Mutator {
     random: Random,
@@ -73,17 +73,17 @@ pub struct Mutator {
 }
 
 impl Mutator {
-    /// The mutator that `seed` names.
+    /// The mutator of `seed`.
     pub fn new(seed: u64) -> Mutator {
         Mutator { random: Random::new(seed), partner: Vec::new() }
     }
 
-    /// Pieces come from `partner` from now on.
+    /// Sets the source of pieces.
     pub fn set_partner(&mut self, partner: &[u8]) {
         self.partner = partner.to_vec();
     }
 
-    /// The pieces' source.
+    /// The source of pieces.
     pub fn partner(&self) -> &[u8] {
         &self.partner
     }
@@ -93,12 +93,12 @@ impl Mutator {
         if n == 0 { 0 } else { self.random.below(n as u64) as usize }
     }
 
-    /// Whether one of `n` equally likely things happens.
+    /// True with the probability 1 / `n`.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    /// Changes bytes: some of the ways below, one after the other.
+    /// Changes bytes by some of the methods below, one after the other.
     pub fn bytes(&mut self, data: &mut Vec<u8>) {
         for _ in 0..1 + self.below(4) {
             self.change_bytes(data);
@@ -106,7 +106,7 @@ impl Mutator {
         data.truncate(INPUT_MAX);
     }
 
-    /// Changes text. What comes out need not be UTF-8.
+    /// Changes text. The result need not be UTF-8.
     pub fn text(&mut self, data: &mut Vec<u8>) {
         for _ in 0..1 + self.below(4) {
             match self.below(8) {
@@ -168,7 +168,7 @@ impl Mutator {
     }
 
     /// Overwrites a field of 1, 2, 4 or 8 bytes, half of the time at a multiple of its size. The
-    /// number is one of the edges, or the number that stands there and a little more or less.
+    /// new number is one of the edges, or the old number with a small change.
     fn put_number(&mut self, data: &mut [u8]) {
         let size = 1 << self.below(4);
         let Some(room) = data.len().checked_sub(size) else { return };
@@ -196,7 +196,7 @@ impl Mutator {
         data.splice(start..start + length, word.bytes());
     }
 
-    /// A piece of so many bytes, mostly short.
+    /// A piece of `length` bytes, mostly short.
     fn piece(&mut self, length: usize) -> Range<usize> {
         let start = self.below(length + 1);
         let longest = if self.one_in(4) { length - start } else { (length - start).min(64) };
@@ -204,7 +204,7 @@ impl Mutator {
     }
 }
 
-/// The line, its end included, that one place of `data` lies in.
+/// The line of `data` at a position, its end included.
 fn line_at(data: &[u8], place: usize) -> Range<usize> {
     let Some(place) = place.checked_rem(data.len()) else { return 0..0 };
     let start = data[..place].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);

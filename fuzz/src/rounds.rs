@@ -4,11 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::{Corpus, Session, Target, save_failure};
 
-/// Runs the whole corpus, and then so many mutations of it; the classes that were reached, in the
+/// Runs the whole corpus, and then this many mutations of it. Returns the reached classes, in the
 /// order of their names.
 ///
 /// # Errors
-/// The first input that panicked: what to do to see it again.
+/// The first input that panicked, with the command that replays it.
 pub fn rounds(
     target: Target,
     corpus: &Corpus,
@@ -29,7 +29,7 @@ pub fn rounds(
     for _ in 0..mutations {
         let input = session.next_input();
         let Some(class) = quietly(target, &input) else {
-            // A source tree that cannot be written keeps failures elsewhere.
+            // If the source tree is read-only, failures go to another folder.
             let saved = save_failure(&Corpus::failures(), target.name, &input)
                 .or_else(|_| save_failure(&std::env::temp_dir(), target.name, &input));
             let at = saved.map_or_else(|e| e.to_string(), |path| path.display().to_string());
@@ -45,8 +45,8 @@ fn quietly(target: Target, input: &[u8]) -> Option<String> {
     catch_unwind(AssertUnwindSafe(|| (target.run)(input))).ok()
 }
 
-/// How to run an input again. A target that lives beside its parser runs in that parser's tests
-/// alone.
+/// How to run an input again. A target that lives beside its parser runs only in that parser's
+/// tests.
 fn replay(target: Target, file: &str) -> String {
     let name = target.name;
     match Target::find(name) {

@@ -1,13 +1,13 @@
-//! [`Session`]: inputs for one target, and those that reached something new.
+//! [`Session`]: inputs for one target, and the inputs that reached a new class.
 
 use std::collections::BTreeSet;
 
 use crate::{Corpus, Mutator, Target};
 
-/// No session keeps more inputs.
+/// Maximum number of inputs of a session.
 const KEPT_MAX: usize = 4096;
 
-/// One target, what is known of it, and where the next input comes from.
+/// One target, its reached classes, and the source of the next input.
 #[derive(Debug)]
 pub struct Session {
     target: Target,
@@ -17,8 +17,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that begins with a corpus. The same seed gives the same inputs, as long as the
-    /// target returns the same classes.
+    /// A session that begins with a corpus. The same seed gives the same inputs, if the target
+    /// returns the same classes.
     pub fn new(target: Target, corpus: &Corpus, seed: u64) -> Session {
         let mut inputs: Vec<_> = corpus.inputs.iter().map(|(_, input)| input.clone()).collect();
         if inputs.is_empty() {
@@ -30,7 +30,7 @@ impl Session {
     /// A new input.
     pub fn next_input(&mut self) -> Vec<u8> {
         let Session { target, mutator, inputs, .. } = self;
-        // Half of the time one of those that were found last: they are the most unusual.
+        // Half of the time one of the latest inputs: they are the most unusual.
         let recent = inputs.len().saturating_sub(16);
         let at = match mutator.one_in(2) {
             true => recent + mutator.below(inputs.len() - recent),
@@ -43,7 +43,8 @@ impl Session {
         input
     }
 
-    /// The target returned `class` for `input`; whether that is new. A new input is kept.
+    /// Records that the target returned `class` for `input`. Returns whether the class is new. An
+    /// input with a new class is kept.
     pub fn took(&mut self, input: &[u8], class: String) -> bool {
         let is_new = self.classes.len() < KEPT_MAX && self.classes.insert(class);
         if is_new {
@@ -52,7 +53,7 @@ impl Session {
         is_new
     }
 
-    /// All classes that were reached.
+    /// All reached classes.
     pub fn classes(&self) -> &BTreeSet<String> {
         &self.classes
     }

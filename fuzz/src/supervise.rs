@@ -1,4 +1,4 @@
-//! The process that a person starts: one worker after the other, and what becomes of them.
+//! The process that a user starts: it runs one worker after the other, and handles their ends.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,10 +11,10 @@ use latchwork_fuzz::{Target, save_failure};
 use crate::Cli;
 use crate::worker::read_current;
 
-/// A worker ends by itself when its time is over. This is for one that does not.
+/// A worker ends by itself when its time is over. This limit is for a worker that does not.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// Runs all targets; how many failed.
+/// Runs all targets, and returns the number of failed ones.
 pub(crate) fn run(cli: &Cli, targets: &[Target], seed: u64) -> Result<usize, String> {
     if cli.replay.is_none() {
         println!("seed {seed}");
@@ -27,13 +27,13 @@ pub(crate) fn run(cli: &Cli, targets: &[Target], seed: u64) -> Result<usize, Str
     Ok(failed)
 }
 
-/// Runs a target; whether no input failed.
+/// Runs a target, and returns whether no input failed.
 fn one(cli: &Cli, target: Target, seed: u64, seconds: u64) -> Result<bool, String> {
     let current =
         std::env::temp_dir().join(format!("latchwork-fuzz-{}-{}", std::process::id(), target.name));
     let ended = worker(cli, target, seed, seconds, &current);
     let input = read_current(&current);
-    // It need not exist.
+    // The file need not exist.
     let _ = std::fs::remove_file(&current);
     let Some(how) = ended? else { return Ok(true) };
     let Some(input) = input else {
@@ -53,7 +53,7 @@ fn one(cli: &Cli, target: Target, seed: u64, seconds: u64) -> Result<bool, Strin
     Ok(false)
 }
 
-/// Starts a worker and waits for its end; how it failed.
+/// Starts a worker and waits for its end. Returns how it failed, if it did.
 fn worker(
     cli: &Cli,
     target: Target,
@@ -92,7 +92,7 @@ fn worker(
     let status = child.wait().map_err(|e| format!("cannot wait for a worker: {e}"))?;
     match status.code() {
         Some(0) => Ok(None),
-        // It has said what it lacks.
+        // The worker has printed the reason.
         Some(2) => Err(format!("{}: the worker cannot run", target.name)),
         _ => Ok(Some(format!("ended with {status}"))),
     }

@@ -1,4 +1,4 @@
-//! A worker process: runs inputs of one target, and may die of each.
+//! A worker process: it runs inputs of one target, and any of them may end it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,9 +14,9 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::Cli;
 
-/// No input may take longer.
+/// Maximum time of an input.
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// Address space of a worker: what an input may allocate, and some room for the process itself.
+/// Address space of a worker: the limit of an input, and some room for the process itself.
 const MEMORY_MAX: u64 = 2 << 30;
 
 /// Runs the corpus and then mutations until the time is over, or one input from a file.
@@ -47,7 +47,7 @@ fn inputs(
     let file = File::create(current).map_err(cannot)?;
     let run = |input: &[u8]| {
         write_current(&file, input).map_err(cannot)?;
-        // Relaxed: the watchdog reads nothing else because of it.
+        // Relaxed: no other read of the watchdog depends on this one.
         started.fetch_add(1, Ordering::Relaxed);
         Ok::<_, String>((target.run)(input))
     };
@@ -101,13 +101,13 @@ fn watch(started: &AtomicU64, ended: &Receiver<()>) {
     }
 }
 
-/// The input that is run next: its length and its bytes.
+/// Writes the next input: its length and its bytes.
 fn write_current(file: &File, input: &[u8]) -> io::Result<()> {
     let length = (input.len() as u64).to_le_bytes();
     file.write_all_at(&[&length, input].concat(), 0)
 }
 
-/// The input in the file of a worker that has died; `None` before the first one.
+/// The input in the file of a dead worker; `None` before the first input.
 pub(crate) fn read_current(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = 8 + 2 * INPUT_MAX as u64;

@@ -1,8 +1,8 @@
-# What the scripts of clusters share; they source it.
+# The common parts of the cluster scripts, which source this file.
 #
 #   build       builds the programs, unless CLUSTER_BIN has a directory with them; sets `bin`
 #
-# CLUSTER_FEATURES=latchwork-harness/etcd builds them with what etcd needs.
+# CLUSTER_FEATURES=latchwork-harness/etcd builds them with support for etcd.
 # shellcheck shell=bash disable=SC2034
 set -euo pipefail
 

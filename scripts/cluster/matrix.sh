@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the experiments of a TOML file, and ends in one table:
+# Runs the experiments of a TOML file, with one table of results:
 #   scripts/cluster/matrix.sh scripts/cluster/fabrics.toml
-# --help tells the flags. The programs are built first; CLUSTER_BIN=DIRECTORY takes those that are there.
+# --help lists the flags. The programs are built first; CLUSTER_BIN=DIRECTORY takes existing ones.
 # shellcheck source=scripts/cluster/lib.sh
 source "$(dirname "$0")/lib.sh"
 build

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Starts memory nodes and compute nodes, runs a program on them, gathers results, and leaves nothing behind:
+# Starts memory nodes and compute nodes, runs a program on them, collects results, and leaves
+# nothing behind:
 #   scripts/cluster/run.sh --memory-nodes 2 --compute-nodes 3 --fabric tcp ycsb -- check -w a -p recordcount=100000
-# --help tells the flags. The programs are built first; CLUSTER_BIN=DIRECTORY takes those that are there.
+# --help lists the flags. The programs are built first; CLUSTER_BIN=DIRECTORY takes existing ones.
 # shellcheck source=scripts/cluster/lib.sh
 source "$(dirname "$0")/lib.sh"
 build

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A cluster of programs that meet in etcd, which is started for it: two memory nodes and three compute nodes over sockets, as processes
-# and, where that is permitted, in network namespaces. Needs `etcd`, and `protoc` to build its client.
+# Tests a cluster of programs with its membership store in etcd, which the script starts. The
+# cluster has two memory nodes and three compute nodes over sockets, as processes and, if permitted,
+# in network namespaces. Needs `etcd`, and `protoc` for its client.
 # shellcheck source=scripts/cluster/lib.sh
 CLUSTER_FEATURES=${CLUSTER_FEATURES:-latchwork-harness/etcd}
 source "$(dirname "$0")/lib.sh"

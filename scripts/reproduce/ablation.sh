@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Every switch of the protocol's settings, and every value that is worth a try, alone against the paper's mechanisms, in
-# cells of all kinds: 8 compute and 8 memory nodes of 8 workers. Rows come from the table of the settings itself.
+# Every switch of the protocol's settings, and every value worth a test, alone against the paper's
+# mechanisms, in cells of all kinds: 8 compute and 8 memory nodes of 8 workers. The rows come from
+# the settings table itself.
 . "$(dirname "$0")/lib.sh"
 figure ablation "$@"
 
-# NAME OF THE ROW, then flags.
+# The name of the row, then flags.
 row() {
     local cell
     for cell in "${!cells[@]}"; do
@@ -12,8 +13,9 @@ row() {
     done
 }
 
-# Cells that differ in what limits them: uniform accesses miss; with locality half of them hit the line of the one before;
-# zipfian ones meet at lines that are read mostly, or written as often; with theta 10 all write to a few.
+# Cells with different limits. Uniform accesses miss. With locality, half of the accesses hit the
+# line of the previous one. Zipfian accesses meet at lines that are read mostly, or written as
+# often. With theta 10 all nodes write to a few lines.
 if [ "$quick" = 0 ]; then
     names=("uniform 50" "uniform 0" "local 50" "zipf 95" "zipf 50" "theta 10, 0")
     cells=("--reads 50" "--reads 0" "--reads 50 --locality 50"
@@ -34,7 +36,7 @@ while IFS=$'\t' read -r setting value; do
     esac
     row "$setting $value" "--$setting" "$value" "${flags[@]}"
 done < <("$programs/figure" switches)
-# What is no setting of the protocol, and what goes together.
+# Flags that are no protocol settings, and combinations.
 row "inflight 4" --inflight 4
 row "inflight 8" --inflight 8
 row "adaptive, linger 0" --release adaptive --linger 0 $(learned 8)

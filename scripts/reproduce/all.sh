@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All figures: first all runs, side by side, then the plots, and one table of all claims, claims.md. Ends with status 1
-# when a figure could not be made; the others are there then.
+# All figures: first all runs, in parallel, then the plots, and one table of all claims, claims.md.
+# Ends with status 1 when a figure could not be made; the other figures exist then.
 . "$(dirname "$0")/lib.sh"
 figure all "$@"
 

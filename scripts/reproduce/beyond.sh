@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Beyond the paper: figure 12's fully shared accesses with several operations in flight, adaptive release and takeover of
-# shared lines, one by one and together.
+# Beyond the paper: figure 12's fully shared accesses with several operations in flight, adaptive
+# release and takeover of shared lines, one at a time and together.
 . "$(dirname "$0")/lib.sh"
 figure beyond "$@"
 
@@ -16,7 +16,7 @@ for reads in 95 50 0; do
             "takeover, 4 in flight") flags=(--takeover on --inflight 4) ;;
             *) flags=(--release adaptive --takeover on --inflight 4 $(learned $nodes)) ;;
             esac
-            # Those in the middle are for the curves of what goes together only.
+            # The middle numbers of nodes are only for these three series.
             [[ $nodes == @(1|16) || $series == @(SELCC|"takeover, 4 in flight"|"all three") ]] || continue
             point reads=$reads nodes=$nodes "series=$series" -- \
                 $(micro $nodes 8 --cache-share $cache_16gb --reads $reads --sharing 100 "${flags[@]}")

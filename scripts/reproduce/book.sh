@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Puts what all.sh made into the book: the plots, the claims, the ablation. Takes all.sh's --out and --quick.
+# Puts the results of all.sh into the book: the plots, the claims, the ablation. Takes all.sh's
+# --out and --quick.
 . "$(dirname "$0")/lib.sh"
 figure all "$@"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the scripts themselves with a tiny figure, in seconds: that it is made, that nothing is run twice, that what
-# is wrong is said in one line, and that an interrupted script leaves no process behind.
+# Checks the scripts themselves with a tiny figure, in seconds. The figure is made, nothing runs
+# twice, each error is one line, and an interrupted script leaves no process behind.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
@@ -43,7 +43,7 @@ to = { series = "sel", nodes = "2" }
 at-most = 1000.0
 TEXT
 
-# Runs the tiny figure; its status is in `status`, what it said in $work/log.
+# Runs the tiny figure. Its status is in `status`, its output in $work/log.
 make() {
     status=0
     bash "$work/tiny.sh" --out "$work/out" "$@" >"$work/log" 2>&1 || status=$?
@@ -89,7 +89,7 @@ tiny "--time 1000"
 bash "$work/tiny.sh" --out "$work/out" --jobs 2 >"$work/log" 2>&1 &
 script=$!
 running() { pgrep -f -- "--json $work/out/" >/dev/null; }
-# Before them comes a build that has nothing to do, but may have to wait for another one.
+# A build without work comes before them, but it may have to wait for another build.
 for _ in $(seq 1200); do
     ! running || break
     kill -0 "$script" 2>/dev/null || die "the script of endless runs ends before they begin"

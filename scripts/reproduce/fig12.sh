@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Figure 12: throughput from 1 to 16 compute nodes, uniform accesses, as many memory nodes, 16 GB of cache of 48 GB;
-# bars: operations that needed an invalidation. The losses by sharing are with 8 GB (SELCC 7.1.1).
+# Figure 12: throughput from 1 to 16 compute nodes, uniform accesses, the same number of memory
+# nodes, 16 GB of cache of 48 GB. Bars: operations that needed an invalidation. The losses by
+# sharing are with 8 GB (SELCC 7.1.1).
 . "$(dirname "$0")/lib.sh"
 figure fig12 "$@"
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The table below figure 13: lines of 512 bytes to 8 KiB, write-only, as many bytes of data and of cache (SELCC 7.1.2).
+# The table below figure 13: lines of 512 bytes to 8 KiB, write-only, with constant bytes of data
+# and of cache (SELCC 7.1.2).
 . "$(dirname "$0")/lib.sh"
 figure fig13-table "$@"
 

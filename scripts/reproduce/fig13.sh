@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Figure 13: half of the accesses go to the line of the one before; 8 compute and 8 memory nodes, 8 GB of cache of
-# 48 GB, everything shared (SELCC 7.1.2).
+# Figure 13: half of the accesses go to the line of the previous access; 8 compute and 8 memory
+# nodes, 8 GB of cache of 48 GB, everything shared (SELCC 7.1.2).
 . "$(dirname "$0")/lib.sh"
 figure fig13 "$@"
 

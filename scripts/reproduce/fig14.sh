@@ -10,7 +10,8 @@ for reads in 95 50 0; do
     done
 done
 
-# The authors' SEL has no local concurrency control, and tries again at once. Nodes of one worker share nothing either.
+# The authors' SEL has no local concurrency control, and retries at once. Nodes of one worker share
+# nothing either.
 for reads in 95 50 0; do
     for nodes in 56 32 16 8; do
         point set=alone reads=$reads threads=$nodes "series=SEL, each alone" -- \

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Figure 15a: what each node gets when all write to the same few lines (theta 10), with no waiting local access before
-# a node that asks, with 256, and with any number (SELCC 5.3.1, 7.1.3).
+# Figure 15a: the throughput of each node when all write to the same few lines (theta 10). The line
+# lease, the number of waiting local accesses that go before a requesting node, is 0, 256, or
+# unbounded (SELCC 5.3.1, 7.1.3).
 . "$(dirname "$0")/lib.sh"
 figure fig15a "$@"
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Figure 15b: one node only writes and seven only read the same few lines (theta 10): operations so far of the writer
-# and of one reader, without what is done for writers, with spin windows, and with priority matching (SELCC 5.3.2, 7.1.3).
+# Figure 15b: one node only writes and seven only read the same few lines (theta 10): operations so
+# far of the writer and of one reader. Without help for writers, with hold-offs, and with priority
+# matching (SELCC 5.3.2, 7.1.3).
 . "$(dirname "$0")/lib.sh"
 figure fig15b "$@"
 

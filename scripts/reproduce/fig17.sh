@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Figure 17, the bars of SELCC and SEL: YCSB on the B-link tree, 8 compute and 8 memory nodes of 8 workers, a cache of a
-# fifth of the tree (8 GB of 40), 0 to 100 % reads, uniform and zipfian 0.99 (SELCC 7.2).
+# Figure 17, the bars of SELCC and SEL: YCSB on the B-link tree, 8 compute and 8 memory nodes of 8
+# workers, a cache of a fifth of the tree (8 GB of 40), 0 to 100 % reads, uniform and zipfian 0.99
+# (SELCC 7.2).
 #
-# The paper's SEL has no local concurrency control: each thread locks and reads for itself, and tries again at
-# once. Ours shares a grant among the workers of a node, and pauses. "SEL, 56 x 1" has 56 nodes of one worker, which
-# share nothing and do not pause; to be compared with SELCC on 8 nodes of 7.
+# The paper's SEL has no local concurrency control: each thread locks and reads for itself, and
+# retries at once. SEL here shares a grant among the workers of a node, and backs off. "SEL, 56 x 1"
+# has 56 nodes of one worker, which share nothing and do not back off; compare it with SELCC on 8
+# nodes of 7.
 . "$(dirname "$0")/lib.sh"
 figure fig17 "$@"
 

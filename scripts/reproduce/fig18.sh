@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Figure 18: YCSB with uniform requests as in figure 17; three optimisations off, then on again one after the other:
-# forwarding (SELCC 4.4.1), batched eviction (5.2.1), dirty bounds (5.2.2).
+# Figure 18: YCSB with uniform requests as in figure 17. Three optimisations are off, then on one
+# after the other: forwarding (SELCC 4.4.1), batched eviction (5.2.1), dirty bounds (5.2.2).
 . "$(dirname "$0")/lib.sh"
 figure fig18 "$@"
 

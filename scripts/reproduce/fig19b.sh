@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Figure 19b: new orders under two-phase locking with a log, on memory that all share and on partitions with two-phase commit
-# between them, by how many of them are distributed (SELCC 7.3.2). Fully shared is what the paper has: any node works on any
-# warehouse. At home each node works in its own share of them, as with partitions. Each run ends with the consistency checks.
+# Figure 19b: new orders under two-phase locking with a log, on shared memory and on partitions with
+# two-phase commit between them, by the share of distributed orders (SELCC 7.3.2). "Fully shared" is
+# the paper's: any node works on any warehouse. "At home" each node works in its own share of them,
+# as with partitions. Each run ends with the consistency checks.
 . "$(dirname "$0")/lib.sh"
 needs=(--bin tpcc)
 figure fig19b "$@"
 
-# More items than in part a: a remote line then rarely meets another order's lock of a neighbour.
+# More items than in part a, so that a remote line rarely meets another order's lock of a
+# neighbouring row.
 more=(--items "$(pick 2000 500)" --cache-mb "$(pick 20 6)" --only neworder --cc 2pl --wal sync)
 for sync in 50 1000; do
     times="$(pick "10 10" "4 4")"

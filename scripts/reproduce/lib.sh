@@ -1,13 +1,13 @@
-# What the scripts of the figures share; they source it.
+# The common parts of the figures' scripts, which source this file.
 #
 #   figure NAME "$@"                             reads the options, builds the programs
-#   point LABEL=VALUE ... -- PROGRAM FLAG ...    asks for a run; labels are what NAME.toml calls it by
+#   point LABEL=VALUE ... -- PROGRAM FLAG ...    requests a run; NAME.toml refers to it by the labels
 #   micro, tree, orders                          the programs with the flags that all figures share
-#   compare NODES WORKERS LABEL=VALUE ... -- FLAG ...    asks for SELCC, SEL and adaptive release
-#   finish                                       runs what is not there yet, side by side, and draws
+#   compare NODES WORKERS LABEL=VALUE ... -- FLAG ...    requests SELCC, SEL and adaptive release
+#   finish                                       makes the missing runs, in parallel, and draws
 #
-# A run's result is kept under the hash of its command and of the sources that it was made of: whoever changes
-# a flag or the code gets a new run, everything else is there already.
+# A run's result is kept under the hash of its command and of its sources. A changed flag or changed
+# code gives a new run; all other results are kept.
 # shellcheck shell=bash disable=SC2034,SC2046,SC2086
 set -euo pipefail
 
@@ -34,8 +34,9 @@ fail() {
 
 # ---- sizes -----------------------------------------------------------------------------------------
 
-# One factor for all data: 24 million lines of 2 KiB are 24 thousand, 2 billion records are 2 million. What is
-# cached is the same part of them as in the paper, and --scale keeps zipfian accesses as they are at full size.
+# One factor for all data: 24 million lines of 2 KiB become 24 thousand, 2 billion records become 2
+# million. The cached part of them is that of the paper, and --scale keeps zipfian accesses as they
+# are at full size.
 sizes() {
     scale=$(pick 1000 4000)
     lines=$((24000000 / scale))
@@ -44,28 +45,28 @@ sizes() {
     cache_16gb=0.33333
 }
 
-# The first in a full run, the second in a quick one.
+# The first value for a full run, the second for a quick one.
 pick() {
     if [ "$quick" = 1 ]; then echo "$2"; else echo "$1"; fi
 }
 
-# Virtual time of ConnectX-3; the same flags give the same figures on every machine. The paper's mechanisms and no
-# more, whatever the defaults are; a later flag wins.
+# Virtual time of ConnectX-3; the same flags give the same figures on every machine. Only the
+# paper's mechanisms are on, whatever the defaults are; a later flag wins.
 simulated=(--fabric sim --nic connectx3 --seed 42 --release lazy --takeover off --inflight 1)
 
-# Operations to measure with so many compute nodes.
+# Operations to measure with this number of compute nodes.
 operations() {
     echo $(($(pick 40000 10000) + $1 * $(pick 20000 5000)))
 }
 
-# The warm-up where lines are released early: what becomes of a line is learned from what became of it before, and each
-# of so many nodes has to meet most lines some times. The hit ratio alone is steady long before.
+# The warm-up for early release. The prediction for a line follows from its history, so each of the
+# nodes has to meet most lines several times. The hit ratio alone is steady long before.
 learned() {
     echo --warmup $(($1 * lines * $(pick 6 4)))
 }
 
-# The micro-benchmark on so many compute and as many memory nodes: NODES WORKERS FLAG ... What flags say wins: the cache
-# is of 8 GB, and as many operations are measured as above unless a time is given.
+# The micro-benchmark on equal numbers of compute and memory nodes: NODES WORKERS FLAG ... Flags
+# replace the defaults: a cache of 8 GB, and the number of operations above unless a time is given.
 micro() {
     local length=()
     [[ " $* " == *" --time "* ]] || length=(--operations "$(operations "$1")")
@@ -73,8 +74,8 @@ micro() {
         --compute-nodes "$1" --memory-nodes "$1" --threads "$2" "${length[@]}" "${@:3}"
 }
 
-# YCSB on the B-link tree and 8 memory nodes, with small records and a cache of a fifth of the tree (8 GB of 40), which is
-# of 93 MiB with 2 million records: READS, in percent, DISTRIBUTION FLAG ...
+# YCSB on the B-link tree and 8 memory nodes, with small records and a cache of a fifth of the tree
+# (8 GB of 40). With 2 million records the tree has 93 MiB. READS, in percent, DISTRIBUTION FLAG ...
 tree() {
     echo ycsb run "${simulated[@]}" --memory-nodes 8 --gcl-size 2048 \
         --cache-mb "$(awk "BEGIN { print 20 * $records / 2000000 }")" \
@@ -84,15 +85,16 @@ tree() {
         --warmup "$(pick 0.03 0.01)" --time "$(pick 0.02 0.005)" "${@:3}"
 }
 
-# TPC-C on 8 compute and 8 memory nodes, a warehouse for each worker, with all its checks: WARMUP and TIME in virtual
-# milliseconds, FLAG ... The cache of a node is an eighth of the database (8 GB of 64 in the paper's).
+# TPC-C on 8 compute and 8 memory nodes, a warehouse for each worker, with all its checks: WARMUP
+# and TIME in virtual milliseconds, FLAG ... The cache of a node is an eighth of the database (8 GB
+# of 64 in the paper's).
 orders() {
     echo tpcc "${simulated[@]}" --compute-nodes 8 --memory-nodes 8 --gcl-size 2048 --threads "$(pick 4 2)" \
         --warehouses "$(pick 32 16)" --items "$(pick 500 200)" --customers "$(pick 60 30)" --cache-mb "$(pick 10 3)" \
         --warmup "$(awk "BEGIN { print $1 / 1000 }")" --time "$(awk "BEGIN { print $2 / 1000 }")" "${@:3}"
 }
 
-# All of them, in the book's order.
+# All figures, in the book's order.
 figures=(fig12 fig13 fig13-table fig14 fig15a fig15b fig16 fig17 fig18 fig19a fig19b beyond ablation)
 
 # ---- a figure --------------------------------------------------------------------------------------
@@ -135,12 +137,12 @@ figure() {
     : >"$points"
 }
 
-# A script that runs one of the two only may say so: needs=(--bin microbench).
+# A script that runs only one of the two may set: needs=(--bin microbench).
 build() {
     [ -n "${needs:-}" ] || needs=(--bin microbench --bin ycsb --bin tpcc)
     (cd "$repository" && cargo build --release --quiet --locked --bin figure "${needs[@]}") ||
         fail "the programs cannot be built"
-    # What results follow from, besides flags.
+    # The inputs of results, besides flags.
     REPRODUCE_SOURCES=$(cd "$repository" && find crates apps/microbench apps/ycsb apps/tpcc Cargo.lock \
         \( -path '*/tests/*' -o -path '*/examples/*' \) -prune -o \
         -type f \( -name '*.rs' -o -name '*.toml' -o -name Cargo.lock \) -print |
@@ -169,7 +171,8 @@ point() {
     echo >>"$points"
 }
 
-# The micro-benchmark under SELCC, SEL and SELCC with adaptive release: NODES WORKERS LABEL=VALUE ... -- FLAG ...
+# The micro-benchmark under SELCC, SEL and SELCC with adaptive release: NODES WORKERS LABEL=VALUE
+# ... -- FLAG ...
 compare() {
     local nodes=$1 workers=$2 labels=()
     shift 2
@@ -205,8 +208,8 @@ stop() {
     wait
 }
 
-# Makes what the points of these files lack, as many at a time as --jobs says. A run that fails is one line on
-# standard error, and the others go on.
+# Makes the missing runs of these files' points, up to --jobs at a time. A failed run is one line on
+# standard error, and the other runs go on.
 run() {
     local files=() commands=() names=() file command labels index failed=0
     declare -A seen=()
@@ -248,7 +251,7 @@ reap() {
 one() {
     local file=$1 name=$3 begin=$SECONDS child status=0 words
     read -ra words <<<"$2"
-    # Also before the child has its name, and when it is gone already.
+    # Also before the child has its name, and after the child has ended.
     trap 'kill "${!:-}" 2>/dev/null || true; wait || true; rm -f "$file.part" "$file.log"; exit 143' TERM INT
     trap - EXIT
     timeout -k 5 600 "$programs/${words[0]}" "${words[@]:1}" --json "$file.part" >/dev/null 2>"$file.log" &

@@ -1,4 +1,4 @@
-//! Files on their way over a standard output: from a virtual machine, or from another host.
+//! The archive format for files on a standard output, from a virtual machine or from another host.
 //!
 //! ```text
 //!   latchwork-archive NAME BYTES ⏎ content ⏎        for each
@@ -14,10 +14,10 @@ const END: &str = "latchwork-archive-end";
 /// A file's name, and its content.
 pub(crate) type Entry = (String, Vec<u8>);
 
-/// Writes the files of a directory, and nothing of directories in it.
+/// Writes the files of a directory, without its subdirectories.
 ///
 /// # Errors
-/// When one cannot be read, or `out` fails.
+/// When a file cannot be read, or `out` fails.
 pub(crate) fn write(out: &mut dyn Write, directory: &Path) -> io::Result<()> {
     let mut entries = std::fs::read_dir(directory)?.collect::<Result<Vec<_>, _>>()?;
     entries.sort_by_key(std::fs::DirEntry::file_name);
@@ -35,10 +35,10 @@ pub(crate) fn write(out: &mut dyn Write, directory: &Path) -> io::Result<()> {
     out.flush()
 }
 
-/// The files of an archive, with what stands before it left out.
+/// The files of an archive. Bytes before the archive are ignored.
 ///
 /// # Errors
-/// Where it breaks off.
+/// When the archive is incomplete.
 pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Entry>, String> {
     let mut entries = Vec::new();
     let mut rest = bytes;
@@ -57,7 +57,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Entry>, String> {
         };
         let length = length.parse::<usize>().ok().filter(|length| *length < rest.len());
         let Some(length) = length else { return Err(format!("it breaks off in {name}")) };
-        // A name that leads elsewhere is nobody's that this program wrote.
+        // This program writes no name that leads to another directory.
         if name.contains('/') || name.starts_with('.') {
             return Err(format!("{name} is no name of a file"));
         }

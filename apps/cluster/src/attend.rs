@@ -1,10 +1,13 @@
-//! A process for somebody on another machine: it lives as long as the connection does.
+//! `cluster attend`: runs a process on behalf of a `cluster` on another machine. The process lives
+//! as long as the connection does.
 //!
-//! Standard input has what it is to be told, a line each: the number of a signal, or that the run
-//! is over: then a process that is stopped is killed. Its end is the end of the process. Standard
-//! error is the process' own; standard output is an archive, once it is over: what the process
-//! wrote there (`out`), and the files that it made in the directory that `{scratch}` in its
-//! arguments stands for.
+//! - Standard input carries commands, one per line. A command is the number of a signal, or the
+//!   notice that the run is over: then a stopped process is killed. The end of the input is the end
+//!   of the process.
+//! - Standard error is the process' own.
+//! - Standard output is an archive, written when the process is over. It holds the process'
+//!   standard output (`out`), and the files in the directory that `{scratch}` in its arguments
+//!   stands for.
 
 use std::fs;
 use std::io;
@@ -28,7 +31,7 @@ use crate::{archive, node, proc};
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
-    // Its end is told by its input, and by the guard when this one is killed.
+    // The input announces the end of the process. If this program is killed, the guard does.
     Signals::ignore();
     let scratch = Scratch::make(PATIENCE)?;
     let files = scratch.directory().join("files");
@@ -49,7 +52,7 @@ pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
         .spawn()
         .map_err(|error| AppError::Failed(format!("{} cannot be started: {error}", words[0])))?;
     let (line, lines) = channel();
-    // Ends with the process.
+    // The thread ends with the process.
     thread::spawn(move || {
         for said in io::stdin().lines().map_while(Result::ok) {
             if line.send(said).is_err() {
@@ -60,7 +63,7 @@ pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
     let pid = Pid::from_raw(child.id() as i32);
     let send = |signal: Signal| {
         if let Some(pid) = pid {
-            // It may be over, and is not waited for yet, so that the number is its own.
+            // The process may be over without being waited for, so the number is still its own.
             let _ = kill_process(pid, signal);
         }
     };

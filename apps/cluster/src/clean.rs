@@ -1,4 +1,4 @@
-//! `cluster clean`: removes what killed processes have left, and nothing that a living process has.
+//! `cluster clean`: removes what killed processes have left, and nothing of a living process.
 //!
 //! | what | whose it is | how a living owner is known |
 //! | --- | --- | --- |
@@ -16,7 +16,7 @@ use crate::args::Clean;
 use crate::guard::{self, Left};
 use crate::tell;
 
-/// Removes all of it, as far as this user may; the status says whether that was all.
+/// Removes all leftovers that this user may remove. The status says whether any remain.
 pub(crate) fn command(clean: &Clean) -> Result<u8, AppError> {
     let mut text = String::new();
     let mut problems = 0;
@@ -51,7 +51,8 @@ pub(crate) fn command(clean: &Clean) -> Result<u8, AppError> {
                          run `cluster clean` themselves"
                     ));
                 }
-                // Programs make it when they need it. What is in use has files in it, and stays.
+                // Programs create the directory on demand. A directory in use has files in it, and
+                // stays.
                 if std::fs::remove_dir(directory).is_ok() {
                     text += &format!("removed {place}: it was empty\n");
                 }

@@ -1,4 +1,4 @@
-//! Nothing of a run is left, whatever ends it.
+//! The guard of a run: it leaves nothing of a run behind, however the run ends.
 //!
 //! ```text
 //!   the command ──── a pipe ────► the guard, which no signal of a terminal reaches
@@ -9,10 +9,10 @@
 //!   name
 //! ```
 //!
-//! A mark is the name of its owner: `latchwork-cluster-NAMESPACE-PID-START-NUMBER`, of the process
-//! that made it, with its PID namespace and the time of its start, so that nobody who gets the same
-//! number later is taken for it. Directories whose owner is no more, since it was killed together
-//! with its guard, are removed by the [next start](sweep).
+//! A mark is the name of its owner: `latchwork-cluster-NAMESPACE-PID-START-NUMBER`. The owner is
+//! the process that made the mark. The mark has the owner's PID namespace and start time, so that a
+//! later process with the same number is not taken for the owner. If an owner is killed together
+//! with its guard, the [next start](sweep) removes its directories.
 
 use std::fs;
 use std::io::{self, BufRead as _, Write as _};
@@ -32,30 +32,30 @@ use crate::proc::{parent, space, started};
 use crate::signals::Signals;
 use crate::tell;
 
-/// The variable that has the mark.
+/// The environment variable with the mark.
 pub(crate) const MARK: &str = "CLUSTER_OF_LATCHWORK";
 
 const PREFIX: &str = "latchwork-cluster-";
 
-/// Where processes share memory.
+/// The directory of shared memory.
 const SHARED: &str = "/dev/shm";
 
-/// What the guard says to the command when it watches.
+/// The guard's message to the command: it watches.
 const READY: &str = "ready";
 
-/// What the command says to the guard when it is about to end in order.
+/// The command's message to the guard: it is about to end in order.
 const OVER: &str = "over";
 
-/// How long they have after SIGKILL, which nothing but the kernel can delay.
+/// How long processes may take to end after SIGKILL. Only the kernel can delay that.
 const FIRM: Duration = Duration::from_secs(20);
-/// How much longer than it may take the guard is waited for.
+/// How long to wait for the guard beyond its own limits.
 const SLACK: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a process may be between two programs. One that seems to be so for longer hides its
-/// arguments.
+/// How long a process may be between two programs. A process that seems to be so for longer hides
+/// its arguments.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// How long those have to end whose owner did not say.
+/// How long processes have to end if their owner gave no limit.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The directories of a run, watched by a guard.
@@ -68,20 +68,20 @@ pub(crate) struct Scratch {
     pipe: Option<ChildStdin>,
 }
 
-/// Where runs keep their files.
+/// The parent directories of the files of runs.
 fn places() -> [PathBuf; 2] {
     let temporary = std::env::temp_dir();
-    // Nodes that are given it may be in another directory.
+    // The path is absolute, because nodes that get it may be in another directory.
     [std::path::absolute(&temporary).unwrap_or(temporary), PathBuf::from(SHARED)]
 }
 
-/// Where a run keeps its files, by its mark.
+/// The directories of a run, by its mark.
 pub(crate) fn directories(mark: &str) -> [PathBuf; 2] {
     places().map(|place| place.join(mark))
 }
 
 impl Scratch {
-    /// Removes what those have left that were killed, and makes room for a run.
+    /// Removes what killed runs have left, and creates the directories of a run.
     pub(crate) fn make(patience: Duration) -> Result<Scratch, AppError> {
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let failed = |what: &str, error: &dyn std::fmt::Display| {
@@ -91,7 +91,7 @@ impl Scratch {
         let started = started(own).ok_or_else(|| failed("/proc cannot be read", &own))?;
         let space = space().ok_or_else(|| failed("/proc cannot be read", &"ns/pid"))?;
         for left in sweep(&places(), &space) {
-            // What cannot be removed is another user's, and stays there.
+            // What cannot be removed belongs to another user, and stays.
             if left.removed.is_ok() {
                 tell(&format!("cluster: removed what {} had left", left.mark));
             }
@@ -112,7 +112,7 @@ impl Scratch {
             .spawn()
             .map_err(|error| failed("the guard cannot be started", &error))?;
         let pipe = guard.stdin.take();
-        // From here on it is there, whatever happens.
+        // From here on the guard exists, whatever fails.
         let mut said = String::new();
         if let Some(out) = guard.stdout.take() {
             io::BufReader::new(out)
@@ -137,14 +137,14 @@ impl Scratch {
         &self.directories[0]
     }
 
-    /// Ends what is left, and waits for it.
+    /// Ends the remaining processes, and waits for their end.
     pub(crate) fn finish(mut self) -> Result<(), AppError> {
         self.end()
     }
 
     fn end(&mut self) -> Result<(), AppError> {
         let Some(mut pipe) = self.pipe.take() else { return Ok(()) };
-        // When it is no more, its work is done below.
+        // If the guard is dead, its work is done below.
         let _ = writeln!(pipe, "{OVER}");
         drop(pipe);
         let clock = Clock::start();
@@ -158,7 +158,7 @@ impl Scratch {
         match ended {
             Ok(Some(status)) if status.success() => Ok(()),
             _ => {
-                // It may be stuck; there must not be two of them at it.
+                // The guard may be stuck. Two cleaners must not run at once.
                 let _ = self.guard.kill();
                 clean(&self.mark, &self.directories, self.patience)
             }
@@ -174,7 +174,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Waits until the owner is over.
+/// Waits until the owner is over, and then cleans up.
 pub(crate) fn command(guard: &args::Guard) -> Result<u8, AppError> {
     Signals::ignore();
     {
@@ -182,11 +182,11 @@ pub(crate) fn command(guard: &args::Guard) -> Result<u8, AppError> {
         let said = writeln!(out, "{READY}").and_then(|()| out.flush());
         said.map_err(|error| AppError::Failed(format!("nobody hears the guard: {error}")))?;
     }
-    // Whatever cannot be read has come to its end.
+    // A read error counts as the end of the input.
     let lines = io::stdin().lines().map_while(Result::ok).collect::<Vec<_>>();
     if !lines.iter().any(|line| line == OVER) {
-        // The pipe of one that was killed is closed shortly before its children are, which could
-        // still make files.
+        // The pipe of a killed owner is closed shortly before its children are killed. Until then
+        // the children could still create files.
         let clock = Clock::start();
         let deadline = clock.now() + FIRM;
         while getppid().is_some_and(|pid| pid.as_raw_nonzero().get() as u32 == guard.owner)
@@ -216,7 +216,8 @@ fn clean(mark: &str, directories: &[PathBuf], patience: Duration) -> Result<(), 
 fn end_marked(mark: &str, patience: Duration) -> Result<(), AppError> {
     let clock = Clock::start();
     let begin = clock.now();
-    // Whoever has started others ends them, and may do so with the help of some: rm, for instance.
+    // A process that has started others ends them, and may use some of them for that: rm, for
+    // instance. So only the first ancestors get SIGTERM.
     let Marked { all, .. } = marked(mark);
     let is_first = |pid: &&u32| parent(**pid).is_none_or(|parent| !all.contains(&parent));
     all.iter().filter(is_first).for_each(|pid| send(*pid, mark, Signal::TERM));
@@ -237,7 +238,8 @@ fn end_marked(mark: &str, patience: Duration) -> Result<(), AppError> {
 
 fn send(pid: u32, mark: &str, signal: Signal) {
     let Some(raw) = Pid::from_raw(pid as i32) else { return };
-    // The number may be another's by now: it is so no more once there is a descriptor.
+    // The number may be another process's by now. With a descriptor it can no longer change its
+    // owner.
     if let Ok(process) = pidfd_open(raw, PidfdFlags::empty())
         && has_mark(pid, mark) == Some(true)
     {
@@ -248,7 +250,7 @@ fn send(pid: u32, mark: &str, signal: Signal) {
 /// The processes that have inherited a mark.
 struct Marked {
     all: Vec<u32>,
-    /// Whether each other process could be seen not to have it.
+    /// Whether every other process was seen without the mark.
     is_sure: bool,
 }
 
@@ -269,32 +271,32 @@ fn marked(mark: &str) -> Marked {
     marked
 }
 
-/// Whether a process has inherited this mark: nobody knows while it exchanges its program for
-/// another, since then it has no environment for a moment.
+/// Whether a process has inherited this mark. `None` while it replaces its program: at that moment
+/// it has no environment.
 fn has_mark(pid: u32, mark: &str) -> Option<bool> {
-    // That of a process that has ended, and of others' processes, cannot be read.
+    // The environment of an ended process, or of another user's process, cannot be read.
     let environment = || fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let mut variables = environment();
     if variables.is_empty() {
         if is_between_programs(pid) {
             return None;
         }
-        // The moment may have been over when that was asked.
+        // The moment may have passed before the check.
         variables = environment();
     }
     let wanted = format!("{MARK}={mark}");
     Some(variables.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()))
 }
 
-/// Whether it has memory, and no program's arguments in it yet. Threads of the kernel and those
-/// that have ended have no memory.
+/// Whether the process has memory and no program arguments yet. Kernel threads and ended processes
+/// have no memory.
 fn is_between_programs(pid: u32) -> bool {
     let read = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let memory = read("statm");
     !memory.is_empty() && !memory.starts_with(b"0 ") && read("cmdline").is_empty()
 }
 
-/// A directory that a run had left.
+/// A leftover directory of a run.
 pub(crate) struct Left {
     pub(crate) mark: String,
     pub(crate) directory: PathBuf,
@@ -303,7 +305,7 @@ pub(crate) struct Left {
 
 /// Removes what runs of this machine have left that were killed together with their guard.
 pub(crate) fn sweep_all() -> Vec<Left> {
-    // Without a namespace no run can be told to be over.
+    // Without a namespace no run is known to be over.
     space().map_or_else(Vec::new, |space| sweep(&places(), &space))
 }
 
@@ -324,7 +326,7 @@ fn sweep(places: &[PathBuf], space: &str) -> Vec<Left> {
     dead.into_iter().map(clean).collect()
 }
 
-/// Whether this is the mark of a run of this PID namespace whose owner is no more.
+/// Whether this is the mark of a run of this PID namespace whose owner has ended.
 fn is_dead(name: &str, space: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX) else { return false };
     let parts: Vec<_> = rest.split('-').collect();
@@ -371,7 +373,8 @@ mod tests {
     fn who_exchanges_its_program_is_not_overlooked() {
         let mark = format!("{PREFIX}of-programs-{}", std::process::id());
         for _ in 0..100 {
-            // It has the mark once its first program begins, which is when this returns.
+            // The process has the mark once its first program begins, which is when this call
+            // returns.
             let mut command = Command::new("sleep");
             let mut child = command.arg("60").env(MARK, &mark).spawn().expect("a program");
             let found = has_mark(child.id(), &mark);
@@ -383,15 +386,15 @@ mod tests {
 
     #[test]
     fn what_is_asked_to_end_cleans_up_with_the_help_of_others() {
-        // Those that it had started for that were ended, too, and so it left its files: scripts
-        // remove them by rm.
+        // The processes that the script started for its cleanup were ended too, and so it left its
+        // files. Scripts remove files by rm.
         let place = tempfile::TempDir::new().expect("a directory");
         let script = "trap 'exit 0' TERM; sh -c 'trap \"exit 1\" TERM; echo >begun; sleep 0.2; echo >tidied'; :";
         let mark = format!("{PREFIX}of-a-test-{}", std::process::id());
         let mut command = Command::new("sh");
         command.args(["-c", script]).current_dir(&place).env(MARK, &mark).stdin(Stdio::null());
         let mut child = command.spawn().expect("a shell");
-        // It is reaped at once, as that of a command is by whoever started it.
+        // The child is reaped at once, as a command is by its parent.
         let reaper = std::thread::spawn(move || child.wait());
         let clock = Clock::start();
         let deadline = clock.now() + FIRM;

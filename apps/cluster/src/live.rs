@@ -16,26 +16,26 @@ use crate::plan::{HOLDER, Launch};
 use crate::tail::Tail;
 use crate::{node, proc, signals, tell};
 
-/// A process that is stopped for so long does not hear that its run is over.
+/// A process that is stopped for this long does not notice that its run is over.
 pub(crate) const STOPPED: Duration = Duration::from_secs(1);
 
 /// The request that ends a process on another machine, in place of the number of a signal.
 pub(crate) const OVER: &str = "over";
 
-/// A process that was started, whether it is over or not.
+/// A started process, over or not.
 pub(crate) struct Live {
     pub(crate) launch: Launch,
     child: Child,
-    /// Where it is told signals.
+    /// The pipe for signals.
     pipe: Option<ChildStdin>,
     said: Tail,
-    /// The last line that says what went wrong, or the last of all.
+    /// The last line about an error, or else the last line.
     complaint: Complaint,
     pub(crate) is_ready: bool,
     pub(crate) ended: Option<ExitStatus>,
-    /// Since when it was seen stopped and nothing else.
+    /// Since when every look found it stopped.
     stopped_since: Option<Time>,
-    /// Its pipe has said that the run is over.
+    /// Its pipe has carried the end of the run.
     knows_end: bool,
 }
 
@@ -45,18 +45,18 @@ struct Complaint {
     is_own: bool,
 }
 
-/// What all processes of a run have in common.
+/// The common environment of all processes of a run.
 pub(crate) struct Surroundings<'a> {
     /// This program's file.
     pub(crate) own: &'a str,
     pub(crate) mark: &'a str,
     pub(crate) results: &'a Path,
     pub(crate) holder: Option<u32>,
-    /// Whether people want to see what processes say.
+    /// Whether the output of processes is shown.
     pub(crate) is_shown: bool,
 }
 
-/// The file of what a process writes.
+/// The file of a process's output stream.
 pub(crate) fn written(results: &Path, name: &str, stream: &str) -> PathBuf {
     results.join(format!("{name}.{stream}"))
 }
@@ -67,7 +67,7 @@ fn wrapped(launch: &Launch, around: &Surroundings<'_>) -> Vec<String> {
     let enter = launch.enter.iter().map(|word| word.replace(HOLDER, &holder));
     // A script that has started others ends them itself.
     let signal = if launch.is_run { Signal::TERM } else { Signal::KILL };
-    // Whoever enters other namespaces loses the signal that was set before, so that it is set last.
+    // Entering other namespaces clears the parent-death signal, so the signal is set last.
     enter.chain(node::wrap(around.own, signal.as_raw(), &launch.command)).collect()
 }
 
@@ -76,7 +76,7 @@ impl Live {
         let name = &launch.name;
         let file = |stream| {
             let path = written(around.results, name, stream);
-            // What a process writes grows while it is looked at.
+            // The file grows while it is read.
             let made = scratch(&path).map_err(|error| AppError::unwritable(&path, &error))?;
             Ok::<_, AppError>((path, made))
         };
@@ -108,7 +108,7 @@ impl Live {
         })
     }
 
-    /// Looks what it has said, and whether it is over.
+    /// Reads the process's new output, and whether the process is over.
     pub(crate) fn look(&mut self, is_shown: bool) {
         if self.ended.is_none()
             && let Ok(Some(status)) = self.child.try_wait()
@@ -133,7 +133,7 @@ impl Live {
                     false => tell(&format!("{} | {line}", self.launch.name)),
                 }
             }
-            // "ycsb: what went wrong" counts more than what follows it.
+            // A line such as "ycsb: what went wrong" counts more than the lines after it.
             let first = line.split_whitespace().next().unwrap_or_default();
             let is_own = first.ends_with(':') && first.len() > 1;
             if !line.trim().is_empty() && (is_own || !self.complaint.is_own) {
@@ -142,13 +142,13 @@ impl Live {
         }
     }
 
-    /// Sends a signal, if it is not over.
+    /// Sends a signal, if the process is not over.
     pub(crate) fn signal(&mut self, signal: i32) {
         if self.ended.is_some() {
             return;
         }
         if let Some(pipe) = &mut self.pipe {
-            // One that hears no more is over soon.
+            // A process whose pipe is closed is over soon.
             let _ = writeln!(pipe, "{signal}");
         }
         let is_local = !self.launch.is_attended || signal == Signal::KILL.as_raw();
@@ -156,16 +156,17 @@ impl Live {
             && let (Some(pid), Some(signal)) =
                 (Pid::from_raw(self.child.id() as i32), Signal::from_named_raw(signal))
         {
-            // Nobody has waited for it, so that the number is its own.
+            // The process has not been waited for, so the number is still its own.
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// Kills it if it is stopped, since then it cannot hear that it is to end. One on another
-    /// machine gets the end of the run on its pipe, and `cluster attend` does the same there.
+    /// Kills the process if it is stopped, because a stopped process does not act on a request to
+    /// end. A process on another machine gets the end of the run on its pipe, and `cluster attend`
+    /// does the same there.
     ///
-    /// A debugger stops a process for a moment, and many times: what counts is that nothing else
-    /// was seen for [`STOPPED`].
+    /// A debugger stops a process for a moment, and many times. So the process must have been
+    /// stopped at every look for [`STOPPED`].
     pub(crate) fn end_if_stopped(&mut self, now: Time) {
         if self.ended.is_some() {
             return;
@@ -186,7 +187,7 @@ impl Live {
         }
     }
 
-    /// How it ended, in two words.
+    /// The kind of its end, in two words.
     pub(crate) fn end(&self) -> String {
         match self.ended {
             None => "still there".to_owned(),
@@ -197,14 +198,14 @@ impl Live {
         }
     }
 
-    /// Its exit status, as a shell has it.
+    /// Its exit status, as in a shell.
     pub(crate) fn status(&self) -> Option<u8> {
         let status = self.ended?;
         let status = status.code().or(status.signal().map(|signal| 128 + signal))?;
         Some(status as u8)
     }
 
-    /// What is to be told of its end, in one line.
+    /// The report of its end, in one line.
     pub(crate) fn complaint(&self) -> String {
         let place = self.launch.host.as_ref().map(|host| format!(" on {host}")).unwrap_or_default();
         let end = self.end();

@@ -1,5 +1,5 @@
-//! Starts the processes of a cluster, runs a program on it, gathers what came of it, and leaves
-//! nothing behind. Runs whole matrices of such experiments, which end in one table.
+//! Starts the processes of a cluster, runs a program on it, collects the results, and leaves
+//! nothing behind. Runs whole matrices of such experiments, each with one table as its result.
 //!
 //! ```text
 //!   cluster matrix ──► cases ──► cluster run, for each ──► one table
@@ -7,20 +7,21 @@
 //!                   plan: what is started where, as commands
 //!                     processes │ namespaces │ vm │ ssh
 //!                                     │
-//!                   supervise ──► cluster node ──► memnode, ycsb, ..     die when whoever started them does
-//!                       │              or ssh ──► cluster attend ──► ..  as well, on the other machine
+//!                   supervise ──► cluster node ──► memnode, ycsb, ..     end with their parent,
+//!                       │              or ssh ──► cluster attend ──► ..  also on the other machine
 //!                       │
 //!                    guard      outlives the command, however that ends, and removes the rest
 //! ```
 //!
-//! - **Nothing is left.** Every process has a mark in its environment, which what it starts
-//!   inherits, and every file of a run is in one of two directories of that name. A guard waits
-//!   until the command is over, and then ends what has the mark and removes the directories. It
-//!   does so after every run, so that it is no path that only accidents take. Should it be killed
-//!   as well, the kernel ends the nodes, and the next start removes the directories.
-//! - **Network namespaces have no names** on the host: they belong to one process, and are gone
-//!   with it, by the kernel.
-//! - **Every wait has a deadline**, and what went wrong is one line with the name of the node.
+//! - **Nothing is left.** Every process has a mark in its environment, which its children inherit.
+//!   Every file of a run is in one of two directories with the mark as their name. A guard waits
+//!   until the command is over. Then the guard ends all processes with the mark and removes the
+//!   directories. The guard does so after every run, so its path is not only for accidents. If the
+//!   guard is killed as well, the kernel ends the nodes, and the next start removes the
+//!   directories.
+//! - **Network namespaces have no names** on the host. They belong to one process, and the kernel
+//!   removes them with that process.
+//! - **Every wait has a deadline**, and every error is one line with the name of the node.
 
 #![forbid(unsafe_code)]
 
@@ -73,8 +74,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// What is wrong with the command line; whoever gives a program's flags to this one is told where
-/// they belong.
+/// The error of a command line. If it has a flag of a program, the line says where that flag
+/// belongs.
 fn told(error: &clap::Error) -> String {
     let line = one_line(error);
     let of_run = std::env::args().nth(1).is_some_and(|command| command == "run");
@@ -96,7 +97,8 @@ fn status(ended: Result<u8, AppError>) -> ExitCode {
     }
 }
 
-/// A line for people. Nobody may be reading any more, which is no reason to panic.
+/// Writes a line for people. The reader may have closed standard error, which is no reason to
+/// panic.
 fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! Becomes a command that dies with whoever started it.
+//! Becomes a command that ends with its parent.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -8,23 +8,23 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::args::Node;
 
-/// The arguments with which this program becomes `command`, and gets `signal` when this process is
-/// over.
+/// The arguments with which this program becomes `command`. That command gets `signal` when the
+/// present process ends.
 pub(crate) fn wrap(program: &str, signal: i32, command: &[String]) -> Vec<String> {
     let parent = std::process::id().to_string();
     let own = [program, "node", "--parent", &parent, "--signal", &signal.to_string(), "--"];
     own.iter().map(|part| (*part).to_owned()).chain(command.iter().cloned()).collect()
 }
 
-/// Does not return, unless the command cannot be had.
+/// Does not return, unless the command cannot be executed.
 pub(crate) fn command(node: &Node) -> AppError {
     let failed =
         |what: &str, error: &dyn std::fmt::Display| AppError::Failed(format!("{what}: {error}"));
-    // The kernel sends it when the thread ends that forked, which is the main one.
+    // The kernel sends the signal when the forking thread ends, which is the main thread.
     if let Err(error) = set_parent_process_death_signal(Signal::from_named_raw(node.signal)) {
         return failed("the end of this process cannot be bound to that of its parent", &error);
     }
-    // It may have ended before that.
+    // The parent may have ended before the call.
     if getppid().map(Pid::as_raw_nonzero).is_none_or(|pid| pid.get() as u32 != node.parent) {
         return AppError::Failed("whoever started this is over".to_owned());
     }

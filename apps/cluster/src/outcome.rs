@@ -1,4 +1,4 @@
-//! What came of a run: `run.json`.
+//! The outcome of a run: `run.json`.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::Run;
 
-/// The number of its present form.
+/// The version number of the schema.
 const SCHEMA: u32 = 1;
 
-/// A run, whether it went well or not.
+/// A run, successful or not.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) schema: u32,
@@ -19,19 +19,19 @@ pub(crate) struct Outcome {
     pub(crate) on: String,
     pub(crate) memory_nodes: u16,
     pub(crate) compute_nodes: u16,
-    /// The exit status: that of the programs, 124 when the time was over, 128 and a signal's
-    /// number.
+    /// The exit status: that of the programs, 124 after the time limit, 128 plus the number of a
+    /// signal.
     pub(crate) status: u8,
-    /// What went wrong, in one line.
+    /// The error, in one line.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) problem: Option<String>,
-    /// From the first process to the last.
+    /// Seconds from the start of the first process to the end of the last.
     pub(crate) elapsed_s: f64,
     /// In the order of their start.
     pub(crate) nodes: Vec<NodeOutcome>,
 }
 
-/// One process of it.
+/// One process of the run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct NodeOutcome {
     pub(crate) name: String,
@@ -43,7 +43,7 @@ pub(crate) struct NodeOutcome {
 }
 
 impl Outcome {
-    /// That of this run, without its nodes.
+    /// The outcome of this run, without its nodes.
     pub(crate) fn of(run: &Run, status: u8, problem: Option<String>, elapsed: Duration) -> Outcome {
         Outcome {
             schema: SCHEMA,

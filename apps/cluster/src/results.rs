@@ -23,10 +23,10 @@ const BEGUN: &str = "run.begun";
 const DOCUMENT: &str = "document.json";
 /// `run.json` and `document.json`.
 pub(crate) const FILE: Kind = Kind { name: "a result document", bytes_max: 256 << 20 };
-/// The endings of the names of what is there besides.
+/// The endings of the other files.
 const OWN: [&str; 3] = ["out", "err", "json"];
 
-/// Makes the directory, and removes what an earlier run has left there.
+/// Creates the directory, and removes the results of an earlier run.
 pub(crate) fn prepare(directory: &Path) -> Result<PathBuf, AppError> {
     let unwritable = |error| AppError::unwritable(directory, &error);
     fs::create_dir_all(directory).map_err(unwritable)?;
@@ -51,7 +51,7 @@ pub(crate) fn prepare(directory: &Path) -> Result<PathBuf, AppError> {
     Ok(directory)
 }
 
-/// What came of an earlier run, if it came to an end.
+/// The outcome of an earlier run, if that run ended.
 pub(crate) fn load(directory: &Path) -> Option<Outcome> {
     serde_json::from_str(&latchwork_files::read_text(&directory.join(RUN), FILE).ok()?).ok()
 }
@@ -61,8 +61,8 @@ pub(crate) fn document_of(directory: &Path) -> PathBuf {
     directory.join(DOCUMENT)
 }
 
-/// Takes the archives of those apart that ran elsewhere, and gives the document its name. What went
-/// wrong.
+/// Unpacks the archives of processes that ran elsewhere, and gives the document its name. Returns
+/// the error, if any.
 pub(crate) fn gather(
     directory: &Path,
     nodes: &[Live],
@@ -84,7 +84,7 @@ pub(crate) fn gather(
         let bytes = fs::read(&path).map_err(|error| AppError::unwritable(&path, &error))?;
         let entries = match archive::read(&bytes) {
             Ok(entries) => entries,
-            // It has nothing to say then, and how it ended was told already.
+            // The process has no archive then, and the report of its end exists already.
             Err(_) if node.status() != Some(0) => continue,
             Err(error) => {
                 problem
@@ -102,7 +102,7 @@ pub(crate) fn gather(
         for (name, content) in entries {
             if is_run && name == RUN {
                 if let Ok(inner) = serde_json::from_slice::<Outcome>(&content) {
-                    // It says more than that the virtual machine ended.
+                    // The inner problem says more than the end of the virtual machine.
                     outcome.problem = inner.problem.or(outcome.problem.take());
                     outcome.nodes.extend(inner.nodes);
                 }
@@ -112,7 +112,7 @@ pub(crate) fn gather(
             write_file(&place, content)?;
         }
         if is_run {
-            // All of it is in files of its own now.
+            // All its contents are in separate files now.
             let _ = fs::remove_file(&path);
         }
     }

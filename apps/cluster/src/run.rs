@@ -29,7 +29,7 @@ pub(crate) fn command(run: &Run, signals: &Signals) -> Result<u8, AppError> {
         sent.map_err(|error| AppError::Failed(format!("results cannot be sent: {error}")))?;
     } else {
         for node in &outcome.nodes {
-            // Only one of the programs has something to say.
+            // Only one of the programs prints a result.
             if node.name.starts_with('C')
                 && let Ok(text) = std::fs::read(written(directory, &node.name, "out"))
             {
@@ -43,7 +43,7 @@ pub(crate) fn command(run: &Run, signals: &Signals) -> Result<u8, AppError> {
     Ok(outcome.status)
 }
 
-/// All commands of a run, none of which is started.
+/// All commands of a run, without starting any.
 pub(crate) fn dry(run: &Run) -> Result<Vec<String>, AppError> {
     let layout = layout("latchwork-cluster-RUN", &run.results);
     let mut lines = Plan::of(run, &layout)?.lines();
@@ -58,12 +58,12 @@ fn layout(mark: &str, results: &Path) -> Layout {
     Layout { scratch, shared, results: results.to_owned(), mark: mark.to_owned() }
 }
 
-/// Runs it, and keeps what comes of it, whether that is good or not.
+/// Runs it, and keeps the results, good or not.
 ///
 /// # Errors
-/// When it could not begin, or what came of it cannot be kept.
+/// When the run could not begin, or its results cannot be kept.
 pub(crate) fn run(run: &Run, signals: &Signals, is_shown: bool) -> Result<Outcome, AppError> {
-    // What cannot be is told before anything is removed.
+    // An impossible run is refused before any file is removed.
     Plan::of(run, &layout("latchwork-cluster-RUN", &run.results))?;
     let directory = results::prepare(&run.results)?;
     let scratch = Scratch::make(run.kill_after)?;
@@ -99,13 +99,13 @@ pub(crate) fn run(run: &Run, signals: &Signals, is_shown: bool) -> Result<Outcom
     Ok(outcome)
 }
 
-/// What of a program's standard output is printed. On a terminal its table was shown before, which
-/// says all that its lines for scripts say.
+/// The printed part of a program's standard output. On a terminal the table is already visible, and
+/// it holds all information of the lines for scripts.
 fn shown(text: Vec<u8>) -> Vec<u8> {
     if is_for_people_only() { without_script_lines(&text) } else { text }
 }
 
-/// Leaves lines out as `[CHECK], ..` of all programs and `tpmC: ..` of TPC-C.
+/// Removes the lines for scripts, such as `[CHECK], ..` of all programs and `tpmC: ..` of TPC-C.
 fn without_script_lines(text: &[u8]) -> Vec<u8> {
     let for_scripts = |line: &&[u8]| {
         let is_tagged = line[0] == b'[' && line.get(1).is_some_and(u8::is_ascii_alphabetic);
@@ -117,7 +117,7 @@ fn without_script_lines(text: &[u8]) -> Vec<u8> {
 
 fn print(text: &[u8]) {
     let mut out = io::stdout().lock();
-    // Nobody may be reading any more.
+    // The reader may have closed the output.
     let _ = out.write_all(text).and_then(|()| out.flush());
 }
 

@@ -1,6 +1,6 @@
-//! Words of a shell: how commands are shown, and how text becomes words.
+//! Words of a shell: quoting of commands, and splitting of text.
 
-/// A command that a shell takes as it is.
+/// The command, quoted for a shell.
 pub(crate) fn quote(words: &[String]) -> String {
     words.iter().map(|word| quote_word(word)).collect::<Vec<_>>().join(" ")
 }

@@ -1,6 +1,6 @@
-//! Signals that ask the command to end: SIGTERM, SIGINT, and SIGHUP, which a terminal that is
-//! closed sends. A command that was started with SIGHUP ignored, as by `nohup`, outlives the
-//! terminal, and so do its processes.
+//! Signals that request the end of the command: SIGTERM, SIGINT, and SIGHUP, which a closed
+//! terminal sends. A command with SIGHUP ignored, as under `nohup`, outlives the terminal, and so
+//! do its processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,8 +12,8 @@ use signal_hook::flag;
 
 use crate::tell;
 
-/// The first signal is handed on to the programs, which end their run in order. The second ends the
-/// command at once: the guard does the rest.
+/// The first signal is passed on to the programs, which end their run in order. The second signal
+/// ends the command at once, and the guard cleans up.
 #[derive(Clone, Default)]
 pub(crate) struct Signals {
     first: Arc<AtomicUsize>,
@@ -26,7 +26,7 @@ impl Signals {
         let signals = Signals::default();
         let armed = Arc::new(AtomicBool::new(false));
         let install = |signal: i32| {
-            // In this order, so that the first does not end anything.
+            // The handlers are in this order so that the first signal ends nothing.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))?;
             flag::register(signal, Arc::clone(&armed))?;
             flag::register_usize(signal, Arc::clone(&signals.first), signal as usize)
@@ -44,8 +44,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Does `work` with the signals handled. What fails after a signal ends with the signal's
-    /// status.
+    /// Runs `work` with the signals handled. An error after a signal ends with the signal's status.
     pub(crate) fn around(
         work: impl FnOnce(&Signals) -> Result<u8, AppError>,
     ) -> Result<u8, AppError> {
@@ -59,16 +58,16 @@ impl Signals {
         }
     }
 
-    /// Takes no notice of them.
+    /// Ignores the signals.
     pub(crate) fn ignore() {
         let nobody = Arc::new(AtomicBool::new(false));
         for signal in ALL {
-            // One that stays as it is ends this process, and the next start does its work.
+            // If a signal keeps its default, it ends this process, and the next start cleans up.
             let _ = flag::register(signal, Arc::clone(&nobody));
         }
     }
 
-    /// The number of the signal that came.
+    /// The number of the first signal.
     pub(crate) fn first(&self) -> Option<i32> {
         match self.first.load(Ordering::Relaxed) {
             0 => None,
@@ -77,7 +76,7 @@ impl Signals {
     }
 }
 
-/// What people call it.
+/// The signal's name.
 pub(crate) fn name(signal: i32) -> String {
     match signal {
         SIGTERM => "SIGTERM".to_owned(),

@@ -1,4 +1,4 @@
-//! From the start of the first process to the end of the last.
+//! The supervision of a run, from the start of the first process to the end of the last.
 //!
 //! ```text
 //!   steps ──► holder ──► store ──► memory nodes ──► programs ──► all have ended
@@ -9,10 +9,10 @@
 //!                                     memory nodes: SIGTERM, drain; SIGKILL; then the store
 //! ```
 //!
-//! - A process that is stopped (SIGSTOP) is killed as soon as its end is waited for: it would not
-//!   hear a request.
-//! - After a failed run memory nodes do not wait for compute nodes to leave: the programs have
-//!   ended, and the dead never leave.
+//! - A stopped process (SIGSTOP) is killed as soon as the run waits for its end, because it would
+//!   not act on a request.
+//! - After a failed run memory nodes do not wait for compute nodes to leave. The programs have
+//!   ended, and dead nodes never leave.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -33,15 +33,15 @@ use crate::plan::{Plan, Role, Step};
 use crate::signals::{self, Signals};
 
 const LOOK: Duration = Duration::from_millis(10);
-/// How long a program may take to its results, when a signal ends its run.
+/// How long a program may take to produce its results after a signal ends its run.
 const IN_ORDER: Duration = Duration::from_secs(60);
-/// How long namespaces may take.
+/// How long the creation of namespaces may take.
 const HOLD: Duration = Duration::from_secs(120);
-/// How long memory nodes have to leave in order after a run that failed.
+/// How long memory nodes have to leave in order after a failed run.
 const HASTE: Duration = Duration::from_secs(1);
 /// How long an end by SIGKILL may take.
 const FIRM: Duration = Duration::from_secs(20);
-/// The exit status when the time is over, as that of timeout(1).
+/// The exit status after the time limit, as in timeout(1).
 pub(crate) const OUT_OF_TIME: u8 = 124;
 
 /// Limits of a run.
@@ -52,7 +52,7 @@ pub(crate) struct Limits {
     pub(crate) kill_after: Duration,
 }
 
-/// What is left when all is over.
+/// The state at the end of a run.
 pub(crate) struct Over {
     pub(crate) nodes: Vec<Live>,
     pub(crate) status: u8,
@@ -60,10 +60,10 @@ pub(crate) struct Over {
     pub(crate) elapsed: Duration,
 }
 
-/// Why waiting ended.
+/// Why a wait ended.
 enum Halt {
     Reached,
-    /// This node's end was not in order.
+    /// This node did not end in order.
     Failed(usize),
     Signal(i32),
     Limit,
@@ -81,7 +81,7 @@ struct Supervisor<'a> {
 /// Runs a plan to its end.
 ///
 /// # Errors
-/// What could not be started. All that was is ended by the guard then.
+/// The process that could not be started. The guard then ends all started processes.
 pub(crate) fn run(
     plan: &Plan,
     mut around: Surroundings<'_>,
@@ -93,7 +93,7 @@ pub(crate) fn run(
     for step in &plan.steps {
         take(step, &around, signals, &clock, deadline)?;
     }
-    // Ends with its standard input, which this has.
+    // The holder ends with its standard input, which this process has.
     let holder = plan.holder.as_ref().map(|command| hold(command, &around)).transpose()?;
     around.holder = holder.as_ref().map(Child::id);
     let mut supervisor = Supervisor { nodes: Vec::new(), around, limits, signals, clock, deadline };
@@ -114,7 +114,7 @@ pub(crate) fn run(
 }
 
 impl Supervisor<'_> {
-    /// Starts all, and waits for the end of the programs.
+    /// Starts all processes, and waits for the end of the programs.
     fn start(&mut self, plan: &Plan) -> Result<Halt, AppError> {
         for role in [Role::Store, Role::Memory, Role::Program] {
             for launch in plan.launches.iter().filter(|launch| launch.role == role) {
@@ -134,12 +134,12 @@ impl Supervisor<'_> {
         Ok(self.wait(self.deadline, programs_ended))
     }
 
-    /// Waits until something is so, or stands in its way.
+    /// Waits until `until` holds, or until an event prevents it.
     fn wait(&mut self, deadline: Time, until: impl Fn(&[Live]) -> bool) -> Halt {
         loop {
             self.look();
             let failed = |node: &Live| match node.launch.role {
-                // Others end when they are told to.
+                // These roles end only on request.
                 Role::Store | Role::Memory => node.ended.is_some(),
                 Role::Program => node.status().is_some_and(|status| status != 0),
             };
@@ -165,7 +165,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Waits until they have ended, whatever else happens. Whether they have.
+    /// Waits until the processes have ended, and ignores all other events. Returns whether they
+    /// have.
     fn outlast(&mut self, roles: &[Role], limit: Duration) -> bool {
         let deadline = self.clock.now() + limit;
         loop {
@@ -186,13 +187,13 @@ impl Supervisor<'_> {
         }
     }
 
-    /// What to say of the programs, which are ended if they have not.
+    /// The result of the programs. Programs that still run are ended.
     fn judge(&mut self, halt: Halt) -> (u8, Option<String>) {
         match halt {
             Halt::Reached => (0, None),
             Halt::Failed(at) => {
                 let grace = self.limits.grace;
-                // What the others make of it is worth to be known.
+                // The reaction of the other programs is worth knowing, so they get time.
                 if !self.outlast(&[Role::Program], grace) {
                     self.end(&[Role::Program], self.limits.kill_after);
                 }
@@ -237,7 +238,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Asks them to end, and ends them.
+    /// Requests the end of the processes, and then kills them.
     fn end(&mut self, roles: &[Role], patience: Duration) -> bool {
         self.signal(roles, Signal::TERM.as_raw());
         if self.outlast(roles, patience) {
@@ -248,14 +249,13 @@ impl Supervisor<'_> {
         false
     }
 
-    /// Ends what serves the programs, which have ended. What went wrong with it.
+    /// Ends the processes that serve the ended programs. Returns the error, if any.
     fn stop_rest(&mut self, has_failed: bool) -> Option<String> {
         if has_failed {
-            // Those that died did not leave, and a memory node would wait for the ends of their
-            // leases.
+            // Dead nodes did not leave, and a memory node would wait for the end of their leases.
             self.signal(&[Role::Memory], Signal::TERM.as_raw());
             self.outlast(&[Role::Memory], HASTE);
-            // The second signal ends it at once.
+            // The second signal ends the memory node at once.
             self.end(&[Role::Memory], self.limits.kill_after);
         } else {
             self.end(&[Role::Memory], self.limits.drain + self.limits.kill_after);
@@ -310,7 +310,7 @@ fn take(
     }
 }
 
-/// Starts what holds the network namespaces, and waits until they are there.
+/// Starts the holder of the network namespaces, and waits until they exist.
 fn hold(command: &[String], around: &Surroundings<'_>) -> Result<Child, AppError> {
     let failed =
         |why: String| AppError::Failed(format!("network namespaces cannot be made: {why}"));
@@ -321,7 +321,7 @@ fn hold(command: &[String], around: &Surroundings<'_>) -> Result<Child, AppError
     let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
     let out = child.stdout.take();
     let (said, hears) = channel();
-    // Ends with the process.
+    // The thread ends with the process.
     thread::spawn(move || {
         let line = out.and_then(|out| BufReader::new(out).lines().next()?.ok());
         let _ = said.send(line);

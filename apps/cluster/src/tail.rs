@@ -1,13 +1,13 @@
-//! What a process writes into a file, line by line, while it does.
+//! The growing output file of a process, line by line.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// Reads on where it was.
+/// Reads from the last position on.
 pub(crate) struct Tail {
     file: File,
-    /// The beginning of a line.
+    /// The start of an incomplete line.
     begun: Vec<u8>,
 }
 
@@ -16,9 +16,9 @@ impl Tail {
         Ok(Tail { file: File::open(path)?, begun: Vec::new() })
     }
 
-    /// Lines that have come to their end since.
+    /// The lines that have been completed since.
     pub(crate) fn lines(&mut self) -> Vec<String> {
-        // What cannot be read now is looked for again.
+        // After a read error the next call tries again.
         let _ = self.file.read_to_end(&mut self.begun);
         let Some(end) = self.begun.iter().rposition(|byte| *byte == b'\n') else {
             return Vec::new();
@@ -28,7 +28,7 @@ impl Tail {
         String::from_utf8_lossy(&whole).lines().map(str::to_owned).collect()
     }
 
-    /// The same, and the last one whether it has an end or not.
+    /// As [`lines`](Tail::lines), with the last line even if it is incomplete.
     pub(crate) fn rest(&mut self) -> Vec<String> {
         let mut lines = self.lines();
         if !self.begun.is_empty() {

@@ -1,4 +1,4 @@
-//! Claims: what a paper says of its points, beside the same of ours.
+//! Claims: a paper's figures for its points, compared with the figures here.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,75 +7,75 @@ use crate::point::Point;
 use crate::rows::{Row, RowKind, Selection, rows};
 use crate::spec::throughput;
 
-/// How far ours may be from the paper's: 30 % of it.
+/// How far a figure may be from the paper's: 30 % of it.
 const WITHIN: f64 = 0.3;
 
-/// A claim, as the figure's file has it.
+/// A claim, in the form of the figure's file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Claim {
     #[serde(default)]
     pub(crate) text: String,
-    /// Who says so, and where.
+    /// The source of the claim.
     pub(crate) source: String,
     #[serde(default)]
     pub(crate) kind: ClaimKind,
-    /// The column that it is about.
+    /// The column of the claim.
     #[serde(default = "throughput")]
     pub(crate) measure: String,
     #[serde(default)]
     pub(crate) rows: RowKind,
-    /// The row that it is about: exactly one, unless `of-take` says which of several.
+    /// The row of the claim: exactly one, unless `of-take` chooses one of several.
     pub(crate) of: Selection,
     pub(crate) of_take: Option<Take>,
-    /// The row that it is compared to; the same goes for it.
+    /// The row to compare with; the same rule applies.
     #[serde(default)]
     pub(crate) to: Selection,
     pub(crate) to_take: Option<Take>,
-    /// The claim is about all rows that `of` selects, each compared to that with the same in these
-    /// columns, and `take` says which counts.
+    /// With these columns the claim is about all rows that `of` selects. Each row is compared with
+    /// the row that has the same values in these columns, and `take` chooses the row that counts.
     #[serde(default)]
     pub(crate) each: Vec<String>,
     pub(crate) take: Option<Take>,
     /// The paper's figure.
     pub(crate) paper: Option<f64>,
-    /// What it should be, where there is no figure.
+    /// The bound, if the paper gives no figure.
     pub(crate) at_least: Option<f64>,
     pub(crate) at_most: Option<f64>,
-    /// Several claims that are alike but for this; then they have the texts.
+    /// Several claims that differ only in this. Then the cases have the texts.
     #[serde(default)]
     pub(crate) cases: Vec<Case>,
 }
 
-/// What is a claim's own, of several that are alike.
+/// The own part of one of several similar claims.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Case {
     pub(crate) text: String,
-    /// Where: besides what `of` and `to` say, and for both.
+    /// An additional selection for both `of` and `to`.
     #[serde(rename = "where")]
     pub(crate) at: Selection,
     pub(crate) paper: Option<f64>,
 }
 
-/// What a claim is about. Percentages of the paper are parts here: 37.7 % are 0.377.
+/// The measure of a claim. The paper's percentages are fractions here: 37.7 % are 0.377.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ClaimKind {
-    /// So many times as much.
+    /// A factor.
     #[default]
     Ratio,
-    /// So much more: 0.4 for 1.4 times as much.
+    /// A relative increase: 0.4 for a factor of 1.4.
     Gain,
-    /// So much less.
+    /// A relative decrease.
     Loss,
-    /// So much.
+    /// A value.
     Value,
-    /// Such a part of all.
+    /// A part of all.
     Part,
 }
 
-/// Which of several.
+/// The choice among several rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Take {
@@ -94,7 +94,7 @@ impl Take {
     }
 }
 
-/// What came of a claim.
+/// The result of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Verdict {
     #[serde(rename = "within 30 %")]
@@ -118,7 +118,7 @@ impl Verdict {
     }
 }
 
-/// A claim with its verdict.
+/// A claim with its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Judged {
     pub(crate) figure: String,
@@ -127,7 +127,7 @@ pub(crate) struct Judged {
     pub(crate) paper: String,
     pub(crate) ours: String,
     pub(crate) verdict: Verdict,
-    /// Whether it comes of a short run.
+    /// Whether the result is of a short run.
     pub(crate) quick: bool,
 }
 
@@ -139,7 +139,7 @@ impl Judged {
 }
 
 impl Claim {
-    /// Itself, or its cases as claims.
+    /// The claim itself, or its cases as claims.
     pub(crate) fn cases(self) -> Vec<Claim> {
         if self.cases.is_empty() {
             return vec![self];
@@ -154,7 +154,7 @@ impl Claim {
         self.cases.iter().map(one).collect()
     }
 
-    /// Whether it makes sense, whatever the points are.
+    /// Checks that the claim is consistent, for any points.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
         let refuse = |problem: &str| Err(format!("claim {}: {problem}", self.text));
         if self.text.is_empty() {
@@ -186,10 +186,10 @@ impl Claim {
         Ok(())
     }
 
-    /// Compares it with the points.
+    /// Compares the claim with the points.
     ///
     /// # Errors
-    /// When it selects no row, or several where it must be one.
+    /// When the claim selects no row, or several where it needs exactly one.
     pub(crate) fn judge(&self, figure: &str, points: &[Point], quick: bool) -> Result<Judged> {
         let rows = rows(points, self.rows)?;
         let place = |problem: String| wrong(format!("{figure}: claim {}", self.text), problem);
@@ -287,13 +287,13 @@ impl Claim {
             .ok_or_else(|| format!("`{which}` selects no point"))
     }
 
-    /// Within 30 % of the paper's, or at least on the same side of "no difference". Gains and
-    /// losses are compared as such: 3 % more is no reproduction of 17 % more, though 1.03 is near
+    /// Within 30 % of the paper's figure, or at least on the same side of "no difference". Gains
+    /// and losses are compared as such: 3 % more does not reproduce 17 % more, though 1.03 is near
     /// 1.17.
     fn compare(&self, ours: f64, paper: f64) -> Verdict {
         let near = (ours / paper - 1.0).abs() <= WITHIN;
         let same_side = match self.kind {
-            // Where the paper says "comparable" there is no side.
+            // If the paper says "comparable", there is no side.
             ClaimKind::Ratio if paper == 1.0 => near,
             ClaimKind::Ratio => (ours > 1.0) == (paper > 1.0),
             ClaimKind::Gain | ClaimKind::Loss => ours > 0.0,
@@ -307,10 +307,10 @@ impl Claim {
     }
 
     fn show(&self, number: f64) -> String {
-        // Without a minus in front of nothing.
+        // The addition of 0.0 removes a minus sign before zero.
         let percent = |part: f64| (part * 1000.0).round() / 10.0 + 0.0;
         match self.kind {
-            // Which side of "no difference" it is on is to be seen.
+            // The text must show the side of "no difference".
             ClaimKind::Ratio if (0.0995..1.0).contains(&number) => format!("{number:.3}x"),
             ClaimKind::Ratio => format!("{}x", digits(number)),
             ClaimKind::Gain => format!("{:+.1} %", percent(number)),
@@ -321,7 +321,7 @@ impl Claim {
     }
 }
 
-/// Three digits or so.
+/// About three digits.
 pub(crate) fn digits(number: f64) -> String {
     match number.abs() {
         0.0 => "0".to_owned(),

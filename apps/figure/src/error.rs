@@ -1,4 +1,4 @@
-//! What can go wrong, in one line.
+//! Errors of this program, in one line each.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use latchwork_files::{Kind, Output};
 use latchwork_harness::AppError;
 
-/// What is wrong with the input, or with where the output should go: one line that names the place.
+/// An error in the input, or of the output: one line that names the place.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct FigureError(pub(crate) String);
@@ -19,17 +19,17 @@ impl From<FigureError> for AppError {
 
 pub(crate) type Result<T> = std::result::Result<T, FigureError>;
 
-/// `place: problem`, in one line whatever the problem's text is.
+/// `place: problem`, in one line even if the problem's text has several.
 pub(crate) fn wrong<T>(place: impl Display, problem: impl Display) -> Result<T> {
     let text = format!("{place}: {problem}");
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     Err(FigureError(lines.join("; ")))
 }
 
-/// What a file has to say: a figure, points, claims, a result document, a page.
+/// The kind of input files: a figure, points, claims, a result document, a page.
 const FILE: Kind = Kind { name: "a file of figures or results", bytes_max: 256 << 20 };
 
-/// What a file has to say.
+/// The text of a file.
 pub(crate) fn read(path: &Path) -> Result<String> {
     latchwork_files::read_text(path, FILE).or_else(|error| wrong(path.display(), error))
 }

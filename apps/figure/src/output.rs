@@ -1,4 +1,4 @@
-//! What a figure leaves behind: CSV, claims, tables.
+//! The outputs of a figure: CSV, claims, tables.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::claim::Judged;
 use crate::error::{Result, read, write, wrong};
 use crate::point::Point;
 
-/// All points: labels, the command, then everything that was asked and measured.
+/// All points: labels, the command, then all settings and measurements.
 pub(crate) fn csv(points: &[Point]) -> String {
     let mut labels: Vec<&str> = Vec::new();
     let mut columns = BTreeSet::new();
@@ -64,7 +64,7 @@ pub(crate) fn markdown(judged: &[Judged]) -> String {
     text
 }
 
-/// Claims of several figures, as they were written.
+/// The claims of several figures, in the form that was written.
 ///
 /// # Errors
 /// When a file is not one of claims.
@@ -82,7 +82,7 @@ pub(crate) fn claims(paths: &[impl AsRef<Path>]) -> Result<Vec<Judged>> {
 /// Puts text into a page, between the marks `<!-- NAME: begin -->` and `<!-- NAME: end -->`.
 ///
 /// # Errors
-/// When the page has no such place.
+/// When the page has no such marks.
 pub(crate) fn fill(page: &Path, name: &str, text: &str) -> Result<()> {
     let (begin, end) = (format!("<!-- {name}: begin -->"), format!("<!-- {name}: end -->"));
     let old = read(page)?;

@@ -1,6 +1,6 @@
 //! The points of a figure: runs with the labels that the script gave them.
 //!
-//! A file of points has a line for each, of fields with a tab between them: the result document,
+//! A file of points has a line for each point, with fields separated by tabs: the result document,
 //! relative to that file; the command; and labels `name=value`.
 
 use std::collections::BTreeMap;
@@ -14,15 +14,15 @@ use crate::error::{Result, read, wrong};
 /// A run.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
-    /// What the script says of it, in its order.
+    /// The script's labels, in its order.
     pub(crate) labels: Vec<(String, String)>,
-    /// How it was run.
+    /// The command of the run.
     pub(crate) command: String,
     pub(crate) document: ResultDocument,
 }
 
 impl Point {
-    /// Columns that follow from the document, by name: what was asked, then what was measured.
+    /// Columns from the document, by name: the settings, then the measurements.
     pub(crate) fn columns(&self) -> BTreeMap<String, String> {
         let document = &self.document;
         let mut columns = BTreeMap::new();
@@ -69,7 +69,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Reads a file of points and the documents of all of them.
+/// Reads a file of points, and the documents of all points.
 pub(crate) fn load(path: &Path) -> Result<Vec<Point>> {
     let mut points = Vec::new();
     let directory = path.parent().unwrap_or(Path::new(""));

@@ -1,4 +1,4 @@
-//! Rows of a figure: its points, or what each point says of its nodes, or of its nodes over time.
+//! Rows of a figure: its points, the nodes of each point, or the nodes of each point over time.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::error::{Result, wrong};
 use crate::point::Point;
 
-/// What a row is.
+/// The kinds of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RowKind {
@@ -17,23 +17,23 @@ pub(crate) enum RowKind {
     /// A compute node of a point: columns `node`, `role` (`writer` or `reader`, where some nodes
     /// only write), `ops`, `throughput_ops_s`.
     Nodes,
-    /// A compute node of a point at a time: columns `node`, `role`, `time_us`, `ops`, those so far.
+    /// A compute node of a point at a time: columns `node`, `role`, `time_us`, `ops` (so far).
     Time,
 }
 
 /// A row: text by column.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
-    /// The labels, in the script's order, and what the kind of row adds.
+    /// The labels in the script's order, and the labels of the row's kind.
     pub(crate) labels: Vec<(String, String)>,
-    /// All else.
+    /// All other columns.
     pub(crate) columns: BTreeMap<String, String>,
 }
 
-/// Which rows: column by column, one value or several that would do.
+/// A selection of rows: one or several valid values per column.
 pub(crate) type Selection = BTreeMap<String, OneOrMore>;
 
-/// What a column may be.
+/// The valid values of a column.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum OneOrMore {
@@ -59,7 +59,7 @@ impl Row {
     /// The number in a column.
     ///
     /// # Errors
-    /// When there is none.
+    /// When the column has none.
     pub(crate) fn number(&self, column: &str) -> Result<f64> {
         let number = self.text(column).and_then(|text| text.parse::<f64>().ok());
         match number.filter(|number| number.is_finite()) {
@@ -68,7 +68,7 @@ impl Row {
         }
     }
 
-    /// Whether it is one of those selected. A column that is not there is nothing.
+    /// Whether the row is selected. A missing column matches nothing.
     pub(crate) fn is(&self, selection: &Selection) -> bool {
         selection.iter().all(|(name, wanted)| self.text(name).is_some_and(|text| wanted.has(text)))
     }
@@ -81,7 +81,7 @@ impl Row {
     }
 }
 
-/// The rows of some kind.
+/// The rows of a kind.
 ///
 /// # Errors
 /// For rows over time, when a point was run without series.
@@ -121,7 +121,8 @@ pub(crate) fn rows(points: &[Point], kind: RowKind) -> Result<Vec<Row>> {
             let step_us = row.number("config.series_us")?;
             let end_us = document.elapsed_s * 1e6;
             for (index, ops) in node.series.iter().enumerate() {
-                // What began before the end and was over behind it may have an interval of its own.
+                // Operations that began before the end and ended after it may have an interval of
+                // their own.
                 if step_us * index as f64 >= end_us {
                     break;
                 }
@@ -144,8 +145,7 @@ pub(crate) mod tests {
     use super::*;
     use latchwork_workload::result::{Node, ResultDocument};
 
-    /// A point with these labels and this throughput, on two nodes of which the first did a
-    /// quarter.
+    /// A point with these labels and this throughput, on two nodes. The first node did a quarter.
     pub(crate) fn point(labels: &str, throughput: f64) -> Point {
         let mut document = ResultDocument::new("microbench", "0.1.0", "0123456789ab");
         document.throughput_ops_s = throughput;

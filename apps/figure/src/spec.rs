@@ -1,4 +1,4 @@
-//! What a figure is: a TOML file with its axes, its series and its claims.
+//! The definition of a figure: a TOML file with its axes, its series and its claims.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::rows::{RowKind, Selection};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Spec {
-    /// What stands above the plot.
+    /// The title above the plot.
     pub(crate) title: String,
     pub(crate) plot: Plot,
     #[serde(default, rename = "claim")]
     pub(crate) claims: Vec<Claim>,
 }
 
-/// How rows become a picture.
+/// The plot of the rows.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Plot {
@@ -30,19 +30,19 @@ pub(crate) struct Plot {
     /// Only these rows are drawn.
     #[serde(default)]
     pub(crate) only: Selection,
-    /// The column that has a panel for each of its values; without it there is one panel.
+    /// The column with a panel for each of its values. Without it there is one panel.
     pub(crate) panel: Option<String>,
-    /// What stands above a panel; its value in `panel` where there is nothing else. What is not
-    /// said are the paper's names of percentages of reads.
+    /// The titles of panels, by value of `panel`. A missing title is the value itself, or for
+    /// percentages of reads the paper's name.
     #[serde(default = "mixes")]
     pub(crate) panel_titles: BTreeMap<String, String>,
     /// The column of the horizontal axis, or of a table's columns.
     pub(crate) x: String,
-    /// Whether numbers of the horizontal axis stand where they are; otherwise all values have the
-    /// same distance.
+    /// Whether numbers stand at their own positions on the horizontal axis. Otherwise all values
+    /// have the same distance.
     #[serde(default)]
     pub(crate) x_is_linear: bool,
-    /// Divides the horizontal axis' numbers where it is linear.
+    /// A divisor for the numbers of a linear horizontal axis.
     #[serde(default = "one")]
     pub(crate) x_unit: f64,
     #[serde(default)]
@@ -50,7 +50,7 @@ pub(crate) struct Plot {
     /// The column of the vertical axis, or of a table's cells.
     #[serde(default = "throughput")]
     pub(crate) y: String,
-    /// Divides it.
+    /// A divisor for the values.
     #[serde(default = "million")]
     pub(crate) y_unit: f64,
     #[serde(default = "throughput_label")]
@@ -58,12 +58,12 @@ pub(crate) struct Plot {
     /// Whether the vertical axis is logarithmic.
     #[serde(default)]
     pub(crate) y_is_log: bool,
-    /// The column that has a line, a colour of bars or a table's row for each of its values.
+    /// The column with a line, a colour of bars or a row of the table for each of its values.
     #[serde(default = "series")]
     pub(crate) series: String,
-    /// Of a table: cells are ratios to the row with this value.
+    /// For a table: cells are ratios to the row with this value.
     pub(crate) base: Option<String>,
-    /// Of a plot of lines: bars behind them, of parts, on an axis of their own.
+    /// For a line plot: bars of parts behind the lines, on an axis of their own.
     pub(crate) bars: Option<Bars>,
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn throughput() -> String {
 /// Reads a figure's file.
 ///
 /// # Errors
-/// One line about the first thing that is wrong with it.
+/// One line about the first mistake in it.
 pub(crate) fn load(path: &Path) -> Result<Spec> {
     parse(&read(path)?).or_else(|problem| wrong(path.display(), problem))
 }

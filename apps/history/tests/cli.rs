@@ -1,4 +1,4 @@
-//! The program as its users meet it: what it says, and how it exits.
+//! The program from its users' view: its output and its exit status.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ fn history(arguments: &[&str]) -> Output {
     command.args(arguments).output().expect("the program starts")
 }
 
-/// Bug: a shell that has the program in its path ran its own builtin `history`. Fix: a name that no
+/// Bug: a shell with the program in its path ran its own builtin `history`. Fix: a name that no
 /// shell has.
 #[test]
 fn a_shell_with_the_program_in_its_path_runs_the_program() {
@@ -32,7 +32,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// Two that each count from the same version up, or one after the other.
+/// Two transactions that each count up from the same version, or one after the other.
 fn recorded(directory: &TempDir, is_lost: bool) -> PathBuf {
     let path = directory.path().join(format!("lost-{is_lost}"));
     let recording = Recording::create(&path, 0).expect("a new file");
@@ -47,7 +47,7 @@ fn recorded(directory: &TempDir, is_lost: bool) -> PathBuf {
     path
 }
 
-/// Bug: the export replaced the history that it was made of, with exit status 0.
+/// Bug: the export replaced the history from which it was made, with exit status 0.
 #[test]
 fn an_export_does_not_replace_its_source() {
     let directory = TempDir::new().expect("a directory");
@@ -66,8 +66,8 @@ fn an_export_does_not_replace_its_source() {
     }
 }
 
-/// Bug: two transactions of one number were two that wrote the same version: a serializable run was
-/// told to be none.
+/// Bug: two transactions with one number counted as two that wrote the same version. So a
+/// serializable run was reported as not serializable.
 #[test]
 fn a_transaction_that_stands_twice_is_an_error_of_the_command_line() {
     let directory = TempDir::new().expect("a directory");
@@ -100,7 +100,7 @@ fn a_transaction_that_stands_twice_is_an_error_of_the_command_line() {
 }
 
 #[test]
-fn the_verdict_is_the_status() {
+fn the_result_is_the_status() {
     let directory = TempDir::new().expect("a directory");
     let good = recorded(&directory, false);
     let output = history(&["check", good.to_str().expect("text")]);
@@ -132,7 +132,7 @@ fn files_of_one_run_are_checked_together() {
     std::fs::write(&other, of_another_node).expect("room");
     let output = history(&["check", one.to_str().expect("text"), other.to_str().expect("text")]);
     let out = text(&output.stdout);
-    // Both have the same timestamps, which cannot be if they are of one run.
+    // Both have the same timestamps, which is impossible within one run.
     assert!(out.contains("timestamp: ") && out.contains("6 committed"), "{out}");
 }
 
@@ -195,7 +195,7 @@ fn what_is_no_history_is_one_line() {
     );
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(history(&["check"]).status.code(), Some(2));
-    // Where to write is looked at before what is to be written.
+    // The output is checked before the input.
     let output = history(&["elle", "--out", "/nowhere/lists.edn", "nothing-of-that-name"]);
     let err = text(&output.stderr);
     assert!(

@@ -10,7 +10,7 @@ use latchwork_verbs_shm::ShmError;
 
 use crate::args::Cli;
 
-/// Between two looks at the lease, while no signal comes.
+/// Interval between two checks of the lease, while no signal comes.
 const LOOK: Duration = Duration::from_millis(100);
 
 fn failed(error: JoinError) -> AppError {
@@ -18,13 +18,14 @@ fn failed(error: JoinError) -> AppError {
     AppError::Failed(format!("{error}{}", if is_full { LEFT_OVERS } else { "" }))
 }
 
-/// Serves memory until a signal comes, or the lease is lost. Whether it ended well.
+/// Serves memory until a signal comes or the lease ends. Returns whether the node ended in order.
 pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
     let FabricChoice::Joined(join) = cli.fabric.choice()? else {
         let text = "a memory node is one of a cluster: say which, with --join file:/DIRECTORY/NAME or etcd://HOST:PORT/NAME";
         return Err(AppError::Usage(text.to_owned()));
     };
-    // Checked here, where it can be mended: who formats the memory nodes would fail, for all.
+    // The check is here, where the user can correct the flag. Otherwise the node that formats the
+    // memory nodes would fail, for all nodes.
     let least = 2 * ClusterConfig::default().chunk_size;
     if cli.memory < least {
         let (given, least) = (many(cli.memory as usize, "byte"), least >> 20);

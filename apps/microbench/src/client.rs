@@ -1,4 +1,4 @@
-//! One worker's part of the run: several clients, each of which does one access after the other.
+//! One worker's part of the run: several clients, each with one access at a time.
 
 use crate::lines::{Place, failed};
 use crate::settings::Settings;
@@ -20,57 +20,57 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What all workers share.
+/// The shared state of all workers.
 pub(crate) struct Run {
     pub(crate) settings: Arc<Settings>,
     pub(crate) lines: Arc<Vec<GlobalAddr>>,
-    /// No access before.
+    /// No access begins before this time.
     pub(crate) begin: Time,
     pub(crate) course: Course,
     pub(crate) sample: Sample,
 }
 
 impl Run {
-    /// Clients of all workers.
+    /// Number of clients of all workers.
     pub(crate) fn clients(settings: &Settings) -> usize {
         let cluster = &settings.cluster;
         cluster.compute_nodes * cluster.workers * cluster.inflight
     }
 }
 
-/// What one worker did.
+/// The results of one worker.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) node: usize,
-    /// Of the measured part.
+    /// Latencies in the measured part.
     pub(crate) latencies: Latencies<MicroKind>,
-    /// Measured operations in each interval, where a series is wanted.
+    /// Measured operations in each interval, if a series was requested.
     pub(crate) series: Vec<u64>,
     /// Writes of each client, warm-up included.
     pub(crate) writes: Vec<(usize, u64)>,
-    /// The first item that was found as nobody left it.
+    /// The first item with contents that no write left.
     pub(crate) garbage: Option<String>,
-    /// Items that were looked at on the way.
+    /// Items that were checked during the run.
     pub(crate) looked_at: u64,
-    /// What it saw of the sample.
+    /// The worker's history of the sample.
     pub(crate) witness: Witness,
-    /// When its last measured access ended.
+    /// The end of its last measured access.
     pub(crate) end: Time,
 }
 
-/// What an access did.
+/// The results of an access.
 struct Ended {
-    /// What was found in the item, where it was looked at.
+    /// The stamp in the item, if the access read it.
     found: Option<Result<Stamp, Garbage>>,
-    /// What was written.
+    /// The written stamp.
     wrote: Option<Stamp>,
 }
 
-/// One worker at work.
+/// A running worker.
 struct Runner {
     run: Arc<Run>,
     memory: Worker,
-    /// Where writes do not go through at once.
+    /// The write buffer, if writes do not take effect at once.
     buffer: Option<WriteBuffer<Worker>>,
     handle: Handle,
     place: Place,
@@ -80,7 +80,7 @@ struct Runner {
     done: RefCell<Done>,
 }
 
-/// Runs one worker. Nothing when the run failed.
+/// Runs one worker. `None` if the run failed.
 pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
     let inflight = run.settings.cluster.inflight;
     let buffer = buffer(&run, &member)?;
@@ -122,7 +122,7 @@ pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
     Some(done.into_inner())
 }
 
-/// The worker's write buffer, if its writes do not go through at once. Nothing when the run failed.
+/// The worker's write buffer, if its writes do not take effect at once. `None` if the run failed.
 fn buffer(run: &Arc<Run>, member: &Member) -> Option<Option<WriteBuffer<Worker>>> {
     let settings = run.settings.relaxed.clone();
     if !settings.consistency.buffers() {
@@ -160,16 +160,15 @@ impl Runner {
         let mut writes = 0;
         let mut begin = self.handle.now();
         loop {
-            // Others are served in between, however long everything hits; and in virtual time an
-            // access does not take effect before its time.
+            // Other tasks run in between, even if all accesses hit. In virtual time an access does
+            // not take effect before its time.
             self.handle.coop().await;
             self.handle.catch_up().await;
             let Some(part) = self.run.course.next(&self.share, begin) else { break };
             let access = stream.draw();
-            // Its own: no two writes have the same.
+            // The stamp is the client's own: no two writes have the same.
             let stamp = Stamp(1 + client as u64 + clients * writes);
-            // Buffered writes take effect after they returned; what may be seen of them is tested
-            // elsewhere.
+            // A buffered write takes effect after its return. Other tests check its visibility.
             let sampled = self.buffer.is_none() && self.run.sample.has(access.line);
             let invoked = if sampled { self.handle.instant() } else { begin };
             let ended = self.access(access, stamp).await;
@@ -187,7 +186,7 @@ impl Runner {
                 }
             }
             writes += u64::from(access.kind == MicroKind::Write);
-            // One operation ends and the next begins: one look at the clock does for both.
+            // One clock reading is both the end of this operation and the begin of the next.
             begin = end;
         }
         self.done.borrow_mut().writes.push((client, writes));
@@ -227,7 +226,7 @@ impl Runner {
             let stamp = match found {
                 None => own,
                 Some(Ok(Stamp(found))) => Stamp(found + 1),
-                // It stays as it is, for whoever looks for the reason.
+                // The item stays as it is, for a search for the cause.
                 Some(Err(_)) => return Ended { found, wrote: None },
             };
             layout.write(number, stamp, |at, word| words.set_u64(offset + 8 * at, word));
@@ -241,7 +240,7 @@ impl Runner {
         let operation = match (ended.wrote, ended.found) {
             (Some(stamp), _) => RegisterOperation::Write(stamp),
             (None, Some(Ok(stamp))) => RegisterOperation::Read(stamp),
-            // The check of contents has it.
+            // The check of contents handles this case.
             (None, _) => return,
         };
         let item = (access.line, access.item);

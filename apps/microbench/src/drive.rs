@@ -15,19 +15,20 @@ use latchwork_workload::micro::WriteKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between the call of a run of several processes and its begin, so that all workers are there.
+/// Time between the start of a run of several processes and its begin, so that all workers are
+/// ready.
 const LEAD_TIME: Duration = Duration::from_millis(20);
 
-/// Does what the settings ask for.
+/// Runs all phases with the settings.
 pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
     let cluster = Cluster::start(settings.cluster.clone(), &settings.fabric)?;
-    // What memory nodes of other processes have is known now.
+    // The size of the memory nodes of other processes is known now.
     settings.cluster = cluster.config().clone();
     let outcome = phases(Arc::new(settings), &cluster);
     cluster.end(outcome)
 }
 
-/// All phases, and what came of them.
+/// All phases, and their outcome.
 fn phases(settings: Arc<Settings>, cluster: &Cluster) -> Result<Outcome, AppError> {
     cluster.agree("microbench", settings.describe())?;
     if cluster.is_first() {
@@ -65,7 +66,7 @@ fn phases(settings: Arc<Settings>, cluster: &Cluster) -> Result<Outcome, AppErro
     done.iter_mut().for_each(|done| witness.merge(std::mem::take(&mut done.witness)));
     let ends = cluster.share(run.sample.until())?;
     ends.into_iter().for_each(|until| run.sample.ends(until));
-    // Buffered writes are not linearizable, and times of several clocks say nothing of each other.
+    // Buffered writes are not linearizable, and times of different clocks cannot be compared.
     if !settings.relaxed.consistency.buffers() && cluster.has_one_clock() {
         checks.push(match witness.judge(&run.sample) {
             Ok(()) => {
@@ -81,15 +82,15 @@ fn phases(settings: Arc<Settings>, cluster: &Cluster) -> Result<Outcome, AppErro
     Ok(Outcome { settings, figures, checks, event_hash, is_told_here })
 }
 
-/// What came of the measured run.
+/// The results of the measured run.
 struct Measured {
     run: Arc<Run>,
     went: Went,
-    /// What each worker did.
+    /// The results of each worker.
     done: Vec<Done>,
-    /// What limited it.
+    /// The limit of the run.
     limit: Option<Limit>,
-    /// How far it can be trusted, where time was real.
+    /// How far the figures can be trusted, if time was real.
     conditions: Option<Conditions>,
 }
 
@@ -101,7 +102,7 @@ fn measure(
 ) -> Result<Measured, AppError> {
     let workers = settings.cluster.compute_nodes * settings.cluster.workers;
     let is_simulated = matches!(cluster, Cluster::Simulated(_));
-    // What all processes do together, each does its share of.
+    // Each process does its share of the common operations.
     let Plan { warmup, operations, time } = settings.plan;
     let plan = Plan {
         warmup: match warmup {
@@ -113,7 +114,7 @@ fn measure(
         time,
     };
     let now = cluster.now_of_all()?;
-    // Processes begin together.
+    // All processes begin together.
     let begin = if cluster.process().1 > 1 { now + LEAD_TIME } else { now };
     let course = Course::new(plan, cluster.nodes(), workers, is_simulated, begin);
     let sample = Sample::new(&settings.workload, workers, settings.cluster.seed);
@@ -130,7 +131,7 @@ fn measure(
     let done: Vec<Option<Done>> = done?;
     let conditions = cores.after(cluster)?;
     let limit = limit.or_else(|| Limit::of_threads(conditions.as_ref(), None));
-    // Why it failed says more than that workers have nothing to tell.
+    // The reason for the failure comes before the report that workers have no results.
     let went = cluster.all_went(run.course.went())?;
     let lost = || AppError::Failed("a worker ended without a result".to_owned());
     let done = done.into_iter().collect::<Option<Vec<Done>>>().ok_or_else(lost)?;
@@ -167,7 +168,7 @@ fn judge(settings: &Settings, done: &[Done], found: &Found) -> Vec<Check> {
     vec![contents, writes]
 }
 
-/// What is about to be done, for people.
+/// A line for people about the coming run.
 fn headline(settings: &Settings) -> String {
     let (cluster, micro) = (&settings.cluster, settings.workload.config());
     let popularity = match micro.popularity {

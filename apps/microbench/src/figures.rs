@@ -9,22 +9,22 @@ use latchwork_workload::histogram::Latencies;
 use latchwork_workload::micro::MicroKind;
 use latchwork_workload::result::Phase;
 
-/// Everything that was measured.
+/// All measurements.
 pub(crate) struct Figures {
     pub(crate) phase: Phase,
     pub(crate) latencies: Latencies<MicroKind>,
     /// Operations of each node.
     pub(crate) node_ops: Vec<u64>,
-    /// What each node counted.
+    /// The counters of each node.
     pub(crate) counters: Vec<Counters>,
     pub(crate) warm_ups: u64,
-    /// Windows of a warm-up until steady.
+    /// Number of windows of a warm-up until steady.
     pub(crate) warm_up_windows: usize,
     /// Operations of each node up to the end of each interval.
     pub(crate) series: Vec<Vec<u64>>,
-    /// What limited it.
+    /// The limit of the run.
     pub(crate) limit: Option<Limit>,
-    /// How far they can be trusted, where time was real.
+    /// How far the figures can be trusted, if time was real.
     pub(crate) conditions: Option<Conditions>,
 }
 
@@ -70,7 +70,7 @@ impl Figures {
         }
     }
 
-    /// What an operation took on average, by name; all finite.
+    /// Costs per operation on average, by name; all finite.
     pub(crate) fn measures(&self) -> Vec<(&'static str, f64)> {
         let total: Counters = self.counters.iter().copied().sum();
         let ops = (self.node_ops.iter().sum::<u64>()).max(1) as f64;
@@ -97,8 +97,8 @@ impl Figures {
     }
 }
 
-/// Jain's index of fairness: 1 when all are alike, 1 / n when one has everything (Jain, Chiu, Hawe:
-/// DEC-TR-301, 1984).
+/// Jain's index of fairness: 1 when all counts are equal, 1 / n when one node has everything (Jain,
+/// Chiu, Hawe: DEC-TR-301, 1984).
 pub(crate) fn jain(counts: &[u64]) -> f64 {
     let sum: f64 = counts.iter().map(|count| *count as f64).sum();
     let squares: f64 = counts.iter().map(|count| (*count as f64).powi(2)).sum();
@@ -121,8 +121,8 @@ mod tests {
     }
 
     /// Bug: a short timed run had too high a rate. Mechanism: accesses counted that ended after the
-    /// time that they were divided by. Fix: the time goes on until the last worker's last access
-    /// has ended.
+    /// time that their number was divided by. Fix: the time goes on until the last worker's last
+    /// access has ended.
     #[test]
     fn the_rate_is_of_the_time_until_the_last_access_has_ended() {
         let arguments = ["microbench", "--time", "0.001", "--threads", "1"];

@@ -1,4 +1,4 @@
-//! The lines: allocated and filled by all workers, and read by all when the run is over.
+//! The lines. All workers allocate and fill them, and all workers read them at the end of the run.
 
 use crate::settings::{Settings, allocated};
 use latchwork_cluster::Member;
@@ -9,7 +9,7 @@ use latchwork_workload::micro::{ItemLayout, ItemNumber, Stamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Where the items of a line stand.
+/// The layout of items in a line.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) layout: ItemLayout,
@@ -22,25 +22,25 @@ impl Place {
         Place { layout: settings.layout, items }
     }
 
-    /// Where an item begins in the line's payload.
+    /// The offset of an item in the line's payload.
     pub(crate) fn offset(&self, item: u64) -> usize {
         item as usize * self.layout.bytes()
     }
 
-    /// The item's number: its global address, which no other item has.
+    /// The item's number: its global address, which is unique.
     pub(crate) fn number(&self, line: GlobalAddr, item: u64) -> ItemNumber {
         ItemNumber(line.bits() + (LINE_HEADER + self.offset(item)) as u64)
     }
 }
 
-/// The numbers of `0..count` that are the share of worker `index` of `workers`.
+/// The numbers of `0..count` in the share of worker `index` of `workers`.
 fn share(count: u64, index: usize, workers: usize) -> std::ops::Range<u64> {
     let part = |index: usize| count * index as u64 / workers as u64;
     part(index)..part(index + 1)
 }
 
-/// Allocates one worker's share of the lines, and fills their items with the first stamp. Their
-/// addresses, as bits.
+/// Allocates one worker's share of the lines, and fills their items with the first stamp. Returns
+/// the addresses as bits.
 pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<u64>, AppError> {
     let (memory, place) = (&member.memory, Place::of(settings));
     let config = &settings.cluster;
@@ -49,7 +49,7 @@ pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<u64
     let mut lines = Vec::new();
     for _ in share(count, member.index, workers) {
         if stop::is_aborted() {
-            // Whoever called looks why there are so few.
+            // The caller finds out why there are too few.
             break;
         }
         let made = async {
@@ -71,8 +71,8 @@ pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<u64
     Ok(lines)
 }
 
-/// The lines that are accessed, out of those that were allocated: as many of each memory node, and
-/// neighbours in number on different ones.
+/// The accessed lines out of the allocated ones. Each memory node has the same number of them, and
+/// lines with consecutive numbers are on different nodes.
 pub(crate) fn spread(made: impl Iterator<Item = GlobalAddr>, lines: u64) -> Vec<GlobalAddr> {
     let mut nodes: BTreeMap<_, Vec<GlobalAddr>> = BTreeMap::new();
     for line in made {
@@ -91,16 +91,16 @@ pub(crate) fn spread(made: impl Iterator<Item = GlobalAddr>, lines: u64) -> Vec<
     spread
 }
 
-/// What one worker found at the end.
+/// The findings of one worker at the end.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Found {
     pub(crate) items: u64,
     /// The sum of all stamps.
     pub(crate) stamps: u64,
-    /// Items that no writer left like that, and the first of them.
+    /// The number of items with contents that no write left, and the first of them.
     pub(crate) garbage: u64,
     pub(crate) first: Option<String>,
-    /// The largest stamp of each client, where stamps are the clients' own.
+    /// The largest stamp of each client, if stamps are the clients' own.
     pub(crate) last_of: Vec<u64>,
 }
 
@@ -165,7 +165,7 @@ pub(crate) async fn inspect(
     Ok(found)
 }
 
-/// Why memory failed, with the flag that would help.
+/// Why memory failed, with the flag that helps.
 pub(crate) fn failed(settings: &Settings, error: &MemoryError) -> String {
     let given = settings.cluster.memory_bytes;
     match error {

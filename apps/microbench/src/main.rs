@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     latchwork_harness::start("microbench", |Cli(flags)| Settings::new(flags).and_then(run))
 }
 
-/// Runs what was asked for; returns whether all checks were good.
+/// Runs the benchmark; returns whether all checks succeeded.
 fn run(settings: Settings) -> Result<bool, AppError> {
     let outcome = drive::drive(settings)?;
     if outcome.is_told_here {

@@ -1,4 +1,4 @@
-//! What came of a run, for people, for scripts, and as a document.
+//! The outcome of a run, for people, for scripts, and as a document.
 
 use crate::figures::Figures;
 use crate::settings::Settings;
@@ -11,20 +11,20 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Everything that is to be told.
+/// The outcome.
 pub(crate) struct Outcome {
     pub(crate) settings: Arc<Settings>,
     pub(crate) figures: Figures,
     pub(crate) checks: Vec<Check>,
     pub(crate) event_hash: Option<u64>,
-    /// Whether it is this process that tells it.
+    /// Whether this process prints the outcome.
     pub(crate) is_told_here: bool,
 }
 
 impl Outcome {
-    /// Tells everything: a table to people, lines to scripts, and the document where it should go.
-    /// With the document on standard output, the lines give way to it. Each is written whether the
-    /// others can be or not.
+    /// Prints the outcome: a table for people, lines for scripts, and the document at its
+    /// destination. A document on standard output replaces the lines. A failure to write one of
+    /// them does not prevent the others.
     pub(crate) fn report(&self) -> Result<(), AppError> {
         let json = self.settings.json.as_ref();
         let told = match json.is_some_and(Output::is_stdout) {

@@ -1,4 +1,4 @@
-//! What the command line asks for, checked before anything starts.
+//! The settings of a run, checked before any process or thread starts.
 
 use crate::args::{Flags, WarmupFlag};
 use latchwork_cache::Cache;
@@ -14,25 +14,26 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Workers of each node of a simulated network: what a machine has must not change figures.
+/// Workers of each node of a simulated network. The number is fixed, so that the machine's cores do
+/// not change the figures.
 const THREADS_SIMULATED: usize = 8;
 
-/// Memory nodes on real fabrics, so that lines are on more than one.
+/// Memory nodes on real fabrics, so that lines are on more than one node.
 const MEMORY_NODES_DEFAULT: usize = 2;
 
-/// Operations to measure where nothing limits the run.
+/// Operations to measure if the run has no limit.
 const OPERATIONS_DEFAULT: u64 = 200_000;
 
-/// Part of its lines that a node can cache: 8 GB of 48 (SELCC 7.1).
+/// The part of its lines that a node can cache: 8 GB of 48 (SELCC 7.1).
 const CACHE_SHARE_DEFAULT: f64 = 1.0 / 6.0;
 
-/// Everything that a run needs to know.
+/// All settings of a run.
 pub(crate) struct Settings {
     pub(crate) cluster: ClusterConfig,
     pub(crate) fabric: FabricChoice,
     pub(crate) workload: MicroWorkload,
     pub(crate) layout: ItemLayout,
-    /// The workers' write buffers.
+    /// The settings of the workers' write buffers.
     pub(crate) relaxed: RelaxedSettings,
     pub(crate) plan: Plan,
     pub(crate) series: Option<Duration>,
@@ -40,10 +41,10 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Puts the flags together.
+    /// Combines the flags.
     ///
     /// # Errors
-    /// One line about the first thing that is impossible, with what would do.
+    /// One line about the first impossible setting, with valid values.
     pub(crate) fn new(flags: Flags) -> Result<Settings, AppError> {
         let json = flags.output.destination()?;
         let fabric = flags.fabric.choice()?;
@@ -86,7 +87,7 @@ impl Settings {
         Ok(Settings { cluster, fabric, workload, layout, relaxed, plan, series, json })
     }
 
-    /// The settings as a result document tells them.
+    /// The settings for a result document.
     pub(crate) fn describe(&self) -> BTreeMap<String, Value> {
         let mut config = ClusterFlags::describe(&self.cluster);
         let micro = self.workload.config();
@@ -135,7 +136,7 @@ impl Settings {
     }
 }
 
-/// The workers' write buffers.
+/// The settings of the workers' write buffers.
 fn relaxed(
     flags: &Flags,
     fabric: &FabricChoice,
@@ -167,7 +168,7 @@ fn relaxed(
     Ok(settings)
 }
 
-/// Frames of each compute node's cache, about.
+/// The approximate number of frames of each compute node's cache.
 pub(crate) fn frames(cluster: &ClusterConfig) -> u64 {
     let line = cluster.line_size as usize;
     let thousand = Cache::footprint(1001, line) - Cache::footprint(1, line);
@@ -187,7 +188,7 @@ fn cluster(
     let mut cluster = cluster.clone();
     if !flags.cache_in_mib {
         let share = flags.cache_share.unwrap_or(CACHE_SHARE_DEFAULT);
-        // Beyond all lines there is nothing to cache.
+        // More frames than lines would be useless.
         let lines = (share.min(2.0) * flags.lines as f64).ceil() as usize;
         let frames = lines.max(64);
         cluster.cache_mb = Cache::footprint(frames, cluster.gcl_size as usize) as f64 / MIB as f64;
@@ -203,20 +204,20 @@ fn cluster(
     Ok(config)
 }
 
-/// Chunks of 512 lines, less the table: small enough that a data set of any size is spread evenly
-/// over memory nodes, and large enough that the latch words of a chunk cover all buckets of a NIC
-/// that has 12 bits of them (Sherman 3.2.2).
+/// Chunks of 512 lines, less the table. They are small enough to spread a data set of any size
+/// evenly over memory nodes. They are large enough for the latch words of a chunk to cover all
+/// buckets of a NIC with 12 bits of buckets (Sherman 3.2.2).
 fn chunk_size(line_size: u32) -> u64 {
     (512 * u64::from(line_size)).max(Geometry::MIN_CHUNK)
 }
 
-/// Lines to allocate so that each memory node has its part of `lines`: nodes take lines of all
-/// memory nodes by turns, but not in step.
+/// Lines to allocate so that each memory node has its part of `lines`. Compute nodes take lines of
+/// the memory nodes in turn, but not in step.
 pub(crate) fn allocated(lines: u64, config: &ClusterConfig) -> u64 {
     lines + 2 * (config.compute_nodes * config.memory_nodes) as u64
 }
 
-/// Memory of each memory node that has room for all.
+/// Memory of each memory node with room for all lines.
 fn memory_bytes(lines: u64, config: &ClusterConfig) -> u64 {
     let (nodes, memory_nodes) = (config.compute_nodes as u64, config.memory_nodes as u64);
     let lines_each = allocated(lines, config).div_ceil(nodes * memory_nodes) + 1;

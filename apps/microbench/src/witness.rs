@@ -1,7 +1,7 @@
-//! Histories of a sample of the lines, to be judged after the run: whether one order of the
-//! accesses to each item explains what all clients saw.
+//! Histories of a sample of the lines, for a check after the run: whether one order of the accesses
+//! to each item explains the answers of all clients.
 //!
-//! Stamps of an item differ: those of blind writes are the client's own, and locked writes count
+//! Stamps of an item differ: stamps of blind writes are the client's own, and locked writes count
 //! up. Two locked writes with the same stamp are a lost write.
 
 use latchwork_runtime::Time;
@@ -10,23 +10,25 @@ use latchwork_workload::history::{Call, History, RegisterOperation, check_regist
 use latchwork_workload::micro::{AccessStream, ClientIndex, MicroWorkload, Stamp};
 use serde::{Deserialize, Serialize};
 
-/// Lines whose history is kept: at most so many, and at most an eighth of them.
+/// Maximum number of lines with a recorded history, and the fraction of lines that it may not
+/// exceed: an eighth.
 const LINES: u64 = 256;
 const OF_LINES: u64 = 8;
 
-/// Draws that may be spent on finding them.
+/// Maximum number of draws to find these lines.
 const DRAWS: usize = 10_000;
 
-/// Accesses that are kept, of all workers together. Where popular lines have more, the later ones
-/// are not.
+/// Maximum number of recorded accesses of all workers together. If popular lines have more, the
+/// later accesses are left out.
 const CALLS: usize = 400_000;
 
-/// The lines whose history is kept: those that clients ask for first, so popular ones among them.
+/// The lines with a recorded history: the first ones that clients request, so popular lines are
+/// among them.
 pub(crate) struct Sample {
     has: Vec<bool>,
-    /// Calls that a worker keeps.
+    /// Maximum number of calls per worker.
     room: usize,
-    /// Calls that began later are not all kept, in nanoseconds.
+    /// Later calls are not all recorded, in nanoseconds.
     until: AtomicU64,
 }
 
@@ -46,34 +48,34 @@ impl Sample {
         Sample { has, room, until: AtomicU64::new(Time::MAX.as_nanos()) }
     }
 
-    /// Whether the history of this line is kept.
+    /// Whether the history of this line is recorded.
     #[inline]
     pub(crate) fn has(&self, line: u64) -> bool {
         self.has[line as usize]
     }
 
-    /// Not all calls that began later are kept elsewhere.
+    /// Declares that calls after this time are not all recorded.
     pub(crate) fn ends(&self, until: Time) {
         self.until.fetch_min(until.as_nanos(), Ordering::AcqRel);
     }
 
-    /// Until when all calls were kept.
+    /// The time up to which all calls are recorded.
     pub(crate) fn until(&self) -> Time {
         Time::from_nanos(self.until.load(Ordering::Acquire))
     }
 }
 
-/// An item, by its line and its place there.
+/// An item, by its line and its index in the line.
 pub(crate) type Item = (u64, u64);
 
-/// What one worker saw of the sample.
+/// One worker's history of the sample.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Witness {
     history: History<Item, RegisterOperation<Stamp>>,
 }
 
 impl Witness {
-    /// Notes an access to a line of the sample.
+    /// Records an access to a line of the sample.
     pub(crate) fn note(
         &mut self,
         sample: &Sample,
@@ -86,30 +88,30 @@ impl Witness {
         }
         self.history.record(item, Call { invoked, returned: Some(returned), operation });
         if self.history.len() == sample.room {
-            // What all workers begin from now on may be missing.
+            // Calls that any worker begins from now on may be missing.
             sample.ends(returned);
         }
     }
 
-    /// Adds what another worker saw.
+    /// Adds the history of another worker.
     pub(crate) fn merge(&mut self, other: Witness) {
         self.history.merge(other.history);
     }
 
-    /// How many accesses were seen.
+    /// The number of recorded accesses.
     pub(crate) fn len(&self) -> usize {
         self.history.len()
     }
 
-    /// Whether one order of the accesses to each item explains what all workers saw.
+    /// Checks whether one order of the accesses to each item explains the answers of all workers.
     ///
     /// # Errors
-    /// The first item for which none does.
+    /// The first item without such an order.
     pub(crate) fn judge(&self, sample: &Sample) -> Result<(), String> {
         let until = sample.until();
         let checked = self.history.check(|calls| {
-            // A read that came back after that may have seen a write that was not kept. One that
-            // came back before saw writes that began before, and these were.
+            // A read that returned later may have seen a write that was not recorded. A read that
+            // returned before saw only writes that began before, and those are recorded.
             let known = |call: &&Call<RegisterOperation<Stamp>>| {
                 matches!(call.operation, RegisterOperation::Write(_))
                     || call.returned.is_some_and(|returned| returned <= until)
@@ -186,14 +188,14 @@ mod tests {
         let (mut first, mut second) = (Witness::default(), Witness::default());
         note(&mut first, &sample, 10, write(1));
         note(&mut first, &sample, 20, write(2));
-        // Full at 25. A write at 30 is not kept, and a read that was under way saw it.
+        // The sample is full at 25. A write at 30 is not recorded, and a read in progress saw it.
         note(&mut first, &sample, 30, write(3));
         let span = (Time::from_nanos(24), Time::from_nanos(40));
         second.note(&sample, (3, 1), span, read(3));
         first.merge(second);
         assert_eq!(first.len(), 3);
         assert_eq!(first.judge(&sample), Ok(()));
-        // A stale one from before is.
+        // A stale read from before that time is reported.
         let mut stale = Witness::default();
         stale.note(&sample, (3, 1), (Time::from_nanos(17), Time::from_nanos(18)), read(0));
         first.merge(stale);

@@ -1,4 +1,4 @@
-//! `sim calibrate`: NIC profiles against what was published about the NICs.
+//! `sim calibrate`: NIC profiles against published figures of the NICs.
 
 use crate::args::CalibrateArgs;
 use crate::outcome;
@@ -7,7 +7,7 @@ use latchwork_verbs_sim::NicProfile;
 use latchwork_verbs_sim::calibrate::{Figure, Table, calibrate as figures_of};
 use serde_json::{Value, json as object};
 
-/// Measures and compares; whether all is within its tolerance.
+/// Measures and compares; returns whether all figures are within their tolerance.
 pub(crate) fn calibrate(arguments: &CalibrateArgs) -> Result<bool, AppError> {
     let profiles = match arguments.nic.as_slice() {
         [] => NicProfile::names().map(NicProfile::named).collect::<Result<Vec<_>, _>>(),

@@ -1,5 +1,4 @@
-//! What a failed world leaves behind: a directory with all that is needed to understand and replay
-//! it.
+//! The evidence of a failed world: a directory with all files to understand and replay it.
 
 use crate::outcome;
 use crate::world::in_a_line;
@@ -10,39 +9,38 @@ use latchwork_verbs::GlobalAddr;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Entries that a log has at most.
+/// Maximum number of entries of a log.
 pub(crate) const LOG_ENTRIES: usize = 1_000_000;
 
-/// Steps of a diagram.
+/// Number of steps of a diagram.
 pub(crate) const DIAGRAM_STEPS: usize = 60;
 
-/// Entries of the log that a failed world leaves behind.
+/// Number of log entries in the evidence of a failed world.
 const EVIDENCE_ENTRIES: usize = 5_000;
 
-/// The line that a failure is about: the one that it names, or the one that something happened to
-/// last.
+/// The line of a failure: the line that the failure names, or the line with the last event.
 pub(crate) fn line_of_failure(trace: &Trace, report: &Report) -> Option<GlobalAddr> {
     let failure = report.failure.as_ref()?;
     trace.line_named_in(&failure.text).or_else(|| trace.last_line())
 }
 
-/// A world that failed, as it was found and as small as it became.
+/// A failed world, as it was found and as small as it became.
 pub(crate) struct Failed<'a> {
     pub(crate) found: (&'a Scenario, &'a Report),
     pub(crate) shrunk: (&'a Scenario, &'a Report),
-    /// How it became smaller, in words.
+    /// The steps of its reduction, in words.
     pub(crate) how: String,
 }
 
-/// What was written, and where.
+/// The written files and their directory.
 pub(crate) struct Evidence {
     pub(crate) directory: PathBuf,
     pub(crate) text: String,
 }
 
 impl Failed<'_> {
-    /// Replays the world with a trace, and writes everything into a directory of `out` that is
-    /// named by the seed that was found.
+    /// Replays the world with a trace, and writes all evidence. The directory is in `out`, and its
+    /// name has the seed that failed.
     pub(crate) fn write(&self, out: &Path) -> Result<Evidence, AppError> {
         let (scenario, expected) = self.shrunk;
         let mut trace = Trace::with_room(EVIDENCE_ENTRIES.max(Trace::KEEP));
@@ -90,14 +88,14 @@ impl Failed<'_> {
     }
 }
 
-/// The command that replays what is in a directory.
+/// The command that replays the world in a directory.
 fn replay(directory: &Path) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "sim".to_owned());
     let file = directory.join("scenario.toml").display().to_string();
     format!("{} run --scenario {}", quoted(&program), quoted(&file))
 }
 
-/// A word as a shell understands it.
+/// A word, quoted for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

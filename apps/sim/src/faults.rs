@@ -2,11 +2,11 @@
 
 use latchwork_hunt::FaultPlan;
 
-/// What an item of a list sets, and how.
+/// The field that an item of a list sets, and the form of its value.
 enum Item {
-    /// One in so many: `1/50`.
+    /// A rate of one in N: `1/50`.
     Rate(fn(&mut FaultPlan) -> &mut u64),
-    /// So many: `3`.
+    /// A count: `3`.
     Count(fn(&mut FaultPlan) -> &mut u32),
     /// A number with a unit in its name, not zero.
     Number(fn(&mut FaultPlan) -> &mut u64),
@@ -77,7 +77,7 @@ fn rate(name: &str, value: &str) -> Result<u64, String> {
     })
 }
 
-/// A plan as the list that says it.
+/// A plan as a list for the command line.
 pub(crate) fn list(plan: &FaultPlan) -> String {
     let (mut plan, mut usual) = (plan.clone(), FaultPlan::default());
     if !plan.any() {

@@ -18,13 +18,13 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Hunts; whether no world failed.
+/// Hunts; returns whether no world failed.
 pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
     let length = arguments.minutes.or(arguments.seconds).unwrap_or(MINUTE);
     let from_seed = arguments.from_seed.unwrap_or_else(fresh_seed);
     let jobs = arguments.jobs.unwrap_or_else(jobs_default);
     let scenario = |seed: u64| arguments.world.scenario(seed);
-    // What no seed could make fit is told before anything runs.
+    // An error that no seed could avoid is reported before any world runs.
     (from_seed..from_seed.saturating_add(20)).try_for_each(|seed| world::check(&scenario(seed)))?;
     let json = arguments.output.destination()?;
     directory_to_write("--out", &arguments.shrink.out)?;
@@ -37,7 +37,7 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
     let left = AtomicU64::new(arguments.worlds.unwrap_or(u64::MAX));
     let take = |n: u64| n.checked_sub(1);
     let go_on = || {
-        // Relaxed: a count, on which nothing else depends.
+        // Relaxed: nothing else depends on this count.
         clock.now() < until && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     };
     let shown = Mutex::new(Totals::default());
@@ -58,7 +58,7 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
             writeln!(text, "checks      FAILED: seed {}", seeds.join(", "))
         }
     };
-    // Each output is written whether the others can be or not.
+    // A failure to write one output does not prevent the others.
     let mut summary = outcome::tell(&folded(&text), json.as_ref());
     if let Some(output) = &json {
         let mut document = outcome::document(&totals, real);
@@ -67,9 +67,10 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
         document.checks.insert("worlds".to_owned(), outcome);
         summary = summary.and(write(output, document.to_json()));
     }
-    // Without --keep-going others can have failed while the first did: their seeds are told above.
+    // Without --keep-going other worlds may have failed in the same moment. Their seeds are printed
+    // above.
     let kept = if arguments.keep_going { failed.len() } else { 1 };
-    // Of many failures each has its share of the time.
+    // Each of several failures gets its share of the time.
     let share = u32::try_from(failed.len().min(kept).max(1)).unwrap_or(u32::MAX);
     for (scenario, report) in failed.iter().take(kept) {
         let budget = arguments.shrink.shrink_seconds / share;
@@ -80,10 +81,10 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
     Ok(good)
 }
 
-/// A seed from which hunts of other days did not begin.
+/// A start seed that differs from those of other hunts.
 fn fresh_seed() -> u64 {
-    // The hasher's keys are the standard library's only source of randomness. Short seeds are
-    // easier to talk about, and no two hunts meet.
+    // The hasher's keys are the standard library's only source of randomness. The seeds are short,
+    // and ranges of different hunts do not overlap.
     RandomState::new().hash_one(0_u8) % 1_000_000_000 * 10_000
 }
 
@@ -105,8 +106,8 @@ fn summary(totals: &Totals, from_seed: u64, real: Duration) -> String {
     text
 }
 
-/// How many worlds had the protocol's settings changed, and how many of all ways there are were
-/// met.
+/// The number of worlds with changed settings of the protocol, and how many of all possible changes
+/// occurred.
 fn settings(totals: &Totals) -> String {
     let mut words = Vec::new();
     for (changed, what) in [(0, "as they are"), (1, "one changed"), (2, "two")] {

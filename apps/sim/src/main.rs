@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     latchwork_harness::main("sim", args::parse(std::env::args_os()), run)
 }
 
-/// Does what was asked for; returns whether all is good.
+/// Runs the command; returns whether it found no failure.
 fn run(cli: Cli) -> Result<bool, AppError> {
     match cli.command {
         Command::Run(arguments) => run::run(&arguments),

@@ -1,4 +1,4 @@
-//! What came of a world or of many, for people and as a document.
+//! The outcome of one world or of many, for people and as a document.
 
 use crate::world::in_a_line;
 use latchwork_files::Output;
@@ -25,7 +25,7 @@ pub(crate) fn report_lines(scenario: &Scenario, report: &Report, real: Duration)
     folded(&text)
 }
 
-/// What worlds were like together, in lines.
+/// The totals of many worlds, in lines.
 pub(crate) fn counts(totals: &Totals, real: Duration) -> String {
     let mut text = String::new();
     let seconds = real.as_secs_f64();
@@ -57,7 +57,7 @@ pub(crate) fn counts(totals: &Totals, real: Duration) -> String {
     text
 }
 
-/// How often each kind of fault struck, in a line.
+/// The number of injected faults of each kind, in a line.
 pub(crate) fn struck(totals: &Totals) -> String {
     let some = totals.struck().into_iter().filter(|(_, count)| *count > 0);
     let words: Vec<String> = some.map(|(name, count)| format!("{name} {count}")).collect();
@@ -83,7 +83,7 @@ pub(crate) fn world_document(
     document
 }
 
-/// The document of many worlds, without what they were asked to do and how their checks ended.
+/// The document of many worlds, without settings and without the outcomes of checks.
 pub(crate) fn document(totals: &Totals, real: Duration) -> ResultDocument {
     let version = env!("CARGO_PKG_VERSION");
     let mut document = ResultDocument::new("sim", version, latchwork_harness::GIT);
@@ -118,7 +118,8 @@ pub(crate) fn describe(scenario: &Scenario) -> std::collections::BTreeMap<String
     }
 }
 
-/// Tells people on standard output, or on standard error where that belongs to the document.
+/// Prints text for people on standard output. If standard output carries the document, the text
+/// goes to standard error.
 pub(crate) fn tell(text: &str, document: Option<&Output>) -> Result<(), AppError> {
     outcome::tell(document, |out| out.write_all(text.as_bytes()))
 }

@@ -1,10 +1,11 @@
-//! Panics inside worlds: they are failures of the world, and thousands of worlds may have the same.
+//! Panics inside worlds. They are failures of the world, and thousands of worlds may have the same
+//! panic.
 
 use latchwork_harness::outcome::say;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-/// From now on each place that panics is told once, in one line on standard error.
+/// From now on each place that panics is reported once, in one line on standard error.
 pub(crate) fn tell_each_place_once() {
     let told: Mutex<BTreeSet<String>> = Mutex::default();
     std::panic::set_hook(Box::new(move |panic| {

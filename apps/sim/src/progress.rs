@@ -1,4 +1,4 @@
-//! How far a hunt is: a bar where standard error is a terminal, plain lines elsewhere.
+//! The progress of a hunt: a bar if standard error is a terminal, else plain lines.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use latchwork_harness::outcome::{say, short};
@@ -9,11 +9,11 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Between two looks, on a terminal and elsewhere.
+/// Interval between two updates, on a terminal and elsewhere.
 const LOOK: Duration = Duration::from_millis(200);
 const LOOK_PLAIN: Duration = Duration::from_secs(10);
 
-/// Runs `body`, and meanwhile shows on standard error what it puts into `totals`.
+/// Runs `body`, and shows its updates of `totals` on standard error in the meantime.
 pub(crate) fn show<T>(
     length: Duration,
     clock: Clock,
@@ -23,7 +23,7 @@ pub(crate) fn show<T>(
     std::thread::scope(|scope| {
         let (done, ended) = channel::<()>();
         let display = move || display(length, clock, totals, &ended);
-        // Without a thread for it there is no progress to see, and nothing else is lost.
+        // Without a thread there is no progress display, and nothing else is lost.
         let _display =
             std::thread::Builder::new().name("progress".into()).spawn_scoped(scope, display);
         let result = body();

@@ -9,7 +9,7 @@ use latchwork_runtime::Clock;
 use latchwork_verbs::GlobalAddr;
 use std::path::PathBuf;
 
-/// Replays a world; whether its checks hold.
+/// Replays a world; returns whether its checks hold.
 pub(crate) fn run(arguments: &RunArgs) -> Result<bool, AppError> {
     let scenario = arguments.world.chosen(arguments.scenario.as_deref(), arguments.seed)?;
     if arguments.print_scenario {
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<bool, AppError> {
     let report = if traced { run_traced(&scenario, &mut trace) } else { run_world(&scenario) };
     let real = clock.now() - begin;
     let text = outcome::report_lines(&scenario, &report, real);
-    // Each output is written whether the others can be or not.
+    // A failure to write one output does not prevent the others.
     let mut told = outcome::tell(&text, json.as_ref());
     let about = arguments.about.as_deref().map(|name| line_named(&trace, name)).transpose()?;
     if let Some(log) = &log {

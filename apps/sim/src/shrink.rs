@@ -10,7 +10,7 @@ use latchwork_runtime::Clock;
 use std::path::Path;
 use std::time::Duration;
 
-/// Shrinks a world that fails. Good is what was asked for and found: a failure is bad all the same.
+/// Shrinks a world that fails. Returns false, because a failing world is a bad result.
 pub(crate) fn shrink(arguments: &ShrinkArgs) -> Result<bool, AppError> {
     let scenario = arguments.world.chosen(arguments.scenario.as_deref(), arguments.seed)?;
     directory_to_write("--out", &arguments.shrink.out)?;
@@ -37,7 +37,7 @@ pub(crate) fn jobs_default() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What was found and written, for people.
+/// The findings and the written files, for people.
 pub(crate) fn told(evidence: &Evidence) -> String {
     let directory = evidence.directory.display();
     format!(
@@ -46,7 +46,7 @@ pub(crate) fn told(evidence: &Evidence) -> String {
     )
 }
 
-/// Shrinks for at most `budget` and writes what the result leaves behind.
+/// Shrinks for at most `budget` and writes the evidence of the result.
 pub(crate) fn shrink_and_write(
     found: (&Scenario, &Report),
     budget: Duration,

@@ -1,4 +1,4 @@
-//! Which world the command line asks for.
+//! The choice of a world on the command line.
 
 use crate::args::WorldArgs;
 use crate::faults;
@@ -14,7 +14,7 @@ const FILE: latchwork_files::Kind =
 #[derive(Clone, Debug)]
 pub(crate) struct Kind(Workload);
 
-/// The workload of this name, as scenario files call it.
+/// The workload with this name, as in scenario files.
 pub(crate) fn kind(name: &str) -> Result<Kind, String> {
     let file = format!("[workload.{}]\n", name.replace('-', "_"));
     let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
@@ -26,7 +26,7 @@ pub(crate) fn kind(name: &str) -> Result<Kind, String> {
     }
 }
 
-/// The bug of this name.
+/// The seeded bug with this name.
 pub(crate) fn plant(name: &str) -> Result<Plant, String> {
     let named = Plant::ALL.into_iter().find(|plant| plant_name(*plant) == name);
     named.ok_or_else(|| {
@@ -35,7 +35,7 @@ pub(crate) fn plant(name: &str) -> Result<Plant, String> {
     })
 }
 
-/// What the command line calls a bug: words with hyphens.
+/// A seeded bug's name on the command line: words with hyphens.
 pub(crate) fn plant_name(plant: Plant) -> String {
     let mut name = String::new();
     for c in format!("{plant:?}").chars() {
@@ -47,14 +47,14 @@ pub(crate) fn plant_name(plant: Plant) -> String {
     name
 }
 
-/// What a workload is called.
+/// The name of a workload.
 pub(crate) fn workload_name(workload: &Workload) -> String {
     let table = toml::Table::try_from(workload).unwrap_or_default();
     table.into_iter().next().map_or_else(String::new, |(name, _)| name)
 }
 
 impl WorldArgs {
-    /// The world of a seed, with what the flags say of it.
+    /// The world of a seed, changed by the flags.
     pub(crate) fn scenario(&self, seed: u64) -> Scenario {
         let choice = Choice {
             workloads: self.workload.iter().map(|Kind(workload)| workload.kind()).collect(),
@@ -65,7 +65,7 @@ impl WorldArgs {
         self.changed(Scenario::from_seed(seed, &choice))
     }
 
-    /// The world of a scenario file, with what the flags say of it.
+    /// The world of a scenario file, changed by the flags.
     pub(crate) fn file(&self, path: &Path, seed: Option<u64>) -> Result<Scenario, AppError> {
         let wrong = |error: &dyn std::fmt::Display| {
             AppError::Usage(format!("scenario {}: {error}", path.display()))
@@ -81,10 +81,10 @@ impl WorldArgs {
         Ok(self.changed(scenario))
     }
 
-    /// The world of a file where one is named, else of the seed.
+    /// The world of a file if one is named, else of the seed.
     ///
     /// # Errors
-    /// What is wrong with the file, or with what the flags make of it.
+    /// A mistake in the file, or in its combination with the flags.
     pub(crate) fn chosen(
         &self,
         file: Option<&Path>,
@@ -131,7 +131,7 @@ impl WorldArgs {
     }
 }
 
-/// What does not fit together, in one line.
+/// Settings that contradict each other, in one line.
 pub(crate) fn check(scenario: &Scenario) -> Result<(), AppError> {
     scenario.check().map_err(|error| AppError::Usage(error.to_string()))
 }
@@ -154,7 +154,7 @@ pub(crate) fn in_a_line(scenario: &Scenario) -> String {
         scenario.frames,
         scenario.line_size,
         scenario.network,
-        // In words, so that a terminal can fold them; --faults takes the list so, too.
+        // A list in words, so that a terminal can fold it; --faults accepts the same list.
         faults::list(&scenario.faults).replace(',', ", "),
         plant.unwrap_or_default(),
     )

@@ -1,6 +1,7 @@
-//! What a database says of itself: its size, what it was made from, and how many runs there were.
-//! One row of a table of its own, which is the first that the program makes, so that it is found in
-//! a log before there is a database.
+//! The description of a database: its size, its origin, and the number of its runs.
+//!
+//! The description is one row of a table of its own. The program makes that table first, so that
+//! the row is found in a log before there is a database.
 
 use crate::tables::{Rows, Store};
 use latchwork_txn::schema::{ColumnType, Schema, SchemaError, Value};
@@ -9,19 +10,19 @@ use latchwork_wal::Replayed;
 use latchwork_workload::WorkloadError;
 use latchwork_workload::tpcc::{Population, Scale, Table};
 
-/// The table's name, and the number that it has as the first one.
+/// The table's name, and the number that it has as the first table.
 const NAME: &str = "TPC-C";
 const ID: TableId = TableId(1);
 
-/// Of the tables that follow, in the order of [`Table::ALL`].
+/// The ids of the following tables, in the order of [`Table::ALL`].
 pub(crate) fn table_id(table: Table) -> TableId {
     TableId(ID.0 + 1 + table as u32)
 }
 
-/// What tells this table from others: a column that is always so.
+/// The constant column that distinguishes this table from others.
 const MAGIC: u64 = 0x4c57_5450_4343_0001;
 
-/// What a database says of itself.
+/// The description of a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct About {
     pub(crate) warehouses: u32,
@@ -29,11 +30,11 @@ pub(crate) struct About {
     pub(crate) customers: u32,
     /// The seed of its population.
     pub(crate) seed: u64,
-    /// Runs that have begun on it.
+    /// Number of runs that have begun on it.
     pub(crate) runs: u16,
 }
 
-/// The only row's key.
+/// The key of the only row.
 const KEY: [u8; 1] = [0];
 
 fn schema() -> Result<Schema, SchemaError> {
@@ -50,14 +51,14 @@ fn schema() -> Result<Schema, SchemaError> {
 }
 
 impl About {
-    /// A database that is made now.
+    /// The description of a new database.
     pub(crate) fn new(population: &Population, seed: u64) -> About {
         let (scale, warehouses) = (population.scale(), population.warehouses());
         let (items, customers) = (scale.items(), scale.customers());
         About { warehouses, items, customers, seed, runs: 0 }
     }
 
-    /// Its population.
+    /// The database's population.
     pub(crate) fn population(&self) -> Result<Population, WorkloadError> {
         let scale = Scale::new(self.items, self.customers)?;
         Population::new(scale, self.warehouses, self.seed, 1)
@@ -69,7 +70,7 @@ impl About {
         store.load(&rows, &KEY, &self.encode()?).await
     }
 
-    /// Notes that another run begins; its number, from 1. Where numbers end they begin again.
+    /// Counts another run, and returns its number, from 1. Numbers wrap around.
     pub(crate) async fn begin_run(store: &Store) -> Result<u16, TxnError> {
         let rows: Rows = store.table(NAME).await?;
         let run = async |tx: &mut latchwork_txn::Transaction<_>| {
@@ -83,7 +84,7 @@ impl About {
         store.run(run).await
     }
 
-    /// What a log says of its database; nothing where it is of none of this program's.
+    /// The description in a log; `None` if the log is of another program.
     pub(crate) fn find(replayed: &Replayed) -> Option<About> {
         let (_, latest) = replayed.keys().find(|(table, _)| *table == ID)?;
         let row = latest.value.as_deref().filter(|_| *latest.key == KEY)?;

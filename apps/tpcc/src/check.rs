@@ -1,5 +1,8 @@
-//! The checks at the end of a run: the consistency conditions over all rows, that no row came or
-//! went without a transaction, and that the indexes lead to the same rows as the tables.
+//! The checks at the end of a run:
+//!
+//! - the consistency conditions hold over all rows,
+//! - every added or removed row belongs to a transaction,
+//! - the indexes lead to the same rows as the tables.
 
 use crate::session::{Logged, Session};
 use crate::settings::Settings;
@@ -17,32 +20,32 @@ use serde::{Deserialize, Serialize};
 use std::ops::{Bound, ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
-/// Rows that are read in one transaction.
+/// Number of rows that one transaction reads.
 const CHUNK: usize = 500;
 
-/// What one worker found, or many.
+/// The findings of one worker, or of many.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Found {
     report: Option<Report>,
     stock: StockCheck,
-    /// Rows of each table, and of its index.
+    /// Rows of each table, and entries of its index.
     rows: [u64; Table::ALL.len()],
     indexed: [u64; Table::ALL.len()],
 }
 
-/// What is known of how many rows there are.
+/// The expected numbers of rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Expected {
-    /// Orders and payments that were there before the run.
+    /// Orders and payments from before the run.
     pub(crate) orders: u64,
     pub(crate) history: u64,
-    /// Those that it has committed.
+    /// Orders and payments that the run has committed.
     pub(crate) new_orders: u64,
     pub(crate) payments: u64,
 }
 
 impl Expected {
-    /// What is to be there after a run, or without one.
+    /// The expected numbers after a run, or without one.
     pub(crate) fn new(settings: &Settings, tally: Option<&Tally>) -> Expected {
         let population = &settings.population;
         let districts = u64::from(population.warehouses()) * u64::from(DISTRICTS);
@@ -59,7 +62,7 @@ impl Expected {
     }
 }
 
-/// Checks one worker's share of the warehouses. Nothing when the phase failed.
+/// Checks one worker's share of the warehouses. `None` if the phase failed.
 pub(crate) async fn check(
     session: Arc<Session>,
     phase: Arc<Phase>,
@@ -69,7 +72,7 @@ pub(crate) async fn check(
     found.map_err(|error| phase.fail(error)).ok().flatten()
 }
 
-/// Nothing when another worker has failed.
+/// `None` if another worker has failed.
 async fn look(
     session: &Session,
     phase: &Phase,
@@ -102,7 +105,7 @@ async fn look(
     Ok((!phase.stopped()).then_some(Found { report, stock, rows, indexed }))
 }
 
-/// A worker that looks at rows.
+/// A worker that reads rows.
 struct Looker<'a> {
     session: &'a Session,
     phase: &'a Phase,
@@ -113,7 +116,7 @@ struct Looker<'a> {
     indexed: [u64; Table::ALL.len()],
 }
 
-/// Which rows are looked at.
+/// A range of rows.
 #[derive(Clone)]
 struct Span<'a> {
     from: Bound<&'a [u8]>,
@@ -159,7 +162,8 @@ impl Looker<'_> {
                 return Ok(None);
             }
         }
-        // Rows of customers who paid elsewhere stand there, and count where they stand.
+        // Payments that a customer of another warehouse made here have their rows here, and count
+        // here.
         let here = |key: &[u8]| {
             let warehouse = key.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
             mine.contains(&warehouse)
@@ -182,7 +186,7 @@ impl Looker<'_> {
         self.each(table, &all, |_, _| Ok(())).await
     }
 
-    /// Shows all rows of a table in a range to `add`, and counts them.
+    /// Passes all rows of a table in a range to `add`, and counts them.
     async fn each(
         &mut self,
         table: Table,
@@ -194,7 +198,7 @@ impl Looker<'_> {
         Ok(())
     }
 
-    /// Counts what the index of a table leads to in a range.
+    /// Counts the rows that the index of a table leads to in a range.
     async fn each_indexed(&mut self, table: Table, span: &Span<'_>) -> Result<(), AppError> {
         let count = self.walk(table, By::Index, span, |_, _| Ok(())).await?;
         self.indexed[table as usize] += count;
@@ -233,7 +237,7 @@ impl Looker<'_> {
     }
 }
 
-/// In which order rows are looked at.
+/// The order in which rows are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Key,
@@ -241,12 +245,12 @@ enum By {
     Index,
 }
 
-/// Rows that were read in one transaction: nothing is added before it is known that they were there
-/// together.
+/// Rows that one transaction read. They are added only once the transaction has proved that they
+/// existed together.
 #[derive(Default)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// Where each key ends, and each row behind it.
+    /// The end of each key, and the end of the row behind it.
     ends: Vec<(usize, usize)>,
 }
 
@@ -284,7 +288,7 @@ impl Chunk {
         })
     }
 
-    /// What the next rows stand behind.
+    /// The position behind which the next rows stand.
     fn resume(&self, rows: &Rows, by: By) -> Result<Option<Vec<u8>>, TxnError> {
         let Some((key, row)) = self.rows().next_back() else { return Ok(None) };
         let mut last = key.to_vec();
@@ -300,7 +304,7 @@ fn between<'a>(from: &'a [u8], to: &'a [u8]) -> Span<'a> {
 }
 
 impl Found {
-    /// Adds what another worker found.
+    /// Adds the findings of another worker.
     pub(crate) fn merge(&mut self, other: Found) {
         match (&mut self.report, other.report) {
             (Some(report), Some(other)) => report.merge(other),
@@ -314,7 +318,7 @@ impl Found {
         add(&mut self.indexed, &other.indexed);
     }
 
-    /// Compares what was found with what should be there; with everyone who breaks a condition.
+    /// Compares the findings with the expected numbers. The result names each offender.
     pub(crate) fn judge(
         self,
         scale: Scale,
@@ -365,7 +369,7 @@ const CONDITIONS: [&str; 14] = [
     "tpcc-stock",
 ];
 
-/// Whether there are as many rows as there were, and one more for each payment and each new order.
+/// Whether the number of rows is the old one, plus one for each payment and each new order.
 fn rows_check(
     scale: Scale,
     warehouses: u32,

@@ -35,16 +35,16 @@ const BEGIN: Title = Title { name: "begin", what: "runs" };
 const RUN: Title = Title { name: "run", what: "transactions" };
 const CHECK: Title = Title { name: "check", what: "rows" };
 
-/// Between the call of a run and its begin, so that all workers are there.
+/// Time between the call of a run and its begin, so that all workers are ready.
 const LEAD_TIME: Duration = Duration::from_millis(20);
 
-/// A cluster, and what to do with it.
+/// A cluster and its session.
 pub(crate) struct Driver {
     pub(crate) session: Arc<Session>,
     pub(crate) cluster: Cluster,
 }
 
-/// What a process knows of its own nodes after a run.
+/// The results that a process has of its own nodes after a run.
 #[derive(Serialize, Deserialize)]
 struct Apart {
     log: Option<latchwork_wal::Stats>,
@@ -52,7 +52,7 @@ struct Apart {
     health: Vec<Told>,
 }
 
-/// What went wrong on a node: its number, and a [`Health`].
+/// The errors of a node: the node's number, and a [`Health`].
 type Told = (usize, [usize; 4], [Option<String>; 2]);
 
 fn told((node, health): (usize, Health)) -> Told {
@@ -74,19 +74,19 @@ impl Apart {
     }
 }
 
-/// Does what the settings ask for.
+/// Runs all phases with the settings.
 pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
     let clock = Clock::start();
     let driver = Driver::start(settings)?;
     let outcome = driver.phases(clock);
     if let Err(error) = driver.session.close_logs() {
-        // All that was acknowledged is durable. Only its loss would be noticed less well.
+        // All acknowledged commits are durable. Only the detection of a later loss is weaker.
         say(&format!("tpcc: the log was not closed in order: {error}"));
     }
     driver.cluster.end(outcome)
 }
 
-/// Whether each transaction came to an end.
+/// Whether each transaction ended.
 fn transactions_check(tally: &Tally) -> Check {
     let detail = match &tally.why {
         None => format!("{} committed, none was given up", tally.committed.iter().sum::<u64>()),
@@ -109,7 +109,7 @@ impl Driver {
         Ok(Driver { session, cluster })
     }
 
-    /// All phases, and what came of them.
+    /// All phases, and their outcome.
     fn phases(&self, clock: Clock) -> Result<Outcome, AppError> {
         let session = &self.session;
         let mut outcome = Outcome::new(session);
@@ -119,7 +119,7 @@ impl Driver {
             Some(_) => outcome.load = Some(self.recover()?),
             None => {
                 outcome.load = Some(self.load()?);
-                // What was loaded is in no log.
+                // Loaded rows are in no log.
                 outcome.checkpoint = self.checkpoint()?;
             }
         }
@@ -141,7 +141,7 @@ impl Driver {
         Arc::new(Phase::new(self.session.workers()))
     }
 
-    /// Runs `body` on every worker and shows how far it is. Fails with the first error of any
+    /// Runs `body` on every worker and shows the progress. Fails with the first error of any
     /// worker.
     pub(crate) fn on_all<T, F, Fut>(
         &self,
@@ -173,7 +173,7 @@ impl Driver {
         Ok(result::Phase::new(rows, (end - begin).as_secs_f64()))
     }
 
-    /// Makes the database from what was stored of it.
+    /// Rebuilds the database from its stored log.
     fn recover(&self) -> Result<result::Phase, AppError> {
         let (session, begin) = (&self.session, self.cluster.now());
         let Some(stored) = &session.settings.stored else { return Ok(result::Phase::default()) };
@@ -189,7 +189,7 @@ impl Driver {
         Ok(result::Phase::new(rows, elapsed.as_secs_f64()))
     }
 
-    /// Makes lasting what no log has, where there is one in files, of all nodes.
+    /// Makes all data durable that no log has, on all nodes, if there is a log in files.
     fn checkpoint(&self) -> Result<Option<Saved>, AppError> {
         let (session, phase) = (&self.session, self.phase());
         let logs = session.settings.logs.as_ref().filter(|logs| !logs.is_simulated());
@@ -231,7 +231,7 @@ impl Driver {
         let measured_from = begin + settings.warmup;
         let until = settings.time.map_or(Time::MAX, |time| measured_from + time);
         let aside = settings.document_only();
-        // The first tells how its own transactions go.
+        // The first process reports its own transactions.
         let intervals = settings
             .interval
             .filter(|_| self.cluster.is_first())

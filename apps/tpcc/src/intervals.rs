@@ -1,7 +1,7 @@
-//! How a run goes while it lasts: go-tpc's lines with `[Current]`.
+//! The progress of a run: go-tpc's lines with `[Current]`.
 //!
-//! Nobody stands by: the worker that ends the first transaction of a new interval tells of the last
-//! one. So a simulated run tells the same each time.
+//! No separate task watches the time. The worker that ends the first transaction of a new interval
+//! reports the previous interval. So a simulated run prints the same lines each time.
 
 use latchwork_files::Output;
 use latchwork_harness::outcome;
@@ -13,11 +13,12 @@ use std::time::Duration;
 /// The intervals of a run.
 pub(crate) struct Intervals {
     every: Duration,
-    /// When the next one ends, in nanoseconds.
+    /// The end of the current interval, in nanoseconds.
     next: AtomicU64,
-    /// When the last one ended.
+    /// The end of the previous interval.
     last: Mutex<Time>,
-    /// What each worker has done since. Its lock is taken by others once in an interval only.
+    /// The transactions of each worker since then. Other workers take its lock only once per
+    /// interval.
     workers: Vec<Mutex<Statistics>>,
     waiting: Option<Waiting>,
     /// Standard output belongs to the document.
@@ -25,7 +26,7 @@ pub(crate) struct Intervals {
 }
 
 impl Intervals {
-    /// Intervals of so long from `begin` on.
+    /// Intervals of this length from `begin` on.
     pub(crate) fn new(
         every: Duration,
         begin: Time,
@@ -38,7 +39,7 @@ impl Intervals {
         Intervals { every, next, last: Mutex::new(begin), workers, waiting, aside }
     }
 
-    /// Notes what a worker has done at `now`, and tells of an interval that is over.
+    /// Records a worker's transaction at `now`, and reports an interval that has ended.
     pub(crate) fn note(&self, worker: usize, now: Time, note: impl FnOnce(&mut Statistics)) {
         if let Some(interval) = self.turn(now) {
             self.tell(&interval);
@@ -46,13 +47,13 @@ impl Intervals {
         note(&mut self.workers[worker].lock());
     }
 
-    /// What was done in the interval before `now`, for whoever is the first behind its end.
+    /// The statistics of the interval before `now`, for the first worker after its end.
     fn turn(&self, now: Time) -> Option<(Statistics, Duration)> {
         if now.as_nanos() < self.next.load(Ordering::Relaxed) {
             return None;
         }
         let mut last = self.last.lock();
-        // Somebody else may have been here in the meantime.
+        // Another worker may have ended the interval in the meantime.
         if now.as_nanos() < self.next.load(Ordering::Relaxed) {
             return None;
         }
@@ -71,7 +72,7 @@ impl Intervals {
     fn tell(&self, (statistics, elapsed): &(Statistics, Duration)) {
         let summary = Summary { statistics, elapsed: *elapsed, waiting: self.waiting };
         let aside = self.aside.then(Output::stdout);
-        // A run goes on though nobody can be told of it.
+        // The run continues even if the output cannot be written.
         let _ = outcome::tell_progress(aside.as_ref(), |mut out| {
             summary.write_lines(CURRENT_PREFIX, &mut out)
         });

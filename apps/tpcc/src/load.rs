@@ -1,5 +1,5 @@
-//! Loading: all workers take parts of the population, and add their rows without transactions.
-//! Where each compute node has its share of the warehouses, its workers load that.
+//! Loading: all workers take parts of the population, and add their rows without transactions. If
+//! each compute node has its share of the warehouses, its own workers load that share.
 
 use crate::session::{Logged, Session};
 use latchwork_cluster::Member;
@@ -10,22 +10,22 @@ use latchwork_workload::tpcc::{Part, Table};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What all workers that load share.
+/// The shared state of all loading workers.
 pub(crate) struct Load {
     session: Arc<Session>,
     phase: Arc<Phase>,
-    /// The next part that nobody has taken: for each compute node, where each has its share; else
-    /// the first is for all.
+    /// The next free part. If each compute node has its share, one number per node; else the first
+    /// number is for all.
     next: Vec<AtomicU64>,
-    /// This process's place among so many, which take the parts by turns where they are for all.
+    /// This process's index, and the number of processes. They take common parts in turn.
     process: (u64, u64),
 }
 
-/// What one worker did.
+/// The results of one worker.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) rows: u64,
-    /// When it was done.
+    /// The end of its loading.
     pub(crate) end: Time,
 }
 
@@ -41,14 +41,14 @@ impl Load {
         Load { session: session.clone(), phase: phase.clone(), next, process }
     }
 
-    /// A part that nobody has taken, for a worker of a compute node.
+    /// A free part for a worker of a compute node.
     fn next(&self, node: usize) -> Option<Part> {
         let settings = &self.session.settings;
         let (shares, population) = (settings.shares, &settings.population);
         let next = &self.next[if shares.is_some() { node } else { 0 }];
         let (process, of) = if shares.is_some() { (0, 1) } else { self.process };
         loop {
-            // Which part a worker takes decides nothing but where its rows stand.
+            // The choice of a part decides only where its rows stand.
             let number = process + of * next.fetch_add(1, Ordering::Relaxed);
             let part = population.part(number)?;
             let of = shares.map(|shares| match part.table {
@@ -62,7 +62,7 @@ impl Load {
     }
 }
 
-/// Loads parts until there are none. Nothing when the phase failed.
+/// Loads parts until none are left. `None` if the phase failed.
 pub(crate) async fn load(load: Arc<Load>, member: Member) -> Option<Done> {
     let done = Box::pin(take_parts(&load, &member)).await;
     done.map_err(|error| load.phase.fail(error)).ok()

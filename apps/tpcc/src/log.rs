@@ -1,5 +1,5 @@
-//! The log of a run: files in a directory, or in a simulated world bytes in memory, on a device
-//! that takes its time. And what comes back from it.
+//! The log of a run, and recovery from it. The log is files in a directory; in a simulated world it
+//! is bytes in memory on a device with a latency.
 
 use crate::about::{About, table_id};
 use crate::args::Wal;
@@ -15,16 +15,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where the logs of all compute nodes are, and how they work.
+/// The logs of all compute nodes, and their mode.
 pub(crate) struct Logs {
     pub(crate) directory: Arc<LogDirectory>,
-    /// `None`: nothing is written.
+    /// `None`: the run writes no log.
     mode: Option<Mode>,
-    /// What a simulated device takes.
+    /// The latency of a simulated device.
     device: Option<Device>,
 }
 
-/// A database that is in a log.
+/// A stored database.
 pub(crate) struct Stored {
     pub(crate) about: About,
     pub(crate) recovery: Recovery,
@@ -32,16 +32,15 @@ pub(crate) struct Stored {
     pub(crate) rows: [u64; Table::ALL.len()],
     /// Bytes of all keys and rows.
     pub(crate) bytes: u64,
-    /// Transactions over several nodes since the last checkpoint: that had committed, and that had
-    /// not.
+    /// Distributed transactions since the last checkpoint: committed ones, and others.
     pub(crate) distributed: (usize, usize),
-    /// How long reading it took.
+    /// The duration of the replay.
     pub(crate) replay: Duration,
 }
 
 impl Logs {
-    /// The log of a database that is to be made, in a directory that holds none; in memory without
-    /// a directory. `device` is that of a simulated one.
+    /// The log of a new database, in a directory without a log, or in memory without a directory.
+    /// `device` is the simulated device.
     pub(crate) fn create(
         wal: Wal,
         path: Option<&Path>,
@@ -54,13 +53,13 @@ impl Logs {
         }
     }
 
-    /// The log of one node of a cluster of processes, whose other nodes have theirs elsewhere; `id`
-    /// is that of the database.
+    /// The log of one node of a cluster of processes. The other nodes have their logs elsewhere;
+    /// `id` is the database's.
     pub(crate) fn of_node(wal: Wal, path: &Path, id: u64) -> Result<Logs, AppError> {
         Logs::begin(disk(path)?, None, id, wal)
     }
 
-    /// What tells a database from another that was made in the same way.
+    /// The id that distinguishes a database from another one made with the same seed.
     pub(crate) fn draw_id(seed: u64) -> u64 {
         draw_id(seed).0
     }
@@ -82,8 +81,8 @@ impl Logs {
         Ok(Logs { directory: directory.map_err(|error| failed(&error))?, mode: mode(wal), device })
     }
 
-    /// The log of a database that was made before, and that database. `wal` is off where nothing is
-    /// to be added. `accept_loss`: a loss of the log is no error, and standard error names it.
+    /// The log of an existing database, and that database. `wal` is off if nothing is to be added.
+    /// With `accept_loss` a loss of the log is no error, and standard error names the loss.
     pub(crate) fn recover(
         wal: Wal,
         path: &Path,
@@ -104,7 +103,7 @@ impl Logs {
         let id = id.ok_or_else(|| none("there is no database"))?;
         let clock = Clock::start();
         let begin = clock.now();
-        // A device that is full or cannot be written is no obstacle where nothing is added.
+        // If nothing is added, a full or read-only device is no obstacle.
         let opening = Opening { to_read: wal == Wal::Off, accept_loss };
         let directory = LogDirectory::open_as(storage, id, opening);
         let directory = directory.map_err(|error| failed(&error))?;
@@ -134,23 +133,23 @@ impl Logs {
         Ok((Logs { directory, mode: mode(wal), device: None }, stored))
     }
 
-    /// Whether anything is to be written.
+    /// Whether the run writes the logs.
     pub(crate) fn are_written(&self) -> bool {
         self.mode.is_some()
     }
 
-    /// Whether it is of a simulated world.
+    /// Whether the log is of a simulated world.
     pub(crate) fn is_simulated(&self) -> bool {
         self.device.is_some()
     }
 
-    /// What a sync of the simulated disk takes.
+    /// The latency of a sync of the simulated disk.
     pub(crate) fn simulated_sync(&self) -> Option<Duration> {
         self.device.map(|device| device.sync)
     }
 
-    /// Opens a compute node's log, if any is to be written; a simulated one is written by the
-    /// worker of `handle`.
+    /// Opens a compute node's log, if the run writes one. The worker of `handle` writes a simulated
+    /// log.
     pub(crate) fn start(&self, node: NodeId, handle: &Handle) -> Result<Option<Log>, WalError> {
         let Some(mode) = self.mode else { return Ok(None) };
         let settings = latchwork_wal::Settings { mode, ..latchwork_wal::Settings::default() };
@@ -162,9 +161,9 @@ impl Logs {
     }
 }
 
-/// Tells what is lost, at once: whatever fails later, it is lost.
+/// Reports the losses at once, because a later failure does not undo them.
 fn tell_losses(directory: &LogDirectory, accept_loss: bool) {
-    // Without the flag they are those of a cut that was interrupted, and is complete now.
+    // Without the flag the losses are those of an interrupted cut, which is complete now.
     for loss in directory.losses() {
         say(&format!("tpcc: --accept-loss: {loss}"));
     }
@@ -195,7 +194,7 @@ pub(crate) fn failed(error: &WalError) -> AppError {
     AppError::Failed(format!("the log failed: {error}"))
 }
 
-/// What several logs have done together.
+/// The sum of several logs' statistics.
 pub(crate) fn sum(all: impl Iterator<Item = Stats>) -> Stats {
     all.fold(Stats::default(), |sum, one| Stats {
         groups: sum.groups + one.groups,
@@ -208,7 +207,7 @@ pub(crate) fn sum(all: impl Iterator<Item = Stats>) -> Stats {
     })
 }
 
-/// What logs have done since.
+/// The statistics of logs since an earlier reading.
 pub(crate) fn since(now: Stats, before: Stats) -> Stats {
     Stats {
         groups: now.groups - before.groups,

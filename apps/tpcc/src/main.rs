@@ -7,14 +7,14 @@
 //!     load, recover, run, check       |             |        |
 //!     schemas, tables, about          nine tables of the transaction engine
 //!     transactions                    new order, payment, order status, delivery, stock level
-//!     log                             what lasts
+//!     log                             durable data
 //!     partitions, meeting             warehouses dealt out to nodes, with two-phase commit
-//!     tally, intervals                what became of them
+//!     tally, intervals                results of the transactions
 //!        |
 //!   outcome                    lines of go-tpc, a table for people, the result document
 //! ```
 //!
-//! Rows, inputs, conditions and figures are those of [`latchwork_workload::tpcc`]; what is here
+//! Rows, inputs, conditions and figures are those of [`latchwork_workload::tpcc`]. This program
 //! runs the transactions.
 
 #![forbid(unsafe_code)]
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     latchwork_harness::start("tpcc", |cli: Cli| Settings::new(cli).and_then(run))
 }
 
-/// Does what was asked for; returns whether all checks were good.
+/// Runs the command; returns whether all checks succeeded.
 fn run(settings: Settings) -> Result<bool, AppError> {
     let outcome = drive::drive(settings)?;
     if outcome.is_told_here {

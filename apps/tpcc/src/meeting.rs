@@ -1,8 +1,8 @@
-//! [`Meeting`]: where the workers of all compute nodes wait for one another in the middle of a phase.
+//! [`Meeting`]: barriers for the workers of all compute nodes in the middle of a phase.
 //!
-//! Whoever waits goes on polling, since others may need an answer of its node. Workers of one
-//! process count in memory of their own; those of many count in a line of the memory that they
-//! share anyway.
+//! A waiting worker keeps polling, because other nodes may need an answer of its node. Workers of
+//! one process count in that process's memory. Workers of many processes count in a line of the
+//! memory pool.
 
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
@@ -11,21 +11,20 @@ use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_verbs::GlobalAddr;
 use std::time::Duration;
 
-/// How long workers wait for one another, as long as nothing has failed: one of them may be at a
-/// checkpoint.
+/// How long workers wait for each other while no error occurs: one of them may write a checkpoint.
 pub(crate) const WAIT: Duration = Duration::from_secs(120);
-/// Between two looks: at memory of the process, and at a line.
+/// Interval between two checks: of memory of the process, and of a line.
 const LOOK: Duration = Duration::from_micros(100);
 const LOOK_AT_LINE: Duration = Duration::from_millis(1);
 
-/// What all workers come to, one after the other.
+/// The barriers, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Point {
-    /// They take letters.
+    /// All workers take messages.
     Begin,
-    /// They have no more transactions.
+    /// All workers have ended their transactions.
     End,
-    /// Those of others have ended with them.
+    /// The participants' transactions on all workers have ended.
     Quiet,
 }
 
@@ -40,27 +39,27 @@ impl Point {
         }
     }
 
-    /// Where its count stands in the line.
+    /// The offset of its count in the line.
     fn offset(self) -> usize {
         8 * self as usize
     }
 }
 
-/// The points, and how many workers have come to each.
+/// The barriers, with the number of workers that have arrived at each.
 pub(crate) struct Meeting {
     workers: u64,
     here: [AtomicU64; Point::COUNT],
-    /// Where they are counted if they are of many processes.
+    /// The line with the counts, for workers of many processes.
     line: Option<GlobalAddr>,
 }
 
 impl Meeting {
-    /// Of so many workers of all nodes.
+    /// Barriers for `workers` workers of all nodes.
     pub(crate) fn new(workers: usize, line: Option<GlobalAddr>) -> Meeting {
         Meeting { workers: workers as u64, here: Default::default(), line }
     }
 
-    /// A line in which nobody has come anywhere.
+    /// A line with all counts zero.
     pub(crate) async fn line(member: &Member) -> Result<GlobalAddr, AppError> {
         let made = async {
             let line = member.memory.allocate().await?;
@@ -74,7 +73,8 @@ impl Meeting {
         made.await.map_err(|error| failed(&error))
     }
 
-    /// Comes to a point, and waits until all have; not when the phase failed.
+    /// Arrives at a barrier, and waits until all workers have. The wait ends early if the phase
+    /// failed.
     pub(crate) async fn come(
         &self,
         point: Point,
@@ -82,7 +82,7 @@ impl Meeting {
         member: &Member,
     ) -> Result<(), AppError> {
         let (here, handle) = (&self.here[point as usize], &member.handle);
-        // Whoever sees a worker here sees what it did before.
+        // A worker that sees the count also sees what the counted workers did before.
         here.fetch_add(1, Ordering::Release);
         let Some(line) = self.line else {
             let all = || here.load(Ordering::Acquire) >= self.workers;
@@ -110,7 +110,7 @@ impl Meeting {
     }
 }
 
-/// Waits for something, as long as nothing has failed.
+/// Waits until `until` holds, or until the phase fails.
 pub(crate) async fn wait(
     until: impl Fn() -> bool,
     what: &str,

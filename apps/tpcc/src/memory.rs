@@ -1,24 +1,23 @@
-//! How much memory a database will take, so that one that does not fit is refused before it is
-//! loaded.
+//! The memory that a database needs. A database that does not fit is refused before its load.
 
 use latchwork_cluster::ClusterConfig;
 use latchwork_harness::{AppError, FabricChoice, MIB};
 use latchwork_workload::tpcc::{Index, Population, Table};
 
-/// Bytes of a tuple and its slot beside key and value, rounding included: see the figures of the
+/// Bytes of a tuple and its slot beyond key and value, rounding included: see the figures of the
 /// tables.
 const TUPLE: u64 = 26;
-/// Bytes of an entry of an index beside its key: what it leads to, slot and header.
+/// Bytes of an index entry beyond its key: its target, slot and header.
 const ENTRY: u64 = 24;
-/// Of heap lines that are filled one after the other, and of index pages that are split by
-/// ascending keys, so many percent hold something.
+/// Fill in percent of heap lines that are filled one after the other, and of index pages that
+/// ascending keys split.
 const HEAP_FILL: u64 = 90;
 const INDEX_FILL: u64 = 50;
-/// Bytes of a new order: an order, its line in NEW-ORDER, ten order lines and their entries; and of
-/// a payment.
+/// Bytes of a new order: an order, its line in NEW-ORDER, ten order lines and their entries. Also
+/// an upper bound for a payment.
 const NEW_ORDER: u64 = 1_600;
 
-/// Bytes of memory lines that the population takes.
+/// Bytes of the population in lines.
 pub(crate) fn population(population: &Population, line_size: u32) -> u64 {
     let census = population.estimate();
     let line = u64::from(line_size);
@@ -26,7 +25,7 @@ pub(crate) fn population(population: &Population, line_size: u32) -> u64 {
     for table in Table::ALL {
         let size = census.table(table);
         bytes += match table {
-            // A line each.
+            // Each of these rows has a line of its own.
             Table::Warehouse | Table::District => size.rows * line,
             _ => (size.key_bytes + size.row_bytes + size.rows * TUPLE) * 100 / HEAP_FILL,
         };
@@ -39,31 +38,31 @@ pub(crate) fn population(population: &Population, line_size: u32) -> u64 {
     bytes
 }
 
-/// The same of a database that is in a log, with so many rows and so many bytes of keys and rows.
+/// Bytes in lines of a stored database, by its number of rows and its bytes of keys and rows.
 pub(crate) fn stored(rows: u64, bytes: u64) -> u64 {
-    // Of the bytes keys are a part, which indexes repeat.
+    // A part of the bytes are keys, which indexes repeat.
     (bytes + rows * TUPLE) * 100 / HEAP_FILL + (bytes / 4 + rows * ENTRY) * 100 / INDEX_FILL
 }
 
-/// Bytes that so many transactions add, of whatever kind.
+/// Bytes that this number of transactions adds, of any kind.
 pub(crate) fn growth(transactions: u64) -> u64 {
     transactions.saturating_mul(NEW_ORDER)
 }
 
-/// Bytes that each memory node needs so that so many bytes of lines fit.
+/// Bytes that each memory node needs for this number of bytes in lines.
 pub(crate) fn each_node(bytes: u64, config: &ClusterConfig) -> u64 {
     let lines = bytes / u64::from(config.line_size) + 64;
-    // With latch words.
+    // The size with latch words.
     let pool = lines * (u64::from(config.line_size) + 16);
-    // Chunks that the compute nodes have begun, one of each memory node.
+    // Chunks that the compute nodes have claimed, one of each memory node.
     let begun = config.chunk_size * (config.compute_nodes as u64 + 2);
     let each = pool.div_ceil(config.memory_nodes as u64) + begun + 2 * config.chunk_size;
     each.next_multiple_of(config.chunk_size)
 }
 
-/// The least that each memory node must have for so many bytes of lines.
+/// The minimum for each memory node, for this number of bytes in lines.
 fn least(bytes: u64, config: &ClusterConfig) -> u64 {
-    // One chunk is the pool's own, and each compute node has begun one somewhere.
+    // One chunk is the pool's own, and each compute node has claimed one on some memory node.
     let nodes = config.compute_nodes.div_ceil(config.memory_nodes) as u64;
     bytes / config.memory_nodes as u64 + config.chunk_size * (1 + nodes)
 }
@@ -87,7 +86,7 @@ pub(crate) fn check_nodes(
     )))
 }
 
-/// Refuses a database that cannot fit: into the memory nodes, or with them and the caches into this
+/// Refuses a database that cannot fit into the memory nodes, or with them and the caches into this
 /// machine.
 pub(crate) fn check(
     warehouses: u32,
@@ -110,7 +109,8 @@ pub(crate) fn check(
     }
 }
 
-/// Bytes of memory that this machine can give to a program; nothing where it does not say.
+/// Bytes of memory that this machine can give to a program; `None` if the system does not report
+/// it.
 pub(crate) fn available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -1,4 +1,4 @@
-//! What came of a run: lines as those of go-tpc, a table for people, and the result document.
+//! The outcome of a run: lines in go-tpc's form, a table for people, and the result document.
 
 use crate::session::Session;
 use crate::tally::Tally;
@@ -17,34 +17,33 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Everything that is to be told.
+/// The outcome of all phases.
 pub(crate) struct Outcome {
     session: Arc<Session>,
     pub(crate) load: Option<result::Phase>,
     pub(crate) run: Option<Measured>,
     pub(crate) checks: Vec<Check>,
-    /// Why the history that was asked for is not where it should be.
+    /// Why the requested history could not be written.
     pub(crate) unrecorded: Option<AppError>,
-    /// The consistency conditions one by one, with who breaks them.
+    /// The consistency conditions one by one, with their offenders.
     pub(crate) report: Option<Report>,
-    /// What each compute node counted in the measured part.
+    /// The counters of each compute node over the measured part.
     pub(crate) counters: Vec<Counters>,
     /// The checkpoint after loading.
     pub(crate) checkpoint: Option<Saved>,
-    /// What the logs did in the run, warm-up included.
+    /// The statistics of the logs over the run, warm-up included.
     pub(crate) log: Option<Stats>,
-    /// What the partitions did in the run, warm-up included.
+    /// The statistics of the partitions over the run, warm-up included.
     pub(crate) partitions: Option<latchwork_partition::Stats>,
-    /// What went wrong in the run behind the backs of its transactions, by the number of the
-    /// compute node.
+    /// Errors outside of transactions during the run, by the number of the compute node.
     pub(crate) health: Vec<(usize, Health)>,
-    /// The world, where the cluster was simulated.
+    /// The world, if the cluster was simulated.
     pub(crate) world: Option<World>,
-    /// Whether it is this process that tells it.
+    /// Whether this process prints the outcome.
     pub(crate) is_told_here: bool,
 }
 
-/// What is in a checkpoint.
+/// The contents of a checkpoint.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Saved {
     pub(crate) rows: u64,
@@ -55,9 +54,9 @@ pub(crate) struct Saved {
 pub(crate) struct Measured {
     pub(crate) tally: Tally,
     pub(crate) elapsed: Duration,
-    /// What limited it, where that is known.
+    /// The limit of the run, if it is known.
     pub(crate) limit: Option<Limit>,
-    /// How far it can be trusted, where time was real.
+    /// How far the figures can be trusted, if time was real.
     pub(crate) conditions: Option<Conditions>,
 }
 
@@ -80,7 +79,7 @@ impl Outcome {
         }
     }
 
-    /// For which share of the run a log was syncing, in the mean of all; nothing without a log.
+    /// The mean share of the run in which a log was syncing; `None` without a log.
     pub(crate) fn log_sync(&self, elapsed: Duration) -> Option<f64> {
         let logs = self.session.settings.cluster.compute_nodes as f64;
         let log = self.log.as_ref()?;
@@ -92,9 +91,9 @@ impl Outcome {
         Summary { statistics: &run.tally.statistics, elapsed: run.elapsed, waiting }
     }
 
-    /// Tells everything: a table to people, lines to scripts, and the document where it should go.
-    /// With the document on standard output, the lines give way to it. Each is written whether the
-    /// others can be or not.
+    /// Prints the outcome: a table for people, lines for scripts, and the document at its
+    /// destination. A document on standard output replaces the lines. A failure to write one of
+    /// them does not prevent the others.
     pub(crate) fn report(&self) -> Result<(), AppError> {
         let settings = &self.session.settings;
         let told = match settings.document_only() {

@@ -1,10 +1,10 @@
-//! Warehouses dealt out to compute nodes: whose rows are whose, and the two-phase commit between
-//! them (SELCC 7.3.2).
+//! Warehouses dealt out to compute nodes: the owner of each row, and two-phase commit between the
+//! nodes (SELCC 7.3.2).
 //!
 //! Each node has consecutive warehouses. It loads their rows, restores them after a restart, and
-//! adds to them, so that no line has rows of two nodes: a lock is of a line, and a transaction over
-//! both nodes would find itself in its own way. Nobody writes items; each node reads them for
-//! itself.
+//! adds to them, so that no line has rows of two nodes. The reason: a lock covers a whole line. If
+//! a line had rows of both nodes, a transaction over both nodes would conflict with itself. No
+//! transaction writes items; each node reads items for itself.
 
 use crate::meeting::{self, Meeting, Point, wait};
 use crate::session::Session;
@@ -20,52 +20,52 @@ use latchwork_workload::tpcc::key::ItemKey;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Workers of a node at most: their numbers are bytes.
+/// Maximum number of workers per node: their numbers are bytes.
 pub(crate) const WORKERS_MAX: usize = u8::MAX as usize;
 
-/// Which compute node has which rows.
+/// The assignment of rows to compute nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shares {
-    /// Consecutive warehouses of each node; the last one may have fewer.
+    /// The number of consecutive warehouses per node; the last node may have fewer.
     pub(crate) warehouses: u32,
     pub(crate) nodes: u32,
 }
 
 impl Shares {
-    /// The node that has a warehouse: from 0.
+    /// The node of a warehouse, from 0.
     pub(crate) fn node_of(self, warehouse: u32) -> u32 {
-        // There are not more: whoever asks for a warehouse that is not there is told so by the
-        // tables.
+        // A warehouse beyond the last is assigned to the last node. The tables report that it does
+        // not exist.
         (warehouse.saturating_sub(1) / self.warehouses).min(self.nodes - 1)
     }
 
-    /// The warehouse at the beginning of a key, as all keys have it but those of items.
+    /// The warehouse at the start of a key. All keys but those of items have one.
     fn warehouse_of(key: &[u8]) -> Option<u32> {
         key.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
     }
 
-    /// The only node that touches a row; `None` for items.
+    /// The row owner; `None` for items.
     pub(crate) fn owner(self, table: Table, key: &[u8]) -> Option<u8> {
         let warehouse = Shares::warehouse_of(key).filter(|_| table != Table::Item)?;
         Some(self.node_of(warehouse) as u8)
     }
 
-    /// The node that puts a row where it stands: of items, each some.
+    /// The node that places a row. Items are spread over all nodes.
     pub(crate) fn placer(self, table: Table, key: &[u8]) -> u8 {
         let item = || ItemKey::from_bytes(key).map_or(0, |key| key.item % self.nodes);
         self.owner(table, key).unwrap_or_else(|| item() as u8)
     }
 }
 
-/// What the workers of all nodes share where each node has a partition.
+/// The shared state of the workers of all nodes, if each node has a partition.
 pub(crate) struct Partitions {
     sites: Vec<Arc<Site>>,
     meeting: Meeting,
 }
 
 impl Partitions {
-    /// For a run on these nodes, where it is partitioned; their workers meet in a line where they
-    /// are of many processes.
+    /// The partitions for a run on these nodes, if the run is partitioned. Workers of many
+    /// processes use a line for their barriers.
     pub(crate) fn new(
         settings: &Settings,
         ids: &[ComputeNodeId],
@@ -75,7 +75,7 @@ impl Partitions {
             return None;
         }
         let (nodes, workers) = (settings.cluster.compute_nodes, settings.cluster.workers);
-        // What the parts of a transaction saw and did is one record.
+        // The parts of a transaction form one record of the history.
         let gathering = Arc::new(Gathering::default());
         let site = |_| {
             let site = Site::new(workers as u8, latchwork_partition::Settings::default());
@@ -89,8 +89,8 @@ impl Partitions {
         Some(Partitions { sites, meeting: Meeting::new(nodes * workers, line) })
     }
 
-    /// Starts a worker, and waits until all others have: before that, nobody would hear of their
-    /// rows.
+    /// Starts a worker, and waits until all others have started. Before that, no worker would
+    /// answer for their rows.
     pub(crate) async fn start(
         &self,
         session: &Session,
@@ -100,7 +100,7 @@ impl Partitions {
         tables: &Tables,
     ) -> Result<Partitioned<Worker>, AppError> {
         let owner = owner(session, tables)?;
-        // A command line has been refused that would need more.
+        // The command line check has refused larger numbers.
         let (site, worker) = (self.sites[member.node].clone(), member.worker as u8);
         let started = Partitioned::start(store.clone(), site, worker, tables.all().cloned(), owner);
         let started = started.map_err(|error| session.txn_error(&error))?;
@@ -108,7 +108,7 @@ impl Partitions {
         Ok(started)
     }
 
-    /// Stays until nobody needs this worker any more.
+    /// Keeps the worker running until no other worker needs it.
     pub(crate) async fn leave(
         &self,
         session: &Session,
@@ -117,11 +117,12 @@ impl Partitions {
         member: &Member,
     ) -> Result<(), AppError> {
         self.meeting.come(Point::End, phase, member).await?;
-        // Decisions are still on their way: nobody begins anything, so this ends.
+        // Decisions may still be in flight. No worker begins a transaction any more, so this wait
+        // ends.
         let is_quiet = || worker.participants() == 0 && worker.site().open() == 0;
         wait(is_quiet, Point::Quiet.what(), phase, member).await?;
         if member.worker == 0 && !phase.stopped() {
-            // What has been aborted may still be taking back what it wrote.
+            // An aborted transaction may still be undoing its writes.
             let deadline = member.handle.now() + meeting::WAIT;
             let ended = worker.database().node().quiesce(&member.handle, deadline).await;
             ended.map_err(|error| session.txn_error(&error))?;
@@ -129,7 +130,7 @@ impl Partitions {
         self.meeting.come(Point::Quiet, phase, member).await
     }
 
-    /// What has happened on the nodes of this process.
+    /// The statistics of this process's nodes.
     pub(crate) fn stats(&self) -> Stats {
         let all = self.sites.iter().map(|site| site.stats());
         all.fold(Stats::default(), |sum, one| sum + one)
@@ -143,7 +144,7 @@ fn owner(session: &Session, tables: &Tables) -> Result<Owner<Worker>, AppError> 
     let items = tables.of(Table::Item).id();
     Ok(Rc::new(move |table, key| {
         let is_item = table.id() == items;
-        // For owners all other tables are alike.
+        // For the owner rule, all other tables are alike.
         shares.owner(if is_item { Table::Item } else { Table::Stock }, key)
     }))
 }

@@ -1,10 +1,10 @@
-//! The history of a run: what its transactions saw and did, and whether they could have run one
-//! after another.
+//! The history of a run: what its transactions read and wrote, and whether the history is
+//! serializable.
 //!
-//! Each process records its own transactions into a part, a file beside the one that was asked for.
-//! After the run the first process judges the parts, which takes one machine, and puts them where
-//! the history was asked for. Until then an older history is still there; what a killed process has
-//! recorded is in its part.
+//! Each process records its own transactions into a part, a file beside the requested one. After
+//! the run the first process checks the parts, which takes one machine, and moves them to the
+//! requested file. Until then an older history stays there. The part of a killed process keeps its
+//! records.
 
 use crate::session::Session;
 use latchwork_files::Output;
@@ -13,26 +13,26 @@ use latchwork_harness::{AppError, Cluster};
 use latchwork_history::{History, HistoryError, Options, Recorder, Recording, check};
 use std::path::{Path, PathBuf};
 
-/// A history that is being recorded.
+/// A history during the recording.
 pub(crate) struct Recorded {
     recording: Recording,
     /// This process's part.
     own: Part,
-    /// Where the history was asked for.
+    /// The requested file of the history.
     output: Output,
 }
 
-/// What came of a history.
+/// The result of a history.
 pub(crate) struct Judged {
-    /// Nothing where the history could not be read back.
+    /// `None` if the history could not be read back.
     pub(crate) check: Option<Check>,
-    /// Why it is not where it was asked for.
+    /// Why the history is not in the requested file.
     pub(crate) unrecorded: Option<AppError>,
 }
 
-/// A file that one process records into. One in the directory for temporary files goes with the
-/// run, however that ends; one beside the history stays when the run fails, since it has what was
-/// recorded.
+/// A file into which one process records. A part in the directory for temporary files is always
+/// removed at the end of the run. A part beside the history stays when the run fails, because it
+/// has the records.
 struct Part {
     path: PathBuf,
     is_temporary: bool,
@@ -41,13 +41,13 @@ struct Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if self.is_temporary {
-            // It is gone already where its content was moved.
+            // The file is missing already if its content was moved.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Begins to record, if that was asked for. Called by all processes.
+/// Begins to record, if that was requested. All processes call this.
 pub(crate) fn begin(session: &Session, cluster: &Cluster) -> Result<Option<Recorded>, AppError> {
     let Some(output) = &session.settings.record else { return Ok(None) };
     if !cluster.has_one_clock() {
@@ -57,7 +57,7 @@ pub(crate) fn begin(session: &Session, cluster: &Cluster) -> Result<Option<Recor
             output.path().display()
         )));
     }
-    // What is there already has timestamps up to this one.
+    // Existing rows have timestamps up to this one.
     let clocks = session.nodes().into_iter().map(|node| node.clock().now().0);
     let base = cluster.share(clocks.max().unwrap_or(0))?.into_iter().max().unwrap_or(0);
     let own = part_of(output, cluster.process().0);
@@ -68,8 +68,8 @@ pub(crate) fn begin(session: &Session, cluster: &Cluster) -> Result<Option<Recor
     recorded.map(Some)
 }
 
-/// The part of the process at this place. A FIFO or a device cannot be read back: beside it is no
-/// place for files.
+/// The part of the process with this index. A FIFO or a device cannot be read back, and its
+/// directory is no place for files.
 fn part_of(output: &Output, place: usize) -> Part {
     let part = format!(".node-{}", place + 1);
     if !output.is_file() {
@@ -82,16 +82,16 @@ fn part_of(output: &Output, place: usize) -> Part {
 }
 
 impl Recorded {
-    /// Who records for a worker.
+    /// The recorder for a worker.
     pub(crate) fn recorder(recorded: Option<&Recorded>) -> Recorder {
         recorded.map_or_else(Recorder::off, |recorded| recorded.recording.recorder())
     }
 
-    /// Ends the recording, and judges it. Called by all processes. A history that cannot be kept is
-    /// no reason to lose what else came of the run.
+    /// Ends the recording, and checks the history. All processes call this. A history that cannot
+    /// be kept is no reason to lose the other results of the run.
     ///
     /// # Errors
-    /// When another process is gone.
+    /// When another process died or left.
     pub(crate) fn judge(self, cluster: &Cluster) -> Result<Judged, AppError> {
         let Recorded { recording, own, output } = self;
         let finished = recording.finish().map_err(|error| failed(&error));
@@ -102,7 +102,7 @@ impl Recorded {
             (Ok(_), false) => (None, None),
             (Err(problem), _) => (None, Some(problem)),
         };
-        // It is the first that knows. Until here it may read the parts of the others.
+        // The first process has the result. Until here it may read the parts of the others.
         let (verdict, problem) = cluster.share(judged)?.swap_remove(0);
         let check = verdict.map(|(good, detail)| Check::new("serializability", good, detail));
         Ok(Judged { check, unrecorded: problem.map(AppError::Failed) })
@@ -113,12 +113,13 @@ fn absolute(path: &Path) -> Result<PathBuf, AppError> {
     std::path::absolute(path).map_err(|error| AppError::unwritable(path, &error))
 }
 
-/// Whether an order explains the history, with the details.
+/// Whether the history is serializable, with the details.
 type Verdict = (bool, String);
 
-/// Judges the history of all parts, and puts it where it was asked for; and what went wrong.
+/// Checks the history of all parts, and moves it to the requested file. Also returns the error, if
+/// any.
 fn gathered(output: &Output, parts: &[PathBuf]) -> (Option<Verdict>, Option<String>) {
-    // They are this program's own, and as large as the run has made them.
+    // The parts are this program's own, and as large as the run has made them.
     match History::load_all(parts, u64::MAX) {
         Ok(history) => {
             let problem = place(output, parts, &history).err();
@@ -128,7 +129,7 @@ fn gathered(output: &Output, parts: &[PathBuf]) -> (Option<Verdict>, Option<Stri
     }
 }
 
-/// Puts the history of all parts where it was asked for.
+/// Writes the history of all parts to the requested file.
 fn place(output: &Output, parts: &[PathBuf], history: &History) -> Result<(), AppError> {
     let unwritable = |error| {
         let path = output.path().display();

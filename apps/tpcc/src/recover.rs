@@ -1,4 +1,4 @@
-//! What lasts: a database comes back from its log, and goes there by checkpoints.
+//! Durable data: the recovery of a database from its log, and its checkpoints.
 
 use crate::about::table_id;
 use crate::outcome::Saved;
@@ -10,18 +10,18 @@ use latchwork_workload::tpcc::Table;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a checkpoint may wait for transactions that are under way, and for the log.
+/// How long a checkpoint may wait for running transactions, and for the log.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(60);
 
-/// What all workers do together, one after the other.
+/// The steps of a recovery, which all workers take together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Rows, into tables that the first of them makes.
+    /// Rows, into tables that the first worker makes.
     Rows,
     Indexes,
 }
 
-/// One worker's part in making the database from its log. Nothing when the phase failed.
+/// One worker's part in the recovery of the database from its log. `None` if the phase failed.
 pub(crate) async fn recover(
     session: Arc<Session>,
     phase: Arc<Phase>,
@@ -37,7 +37,7 @@ pub(crate) async fn recover(
                 Some(shares) => {
                     let table_of = |id| Table::ALL.into_iter().find(|table| table_id(*table) == id);
                     let owner = |id, key: &[u8]| {
-                        // What is of no warehouse may stand anywhere.
+                        // A row without a warehouse may stand anywhere.
                         table_of(id).map_or(0, |table| shares.placer(table, key))
                     };
                     stored.recovery.rows_of(&store, owner).await
@@ -50,8 +50,8 @@ pub(crate) async fn recover(
     Box::pin(recovered).await.map_err(|error| phase.fail(error)).ok()
 }
 
-/// The first worker's checkpoint; the others are there for what they have cached. Nothing when the
-/// phase failed.
+/// The first worker's checkpoint. The other workers keep running for the lines in their caches.
+/// `None` if the phase failed.
 pub(crate) async fn checkpoint(
     session: Arc<Session>,
     phase: Arc<Phase>,
@@ -70,7 +70,7 @@ pub(crate) async fn checkpoint(
     Box::pin(written).await.map_err(|error| phase.fail(error)).ok()
 }
 
-/// Writes checkpoints while a run goes on, until `over`.
+/// Writes checkpoints during a run, until `over`.
 pub(crate) async fn keep_writing(
     session: Arc<Session>,
     phase: Arc<Phase>,

@@ -1,5 +1,5 @@
-//! The measured run: every worker has terminals, whose transactions it runs, again and again where
-//! they meet others.
+//! The measured run. Every worker has terminals and runs their transactions. A transaction that
+//! meets a conflict runs again.
 
 use crate::about::About;
 use crate::intervals::Intervals;
@@ -27,41 +27,40 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a terminal that waits looks away before it looks whether the run is over.
+/// How long a waiting terminal sleeps between two checks whether the run is over.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How long workers wait for the first one to begin.
 const NOTE_WAIT: Duration = Duration::from_secs(30);
 
-/// Beside the number of a run that has been noted.
+/// A bit beside the number of a run that has been stored.
 const NOTED: u32 = 1 << 16;
 
-/// What all workers of a run share.
+/// The shared state of all workers of a run.
 pub(crate) struct Run {
     pub(crate) session: Arc<Session>,
     pub(crate) phase: Arc<Phase>,
     pub(crate) course: Course,
     pub(crate) begin: Time,
     pub(crate) intervals: Option<Intervals>,
-    /// Ends when all workers have.
+    /// The recording ends when all workers have ended.
     pub(crate) recorded: Mutex<Option<Recorded>>,
     pub(crate) partitions: Option<Partitions>,
-    /// Which run it is on this database, which rows of HISTORY say; 0 while the first worker has
-    /// not noted it there.
+    /// The run's number on this database, for rows of HISTORY; 0 until the first worker has stored
+    /// it.
     pub(crate) number: AtomicU32,
 }
 
-/// What the first worker of a cluster of processes prepares for a run of all.
+/// What the first worker of a cluster of processes prepares for a common run.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Begun {
-    /// Which run it is.
+    /// The run's number.
     pub(crate) number: u16,
-    /// The address of the line in which workers [meet](crate::meeting).
+    /// The address of the line for the workers' [barriers](crate::meeting).
     pub(crate) line: u64,
 }
 
-/// Begins a run that is that of many processes: the first worker does. Nothing when the phase
-/// failed.
+/// Begins a common run of many processes, on the first worker. `None` if the phase failed.
 pub(crate) async fn begin(
     session: Arc<Session>,
     phase: Arc<Phase>,
@@ -79,32 +78,32 @@ pub(crate) async fn begin(
     Box::pin(begun).await.map_err(|error| phase.fail(error)).ok()
 }
 
-/// What one worker did.
+/// The results of one worker.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) tally: Tally,
-    /// When its last transaction ended.
+    /// The end of its last transaction.
     pub(crate) end: Time,
 }
 
-/// One worker at work.
+/// A running worker.
 struct Runner {
     run: Arc<Run>,
     store: Store,
-    /// Where each node has a partition.
+    /// The worker's partition, if each node has one.
     partitioned: Option<Partitioned<Worker>>,
     tables: Tables,
     handle: Handle,
     index: usize,
     share: Share,
-    /// Of the run.
+    /// The run's number.
     number: u16,
     /// The number of the next row of HISTORY.
     sequence: Cell<u32>,
     done: RefCell<Done>,
 }
 
-/// Runs one worker. Nothing when the phase failed.
+/// Runs one worker. `None` if the phase failed.
 pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
     let phase = run.phase.clone();
     let done = Box::pin(work(run, member)).await;
@@ -162,7 +161,7 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
         }
     }
     if let Some(writing) = writing {
-        // It looks whether the run is over.
+        // The writer itself checks whether the run is over.
         let _ = writing.await;
     }
     if let (Some(all), Some(partitioned)) = (&run.partitions, &runner.partitioned) {
@@ -173,13 +172,12 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
 }
 
 impl Run {
-    /// How a number that has been noted is known in this process; 0 while it is not.
+    /// The form of a stored number in this process; 0 while it is not stored.
     pub(crate) fn noted(number: Option<u16>) -> AtomicU32 {
         AtomicU32::new(number.map_or(0, |number| NOTED | u32::from(number)))
     }
 
-    /// Which run it is: the first worker notes in the database that there is another, unless that
-    /// was done.
+    /// The run's number. The first worker counts the run in the database, unless that was done.
     async fn number(&self, store: &Store, member: &Member) -> Result<u16, AppError> {
         if member.index == 0 && self.number.load(Ordering::Acquire) == 0 {
             let number = About::begin_run(store).await;
@@ -207,7 +205,7 @@ impl Runner {
         &self.run.session.settings
     }
 
-    /// One terminal from the run's begin to its end.
+    /// One terminal from the begin to the end of the run.
     async fn terminal(self: Rc<Self>, number: u32, home: Home) -> Result<(), AppError> {
         let settings = self.settings();
         let (wait, simulated) = (settings.wait, settings.is_simulated());
@@ -247,7 +245,7 @@ impl Runner {
         }
     }
 
-    /// Waits as long as a terminal's keys or thoughts take; whether the run still goes on then.
+    /// Waits for a terminal's keying or think time. Returns whether the run still goes on.
     async fn pause(&self, duration: Duration) -> bool {
         let until = self.handle.now() + duration;
         loop {
@@ -263,7 +261,8 @@ impl Runner {
         }
     }
 
-    /// Runs a transaction until it has committed, or was tried for too long; when that was.
+    /// Runs a transaction until it has committed, or until its time is over. Returns the time of
+    /// its end.
     async fn carry_out(
         &self,
         input: &Transaction,
@@ -284,7 +283,8 @@ impl Runner {
                     return Ok(end);
                 }
                 Err(Failure::Txn(TxnError::Conflict(conflict))) => conflict,
-                // It has left nothing, and others may succeed: the disk may have room again.
+                // The transaction has left nothing, and other transactions may succeed: the disk
+                // may have room again.
                 Err(Failure::Txn(
                     error @ (TxnError::NotLogged(_) | TxnError::NotPrepared { .. }),
                 )) => {
@@ -319,7 +319,7 @@ impl Runner {
         }
     }
 
-    /// The time of a transaction that was begun then, and the number of a row of HISTORY.
+    /// The time of a transaction that began at `begin`, and the number of a row of HISTORY.
     fn stamps(&self, begin: Time) -> (NonZeroU64, u64) {
         let sequence = self.sequence.get();
         self.sequence.set(sequence + 1);
@@ -337,7 +337,7 @@ impl Runner {
         measured: bool,
     ) {
         let kind = input.kind();
-        // Whoever gives the answer must have computed it.
+        // The answer must be computed, so the compiler must not drop it.
         std::hint::black_box(ended.shown);
         let mut done = self.done.borrow_mut();
         done.end = done.end.max(end);
@@ -381,7 +381,7 @@ impl Runner {
         end
     }
 
-    /// Notes for the interval of this time.
+    /// Records into the interval of this time.
     fn note(&self, now: Time, note: impl FnOnce(&mut latchwork_workload::tpcc::Statistics)) {
         if let Some(intervals) = &self.run.intervals {
             intervals.note(self.index, now, note);

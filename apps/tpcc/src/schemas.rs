@@ -9,7 +9,7 @@ use latchwork_workload::tpcc::{Index, Table};
 use ColumnType::{Blob, Bytes, I16, I32, I64, Text, U8, U16, U32, U64};
 
 /// The schema of a table. Its rows and keys are those of `latchwork_workload::tpcc`, byte for byte.
-/// What transactions change stands first.
+/// The columns that transactions change stand first.
 pub(crate) fn schema(table: Table) -> Result<Schema, SchemaError> {
     let new = Schema::builder(table.name());
     let schema = match table {
@@ -18,7 +18,7 @@ pub(crate) fn schema(table: Table) -> Result<Schema, SchemaError> {
             ["W_STATE", "W_ZIP", "W_NAME", "W_STREET_1", "W_STREET_2", "W_CITY"],
         )
         .primary_key(["W_ID"])
-        // Every payment writes it, and the others of its line would be locked with it.
+        // Every payment writes the row, and would lock the other rows of its line.
         .rows_per_line(1),
         Table::District => address(
             columns(
@@ -71,7 +71,7 @@ pub(crate) fn schema(table: Table) -> Result<Schema, SchemaError> {
             &[
                 ("H_W_ID", U32),
                 ("H_D_ID", U8),
-                // The standard has no key; this number makes one.
+                // The standard defines no key; this number is one.
                 ("H_NUMBER", U64),
                 ("H_C_W_ID", U32),
                 ("H_C_D_ID", U8),
@@ -151,7 +151,7 @@ fn columns(schema: SchemaBuilder, columns: &[(&str, ColumnType)]) -> SchemaBuild
     columns.iter().fold(schema, |schema, &(name, kind)| schema.column(name, kind))
 }
 
-/// What WAREHOUSE and DISTRICT have in common: state and zip, then name, streets and city.
+/// The common columns of WAREHOUSE and DISTRICT: state and zip, then name, streets and city.
 fn address(schema: SchemaBuilder, names: [&str; 6]) -> SchemaBuilder {
     let kinds = [Bytes(2), Bytes(9), Text(10), Text(20), Text(20), Text(20)];
     names.iter().zip(kinds).fold(schema, |schema, (name, kind)| schema.column(*name, kind))

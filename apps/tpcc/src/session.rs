@@ -1,4 +1,4 @@
-//! What stays the same through all phases of one run of the program.
+//! The constant state of one run of the program, across all phases.
 
 use crate::about::About;
 use crate::log::{self, Logs, open_failed};
@@ -17,13 +17,14 @@ use latchwork_wal::Stats;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How the database is named there; where the cluster outlasts the run, that and the run.
+/// The database's name in the catalogue. In a cluster that outlives the run, the name also has the
+/// run.
 pub(crate) const NAME: &str = "tpcc";
 
-/// How long workers wait for the one that makes what they need.
+/// How long workers wait for the worker that makes what they need.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// The settings, and what the workers of each compute node share.
+/// The settings, and the shared state of the workers of each compute node.
 pub(crate) struct Session {
     pub(crate) settings: Settings,
     /// The database's name in the catalogue.
@@ -31,10 +32,10 @@ pub(crate) struct Session {
     nodes: Nodes,
 }
 
-/// Whether what is done in a phase is in the log.
+/// Whether the commits of a phase are in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Logged {
-    /// It is, if there is one.
+    /// They are, if there is a log.
     Yes,
     No,
 }
@@ -45,15 +46,15 @@ impl Session {
         Session { settings, name, nodes }
     }
 
-    /// Begins a phase. Where a log is simulated, which a worker writes who ends with the phase, its
-    /// nodes are made anew.
+    /// Begins a phase. With a simulated log, the nodes are made anew, because the worker that
+    /// writes the log ends with its phase.
     pub(crate) fn begin_phase(&self) {
         let simulated = self.settings.logs.as_ref().is_some_and(Logs::is_simulated);
         self.nodes.begin(simulated);
     }
 
-    /// Ends a worker's part in a phase. The first of a node stays until the others have ended,
-    /// since it may be the one that writes their log, and sees to it that all of it is written.
+    /// Ends a worker's part in a phase. The first worker of a node stays until the others have
+    /// ended: it may be the one that writes their log. It makes sure that the whole log is written.
     pub(crate) async fn end_phase(&self, phase: &Phase, member: &Member) -> Result<(), AppError> {
         let stopped = || phase.stopped();
         let wait = Wait { limit: WAIT, stopped: &stopped };
@@ -61,8 +62,7 @@ impl Session {
         ended.map_err(|error| open_failed(&error))
     }
 
-    /// Closes the logs of this process that are in files, so that their ends are known from then
-    /// on.
+    /// Closes this process's logs in files, so that a later start knows their ends.
     pub(crate) fn close_logs(&self) -> Result<(), AppError> {
         let Some(logs) = &self.settings.logs else { return Ok(()) };
         let logs = self.nodes().into_iter().filter(|_| !logs.is_simulated());
@@ -78,19 +78,19 @@ impl Session {
         })
     }
 
-    /// What the logs of this process have done so far; nothing without any.
+    /// The statistics of this process's logs so far; `None` without logs.
     pub(crate) fn log_stats(&self) -> Option<Stats> {
         let stats = |(_, node): (usize, Arc<latchwork_txn::Node>)| Some(node.log()?.stats());
         let logs = self.settings.logs.as_ref().filter(|logs| logs.are_written());
         logs.map(|_| log::sum(self.nodes.up().filter_map(stats)))
     }
 
-    /// The compute nodes of this process that have come up in this phase.
+    /// The compute nodes of this process that have started in this phase.
     pub(crate) fn nodes(&self) -> Vec<Arc<latchwork_txn::Node>> {
         self.nodes.up().map(|(_, node)| node).collect()
     }
 
-    /// All compute nodes, when they have come up. They have to be of this process.
+    /// All compute nodes, when they have started. They must be of this process.
     pub(crate) async fn all_nodes(
         &self,
         member: &Member,
@@ -100,8 +100,8 @@ impl Session {
         self.nodes.all(&member.handle, &wait).await.map_err(|error| open_failed(&error))
     }
 
-    /// What went wrong on compute nodes of this process in this phase without anybody being told,
-    /// by their number from 1.
+    /// Errors outside of transactions on this process's compute nodes in this phase, by node number
+    /// from 1.
     pub(crate) fn health(&self) -> Vec<(usize, Health)> {
         let nodes = self.nodes.up().map(|(index, node)| (index + 1, node.health()));
         nodes.filter(|(_, health)| !health.is_good()).collect()
@@ -112,7 +112,7 @@ impl Session {
         self.settings.cluster.compute_nodes * self.settings.cluster.workers
     }
 
-    /// Opens the database on a worker; the first worker makes it if there is none.
+    /// Opens the database on a worker. The first worker makes the database if there is none.
     pub(crate) async fn open(
         &self,
         phase: &Phase,
@@ -123,7 +123,7 @@ impl Session {
         let wait = Wait { limit: WAIT, stopped: &stopped };
         let node = self.nodes.of(member, &wait, || self.start_node(member, logged));
         let node = node.await.map_err(|error| self.open_error(&error))?;
-        // A worker that finds the database finds its tables.
+        // A worker that finds the database also finds its tables.
         let make = async |memory, node| self.make(memory, node).await;
         let store = open_named(member, node, &self.name, &wait, make).await;
         let store = store.map_err(|error| self.open_error(&error))?;
@@ -131,22 +131,22 @@ impl Session {
         Ok((store, tables))
     }
 
-    /// What a worker shares with the others of its compute node.
+    /// The shared state of a compute node's workers.
     fn start_node(
         &self,
         member: &Member,
         logged: Logged,
     ) -> Result<Arc<latchwork_txn::Node>, OpenError> {
-        // At most 58 compute nodes, and 0 to 63 draw timestamps.
+        // At most 58 compute nodes exist, and timestamps have room for the numbers 0 to 63.
         let id = NodeId(member.node as u8);
-        // A log in files is of all phases.
+        // A log in files is for all phases.
         let logs = self.settings.logs.as_ref();
         let logs = logs.filter(|logs| logged == Logged::Yes || !logs.is_simulated());
         let log = logs.map(|logs| logs.start(id, &member.handle)).transpose()?.flatten();
         Ok(latchwork_txn::Node::new(id, log, self.settings.txn.clone()))
     }
 
-    /// Makes the database: empty tables, or those that were recovered.
+    /// Makes the database, with empty or recovered tables.
     async fn make(
         &self,
         memory: Worker,
@@ -166,7 +166,7 @@ impl Session {
         Ok(store)
     }
 
-    /// Tells people what is about to be done, and which settings change nothing.
+    /// Prints a line about the coming run for people, and the settings that change nothing.
     pub(crate) fn headline(&self) {
         let settings = &self.settings;
         for warning in &settings.warnings {
@@ -205,7 +205,7 @@ impl Session {
         }
     }
 
-    /// The error that ends a run when a transaction failed for another reason than others.
+    /// The error that ends a run when a transaction failed for another reason than a conflict.
     pub(crate) fn failure(&self, failure: &Failure) -> AppError {
         match failure {
             Failure::Txn(error) => self.txn_error(error),

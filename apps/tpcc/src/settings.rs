@@ -1,4 +1,4 @@
-//! What the command line asks for, checked before anything starts.
+//! The settings of a run, checked before any process or thread starts.
 
 mod checks;
 mod describe;
@@ -22,58 +22,58 @@ use crate::log::{Logs, Stored};
 use crate::memory;
 use crate::partitions::{Shares, WORKERS_MAX};
 
-/// How long to measure where nothing limits the run, and how long to run before.
+/// The measured time of a run without a limit, and the time of its warm-up.
 const TIME_DEFAULT: Duration = Duration::from_secs(10);
 const WARMUP_DEFAULT: Duration = Duration::from_secs(1);
 const CHECKPOINT_DEFAULT: Duration = Duration::from_secs(30);
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(10);
 
-/// The same in virtual time, which takes much longer to pass.
+/// The same in virtual time, which takes much longer to simulate.
 const TIME_DEFAULT_VIRTUAL: Duration = Duration::from_millis(50);
 const WARMUP_DEFAULT_VIRTUAL: Duration = Duration::from_millis(10);
 
-/// Workers of a simulated compute node if nobody says how many: what the machine has must not
-/// matter.
+/// Default number of workers of a simulated compute node. It is fixed, so that the machine's cores
+/// do not change the figures.
 const THREADS_DEFAULT_VIRTUAL: usize = 4;
 
-/// How many transactions per second to make room for, where they are limited by time only.
+/// Transactions per second to reserve memory for, if only time limits them.
 const RATE: f64 = 1e5;
 const RATE_VIRTUAL: f64 = 2e6;
-/// With the standard's waits, of each warehouse.
+/// The same with the standard's waits, per warehouse.
 const RATE_WAITING: f64 = 1.0;
 
-/// Warehouses if nobody says how many.
+/// Default number of warehouses.
 const WAREHOUSES_DEFAULT: u32 = 2;
 
 /// Terminals in each warehouse of runs with waits (clause 4.2.2).
 const TERMINALS: u32 = 10;
 
-/// Payments of customers elsewhere, in percent (clause 2.5.1.2).
+/// Payments by customers of other warehouses, in percent (clause 2.5.1.2).
 const REMOTE_PAYMENTS: u8 = 15;
 
-/// Everything that a run needs to know.
+/// All settings of a run.
 pub(crate) struct Settings {
     pub(crate) command: Option<Command>,
     pub(crate) population: Population,
-    /// Bytes of lines that it should take.
+    /// Estimated bytes of the population in lines.
     pub(crate) population_bytes: u64,
     pub(crate) inputs: InputSettings,
-    /// The warehouses that each compute node works in, where it has its own.
+    /// The warehouses of each compute node, if each node has its own.
     pub(crate) shares: Option<Shares>,
-    /// Only it touches them then, and there is two-phase commit between the nodes.
+    /// Only the row owner touches a row, with two-phase commit between the nodes.
     pub(crate) partitioned: bool,
     /// Each transaction is of any warehouse.
     pub(crate) roaming: bool,
     pub(crate) wait: bool,
     pub(crate) txn: latchwork_txn::Settings,
     pub(crate) wal: Wal,
-    /// Where commits are logged, or a database was.
+    /// The log of commits, or of a stored database.
     pub(crate) logs: Option<Logs>,
-    /// Where each process of a cluster makes the log of its node.
+    /// The directory in which each process of a cluster makes the log of its node.
     pub(crate) logs_beside: Option<PathBuf>,
-    /// The database that is recovered.
+    /// The database to recover.
     pub(crate) stored: Option<Stored>,
-    /// How often a checkpoint is written.
+    /// The interval between checkpoints.
     pub(crate) checkpoint: Option<Duration>,
     pub(crate) fabric: FabricChoice,
     pub(crate) cluster: ClusterConfig,
@@ -82,20 +82,20 @@ pub(crate) struct Settings {
     pub(crate) count: Option<u64>,
     pub(crate) interval: Option<Duration>,
     pub(crate) check: bool,
-    /// Where the history goes.
+    /// The file of the history.
     pub(crate) record: Option<files::Output>,
     pub(crate) json: Option<files::Output>,
-    /// The document belongs on standard output.
+    /// The document goes to standard output.
     pub(crate) print_json: bool,
     /// Lines for the user about settings that change nothing.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Settings {
-    /// Puts the command line together.
+    /// Combines the flags.
     ///
     /// # Errors
-    /// One line about the first thing that is impossible, with what would do.
+    /// One line about the first impossible setting, with valid values.
     pub(crate) fn new(cli: Cli) -> Result<Settings, AppError> {
         let Cli { command, flags } = cli;
         let fabric = flags.fabric.choice()?;
@@ -154,7 +154,7 @@ impl Settings {
         let txn = engine(&flags, cluster.cache_bytes);
         let mut logs_beside = None;
         if wal != Wal::Off && joined {
-            // Which node this is is not known yet.
+            // The process does not know its node's number yet.
             logs_beside = flags.wal_dir.clone();
             warnings.push(
                 "--wal-dir: each node logs its commits, but nobody writes checkpoints where nodes are processes, so nothing \
@@ -195,7 +195,7 @@ impl Settings {
             warmup,
             time,
             count: flags.count,
-            // The one of a whole run says what its summary says.
+            // A single interval for the whole run would repeat the summary.
             interval: Some(interval)
                 .filter(|every| !every.is_zero() && time.is_none_or(|time| *every < time)),
             check: flags.check,
@@ -211,13 +211,13 @@ impl Settings {
         self.fabric.nic().is_some()
     }
 
-    /// Whether this process is one of a cluster's.
+    /// Whether this process is one node of a cluster of processes.
     pub(crate) fn is_joined(&self) -> bool {
         matches!(self.fabric, FabricChoice::Joined(_))
     }
 
-    /// What is known once this process has joined: what the memory nodes have, and which log it
-    /// writes.
+    /// Enters the settings that are known only after this process has joined: the size of the
+    /// memory nodes, and the log that it writes.
     pub(crate) fn join(&mut self, cluster: &Cluster) -> Result<(), AppError> {
         if !self.is_joined() {
             return Ok(());
@@ -226,7 +226,7 @@ impl Settings {
         let warehouses = self.population.warehouses();
         memory::check_nodes(&self.fabric, warehouses, self.population_bytes, &self.cluster)?;
         let Some(beside) = &self.logs_beside else { return Ok(()) };
-        // One database, whatever logs it has.
+        // One database has one id, for all its logs.
         let id = cluster.share(Logs::draw_id(self.cluster.seed))?.swap_remove(0);
         let own = beside.join(format!("node-{}", cluster.process().0 + 1));
         let logs = Logs::of_node(self.wal, &own, id);
@@ -235,18 +235,18 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether the document is all that is printed on standard output.
+    /// Whether standard output carries only the document.
     pub(crate) fn document_only(&self) -> bool {
         self.print_json || self.json.as_ref().is_some_and(files::Output::is_stdout)
     }
 
-    /// What efficiency is measured against.
+    /// The base of the efficiency.
     pub(crate) fn waiting(&self) -> Option<Waiting> {
         self.wait.then(|| Waiting { warehouses: self.population.warehouses() })
     }
 
-    /// The terminals of a worker of this compute node: their numbers, among all, and where they
-    /// stand.
+    /// The terminals of a worker of this compute node: their numbers among all terminals, and their
+    /// homes.
     pub(crate) fn terminals(&self, node: usize, index: usize) -> Vec<(u32, Home)> {
         let (config, warehouses) = (&self.cluster, self.population.warehouses());
         let each = config.inflight as u32;
@@ -274,7 +274,7 @@ fn usage(text: impl Into<String>) -> AppError {
     AppError::Usage(text.into())
 }
 
-/// The population that is to be loaded.
+/// The population to load.
 fn new_population(flags: &Flags) -> Result<Population, AppError> {
     let items = flags.items.unwrap_or(Scale::ITEMS);
     let customers = flags.customers.unwrap_or(Scale::CUSTOMERS);
@@ -283,7 +283,7 @@ fn new_population(flags: &Flags) -> Result<Population, AppError> {
     Ok(Population::new(scale, warehouses, flags.cluster.seed, 1)?)
 }
 
-/// The population that a stored database was made from, unless the flags ask for another.
+/// The population of a stored database, unless the flags contradict it.
 fn stored_population(flags: &Flags, about: &About) -> Result<Population, AppError> {
     let asked = [
         ("warehouses", flags.warehouses, about.warehouses),
@@ -300,7 +300,7 @@ fn stored_population(flags: &Flags, about: &About) -> Result<Population, AppErro
     Ok(about.population()?)
 }
 
-/// The warehouses that each compute node has for itself, where they are divided.
+/// The warehouses of each compute node, if they are divided.
 fn shares(flags: &Flags, warehouses: u32) -> Result<Option<Shares>, AppError> {
     let flag = match (flags.distribution_ratio, flags.partitioned) {
         (None, false) => return Ok(None),
@@ -309,7 +309,7 @@ fn shares(flags: &Flags, warehouses: u32) -> Result<Option<Shares>, AppError> {
     };
     let nodes = flags.cluster.compute_nodes as u32;
     let shard = warehouses.div_ceil(nodes);
-    // The last node gets what is left.
+    // The last node gets the rest.
     if shard * (nodes - 1) >= warehouses {
         return Err(usage(format!(
             "{flag}: {nodes} compute nodes cannot share {warehouses} warehouses; use --warehouses {} or another multiple \
@@ -369,7 +369,7 @@ fn growth(
     memory::growth(flags.count.unwrap_or((longest.as_secs_f64() * rate) as u64))
 }
 
-/// What the transaction engine is told.
+/// The settings of the transaction engine.
 fn engine(flags: &Flags, cache_bytes: usize) -> latchwork_txn::Settings {
     latchwork_txn::Settings {
         scheme: flags.cc,
@@ -399,13 +399,13 @@ fn cluster(
             "--threads {threads}: with --partitioned a compute node has {WORKERS_MAX} at most; use fewer"
         )));
     }
-    // Memory that is never touched costs nothing, so there is plenty.
+    // Untouched memory costs nothing, so the size is generous.
     let bytes = 2 * (population + growth);
     Ok(flags.cluster.config(threads, fabric, |config| memory::each_node(bytes, config))?)
 }
 
-/// How many rows a worker remembers the places of that has a cache of so many bytes: what the cache
-/// has room for, about.
+/// The size of a worker's location cache, by the size of the node's cache: about as many rows as
+/// the cache has room for.
 fn places_for(cache_bytes: usize) -> usize {
     (cache_bytes / 256).clamp(1 << 16, 1 << 20)
 }

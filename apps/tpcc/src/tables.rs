@@ -11,14 +11,14 @@ pub(crate) type Store = Database<Worker>;
 /// A worker's handle on a table.
 pub(crate) type Rows = latchwork_txn::Table<Worker>;
 
-/// The only secondary index of CUSTOMER, and that of ORDER.
+/// The only secondary index of CUSTOMER, and of ORDER.
 pub(crate) const INDEX: usize = 0;
 
 /// The nine tables.
 pub(crate) struct Tables(Vec<Rows>);
 
 impl Tables {
-    /// Makes all of them, empty.
+    /// Makes all tables, empty.
     pub(crate) async fn create(store: &Store) -> Result<Tables, TxnError> {
         let mut tables = Vec::new();
         for table in Table::ALL {
@@ -27,7 +27,7 @@ impl Tables {
         Ok(Tables(tables))
     }
 
-    /// Opens all of them.
+    /// Opens all tables.
     pub(crate) async fn open(store: &Store) -> Result<Tables, TxnError> {
         let mut tables = Vec::new();
         for table in Table::ALL {
@@ -36,15 +36,15 @@ impl Tables {
         Ok(Tables(tables))
     }
 
-    /// All of them.
+    /// All tables.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Rows> {
         self.0.iter()
     }
 
-    /// One of them.
+    /// One table.
     #[inline]
     pub(crate) fn of(&self, table: Table) -> &Rows {
-        // In the order of `Table::ALL`, which is that of their numbers.
+        // The handles are in the order of `Table::ALL`, which is the order of the tables' numbers.
         &self.0[table as usize]
     }
 }

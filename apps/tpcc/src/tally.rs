@@ -1,51 +1,51 @@
-//! What became of a worker's transactions.
+//! The results of a worker's transactions.
 
 use latchwork_txn::Conflict;
 use latchwork_workload::histogram::Kind as _;
 use latchwork_workload::tpcc::{Statistics, TransactionKind};
 use serde::{Deserialize, Serialize};
 
-/// What became of one worker's transactions, or of those of many.
+/// The results of the transactions of one worker, or of many.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
-    /// Of the measured part.
+    /// Statistics of the measured part.
     pub(crate) statistics: Statistics,
-    /// Aborts of the measured part, by what was in the way: in the order of [`Conflict::ALL`].
+    /// Aborts in the measured part by conflict, in the order of [`Conflict::ALL`].
     conflicts: [u64; Conflict::ALL.len()],
-    /// Districts in which a delivery of the measured part found nothing to deliver.
+    /// Districts in which a delivery of the measured part found no new order.
     pub(crate) skipped: u64,
-    /// Transactions that left something, warm-up included, by type.
+    /// Committed transactions by type, warm-up included.
     pub(crate) committed: [u64; TransactionKind::ALL.len()],
-    /// Transactions that were given up, warm-up included.
+    /// Transactions without a further attempt, warm-up included.
     pub(crate) given_up: u64,
-    /// Why the first of them was.
+    /// The reason for the first of them.
     pub(crate) why: Option<String>,
 }
 
 impl Tally {
-    /// An attempt met others.
+    /// Counts a conflict of an attempt.
     pub(crate) fn met(&mut self, conflict: Conflict) {
         let at = Conflict::ALL.iter().position(|one| *one == conflict);
         at.into_iter().for_each(|at| self.conflicts[at] += 1);
     }
 
-    /// A transaction has committed.
+    /// Counts a commit.
     #[inline]
     pub(crate) fn committed(&mut self, kind: TransactionKind) {
         self.committed[kind.index()] += 1;
     }
 
-    /// Transactions of a type that have committed.
+    /// Committed transactions of a type.
     pub(crate) fn commits(&self, kind: TransactionKind) -> u64 {
         self.committed[kind.index()]
     }
 
-    /// Aborts by what was in the way, with a name for each.
+    /// Aborts by conflict, with the conflict's name.
     pub(crate) fn conflicts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Conflict::ALL.into_iter().map(name).zip(self.conflicts)
     }
 
-    /// Adds what another worker counted.
+    /// Adds the counts of another worker.
     pub(crate) fn merge(&mut self, other: Tally) {
         self.statistics.merge(&other.statistics);
         let add = |mine: &mut [u64], theirs: &[u64]| {

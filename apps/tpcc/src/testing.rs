@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::sync::Arc;
 
-/// A database of two warehouses, loaded.
+/// A loaded database of two warehouses.
 pub(crate) fn loaded() -> Driver {
     let flags = "tpcc -w 2 --items 200 --customers 30 --compute-nodes 1 --threads 1 --cache-mb 16 --memory-mb 64";
     let cli = Cli::try_parse_from(flags.split_whitespace()).expect("flags");
@@ -58,7 +58,7 @@ pub(crate) async fn change<R>(
     store.run(body).await.map_err(|error| AppError::Failed(error.to_string()))
 }
 
-/// The row at a key, which is there.
+/// The existing row at a key.
 pub(crate) async fn row(
     store: &Store,
     tables: &Tables,
@@ -73,7 +73,7 @@ pub(crate) async fn row(
     Ok(row)
 }
 
-/// What terminals of that database enter.
+/// The inputs of terminals of that database.
 pub(crate) fn inputs() -> latchwork_workload::tpcc::InputSettings {
     let flags = "tpcc -w 2 --items 200 --customers 30 --cache-mb 16 --memory-mb 64";
     let cli = Cli::try_parse_from(flags.split_whitespace()).expect("flags");

@@ -1,4 +1,4 @@
-//! The checks at the end of every run: all workers walk the table together.
+//! The checks at the end of every run. All workers walk the table together.
 
 use crate::load;
 use crate::session::Session;
@@ -11,20 +11,20 @@ use serde::{Deserialize, Serialize};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-/// What the table should hold.
+/// The expected contents of the table.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Expected {
-    /// Records that were inserted.
+    /// Inserted records.
     pub(crate) records: u64,
     /// The sum of their keys' hashes.
     pub(crate) digest: u64,
-    /// Fields that were written by read-modify-writes, where nothing else wrote any.
+    /// Fields that read-modify-writes wrote, if no other operation wrote any.
     pub(crate) fields_modified: Option<u64>,
-    /// Operations that failed.
+    /// Failed operations.
     pub(crate) failed: u64,
 }
 
-/// What one worker found in its part of the table.
+/// The findings of one worker in its part of the table.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Found {
     records: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Found {
     tree: Option<Result<TreeStatistics, String>>,
 }
 
-/// Where the parts of the table begin that workers check: keys are `user` and digits.
+/// The first keys of the parts that workers check: keys are `user` and digits.
 const PARTS: [&[u8]; 12] = [
     b"", b"user0", b"user1", b"user2", b"user3", b"user4", b"user5", b"user6", b"user7", b"user8",
     b"user9", b"user:",
@@ -96,7 +96,7 @@ impl Found {
         }
     }
 
-    /// Adds what another worker found.
+    /// Adds the findings of another worker.
     pub(crate) fn merge(&mut self, other: Found) {
         self.records += other.records;
         self.digest = self.digest.wrapping_add(other.digest);
@@ -106,7 +106,7 @@ impl Found {
         self.tree = self.tree.take().or(other.tree);
     }
 
-    /// Compares what was found with what should be there.
+    /// Compares the findings with the expected contents.
     pub(crate) fn judge(self, expected: &Expected) -> Vec<Check> {
         let mut checks = vec![
             Check::new(

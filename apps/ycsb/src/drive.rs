@@ -27,27 +27,27 @@ const LOAD: Title = Title { name: "load", what: "records" };
 const RUN: Title = Title { name: "run", what: "operations" };
 const CHECK: Title = Title { name: "check", what: "records" };
 
-/// A cluster, and what to do with it.
+/// A cluster and its session.
 struct Driver {
     session: Arc<Session>,
     cluster: Cluster,
 }
 
-/// A phase that was measured.
+/// A measured phase.
 pub(crate) struct Measured {
     pub(crate) phase: result::Phase,
     pub(crate) latencies: Latencies<OperationKind>,
-    /// What limited it, where that is known.
+    /// The limit of the phase, if it is known.
     pub(crate) limit: Option<Limit>,
-    /// How far it can be trusted, where time was real.
+    /// How far the figures can be trusted, if time was real.
     pub(crate) conditions: Option<Conditions>,
 }
 
-/// Does what the settings ask for.
+/// Runs all phases with the settings.
 pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
     let clock = Clock::start();
     let cluster = Cluster::start(settings.cluster.clone(), &settings.fabric)?;
-    // What memory nodes of other processes have is known now.
+    // The size of the memory nodes of other processes is known now.
     settings.cluster = cluster.config().clone();
     let table = cluster.name(&settings.workload.table);
     let session = Arc::new(Session::new(settings, table));
@@ -72,7 +72,7 @@ fn judge(witness: &Witness) -> Option<Check> {
 }
 
 impl Driver {
-    /// All phases, and what came of them.
+    /// All phases, and their outcome.
     fn phases(&self, clock: Clock) -> Result<Outcome, AppError> {
         let (session, cluster) = (&self.session, &self.cluster);
         cluster.agree("ycsb", session.settings.to_agree_on())?;

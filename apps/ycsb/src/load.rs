@@ -19,23 +19,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What kind of object a tree is in the catalogue.
+/// The kind of object of a tree in the catalogue.
 const TREE: ObjectKind = ObjectKind(1);
 
-/// How long workers wait for the one that makes the tree.
+/// How long workers wait for the worker that makes the tree.
 const TREE_WAIT: Duration = Duration::from_secs(30);
-/// How long a look for it takes.
+/// The duration of one attempt to find the tree.
 const TREE_LOOK: Duration = Duration::from_millis(100);
 
-/// What one worker did.
+/// The results of one worker.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Loaded {
     pub(crate) latencies: Latencies<OperationKind>,
-    /// Records that it put there.
+    /// Records that the worker loaded.
     pub(crate) records: u64,
     /// The sum of their keys' hashes.
     pub(crate) digest: u64,
-    /// When it was done.
+    /// The end of its loading.
     pub(crate) end: Time,
 }
 
@@ -59,7 +59,7 @@ pub(crate) async fn open(session: &Session, member: &Member) -> Result<Store<Wor
         let entry = loop {
             let look = deadline.min(handle.now() + TREE_LOOK);
             match member.catalogue.wait_for(port, handle, table, look).await {
-                // Whoever was to make it may have failed.
+                // The worker that makes the tree may have failed.
                 Err(PoolError::NotFound { .. }) if look < deadline && !stop::is_aborted() => {}
                 entry => break entry,
             }
@@ -82,10 +82,10 @@ struct Loader {
     worker: usize,
 }
 
-/// How full bulk loading leaves pages: a tenth is room for inserts and for fields that grow.
+/// The fill of pages after bulk loading: a tenth is room for inserts and for growing fields.
 const BULK_FILL: f64 = 0.9;
 
-/// Loads all records, sorted, on the first worker; nothing to do on the others. Nothing when the
+/// Loads all records, sorted, on the first worker; other workers have nothing to do. `None` if the
 /// phase failed.
 pub(crate) async fn bulk(
     session: Arc<Session>,
@@ -135,7 +135,7 @@ pub(crate) async fn bulk(
     Some(loaded)
 }
 
-/// Loads one worker's share by inserts. Nothing when the phase failed.
+/// Loads one worker's share by inserts. `None` if the phase failed.
 pub(crate) async fn inserts(
     session: Arc<Session>,
     phase: Arc<Phase>,

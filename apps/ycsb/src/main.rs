@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     latchwork_harness::start("ycsb", |cli: Cli| Settings::new(cli).and_then(run))
 }
 
-/// Runs what was asked for; returns whether all checks were good.
+/// Runs the command; returns whether all checks succeeded.
 fn run(settings: Settings) -> Result<bool, AppError> {
     let outcome = drive::drive(settings)?;
     if outcome.is_told_here {

@@ -1,4 +1,4 @@
-//! What came of a run, for people, for scripts that know YCSB, and as a document.
+//! The outcome of a run, for people, for scripts that know YCSB, and as a document.
 
 use crate::drive::Measured;
 use crate::session::Session;
@@ -11,19 +11,19 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Everything that is to be told.
+/// The outcome of all phases.
 pub(crate) struct Outcome {
     session: Arc<Session>,
     pub(crate) load: Option<Measured>,
     pub(crate) run: Option<Measured>,
     pub(crate) checks: Vec<Check>,
-    /// What each compute node counted in the phase that is reported.
+    /// The counters of each compute node in the reported phase.
     pub(crate) counters: Vec<Counters>,
-    /// The world, where the cluster was simulated.
+    /// The world, if the cluster was simulated.
     pub(crate) world: Option<World>,
-    /// Whether it is this process that tells it.
+    /// Whether this process prints the outcome.
     pub(crate) is_told_here: bool,
-    /// Of its events, those of the run, and how long they took outside.
+    /// The run's own number of events in that world, and their real time.
     pub(crate) run_in_world: (u64, Duration),
 }
 
@@ -41,13 +41,13 @@ impl Outcome {
         }
     }
 
-    /// The phase that the command is about: the run, or the load where there was no run.
+    /// The phase that the command is about: the run, or the load without a run.
     fn main(&self) -> Option<&Measured> {
         self.run.as_ref().or(self.load.as_ref())
     }
 
-    /// Tells everything: a table to people, YCSB's lines to scripts, and the document where it
-    /// should go. Each is written whether the others can be or not.
+    /// Prints the outcome: a table for people, YCSB's lines for scripts, and the document at its
+    /// destination. A failure to write one of them does not prevent the others.
     pub(crate) fn report(&self) -> Result<(), AppError> {
         let json = self.session.settings.json.as_ref();
         let told = outcome::tell_result(|out| self.table(out), |out| self.lines(out), json);

@@ -24,11 +24,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long a worker that waits for the next operation's time looks away before it looks whether
-/// the run is over.
+/// How long a worker sleeps before the next operation's time, between two checks whether the run is
+/// over.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// When a run begins, when it is measured, and when it ends: the same for all workers.
+/// The begin of a run, of its measured part, and its end: the same for all workers.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) begin: Time,
@@ -37,41 +37,41 @@ pub(crate) struct Plan {
     pub(crate) until: Time,
 }
 
-/// What all workers of a run share.
+/// The shared state of all workers of a run.
 pub(crate) struct Run {
     pub(crate) session: Arc<Session>,
     pub(crate) phase: Arc<Phase>,
     pub(crate) plan: Plan,
     pub(crate) inserts: Arc<InsertCounter>,
-    /// The records whose history is kept, if any is.
+    /// The records with a recorded history, if any.
     pub(crate) sample: Option<Arc<Sample>>,
-    /// What a warm-up until the hit ratio is steady, and what follows it, go by.
+    /// The course, for a run that warms up until the hit ratio is steady.
     pub(crate) course: Option<Course>,
-    /// A worker has begun what is measured, without a course.
+    /// A worker has begun the measured part, without a course.
     pub(crate) is_measured: AtomicBool,
     /// Time is virtual.
     pub(crate) simulated: bool,
 }
 
-/// What one worker did.
+/// The results of one worker.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) latencies: Latencies<OperationKind>,
-    /// Records that it inserted, warm-up included.
+    /// Records that the worker inserted, warm-up included.
     pub(crate) records: u64,
     /// The sum of their keys' hashes.
     pub(crate) digest: u64,
     /// Fields that its read-modify-writes wrote, warm-up included.
     pub(crate) fields_modified: u64,
-    /// What it saw of the sample.
+    /// The worker's history of the sample.
     pub(crate) witness: Option<Witness>,
-    /// When its last operation ended.
+    /// The end of its last operation.
     pub(crate) end: Time,
-    /// What its node had counted when the measured part began, if it did.
+    /// The counters of its node at the start of the measured part, if that began.
     pub(crate) counters: Option<Counters>,
 }
 
-/// One worker at work.
+/// A running worker.
 struct Runner {
     run: Arc<Run>,
     store: Store<Worker>,
@@ -80,14 +80,14 @@ struct Runner {
     stream: RefCell<OperationStream>,
     versions: RefCell<Versions>,
     pacer: Option<RefCell<Pacer>>,
-    /// Operations that are still to be begun, where their number is limited.
+    /// Operations that remain to begin, if their number is limited.
     left: Cell<u64>,
     share: Share,
     done: RefCell<Done>,
     measuring: Cell<bool>,
 }
 
-/// Runs one worker. Nothing when the phase failed.
+/// Runs one worker. `None` if the phase failed.
 pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
     let phase = run.phase.clone();
     let runner = match Runner::new(run, &member).await {
@@ -117,7 +117,7 @@ impl Runner {
         let stream = OperationStream::new(&session.workload, &run.inserts, worker, seed)?;
         let pacer = session.settings.target_ops_s;
         let pacer = pacer.map(|target| Pacer::new(target, index, count, run.plan.begin).into());
-        // The first workers do one more each where the operations cannot be shared evenly.
+        // If the operations cannot be shared evenly, the first workers do one more each.
         let left = session.settings.operations.map_or(u64::MAX, |operations| {
             operations / count + u64::from(index < operations % count)
         });
@@ -150,7 +150,7 @@ impl Runner {
         let mut last = self.handle.now();
         while let Some((begin, intended, counts)) = self.next_begin(last).await {
             let invoked = self.instant(begin);
-            // Drawing counts as a part of the operation: it takes less than a look at the clock.
+            // The draw counts as a part of the operation: it takes less time than a clock reading.
             let operation = self.stream.borrow_mut().draw();
             let version = self.versions.borrow_mut().take();
             let ended = self.store.execute(&operation, version, &mut buffers).await;
@@ -174,17 +174,17 @@ impl Runner {
         }
     }
 
-    /// The time to write into histories, where the worker's own clock shows `clock`.
+    /// The time for histories, when the worker's own clock shows `clock`.
     fn instant(&self, clock: Time) -> Time {
         if self.run.simulated { self.handle.instant() } else { clock }
     }
 
-    /// When the next operation begins, when it should have, and whether it is measured; nothing
-    /// when there is none.
+    /// The begin of the next operation, its intended begin, and whether it is measured; `None` if
+    /// no operation is left.
     async fn next_begin(&self, last: Time) -> Option<(Time, Option<Time>, bool)> {
         let plan = &self.run.plan;
         let (begin, intended) = match &self.pacer {
-            // One operation ends and the next begins: one look at the clock does for both.
+            // One clock reading is both the end of this operation and the begin of the next.
             None => (last, None),
             Some(pacer) => {
                 let intended = pacer.borrow_mut().next_start();
@@ -209,7 +209,7 @@ impl Runner {
             if !self.measuring.replace(true) {
                 let counters = self.store.tree().memory().node().counters();
                 self.done.borrow_mut().counters = Some(counters);
-                // Nothing else is read because of it.
+                // Relaxed: no other read depends on this flag.
                 self.run.is_measured.store(true, Ordering::Relaxed);
             }
             self.left.set(self.left.get().checked_sub(1)?);
@@ -217,10 +217,10 @@ impl Runner {
         Some((begin, intended, counts))
     }
 
-    /// Waits for the time of an operation; whether the run still goes on then.
+    /// Waits for the time of an operation. Returns whether the run still goes on.
     async fn wait_for(&self, intended: Time) -> bool {
         loop {
-            // In virtual time the wait itself takes none, and each look would be an event.
+            // In virtual time the wait itself takes no time, and each check would be an event.
             let simulated = self.run.simulated;
             let look = if simulated { intended } else { self.handle.now() + LOOK };
             self.handle.sleep_until(intended.min(look)).await;
@@ -254,7 +254,7 @@ impl Runner {
         }
     }
 
-    /// Keeps what the checks at the end need to know of an operation, measured or not.
+    /// Keeps what the checks at the end need of an operation, measured or not.
     fn keep(
         &self,
         operation: &Operation,
@@ -285,7 +285,7 @@ impl Runner {
 }
 
 impl Run {
-    /// Ends the run on all workers before its time, because of a signal. Whether anything is
+    /// Ends the run on all workers early, because of a signal. Returns whether any part is
     /// measured.
     pub(crate) fn stop(&self, signal: Signal) -> bool {
         match &self.course {
@@ -297,7 +297,7 @@ impl Run {
         }
     }
 
-    /// The part of the run that is on at this time.
+    /// The part of the run at this time.
     pub(crate) fn part(&self, now: Time) -> Option<Part> {
         match &self.course {
             Some(course) => course.part(),
@@ -310,7 +310,7 @@ impl Run {
         self.phase.stopped() || self.phase.ended_early()
     }
 
-    /// As the [`course`](Run::course) has it, if there is one: for workers that wait.
+    /// Whether the [`course`](Run::course), if there is one, is over: for waiting workers.
     fn has_run_its_course(&self, now: Time) -> bool {
         let Some(course) = &self.course else { return false };
         course.look(now);
@@ -319,7 +319,7 @@ impl Run {
 }
 
 impl Plan {
-    /// A run that begins shortly after `now`, so that all workers are there.
+    /// A run that begins shortly after `now`, so that all workers are ready.
     pub(crate) fn new(now: Time, warmup: Duration, time: Option<Duration>) -> Plan {
         let begin = now + Duration::from_millis(20);
         let measured_from = begin + warmup;

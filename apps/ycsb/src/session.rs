@@ -1,4 +1,4 @@
-//! What stays the same through all phases of one run of the program.
+//! The constant state of one run of the program, across all phases.
 
 use crate::settings::Settings;
 use latchwork_blink::TreeError;
@@ -9,7 +9,7 @@ use latchwork_harness::outcome::{say, say_folded};
 use latchwork_workload::ycsb::CoreWorkload;
 use std::sync::Arc;
 
-/// The settings, and what they mean for workers.
+/// The settings, and the values that workers derive from them.
 pub(crate) struct Session {
     pub(crate) settings: Settings,
     pub(crate) workload: Arc<CoreWorkload>,
@@ -28,7 +28,7 @@ impl Session {
         self.settings.cluster.compute_nodes * self.settings.cluster.workers
     }
 
-    /// Tells people what is about to be done, and which settings change nothing.
+    /// Prints a line about the coming run for people, and the settings that change nothing.
     pub(crate) fn headline(&self) {
         let settings = &self.settings;
         for warning in &settings.warnings {

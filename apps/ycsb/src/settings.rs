@@ -1,4 +1,5 @@
-//! What the command line and the properties together ask for, checked before anything starts.
+//! The settings from the command line and the properties, checked before any process or thread
+//! starts.
 
 use crate::args::{Cli, Command, Flags, LoadBy, WarmupFlag};
 use latchwork_blink::Limits;
@@ -13,35 +14,35 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long to measure where nothing limits the run.
+/// The measured time of a run without a limit.
 const TIME_DEFAULT: Duration = Duration::from_secs(5);
 
-/// How long to run before that.
+/// The time of its warm-up.
 const WARMUP_DEFAULT: Duration = Duration::from_secs(1);
 
-/// The same in virtual time, which takes much longer to pass.
+/// The same in virtual time, which takes much longer to simulate.
 const TIME_DEFAULT_VIRTUAL: Duration = Duration::from_millis(50);
 const WARMUP_DEFAULT_VIRTUAL: Duration = Duration::from_millis(50);
 
-/// How many operations per second to make room for, where inserts are limited by time only.
+/// Operations per second to reserve memory for, if only time limits inserts.
 const INSERTING_OPS_S: f64 = 1e6;
 const INSERTING_OPS_S_VIRTUAL: f64 = 5e7;
 
-/// Workers of a simulated compute node if nobody says how many: what the machine has must not
-/// matter.
+/// Default number of workers of a simulated compute node. It is fixed, so that the machine's cores
+/// do not change the figures.
 const THREADS_DEFAULT_VIRTUAL: usize = 8;
 
-/// Everything that a run needs to know.
+/// All settings of a run.
 pub(crate) struct Settings {
     pub(crate) command: Command,
     pub(crate) workload: CoreWorkload,
-    /// Where the workload's properties came from, for the result.
+    /// The sources of the workload's properties, for the result.
     pub(crate) sources: Vec<String>,
     pub(crate) fabric: FabricChoice,
     pub(crate) cluster: ClusterConfig,
     pub(crate) load_by: LoadBy,
     pub(crate) warmup: Duration,
-    /// Instead of that long, until the hit ratio is steady.
+    /// Whether the warm-up goes on until the hit ratio is steady, instead of a fixed time.
     pub(crate) warmup_auto: bool,
     pub(crate) time: Option<Duration>,
     pub(crate) operations: Option<u64>,
@@ -50,15 +51,15 @@ pub(crate) struct Settings {
     pub(crate) json: Option<Output>,
     /// Lines for the user about settings that change nothing.
     pub(crate) warnings: Vec<String>,
-    /// What the properties say, the last of each.
+    /// The effective value of each property.
     properties: BTreeMap<String, Value>,
 }
 
 impl Settings {
-    /// Puts the command line and the properties together.
+    /// Combines the flags and the properties.
     ///
     /// # Errors
-    /// One line about the first thing that is impossible, with what would do.
+    /// One line about the first impossible setting, with valid values.
     pub(crate) fn new(cli: Cli) -> Result<Settings, AppError> {
         let Cli { command, flags } = cli;
         let command = command.unwrap_or(Command::Run);
@@ -133,7 +134,7 @@ impl Settings {
         self.fabric.nic().is_some()
     }
 
-    /// Bytes that all records and their pages should take, in half-full pages.
+    /// Estimated bytes of all records and their pages, in half-full pages.
     fn table_bytes(&self) -> u64 {
         let inserts = self.workload.mix.insert / self.workload.mix.sum();
         let by_count = self.operations.map(|count| count as f64);
@@ -148,24 +149,24 @@ impl Settings {
         (records * entry as f64 * 2.0) as u64
     }
 
-    /// Bytes of each memory node that should do where what they have turned out to be too little.
+    /// A sufficient size of each memory node, after its size was too small.
     pub(crate) fn memory_bytes_enough(&self) -> u64 {
         self.memory_bytes_auto(&self.cluster).max(2 * self.cluster.memory_bytes)
     }
 
-    /// Memory of each memory node that lets the workload end well: pages that were never written
-    /// cost nothing, so it is generous.
+    /// Memory of each memory node with which the workload fits. Pages that are never written cost
+    /// nothing, so the size is generous.
     fn memory_bytes_auto(&self, config: &ClusterConfig) -> u64 {
         let lines = self.table_bytes() / u64::from(config.line_size) + 64;
-        // With latch words.
+        // The size with latch words.
         let pool = lines * (u64::from(config.line_size) + 16);
-        // Chunks that the compute nodes have begun, one of each memory node.
+        // Chunks that the compute nodes have claimed, one of each memory node.
         let begun = config.chunk_size * (config.compute_nodes as u64 + 2);
         let each = pool.div_ceil(config.memory_nodes as u64) + begun + 2 * config.chunk_size;
         each.next_multiple_of(config.chunk_size)
     }
 
-    /// The settings as a result document tells them.
+    /// The settings for a result document.
     pub(crate) fn describe(&self) -> BTreeMap<String, Value> {
         let (workload, cluster) = (&self.workload, &self.cluster);
         let seconds = |time: Duration| time.as_secs_f64();
@@ -208,15 +209,15 @@ impl Settings {
 }
 
 impl Settings {
-    /// What all processes of a run have to have in common.
+    /// The settings that all processes of a run must share.
     pub(crate) fn to_agree_on(&self) -> BTreeMap<String, Value> {
-        // These say what flags say as well, which the description has.
+        // Flags give the same values, and the description has the flags.
         const OF_CLIENT: [&str; 4] =
             ["threadcount", "target", "operationcount", "maxexecutiontime"];
         let mut all = self.properties.clone();
         all.retain(|key, _| !OF_CLIENT.contains(&key.as_str()));
         all.extend(self.describe());
-        // Files may have other names elsewhere.
+        // Files may have other names on other machines.
         all.remove("workload");
         all
     }
@@ -245,7 +246,7 @@ fn properties(flags: &Flags) -> Result<(Properties, Vec<String>), AppError> {
     Ok((properties, sources))
 }
 
-/// Whether records and keys fit into pages of this size.
+/// Checks that records and keys fit into pages of this size.
 fn check_records(workload: &CoreWorkload, line_size: u32) -> Result<(), AppError> {
     let limits = |line_size: u32| Limits::for_payload(line_size as usize - LINE_HEADER).ok();
     let (record, key) = (workload.layout.len_max(), workload.keys.len_max());

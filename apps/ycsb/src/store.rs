@@ -10,31 +10,31 @@ use latchwork_workload::ycsb::{
 use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 
-/// One worker's way to the table.
+/// One worker's access to the table.
 pub(crate) struct Store<M: CoherentMemory> {
     tree: Tree<M>,
     workload: Arc<CoreWorkload>,
-    /// Work on cached pages takes virtual time, so that none may be done twice.
+    /// Work on cached pages takes virtual time, so none of it may be done twice.
     simulated: bool,
 }
 
-/// What one operation saw or left of one field.
+/// The versions of one field before and after an operation.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) field: FieldIndex,
-    /// The version that was there, if the operation looked.
+    /// The version that the operation found, if it read the field.
     pub(crate) found: Option<Version>,
     /// The version that it wrote.
     pub(crate) written: Option<Version>,
 }
 
-/// Room that a task uses again and again.
+/// Buffers that a task reuses.
 pub(crate) struct Buffers {
     key: KeyBuffer,
-    /// Bytes as a client receives or sends them.
+    /// Bytes in the form in which a client receives or sends them.
     bytes: Vec<u8>,
     field: Vec<u8>,
-    /// What the operation before saw, if the workload checks what it reads.
+    /// The versions of the previous operation, if the workload checks its reads.
     pub(crate) seen: Vec<Seen>,
 }
 
@@ -44,7 +44,7 @@ impl Buffers {
     }
 }
 
-/// How an operation ended: well, or with a failure that is counted and does not end the run.
+/// The end of an operation: success, or a failure that is counted and does not end the run.
 pub(crate) type Ended = Result<(), Failure>;
 
 impl<M: CoherentMemory> Store<M> {
@@ -56,8 +56,8 @@ impl<M: CoherentMemory> Store<M> {
         &self.tree
     }
 
-    /// Executes one operation. `version` is for what it writes; a read-modify-write counts on from
-    /// what it finds instead.
+    /// Executes one operation. `version` is for its writes; a read-modify-write counts on from the
+    /// version that it finds instead.
     pub(crate) async fn execute(
         &self,
         operation: &Operation,
@@ -71,7 +71,7 @@ impl<M: CoherentMemory> Store<M> {
                 self.update(record, fields, version, buffers).await
             }
             Operation::Insert { record } => self.insert(record, buffers).await.map(Ok),
-            // A scan delivers whole records, whichever of their fields it was asked for.
+            // A scan delivers whole records, whichever fields were requested.
             Operation::Scan { first, records, .. } => self.scan(first, records, buffers).await,
             Operation::ReadModifyWrite { record, read, write } => {
                 self.read_modify_write(record, read, write, buffers).await
@@ -97,7 +97,7 @@ impl<M: CoherentMemory> Store<M> {
         self.tree.insert(key, &buffers.bytes).await
     }
 
-    /// How many fields these are.
+    /// The number of these fields.
     pub(crate) fn count(&self, fields: Fields) -> u64 {
         match fields {
             Fields::All => u64::from(self.workload.layout.fields()),
@@ -105,7 +105,7 @@ impl<M: CoherentMemory> Store<M> {
         }
     }
 
-    /// What the contents of a record follow from.
+    /// The seed of a record's contents.
     pub(crate) fn content_key(&self, record: RecordNumber, buffers: &mut Buffers) -> ContentKey {
         ContentKey::new(self.workload.keys.write(record, &mut buffers.key))
     }
@@ -194,7 +194,7 @@ impl<M: CoherentMemory> Store<M> {
             ControlFlow::Continue(())
         };
         self.tree.scan_up(Bound::Included(key), records as usize, visit).await?;
-        // Which record each version belongs to is lost.
+        // The record of each version is not known any more.
         seen.clear();
         Ok(ended)
     }
@@ -265,7 +265,7 @@ impl<M: CoherentMemory> Store<M> {
         Ok(verified)
     }
 
-    /// Checks what was read and notes the versions.
+    /// Checks the read contents and stores their versions.
     fn verify(
         &self,
         content: ContentKey,
@@ -298,8 +298,8 @@ impl<M: CoherentMemory> Store<M> {
         (first..end).map(FieldIndex)
     }
 
-    /// The bytes of a record that these fields take; none means all of them, or that the record
-    /// must be looked at to know.
+    /// The byte range of these fields in a record. `None` means the whole record, or a range that
+    /// depends on the record.
     fn part(&self, fields: Fields) -> Option<Range<usize>> {
         match fields {
             Fields::All => None,
@@ -311,7 +311,8 @@ impl<M: CoherentMemory> Store<M> {
 /// Copies a part of a value, or all of it, as a client would receive it.
 fn copy_part(part: &Option<Range<usize>>, value: Value<'_>, bytes: &mut Vec<u8>) {
     let part = part.clone().unwrap_or(0..value.len());
-    // Not cleared first: bytes that are there already need not be made before they are overwritten.
+    // The buffer is not cleared first: existing bytes need no initialization before they are
+    // overwritten.
     bytes.resize(part.len(), 0);
     value.read(part.start, bytes);
 }

@@ -1,4 +1,4 @@
-//! Histories of a sample of the records, to be judged after the run.
+//! Histories of a sample of the records, for a check after the run.
 
 use crate::store::{Ended, Seen};
 use latchwork_runtime::Time;
@@ -16,25 +16,25 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Records whose history is kept.
+/// Number of records with a recorded history.
 const RECORDS: usize = 24;
 
-/// Fields of each of them whose history is kept.
+/// Number of their fields with a recorded history.
 const FIELDS: u16 = 2;
 
-/// Draws that may be spent on finding them.
+/// Maximum number of draws to find these records.
 const DRAWS: usize = 10_000;
 
-/// The fields whose history is kept: popular ones, since these are fought over.
+/// The fields with a recorded history. They are popular ones, because clients contend for these.
 #[derive(Default)]
 pub(crate) struct Sample {
     records: BTreeSet<RecordNumber>,
 }
 
 impl Sample {
-    /// The first records that a worker would ask for.
+    /// The first records that a worker would request.
     pub(crate) fn new(workload: &CoreWorkload, seed: u64) -> Result<Sample, WorkloadError> {
-        // A workload of the same records that only reads.
+        // A workload over the same records that only reads.
         let mut reads = workload.clone();
         reads.mix = latchwork_workload::ycsb::Mix {
             read: 1.0,
@@ -65,10 +65,10 @@ impl Sample {
 /// One field of one record.
 type Place = (RecordNumber, FieldIndex);
 
-/// What one worker saw of the sample.
+/// One worker's history of the sample.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Witness {
-    /// Known to all processes.
+    /// All processes know the sample.
     #[serde(skip)]
     sample: Arc<Sample>,
     history: History<Place, MapOperation<Version>>,
@@ -79,7 +79,7 @@ impl Witness {
         Witness { sample: sample.clone(), history: History::new() }
     }
 
-    /// Notes what an operation saw, if it concerns the sample.
+    /// Records the versions of an operation, if the operation concerns the sample.
     pub(crate) fn note(
         &mut self,
         operation: &Operation,
@@ -113,18 +113,18 @@ impl Witness {
         }
     }
 
-    /// Adds what another worker saw.
+    /// Adds the history of another worker.
     pub(crate) fn merge(&mut self, other: Witness) {
         self.history.merge(other.history);
     }
 
-    /// How many accesses were seen.
+    /// The number of recorded accesses.
     pub(crate) fn len(&self) -> usize {
         self.history.len()
     }
 
-    /// Whether one order of the accesses to each field explains what all workers saw. Nothing when
-    /// too many overlap to tell, which only happens with read-modify-writes.
+    /// Checks whether one order of the accesses to each field explains the answers of all workers.
+    /// `None` when too many accesses overlap to decide, which only happens with read-modify-writes.
     pub(crate) fn judge(&self) -> Option<Result<(), String>> {
         match self.history.check(judge_field) {
             Ok(()) => Some(Ok(())),
@@ -136,7 +136,7 @@ impl Witness {
     }
 }
 
-/// Judges the accesses to one field. The error is nothing when it cannot be decided.
+/// Checks the accesses to one field. The error is `None` when the check cannot decide.
 fn judge_field(calls: &[Call<MapOperation<Version>>]) -> Result<(), Option<String>> {
     let plain: Option<Vec<_>> = calls.iter().map(plain).collect();
     if let Some(calls) = plain {
@@ -149,8 +149,8 @@ fn judge_field(calls: &[Call<MapOperation<Version>>]) -> Result<(), Option<Strin
     }
 }
 
-/// The call as one on a register, if it is a plain read or write: these can be judged however many
-/// overlap, since no two writes of a run have the same version.
+/// The call as a register call, if it is a plain read or write. These can be checked however many
+/// overlap, because no two writes of a run have the same version.
 fn plain(call: &Call<MapOperation<Version>>) -> Option<Call<RegisterOperation<Version>>> {
     let operation = match call.operation {
         MapOperation::Get { found: Some(version) } => RegisterOperation::Read(version),

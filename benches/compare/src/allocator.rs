@@ -1,15 +1,15 @@
-//! The global allocator: the system's, with a counter that is off while anything is timed.
+//! The global allocator: the system's, with a counter that is off during measurements.
 #![allow(unsafe_code, reason = "an allocator cannot be written without it")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-/// Counts the bytes that are asked for, less those given back, from [`start`](Counting::start) to
-/// [`stop`](Counting::stop). What the allocator itself needs for each block is not in it, which is
-/// to the advantage of structures of many small blocks.
+/// Counts the allocated bytes, less the freed ones, from [`start`](Counting::start) to
+/// [`stop`](Counting::stop). The allocator's own overhead per block is not counted, which favours
+/// structures of many small blocks.
 pub(crate) struct Counting {
     on: AtomicBool,
-    // May become negative: blocks from before the start are freed, too.
+    // The count may become negative: blocks from before the start are freed, too.
     bytes: AtomicI64,
 }
 
@@ -24,13 +24,13 @@ impl Counting {
         self.on.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the counting; the bytes. Threads that allocated must have been joined.
+    /// Ends the counting, and returns the bytes. Threads that allocated must have been joined.
     pub(crate) fn stop(&self) -> i64 {
         self.on.store(false, Ordering::Relaxed);
         self.bytes.load(Ordering::Relaxed)
     }
 
-    // Relaxed: a statistic; joining the threads orders it before it is read.
+    // Relaxed: a statistic. The join of the threads orders it before the read.
     #[inline]
     fn add(&self, bytes: i64) {
         if self.on.load(Ordering::Relaxed) {
@@ -40,7 +40,7 @@ impl Counting {
 }
 
 // SAFETY: every call goes to the system's allocator with the caller's own arguments, so its
-// contract is the caller's; counting neither allocates nor touches the block.
+// contract is the caller's. Counting neither allocates nor touches the block.
 unsafe impl GlobalAlloc for Counting {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

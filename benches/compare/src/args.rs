@@ -149,7 +149,7 @@ impl Workload {
 }
 
 impl Args {
-    /// The workloads that were asked for, each once.
+    /// The requested workloads, each once.
     pub(crate) fn workloads(&self) -> Vec<Workload> {
         let mut workloads = chosen(&self.workload);
         if self.workload.is_empty() {
@@ -158,7 +158,7 @@ impl Args {
         workloads
     }
 
-    /// The structures that were asked for, each once, our tree first.
+    /// The requested structures, each once, our tree first.
     pub(crate) fn structures(&self) -> Vec<Structure> {
         let mut structures = chosen(&self.structure);
         if structures.first() != Some(&Structure::Latchwork) {
@@ -173,7 +173,7 @@ impl Args {
     }
 }
 
-/// What was named, each once, in the order in which it is shown; everything if nothing was.
+/// The named values, each once, in the order of the tables; all values if none was named.
 fn chosen<T: ValueEnum + Ord>(named: &[T]) -> Vec<T> {
     let mut chosen = if named.is_empty() { T::value_variants().to_vec() } else { named.to_vec() };
     chosen.sort();
@@ -197,7 +197,7 @@ where
     Ok(args)
 }
 
-/// What is wrong with a command line, in one line: clap's first line and its hints.
+/// The error of a command line, in one line: clap's first line and its hints.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

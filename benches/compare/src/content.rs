@@ -1,7 +1,8 @@
-//! Keys and values: made so that every answer can be checked without a second copy of the data.
+//! Keys and values with contents that allow a check of every answer without a second copy of the
+//! data.
 
-/// The `i`-th key to be inserted: all differ, and they are in random order (the finaliser of
-/// splitmix64, which is a bijection).
+/// The `i`-th inserted key: all differ, and they are in random order (the finaliser of splitmix64,
+/// which is a bijection).
 #[inline]
 pub(crate) fn key(i: u64) -> u64 {
     let x = i.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -10,15 +11,15 @@ pub(crate) fn key(i: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// What reading a value came to: all its bytes are in the sum.
+/// The result of reading a value. The sum covers all its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
     pub(crate) first: u64,
     pub(crate) sum: u64,
 }
 
-/// A value: its first word is made from the key and a version of 16 bits, and all other bytes from
-/// that word, so that a torn value does not add up.
+/// A value. Its first word is made from the key and a version of 16 bits, and all other bytes from
+/// that word. So a torn value has a wrong sum.
 pub(crate) trait Content: Copy + Send + Sync + 'static {
     /// Bytes of a value.
     const LEN: usize;
@@ -27,13 +28,14 @@ pub(crate) trait Content: Copy + Send + Sync + 'static {
 
     fn of_word(word: u64) -> Self;
     fn bytes(&self) -> Self::Bytes;
-    /// Touches all bytes.
+    /// Reads all bytes.
     fn seen(&self) -> Seen;
-    /// The same for a value that lies in a page of our tree.
+    /// As [`seen`](Content::seen), for a value in a page of our tree.
     fn seen_in_page(value: latchwork_blink::Value<'_>) -> Seen;
-    /// The same for a value that was copied out as bytes; `None` if the length is wrong.
+    /// As [`seen`](Content::seen), for a value that was copied out as bytes; `None` if the length
+    /// is wrong.
     fn seen_in_bytes(bytes: &[u8]) -> Option<Seen>;
-    /// What [`seen`](Content::seen) adds up to if the first word is `word`.
+    /// The sum of [`seen`](Content::seen) for a value with the first word `word`.
     fn sum_of(word: u64) -> u64;
 
     #[inline]
@@ -41,7 +43,7 @@ pub(crate) trait Content: Copy + Send + Sync + 'static {
         Self::of_word(word_of(key) | u64::from(version))
     }
 
-    /// Whether what was seen is a value of `key`, in any version.
+    /// Whether `seen` is a value of `key`, in any version.
     #[inline]
     fn is_of(key: u64, seen: Seen) -> bool {
         seen.first & !0xffff == word_of(key) && seen.sum == Self::sum_of(seen.first)
@@ -164,7 +166,7 @@ mod tests {
         for at in 1..100 {
             let mut torn = old;
             torn.0[at..].copy_from_slice(&new.0[at..]);
-            // The versions differ in one byte of eight only: elsewhere there is nothing to tear.
+            // The versions differ in only one byte of eight, so only there a value can be torn.
             let differs = torn.0 != old.0 && torn.0 != new.0;
             assert_eq!(Wide::is_of(key(7), torn.seen()), !differs, "torn at {at}");
         }

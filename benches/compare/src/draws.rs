@@ -1,5 +1,5 @@
-//! Which keys a thread asks for: drawn before anything is timed, since a draw may cost as much as a
-//! tenth of an operation.
+//! The keys that a thread requests. They are drawn before the measurement, because a draw may cost
+//! a tenth of an operation.
 
 use latchwork_workload::WorkloadError;
 use latchwork_workload::distribution::{YCSB_THETA, Zipfian};
@@ -8,29 +8,29 @@ use latchwork_workload::random::Random;
 use crate::args::Distribution;
 use crate::content::key;
 
-/// Operations between two looks at the clock.
+/// Operations between two clock readings.
 pub(crate) const BATCH: usize = 64;
-/// Scans between two looks at the clock.
+/// Scans between two clock readings.
 pub(crate) const SCANS: usize = 4;
 /// Entries of a scan.
 pub(crate) const SCANNED: usize = 100;
 
-/// Draws of a thread; they repeat from the start when they are used up.
+/// Draws of a thread. They repeat from the start when all are used.
 const POINTS: usize = 1 << 20;
 const RANGES: usize = 1 << 15;
 
-/// Where a scan starts, and the hundredth key from there on.
+/// The first key of a scan, and the hundredth key from there on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range {
     pub(crate) from: u64,
     pub(crate) last: u64,
 }
 
-/// What one thread asks for.
+/// The requests of one thread.
 #[derive(Debug)]
 pub(crate) struct Draws {
     keys: Vec<u64>,
-    // A bit per key: whether it is updated in a workload that updates half of them.
+    // A bit per key: whether a workload that updates half of the keys updates this one.
     coins: Vec<u64>,
     ranges: Vec<Range>,
 }
@@ -54,14 +54,14 @@ impl Draws {
 /// Draws from `keys` loaded keys.
 pub(crate) struct Source {
     keys: u64,
-    // All keys in order, to know what a scan must show.
+    // All keys in order, for the expected results of scans.
     sorted: Vec<u64>,
-    // Which key has which rank: popular keys are spread over the order of insertion as well.
+    // The key of each rank. Popular keys are spread over the order of insertion as well.
     by_rank: Vec<u32>,
 }
 
 impl Source {
-    /// For the keys `0..keys`, of which there are a hundred at least, and less than 2^32.
+    /// A source for the keys `0..keys`; at least a hundred, and less than 2^32.
     pub(crate) fn new(keys: u64, seed: u64) -> Source {
         let mut sorted: Vec<u64> = (0..keys).map(key).collect();
         sorted.sort_unstable();

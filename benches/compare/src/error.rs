@@ -1,20 +1,20 @@
-//! What can end the program.
+//! The errors that end the program.
 
 use std::path::{Path, PathBuf};
 
 use latchwork_blink::TreeError;
 use latchwork_cluster::ClusterError;
 
-/// An answer that is not the right one. Small, since it stands in the result of every operation.
+/// A wrong answer. The type is small, because it is in the result of every operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Wrong {
-    /// A key that was loaded is not there.
+    /// A loaded key was missing.
     #[error("key {0:016x} was loaded and is not there")]
     Missing(u64),
-    /// A new key was said to be there already, or to be there twice.
+    /// A new key was reported as existing, or a key was found twice.
     #[error("key {0:016x} was new and is said to be there already")]
     Known(u64),
-    /// A value that nobody wrote.
+    /// A value that no operation wrote.
     #[error("key {0:016x} has a value that nobody wrote")]
     Value(u64),
     /// A scan that left out an entry, had one too many, or was out of order.
@@ -22,10 +22,10 @@ pub(crate) enum Wrong {
     Scan(u64),
 }
 
-/// Why the program ended without a table. Each is one line.
+/// Why the program ended without a table. Each text is one line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// The command line asks for something impossible.
+    /// The command line requests something impossible.
     #[error("{0}")]
     Usage(String),
     /// A structure gave a wrong answer.
@@ -40,7 +40,7 @@ pub(crate) enum Failure {
     /// Our tree failed.
     #[error("our tree failed: {0}")]
     Tree(#[from] TreeError),
-    /// Our cache missed where all lines should have been cached.
+    /// Our cache missed although all lines should have been cached.
     #[error(
         "our cache missed {misses} times in a measurement of cached lines: lines were evicted or lost; fewer --keys would show whether the cache is too small"
     )]
@@ -48,7 +48,7 @@ pub(crate) enum Failure {
     /// A file could not be written.
     #[error("cannot write {}: {error}", path.display())]
     Output { path: PathBuf, error: std::io::Error },
-    /// A file that should have a place for the tables has none.
+    /// A file that should have marks for the tables has none.
     #[error(
         "{} has no line {begin} with a line {end} below it, so there is no place for the tables", path.display()
     )]
@@ -56,8 +56,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// The program's exit status: 2 for what the caller can mend in the command line, 1 for the
-    /// rest.
+    /// The program's exit status: 2 for an error that another command line avoids, 1 for the rest.
     pub(crate) fn status(&self) -> u8 {
         match self {
             Failure::Usage(_) | Failure::NoMarkers { .. } => 2,

@@ -1,4 +1,4 @@
-//! What it ran on, for the tables and the document.
+//! The machine of the measurement, for the tables and the document.
 
 use std::fs;
 use std::process::Command;
@@ -12,9 +12,10 @@ pub(crate) struct Machine {
     pub(crate) cores: usize,
     pub(crate) memory_mib: u64,
     pub(crate) os: String,
-    /// Of the last minute before the start: how many threads wanted a core.
+    /// The load average of the last minute before the start: the number of threads that wanted a
+    /// core.
     pub(crate) load_average: f64,
-    /// The commit of the working directory, `-dirty` if something was changed since.
+    /// The commit of the working directory, with `-dirty` after local changes.
     pub(crate) git: String,
 }
 
@@ -24,7 +25,7 @@ impl Machine {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease");
         let os = release.map_or_else(
             |_| unknown(),
-            // What a builder appended to the version says nothing to others.
+            // The builder's suffix of the version has no meaning for other readers.
             |release| format!("Linux {}", release.trim().split('-').next().unwrap_or_default()),
         );
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -39,7 +40,7 @@ impl Machine {
     }
 }
 
-/// MiB of memory that programs can still get, if the system says so.
+/// MiB of memory that programs can still get, if the system reports it.
 pub(crate) fn available_mib() -> Option<u64> {
     mebibytes("MemAvailable")
 }

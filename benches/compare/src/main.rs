@@ -1,5 +1,5 @@
 //! Our B-link tree beside the in-memory structures of other crates: the same keys, values, draws
-//! and threads, by turns, in one process.
+//! and threads, in turn, in one process.
 //!
 //! ```text
 //!   args                     what is asked for
@@ -15,7 +15,7 @@
 //!   report                   tables, targets, JSON, SVG
 //! ```
 //!
-//! A package of its own, which the workspace does not know: nothing else depends on the rivals.
+//! This package is outside of the workspace, so nothing else depends on the other crates.
 
 #![deny(unsafe_code)]
 
@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use args::Args;
 use error::Failure;
 
-// The one static: an allocator cannot be anything else.
+// The only static: a global allocator must be one.
 #[global_allocator]
 static ALLOCATOR: allocator::Counting = allocator::Counting::new();
 
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     let args = match args::parse(std::env::args_os()) {
         Ok(args) => args,
         Err(error) if !error.use_stderr() => {
-            // Help that nobody reads is not an error.
+            // An error while printing the help is ignored.
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 }
 
 fn compare(args: &Args) -> Result<(), Failure> {
-    // What cannot be written is better known before an hour of measuring.
+    // An output that cannot be written is reported before an hour of measurements.
     report::check_outputs(args)?;
     let results = run::run(args)?;
     report::write(args, &results)

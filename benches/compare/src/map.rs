@@ -1,5 +1,4 @@
-//! The traits behind which the rivals stand. They are monomorphised: nothing is called through a
-//! table inside the measurement.
+//! The traits of the compared structures. They are monomorphised, so no measured call is dynamic.
 
 use crate::content::{Content, Seen};
 use crate::draws::{Range, SCANNED};
@@ -8,13 +7,13 @@ use crate::error::Wrong;
 /// A structure in memory that threads share.
 pub(crate) trait Map: Sync {
     type Value: Content;
-    /// A thread's access, renewed with every batch: whoever can keep a guard over several
+    /// A thread's access, renewed with every batch. A structure that can keep a guard over several
     /// operations keeps it there.
     type Session<'m>: Session<Self::Value>
     where
         Self: 'm;
 
-    /// Whether it has an order, so that it can be scanned.
+    /// Whether the structure has an order, so that it can be scanned.
     const ORDERED: bool;
 
     fn new() -> Self;
@@ -23,20 +22,20 @@ pub(crate) trait Map: Sync {
 
 /// One thread's operations.
 pub(crate) trait Session<V: Content> {
-    /// Adds a new key; whether it was new.
+    /// Adds a key. Returns whether it was new.
     fn insert(&mut self, key: u64, value: V) -> bool;
     /// Reads all bytes of a value.
     fn get(&mut self, key: u64) -> Option<Seen>;
-    /// Replaces a value; whether the key was there.
+    /// Replaces a value. Returns whether the key existed.
     fn update(&mut self, key: u64, value: V) -> bool;
-    /// Shows up to [`SCANNED`] entries from `from` on, in order.
+    /// Passes up to [`SCANNED`] entries from `from` on to `visit`, in order.
     fn scan(&mut self, from: u64, visit: impl FnMut(u64, Seen));
 }
 
-/// Checks what a scan shows.
+/// The check of a scan's entries.
 ///
-/// It is right when it starts at the first key, ends at the hundredth, and has a hundred keys that
-/// rise: then it left none out.
+/// A scan is right if it starts at the first key, ends at the hundredth, and has a hundred
+/// ascending keys. Then it left none out.
 pub(crate) struct ScanCheck {
     range: Range,
     count: usize,

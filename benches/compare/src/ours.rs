@@ -1,4 +1,4 @@
-//! Our tree: coherent over two compute nodes that are both alive, all its lines cached.
+//! Our tree: coherent over two live compute nodes, with all its lines cached.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -24,7 +24,7 @@ use crate::map::ScanCheck;
 use crate::subject::{Job, Subject, rate_of_spans};
 use crate::timer::{Timer, pin};
 
-/// Point reads that one worker has under way when it interleaves them.
+/// Point reads that one worker has in flight when it interleaves them.
 const INTERLEAVED: usize = 16;
 /// How long workers wait for each other before they start.
 const START_MAX: Duration = Duration::from_secs(600);
@@ -32,11 +32,11 @@ const START_MAX: Duration = Duration::from_secs(600);
 /// Our tree with values of `V`.
 pub(crate) struct Ours<V> {
     structure: Structure,
-    /// Threads work on both nodes; otherwise the second node is alive and idle.
+    /// Threads work on both nodes. Otherwise the second node is alive and idle.
     across: bool,
     line_size: u32,
     seed: u64,
-    /// Lines that the cache has room for, if not as many as the tree can need.
+    /// Lines that fit the cache, if fewer than the tree can need.
     room: Option<usize>,
     standing: Option<Standing>,
     value: PhantomData<V>,
@@ -65,7 +65,7 @@ impl<V: Content> Ours<V> {
         self.standing.as_ref().expect("a tree is prepared before it is used")
     }
 
-    /// Lines that the tree takes when its pages are filled no better than to a half.
+    /// Lines of the tree if its pages are only half full.
     fn lines(&self, keys: u64) -> usize {
         let entry = 16 + V::LEN.next_multiple_of(8);
         let room = self.line_size as usize - 128;
@@ -77,7 +77,7 @@ impl<V: Content> Ours<V> {
         let default = ClusterConfig::default();
         ClusterConfig {
             inflight: INTERLEAVED,
-            // The region's pages are there when they are used: what is too much costs nothing.
+            // The region gets pages only when they are used, so an excess costs nothing.
             memory_bytes: (lines * line_size) as u64 * 9 / 8 + 64 * default.chunk_size,
             cache_bytes: Cache::footprint(self.room.unwrap_or(lines), line_size),
             line_size: self.line_size,
@@ -86,8 +86,8 @@ impl<V: Content> Ours<V> {
         }
     }
 
-    /// Runs `body` on the workers that work, together with the tree, from the moment when all of
-    /// them are ready. A single thread works on the first node.
+    /// Runs `body` on the working workers, together with the tree, from the moment when all of them
+    /// are ready. A single thread works on the first node.
     fn workers<T: Send>(
         &self,
         standing: &Standing,
@@ -103,7 +103,7 @@ impl<V: Content> Ours<V> {
                 return None;
             }
             pin(member.index);
-            // Whatever comes of it, the others must not wait for this one.
+            // Also after an error, so that the other workers do not wait for this one.
             let tree = self.open(standing.root, &member).await;
             ready.fetch_add(1, Ordering::AcqRel);
             let tree = match tree {
@@ -116,7 +116,8 @@ impl<V: Content> Ours<V> {
         ends.into_iter().flatten().collect()
     }
 
-    /// Opens the tree, and sees to it that a node that works on lines of both has all of them.
+    /// Opens the tree. If this node works on lines of both nodes, the function first fetches all of
+    /// them.
     async fn open(&self, root: GlobalAddr, member: &Member) -> Result<Tree<Worker>, TreeError> {
         let tree = Tree::open(member.memory.clone(), root, TreeConfig::default()).await?;
         if self.across {
@@ -137,7 +138,7 @@ impl<V: Content> Ours<V> {
         }
     }
 
-    /// One lookup: the plain function, and the asynchronous one if a line is not here.
+    /// One lookup: the plain function, and the asynchronous one if a line is not cached.
     #[inline]
     async fn read(&self, tree: &Tree<Worker>, key: u64) -> Result<(), Failure> {
         let bytes = key.to_be_bytes();
@@ -211,7 +212,7 @@ impl<V: Content> Ours<V> {
         Ok(())
     }
 
-    /// As many tasks, each with one lookup under way.
+    /// 16 tasks, each with one lookup in flight.
     async fn in_tasks(
         &self,
         member: &Member,
@@ -246,7 +247,7 @@ impl<V: Content> Ours<V> {
             })
             .collect();
         for task in tasks {
-            // A task ends before its executor does: only a panic, which is reported, aborts it.
+            // A task ends before its executor does. Only a panic, which is reported, aborts a task.
             if let Ok(end) = task.await {
                 end?;
             }
@@ -259,10 +260,11 @@ impl<V: Content> Ours<V> {
     }
 }
 
-/// Polls until all are ready. Whoever polls serves, so nobody's preparations wait for another's.
+/// Polls until all workers are ready. A polling worker also serves requests, so no preparation
+/// waits for another.
 async fn all_ready(handle: &Handle, ready: &AtomicUsize, all: usize) {
     let deadline = handle.now() + START_MAX;
-    // A worker that never comes has ended with an error, which is what is reported in the end.
+    // A worker that never becomes ready has ended with an error, which is reported in the end.
     while ready.load(Ordering::Acquire) < all && handle.now() < deadline {
         handle.yield_now().await;
         thread::yield_now();
@@ -276,7 +278,7 @@ impl<V: Content> Subject for Ours<V> {
 
     fn can(&self, workload: Workload, threads: usize) -> bool {
         match workload {
-            // What a key takes is the same on both nodes.
+            // The bytes per key are the same on both nodes.
             Workload::Memory => !self.across,
             _ => !self.across || threads.is_multiple_of(2),
         }
@@ -357,7 +359,8 @@ impl<V: Content> Subject for Ours<V> {
                 if !timer.go_on(done) {
                     return Ok(timer.rate());
                 }
-                // A sweep: plain functions alone would leave the other node's questions unanswered.
+                // A sweep: plain functions alone would leave the other node's requests without an
+                // answer.
                 member.handle.yield_now().await;
                 batch += 1;
             }

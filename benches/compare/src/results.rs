@@ -1,4 +1,4 @@
-//! What was measured.
+//! The measurements.
 
 use serde::Serialize;
 
@@ -12,11 +12,11 @@ pub(crate) struct Cell {
     /// Bytes.
     pub(crate) value_size: usize,
     pub(crate) workload: Workload,
-    /// Where draws matter.
+    /// The distribution, if the workload draws keys.
     pub(crate) distribution: Option<Distribution>,
-    /// Where threads matter.
+    /// The number of threads, if it matters.
     pub(crate) threads: Option<usize>,
-    /// Structures of one group were measured by turns.
+    /// Structures of one group were measured in turn.
     pub(crate) group: usize,
     /// Operations per second (entries for scans), or bytes per key.
     pub(crate) samples: Vec<f64>,
@@ -25,7 +25,7 @@ pub(crate) struct Cell {
     pub(crate) max: f64,
 }
 
-/// Which measurement, whoever did it.
+/// A measurement, of any structure.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct What {
     pub(crate) value_size: usize,
@@ -41,7 +41,7 @@ impl Cell {
     }
 }
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Debug)]
 pub(crate) struct Results {
     pub(crate) machine: Machine,
@@ -84,13 +84,13 @@ impl Results {
         cell.max = cell.max.max(sample);
     }
 
-    /// A structure's measurement; of several groups the first.
+    /// A structure's measurement. If several groups have it, the first counts.
     pub(crate) fn cell(&self, structure: Structure, what: What) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.structure == structure && cell.what() == what)
     }
 
-    /// How many times as fast as `rival` our tree on one node is in `ours`, both medians from the
-    /// group in which they took turns.
+    /// The speed of our tree on one node in `ours`, relative to `rival`. Both medians are from the
+    /// group in which the two took turns.
     pub(crate) fn ratio(&self, ours: What, rival: Structure, theirs: What) -> Option<f64> {
         let rival = self.cell(rival, theirs)?;
         let ours = self.cells.iter().find(|cell| {
@@ -101,7 +101,7 @@ impl Results {
         Some(ours.median / rival.median)
     }
 
-    /// The measurements that were made, in the order of the tables.
+    /// The measurements of this run, in the order of the tables.
     pub(crate) fn whats(&self) -> Vec<What> {
         let mut whats: Vec<What> = self.cells.iter().map(Cell::what).collect();
         whats.sort();
@@ -109,7 +109,7 @@ impl Results {
         whats
     }
 
-    /// The structures that were measured, in the order of the tables.
+    /// The structures of this run, in the order of the tables.
     pub(crate) fn structures(&self) -> Vec<Structure> {
         let mut structures: Vec<Structure> = self.cells.iter().map(|cell| cell.structure).collect();
         structures.sort();

@@ -1,4 +1,4 @@
-//! The order of things: whatever drifts must meet all structures alike.
+//! The order of the measurements. A drift must affect all structures alike.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::subject::{Job, Rival, Subject};
 
 type Subjects = Vec<Box<dyn Subject>>;
 
-/// Measures everything that was asked for.
+/// Makes all requested measurements.
 pub(crate) fn run(args: &Args) -> Result<Results, Failure> {
     let mut run = Run {
         args,
@@ -85,7 +85,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether there is anything that this one can do.
+    /// Whether the run requests anything that this structure can do.
     fn is_asked_for(&self, subject: &dyn Subject) -> bool {
         let mut threads = self.args.threads.iter();
         threads.any(|threads| {
@@ -94,7 +94,7 @@ impl Run<'_> {
         })
     }
 
-    /// Loads: each structure alone, and freed before the next.
+    /// Loads each structure alone, and frees it before the next.
     fn loads(&mut self, value_size: usize, subjects: &mut Subjects) -> Result<(), Failure> {
         let (args, workload) = (self.args, Workload::Load);
         for threads in args.threads.iter().map(|threads| *threads as usize) {
@@ -117,7 +117,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Which structures stand in memory together: our tree, the first one, in every group.
+    /// The groups of structures that are in memory together. Our tree is the first in every group.
     fn groups(&self, value_size: usize, subjects: &Subjects) -> Vec<Vec<usize>> {
         let available = || available_mib().map_or(8 << 10, |mib| mib * 6 / 10);
         let budget = self.args.memory_mb.unwrap_or_else(available);
@@ -139,7 +139,7 @@ impl Run<'_> {
         groups
     }
 
-    /// Fills the structures of a group, and measures them by turns.
+    /// Fills the structures of a group, and measures them in turn.
     fn group(
         &mut self,
         value_size: usize,
@@ -234,7 +234,7 @@ fn subject<V: Content + OptimisticRead>(
     }
 }
 
-/// What a key may take at most, roughly, to decide what fits into memory together.
+/// A rough upper bound of the bytes per key, to decide which structures fit into memory together.
 fn bytes_per_key(structure: Structure, value_size: u64) -> u64 {
     let entry = 16 + value_size;
     match structure {
@@ -245,9 +245,9 @@ fn bytes_per_key(structure: Structure, value_size: u64) -> u64 {
     }
 }
 
-/// Takes `bytes` from the operating system and gives them back. What runs in a virtual machine
-/// waits for its host when it touches memory that nobody has used for a while, several times as
-/// long as for anything else that a load does, and by chance.
+/// Takes `bytes` from the operating system and frees them. A virtual machine waits for its host at
+/// the first touch of memory that was unused for a while. That wait is random, and several times
+/// longer than anything else in a load.
 fn warm(bytes: u64) {
     std::hint::black_box(vec![1_u8; bytes as usize]);
 }

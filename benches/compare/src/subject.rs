@@ -1,4 +1,4 @@
-//! What is measured, one call per repetition: a structure with its data in it.
+//! The subject of a measurement, with one call per repetition: a structure with its data.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -17,9 +17,9 @@ use crate::timer::{Timer, pin};
 pub(crate) struct Job<'a> {
     pub(crate) workload: Workload,
     pub(crate) threads: usize,
-    /// Of each thread.
+    /// The draws of each thread.
     pub(crate) draws: &'a [Arc<Draws>],
-    /// The batch to start with, so that repetitions differ.
+    /// The first batch, which differs between repetitions.
     pub(crate) start: usize,
     pub(crate) time: Duration,
     pub(crate) clock: Clock,
@@ -28,19 +28,17 @@ pub(crate) struct Job<'a> {
 /// A structure that can be filled, measured and emptied.
 pub(crate) trait Subject {
     fn structure(&self) -> Structure;
-    /// Whether it can do a workload with so many threads.
+    /// Whether the structure can do a workload with this number of threads.
     fn can(&self, workload: Workload, threads: usize) -> bool;
-    /// Makes a new structure with nothing in it, and with room for `keys` keys where room has to be
-    /// known beforehand.
+    /// Makes a new empty structure. If room must be known beforehand, it has room for `keys` keys.
     fn prepare(&mut self, keys: u64) -> Result<(), Failure>;
-    /// Inserts `keys` keys, one by one; keys per second. One thread is always possible.
+    /// Inserts `keys` keys, one by one, and returns keys per second. One thread is always possible.
     fn load(&mut self, keys: u64, threads: usize, clock: Clock) -> Result<f64, Failure>;
-    /// Lets go of memory that is not in use any more, for structures that free it later.
+    /// Frees memory that is no longer in use, for structures that free it later.
     fn settle(&self, _keys: u64) -> Result<(), Failure> {
         Ok(())
     }
-    /// Bytes of frames that the data fill, for a structure that does not take them from the
-    /// allocator.
+    /// Bytes of frames with data, for a structure that does not take them from the allocator.
     fn frame_bytes(&self) -> usize {
         0
     }
@@ -50,12 +48,12 @@ pub(crate) trait Subject {
     fn clear(&mut self);
 }
 
-/// Threads that settle a structure, one after the other.
+/// Number of threads that settle a structure, one after the other.
 const SETTLE_THREADS: u64 = 4;
-/// Reads of each.
+/// Reads of each of these threads.
 const SETTLE_READS: u64 = 50_000;
 
-/// Somebody else's structure.
+/// A structure of another crate.
 pub(crate) struct Rival<M> {
     structure: Structure,
     map: Option<M>,
@@ -68,7 +66,7 @@ impl<M> Rival<M> {
 }
 
 impl<M: Map> Rival<M> {
-    /// Runs `body` on each thread, all starting together.
+    /// Runs `body` on each thread. All threads start together.
     fn threads<T: Send>(
         &self,
         threads: usize,
@@ -107,7 +105,7 @@ impl<M: Map> Subject for Rival<M> {
     fn can(&self, workload: Workload, _threads: usize) -> bool {
         match workload {
             Workload::Scan => M::ORDERED,
-            // None of them has a call for several keys.
+            // None of these structures has a call for several keys.
             Workload::Interleaved | Workload::Tasks => false,
             _ => true,
         }
@@ -139,7 +137,7 @@ impl<M: Map> Subject for Rival<M> {
         Ok(rate_of_spans(keys, &spans))
     }
 
-    /// What a structure has retired is freed when threads come and go from its epochs.
+    /// A structure frees its retired memory when threads enter and leave its epochs.
     fn settle(&self, keys: u64) -> Result<(), Failure> {
         let read_all = |_, map: &M| {
             (0..SETTLE_READS).try_for_each(|i| read(&mut map.session(), key(i % keys)))
@@ -234,7 +232,7 @@ fn scans<V: Content>(
     Ok(())
 }
 
-/// `keys` in the time from the first start to the last end.
+/// Keys per second, for `keys` keys from the first start to the last end.
 pub(crate) fn rate_of_spans(
     keys: u64,
     spans: &[(latchwork_runtime::Time, latchwork_runtime::Time)],
@@ -255,7 +253,7 @@ mod tests {
     use crate::draws::Source;
     use crate::rivals::LockedBTreeMap;
 
-    /// Right but for what it was told to get wrong.
+    /// Right, except for the one seeded bug.
     struct Liar<const LIE: u8>(LockedBTreeMap<u64>);
 
     const FORGETS: u8 = 1;

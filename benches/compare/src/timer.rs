@@ -1,4 +1,4 @@
-//! When a repetition starts to count, and when it ends.
+//! The start and the end of a repetition's measured part.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// Starts now: counts for `time` after a warm-up of a quarter of that.
+    /// Starts now: counts for `time`, after a warm-up of a quarter of `time`.
     pub(crate) fn start(clock: Clock, time: Duration) -> Timer {
         let counts_from = clock.now() + time / 4;
         let (begun, operations, elapsed) = (None, 0, Duration::ZERO);
         Timer { clock, counts_from, time, begun, operations, elapsed }
     }
 
-    /// Notes a batch of operations; whether there is time for another.
+    /// Counts a batch of operations. Returns whether there is time for another.
     #[inline]
     pub(crate) fn go_on(&mut self, operations: usize) -> bool {
         let now = self.clock.now();
@@ -44,8 +44,8 @@ impl Timer {
     }
 }
 
-/// Puts the calling thread on the `index`-th core, round and round. Where that is refused the
-/// operating system chooses.
+/// Pins the calling thread to the `index`-th core, in a cycle. If the system refuses, it chooses
+/// the core.
 pub(crate) fn pin(index: usize) {
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     if !cores.is_empty() {

@@ -1,4 +1,4 @@
-//! The whole program on small structures: what it writes, and how it refuses.
+//! The whole program on small structures: its outputs, and its refusals.
 #![allow(missing_docs, reason = "a test")]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! What the machine can do at best: no code of ours but the clock.
+//! The best that the machine can do: no code of this project except the clock.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::{HOT_LINES, LINE, Measure, Sizes};
 
-/// Between lines in memory, as in our caches.
+/// Distance between lines in memory, as in our caches.
 const STEP: usize = LINE + 64;
 
 pub(crate) const COPY_HOT: &str = "copy of 2 KiB, hot";
@@ -25,7 +25,7 @@ pub(crate) const MAP_HOT: &str = "hash map and copy of 2 KiB, hot";
 pub(crate) const MAP_FAR: &str = "hash map and copy of 2 KiB, far";
 pub(crate) const ROUND_TRIP: &str = "cache line to another core and back";
 
-/// Lines in plain memory, and where each is, by a key.
+/// Lines in plain memory, and the index of each by a key.
 struct Plain {
     memory: Arc<Region>,
     keys: Vec<u64>,
@@ -34,10 +34,10 @@ struct Plain {
 
 impl Plain {
     fn new(lines: usize) -> Plain {
-        // As our memory is: large, and of huge pages where the system has them.
+        // The memory is as that of our caches: large, and of huge pages if the system has them.
         let memory = Region::zeroed(lines * STEP).expect("memory for the benchmark");
         memory.words().clear(0..lines * STEP);
-        // Keys like addresses of lines.
+        // Keys that look like addresses of lines.
         let keys: Vec<u64> = (1..=lines as u64).map(|n| n * LINE as u64).collect();
         let places = keys.iter().copied().zip(0..).collect();
         Plain { memory, keys, places }
@@ -112,7 +112,7 @@ pub(crate) fn all(sizes: Sizes) -> Vec<Measure> {
     all
 }
 
-/// One cycle through as many cache lines, in random order (Sattolo).
+/// One cycle through this number of cache lines, in random order (Sattolo).
 fn chain_of(lines: usize) -> Arc<Region> {
     let memory = Region::zeroed(lines * 64).expect("memory for the benchmark");
     let mut order: Vec<u32> = (0..lines as u32).collect();
@@ -121,7 +121,7 @@ fn chain_of(lines: usize) -> Arc<Region> {
         order.swap(i, draws.draw() as usize % i);
     }
     let words = memory.words();
-    // The word behind `from` is where `to` starts, in words.
+    // The word at `from` holds the start of `to`, in words.
     for (from, to) in (0..lines).zip(&order) {
         words.set_word(from * 8, u64::from(*to) * 8);
     }
@@ -138,10 +138,10 @@ fn timed(work: impl FnOnce()) -> Duration {
 #[repr(align(128))]
 struct Alone(AtomicU64);
 
-/// A word that two threads take by turns.
+/// A word that two threads change in turn.
 fn round_trips(count: u64) -> Duration {
     let word = &Alone(AtomicU64::new(0));
-    // Spins, and lets others have the core if there is but one.
+    // Spins, and yields the core in case there is only one.
     let wait_for = |value: u64| {
         let mut looks = 0_u32;
         while word.0.load(Ordering::Acquire) != value {
@@ -163,7 +163,7 @@ fn round_trips(count: u64) -> Duration {
             word.0.store(2 * i + 1, Ordering::Release);
             wait_for(2 * i + 2);
         };
-        // Not the start of the other thread.
+        // The first trip includes the start of the other thread, so it is not measured.
         trip(0);
         timed(|| (1..=count).for_each(trip))
     })

@@ -1,4 +1,4 @@
-//! One node and its lines: hits, upgrades, misses with the eviction that makes room.
+//! One node and its lines: hits, upgrades, misses with the eviction for their frames.
 
 use std::cell::OnceCell;
 use std::hint::black_box;

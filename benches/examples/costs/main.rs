@@ -67,16 +67,16 @@ struct Arguments {
 struct Sizes {
     far_lines: usize,
     far_keys: u64,
-    /// Each measurement is made once, and under a profiler: it does nothing besides.
+    /// Each measurement is made once, and under a profiler: the program does nothing else.
     once: bool,
 }
 
-/// Something that is measured.
+/// A measurement.
 struct Measure {
     name: String,
-    /// Whether one thread does it all, so that a profiler can count it.
+    /// Whether one thread does all the work, so that a profiler can count it.
     alone: bool,
-    /// The time of so many.
+    /// The time of this number of executions.
     time: Box<dyn Fn(u64) -> Duration>,
 }
 
@@ -85,15 +85,15 @@ impl Measure {
         Measure { name: name.into(), alone: true, time: Box::new(time) }
     }
 
-    /// Of threads that wait for each other.
+    /// A measurement of threads that wait for each other.
     fn between(name: impl Into<String>, time: impl Fn(u64) -> Duration + 'static) -> Measure {
         Measure { alone: false, ..Measure::new(name, time) }
     }
 }
 
-/// Lines that fit into a core's second cache, with what belongs to them, and not into its first.
+/// Lines that fit, with their headers, into a core's second cache and not into its first.
 const HOT_LINES: usize = 256;
-/// Keys of a tree that does.
+/// Keys of a tree that fits there.
 const HOT_KEYS: u64 = 20_000;
 
 fn main() -> ExitCode {
@@ -111,7 +111,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let far_lines = (arguments.far_mib as usize * 1024 * 1024) / LINE;
     let once = arguments.only.is_some();
     let sizes = Sizes { far_lines, far_keys: arguments.far_keys, once };
-    // What a measurement needs is made when it is first used.
+    // Each measurement makes its data at its first use.
     let measures: Vec<Measure> =
         [limits::all(sizes), lines::all(sizes), nodes::all(), trees::all(sizes)]
             .into_iter()
@@ -133,7 +133,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         Some(path) => table::read_instructions(path)?,
         None => Vec::new(),
     };
-    // Known before anything is measured.
+    // Checked before any measurement.
     arguments.markdown.as_deref().map_or(Ok(()), table::check_page)?;
     let samples = measured(&measures, arguments);
     let idle = trees::idle_node(arguments.rounds.max(8) * 3, arguments.time_ms);
@@ -142,10 +142,10 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     arguments.markdown.as_deref().map_or(Ok(()), |path| table::write_page(path, &text))
 }
 
-/// Nanoseconds of each, of every round.
+/// Nanoseconds of each measurement, for every round.
 fn measured(measures: &[Measure], arguments: &Arguments) -> Vec<(String, Vec<f64>)> {
     let wanted = Duration::from_millis(arguments.time_ms);
-    // How often takes about that long; the first times also make what is measured, and warm it.
+    // The counts that take about that long. The first executions also make and warm the data.
     let counts: Vec<u64> = measures.iter().map(|measure| count_for(measure, wanted)).collect();
     let mut samples: Vec<(String, Vec<f64>)> =
         measures.iter().map(|measure| (measure.name.clone(), Vec::new())).collect();
@@ -166,9 +166,9 @@ fn measured(measures: &[Measure], arguments: &Arguments) -> Vec<(String, Vec<f64
 fn count_for(measure: &Measure, wanted: Duration) -> u64 {
     let mut count = 64;
     loop {
-        // Twice, since whatever stops this thread for a while would pass for the work.
+        // The minimum of two times, because an interruption of this thread would count as work.
         let time = (measure.time)(count).min((measure.time)(count));
-        // So often that the rest is a question of proportion.
+        // The count is large enough to scale it.
         if time * 4 > wanted || count >= 1 << 26 {
             let share = wanted.as_secs_f64() / time.as_secs_f64().max(1e-9);
             return ((count as f64 * share) as u64).clamp(16, 1 << 28);

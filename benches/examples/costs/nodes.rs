@@ -28,7 +28,7 @@ pub(crate) fn all() -> Vec<Measure> {
             of(by_turns(cluster, *line, rounds, second_writes))
         }));
     };
-    // Two of them in a round.
+    // One round has two hand-overs.
     add(HAND_OVER, true, |times| times.iter().sum::<Duration>() / 2);
     add("reader downgrades a writer", false, |times| times[1]);
     add("writer over one sharer", false, |times| times[0]);

@@ -1,4 +1,4 @@
-//! The tables, and what they say of the targets.
+//! The tables, and the results of the targets.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,8 @@ use crate::{limits, lines, nodes};
 const BEGIN: &str = "<!-- costs: begin -->";
 const END: &str = "<!-- costs: end -->";
 
-/// Of one measurement, for each time: instructions, and misses of the first and the second cache.
+/// The counts of one measurement, per execution: instructions, and misses of the first and the
+/// second cache.
 pub(crate) struct Counted {
     name: String,
     counts: [f64; 3],
@@ -46,7 +47,7 @@ fn summary(samples: &[f64]) -> Summary {
     Summary { least: at(0), median, most: at(sorted.len().saturating_sub(1)) }
 }
 
-/// Everything that is printed.
+/// The whole output.
 pub(crate) fn tables(
     samples: &[(String, Vec<f64>)],
     idle: &[Idle],
@@ -105,8 +106,8 @@ fn targets(samples: &[(String, Vec<f64>)], idle: &[Idle]) -> Vec<Target> {
     add(format!("{read}, far"), 1.5, median(lines::COPY_FAR) / median(limits::MAP_FAR));
     let copies = 2.0 * median(limits::COPY_FAR);
     add("a miss to two random copies".to_owned(), 1.5, median(lines::MISS_FAR) / copies);
-    // What two cores have to do at the same time is disturbed by all that the machine does besides:
-    // the least of both, since a limit is what is possible.
+    // A measurement on two cores at the same time suffers from all other work of the machine. So
+    // the minimum of both counts, because a limit is what is possible.
     let trips = (least(nodes::HAND_OVER) - median(limits::COPY_HOT)) / least(limits::ROUND_TRIP);
     add(
         "a hand-over without one copy, in round trips of a cache line (least)".to_owned(),
@@ -114,7 +115,7 @@ fn targets(samples: &[(String, Vec<f64>)], idle: &[Idle]) -> Vec<Target> {
         trips,
     );
     for Idle { what, pairs } in idle {
-        // Two measurements right after each other have most in common.
+        // Two consecutive measurements have the most in common.
         let ratios: Vec<f64> = pairs.iter().map(|(one, two)| two / one).collect();
         let Summary { least, median, most } = summary(&ratios);
         let spread = format!("{least:.2} to {most:.2} of {} pairs", ratios.len());
@@ -123,7 +124,7 @@ fn targets(samples: &[(String, Vec<f64>)], idle: &[Idle]) -> Vec<Target> {
     targets
 }
 
-/// What this was measured on.
+/// The machine of the measurement.
 fn machine() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");
@@ -137,18 +138,18 @@ fn machine() -> String {
     )
 }
 
-/// Finds the place for the tables.
+/// Finds the marks for the tables.
 ///
 /// # Errors
-/// When there is none.
+/// When there are none.
 pub(crate) fn check_page(path: &Path) -> Result<(), String> {
     place(path).map(|_| ())
 }
 
-/// Puts the tables where they belong.
+/// Puts the tables between their marks.
 ///
 /// # Errors
-/// When there is no place, and when the page cannot be written.
+/// When there are no marks, and when the page cannot be written.
 pub(crate) fn write_page(path: &Path, text: &str) -> Result<(), String> {
     let (before, after) = place(path)?;
     let page = format!("{before}{BEGIN}\n\n{text}\n{END}{after}");

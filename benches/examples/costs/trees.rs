@@ -1,4 +1,4 @@
-//! The B-link tree, all of it cached; and what an idle second node costs the first.
+//! The B-link tree, all of it cached; and the cost of an idle second node for the first node.
 
 use std::cell::{Cell, OnceCell};
 use std::hint::black_box;
@@ -15,13 +15,13 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::{HOT_KEYS, Measure, Sizes, nanos};
 
-/// Keys that are looked up with one call.
+/// Keys that one call looks up.
 const MANY: usize = 16;
 /// Entries of a scan.
 const SCANNED: usize = 100;
-/// Keys of the trees that a second node is alive beside.
+/// Keys of the trees for the measurement with a live second node.
 const IDLE_KEYS: u64 = 200_000;
-/// Between two looks of an idle worker at whether it may end.
+/// Interval between two checks of an idle worker whether it may end.
 const IDLE_LOOK: Duration = Duration::from_millis(2);
 
 pub(crate) fn all(sizes: Sizes) -> Vec<Measure> {
@@ -43,7 +43,7 @@ pub(crate) fn all(sizes: Sizes) -> Vec<Measure> {
     all
 }
 
-/// The time of so many.
+/// The time of this number of operations.
 type Operation = fn(&Loaded, u64) -> Duration;
 
 /// A tree whose keys were inserted one by one in random order: 8 bytes each, with values of 8.
@@ -51,9 +51,9 @@ struct Loaded {
     cluster: Embedded,
     root: GlobalAddr,
     keys: u64,
-    /// Where the keys that are not in the tree start.
+    /// The first number of the keys that are not in the tree.
     fresh: Cell<u64>,
-    /// What is inserted stays.
+    /// Inserted keys stay.
     grows: bool,
 }
 
@@ -65,7 +65,7 @@ struct Opened {
 
 impl Loaded {
     fn new(keys: u64, compute_nodes: usize, grows: bool) -> Loaded {
-        // Pages are half full at the least, and there are to be more keys.
+        // Pages are at least half full, and more keys follow.
         let bytes = (keys as usize * 64).next_multiple_of(1 << 20) + (32 << 20);
         let cluster = cluster(ClusterConfig {
             compute_nodes,
@@ -84,7 +84,7 @@ impl Loaded {
         Loaded { cluster, root, keys, fresh: Cell::new(keys), grows }
     }
 
-    /// The time of operations, with the others of the cluster there and idle.
+    /// The time of operations, while the other nodes of the cluster are alive and idle.
     fn time(&self, body: impl AsyncFn(Opened) -> Duration + Sync) -> Duration {
         let (root, keys) = (self.root, self.keys);
         let over = &AtomicBool::new(false);
@@ -101,7 +101,7 @@ impl Loaded {
                 Ok(tree) => Some(body(Opened { tree, draws, member }).await),
                 Err(_) => None,
             };
-            // Also when there is no tree: the others wait for this.
+            // Also without a tree, because the other nodes wait for this.
             over.store(true, Ordering::Release);
             time
         });
@@ -156,7 +156,7 @@ fn inserts(loaded: &Loaded, iters: u64) -> Duration {
             tree.insert(&key(i), &i.to_be_bytes()).await.expect("a new key");
         }
         let time = member.handle.now() - start;
-        // So that the tree has as many keys the next time.
+        // So the tree has the same number of keys the next time.
         for i in (fresh..fresh + iters).filter(|_| !grows) {
             assert!(tree.remove(&key(i)).await.expect("a tree"), "just inserted");
         }
@@ -183,13 +183,13 @@ fn scans(loaded: &Loaded, iters: u64) -> Duration {
     })
 }
 
-/// An operation with one node alive and with two, in nanoseconds, by turns.
+/// An operation with one node alive and with two, in nanoseconds, in turn.
 pub(crate) struct Idle {
     pub(crate) what: &'static str,
     pub(crate) pairs: Vec<(f64, f64)>,
 }
 
-/// What a second node that is alive and idle costs the first.
+/// The cost of a live and idle second node for the first node.
 pub(crate) fn idle_node(rounds: u32, time_ms: u64) -> Vec<Idle> {
     let trees = [1, 2].map(|nodes| Loaded::new(IDLE_KEYS, nodes, false));
     let operations: [(&'static str, Operation); 2] = [("tree get", gets), ("tree update", updates)];
@@ -199,7 +199,7 @@ pub(crate) fn idle_node(rounds: u32, time_ms: u64) -> Vec<Idle> {
         let count = (time_ms as f64 * 1e6 / each) as u64 + 1;
         let pair = |round: u32| {
             let mut pair = [0.0; 2];
-            // Whoever is first may be so for a reason.
+            // The order alternates, because being first may matter.
             for turn in 0..2 {
                 let which = (turn + round as usize) % 2;
                 pair[which] = nanos(time(&trees[which], count), count);

@@ -79,7 +79,7 @@ fn end(result: Result<bool, String>) -> ExitCode {
     }
 }
 
-/// Whether no line is shared.
+/// Returns whether no line is shared.
 fn judge(arguments: &Arguments) -> Result<bool, String> {
     let mut child = start(arguments)?;
     let Some(stderr) = child.stderr.take() else {
@@ -87,7 +87,7 @@ fn judge(arguments: &Arguments) -> Result<bool, String> {
     };
     let limit = Duration::from_secs(arguments.seconds_max);
     let (over, waiting) = mpsc::channel::<()>();
-    // Reading ends when the child does, and the child is made to end.
+    // The read ends when the child does, and this thread ends the child in time.
     let watch = thread::spawn(move || {
         let late = waiting.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout);
         if late {
@@ -96,7 +96,7 @@ fn judge(arguments: &Arguments) -> Result<bool, String> {
         (child.wait(), late)
     });
     let trace = read(BufReader::with_capacity(1 << 20, stderr));
-    // A trace that cannot be read any more ends the child as well: its standard error is closed.
+    // An unreadable trace ends the child as well: its standard error is closed.
     let _ = over.send(());
     let (status, late) = watch.join().map_err(|_| "the thread that waits panicked".to_owned())?;
     if late {
@@ -137,7 +137,8 @@ fn read(mut from: impl BufRead) -> io::Result<(Trace, Vec<String>)> {
         if from.read_until(b'\n', &mut line)? == 0 {
             return Ok((trace, other));
         }
-        // Neither the trace nor valgrind's banner and summary: enough to see what went wrong.
+        // Lines of neither the trace nor valgrind's banner and summary. They suffice to explain an
+        // error.
         if !trace.line(line.trim_ascii_end()) && !line.starts_with(b"==") && other.len() < 20 {
             other.push(String::from_utf8_lossy(&line).trim().to_owned());
         }
@@ -164,7 +165,7 @@ fn print(verdict: &Verdict) {
     }
     let mut told: Vec<&[u64]> = Vec::new();
     for shared in &verdict.shared {
-        // Each place once, and not more than one can read.
+        // Each place once, and at most four of them.
         if told.contains(&shared.places.as_slice()) || told.len() == 4 {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The readers: what runs under valgrind.
+//! The readers: the part that runs under valgrind.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -19,25 +19,25 @@ use crate::Spoil;
 
 /// Reads of each reader in each phase; more than a task may do before it has to yield.
 pub(crate) const READS: usize = 50;
-/// Keys that are looked up together.
+/// Keys that one call looks up.
 const MANY: usize = 16;
 /// Entries of a scan.
 const SCANNED: usize = 30;
-/// Three levels of pages of 512 bytes.
+/// The keys make three levels of pages of 512 bytes.
 const KEYS: u64 = 800;
 const LINES: usize = 30;
 const NODES: usize = 2;
 const WORKERS: usize = 2;
-/// Longer than all phases: what happens once a millisecond is no part of a read, and valgrind is
+/// Longer than all phases. A once-per-millisecond action is no part of a read, and valgrind is
 /// slow.
 const NEVER: Duration = Duration::from_secs(600);
 
-/// In the place of how many readers are warm.
+/// A value in place of the number of warm readers.
 const GAVE_UP: usize = usize::MAX;
 
 const OTHER_GAVE_UP: &str = "another reader gave up";
 
-/// Between two looks at whether one's turn has come to get warm.
+/// Interval between two checks whether it is this reader's turn to warm up.
 const POLL: Duration = Duration::from_millis(5);
 
 /// A way to read.
@@ -52,7 +52,7 @@ enum Path {
     Sweep,
 }
 
-/// Those come first that fetch what is not here.
+/// The paths that fetch missing lines come first.
 const PATHS: [Path; 7] =
     [Path::Get, Path::TryGet, Path::GetMany, Path::Scan, Path::Read, Path::TryRead, Path::Sweep];
 
@@ -70,9 +70,9 @@ impl Path {
     }
 }
 
-/// Whose turn it is to run a phase, with all others blocked.
+/// The turn to run a phase, with all other readers blocked.
 struct Turns {
-    /// `None` when a reader gave up: nobody is to wait for it.
+    /// `None` when a reader gave up, so that no reader waits for it.
     next: Mutex<Option<usize>>,
     changed: Condvar,
 }
@@ -92,15 +92,15 @@ impl Turns {
     }
 }
 
-/// What all readers use.
+/// The shared state of all readers.
 struct Shared {
     root: GlobalAddr,
     lines: Vec<GlobalAddr>,
-    /// How many readers have read everything once.
+    /// The number of readers that have read everything once.
     warm: AtomicUsize,
     turns: Turns,
     spoil: Option<Spoil>,
-    // Close together, which is what one of the spoilt variants needs.
+    // The counters are close together, which one of the seeded bugs needs.
     counters: [AtomicU64; NODES * WORKERS],
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn run(spoil: Option<Spoil>) -> Result<(), String> {
         end
     });
     let ends = ends.map_err(text)?;
-    // The one that failed first tells more than those that it took along.
+    // The error of the first failed reader explains more than the errors that it caused.
     let mut errors: Vec<String> = ends.into_iter().filter_map(Result::err).collect();
     errors.sort_by_key(|error| error == OTHER_GAVE_UP);
     errors.into_iter().next().map_or(Ok(()), Err)
@@ -167,7 +167,8 @@ pub(crate) fn run(spoil: Option<Spoil>) -> Result<(), String> {
 impl Reader<'_> {
     async fn take_part(&self) -> Result<(), String> {
         let me = self.member.index;
-        // By turns, and serving the others meanwhile: lines come here from where they are.
+        // The readers warm up in turn, and serve the others in the meantime, so that the lines move
+        // here.
         self.until_warm(me).await?;
         self.tree.count().await.map_err(text)?;
         for &line in &self.shared.lines {
@@ -178,12 +179,13 @@ impl Reader<'_> {
         }
         self.shared.warm.store(me + 1, Ordering::Release);
         self.until_warm(NODES * WORKERS).await?;
-        // A file of its own: the standard handle is locked, and that is a line which all store to.
+        // A separate file: the standard handle has a lock, which is a line that all readers store
+        // to.
         let mut marks = OpenOptions::new().append(true).open("/dev/stderr").map_err(text)?;
         for (number, path) in PATHS.iter().enumerate() {
             let turn = number * NODES * WORKERS + me;
             self.shared.turns.wait(turn)?;
-            // Once more, since those before may have had an effect that only the first read feels.
+            // One more read, because the reads before may have an effect on only the first read.
             self.read(*path).await?;
             mark(&mut marks, &format!("MARK begin {me} {}\n", path.name()))?;
             self.read(*path).await?;
@@ -193,11 +195,11 @@ impl Reader<'_> {
             }
             self.shared.turns.set(Some(turn + 1));
         }
-        // Nobody ends, and lets go of what it holds, while others still read.
+        // No reader ends and drops its state while others still read.
         self.shared.turns.wait(PATHS.len() * NODES * WORKERS)
     }
 
-    /// Until so many readers are warm.
+    /// Waits until this number of readers is warm.
     async fn until_warm(&self, readers: usize) -> Result<(), String> {
         let deadline = self.member.handle.now() + NEVER;
         loop {
@@ -266,7 +268,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Where the program's own code lies in memory, so that addresses can be told by name.
+    /// Prints the address of the program's code in memory, so that addresses can be named.
     fn tell_where_code_is(&self, marks: &mut File) -> Result<(), String> {
         let me = std::env::current_exe().map_err(text)?;
         let maps = std::fs::read_to_string("/proc/self/maps").map_err(text)?;

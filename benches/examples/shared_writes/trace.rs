@@ -1,14 +1,14 @@
-//! Reads a trace, and judges it.
+//! Reads a trace, and computes its result.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
 /// Bytes of a CPU cache line.
 const LINE: u64 = 64;
-/// Instructions that are shown of those that stored to a shared line.
+/// Maximum number of shown instructions that stored to a shared line.
 const PLACES: usize = 3;
 
-/// What one thread did with one cache line in one phase.
+/// The accesses of one thread to one cache line in one phase.
 #[derive(Clone, Default)]
 struct Use {
     loads: u64,
@@ -26,10 +26,10 @@ struct Phase {
     lines: BTreeMap<u64, Use>,
 }
 
-/// Everything that matters of a trace, line by line.
+/// The relevant part of a trace, line by line.
 #[derive(Default)]
 pub(crate) struct Trace {
-    /// By thread, of the phase that runs: nobody says whose thread it is.
+    /// The accesses by thread in the current phase. The trace does not name the reader's thread.
     running: Option<(Phase, BTreeMap<u32, Phase>)>,
     phases: Vec<Phase>,
     thread: u32,
@@ -48,7 +48,7 @@ pub(crate) struct Row {
     pub(crate) shared: usize,
 }
 
-/// A line that one reader stored to and another touched.
+/// A line that one reader stored to and another accessed.
 pub(crate) struct Shared {
     pub(crate) line: u64,
     pub(crate) path: String,
@@ -79,7 +79,7 @@ impl Trace {
     pub(crate) fn line(&mut self, line: &[u8]) -> bool {
         match line {
             [b'I', b' ', b' ', rest @ ..] => {
-                // Only of use in a phase, and most of a trace is not.
+                // Instructions matter only in a phase, and most of a trace is outside of one.
                 if self.running.is_some() {
                     self.instruction = access(rest).map_or(0, |(addr, _)| addr);
                 }
@@ -123,8 +123,8 @@ impl Trace {
                 true
             }
             (Some("end"), None, None) => {
-                // All others are blocked, but for threads that look around at times: the one with
-                // nearly all accesses is the reader.
+                // All other readers are blocked, except for threads that poll at times. So the
+                // thread with nearly all accesses is the reader.
                 let Some((phase, threads)) = self.running.take() else { return false };
                 let busiest = threads.into_values().max_by_key(|used| used.accesses);
                 let used = busiest.unwrap_or_default();
@@ -151,13 +151,13 @@ impl Trace {
         true
     }
 
-    /// What the phases come to.
+    /// The result of the phases.
     ///
     /// # Errors
-    /// When the trace has too little in it to judge by.
+    /// When the trace has too few accesses for a result.
     pub(crate) fn verdict(&self) -> Result<Verdict, String> {
         let mut shared = Vec::new();
-        // Of each line: who touched it, in which phase.
+        // For each line, the readers that accessed it, by phase.
         let mut users: BTreeMap<u64, Vec<&Phase>> = BTreeMap::new();
         for phase in &self.phases {
             for line in phase.lines.keys() {
@@ -219,8 +219,8 @@ fn access(text: &[u8]) -> Option<(u64, u64)> {
 }
 
 impl Verdict {
-    /// The function and line of an instruction, with those that it is inlined into; its address if
-    /// nobody can tell.
+    /// The function and source line of an instruction, with those that it is inlined into; its
+    /// address if they are unknown.
     pub(crate) fn symbol(&self, place: u64) -> String {
         let named = std::env::current_exe().ok().and_then(|me| {
             let at = format!("{:#x}", place.checked_sub(self.code)?);

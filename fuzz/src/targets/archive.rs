@@ -4,7 +4,7 @@
 //!   | name length u8 | name | length u32 | bytes |  of each file
 //! ```
 
-/// No input has more files.
+/// Maximum number of files of an input.
 const FILES_MAX: usize = 64;
 
 /// Files by name.
@@ -25,7 +25,7 @@ pub fn pack(files: &[(String, Vec<u8>)]) -> Vec<u8> {
     input
 }
 
-/// The files in any bytes. What is cut off has the bytes that are there.
+/// The files in any bytes. A truncated file has the bytes that exist.
 pub fn unpack(input: &[u8]) -> Files {
     let mut files = Files::new();
     let mut rest = input;

@@ -1,4 +1,4 @@
-//! What comes over a connection of the TCP fabric after the greeting, at both ends.
+//! The bytes on a connection of the TCP fabric after the greeting, at both ends.
 
 use latchwork_verbs::{LocalBuffer, Region, RegionKey, Request};
 use latchwork_verbs_tcp::wire::{
@@ -9,20 +9,20 @@ use latchwork_verbs_tcp::wire::{
 use super::Target;
 use crate::{Mutator, class_of};
 
-/// The frames of a connection. The first byte says at which end: odd for the client's.
+/// The frames of a connection. The first byte gives the end: odd for the client's.
 pub const TARGET: Target = Target { name: "frames", run, mutate, tried: 50_000 };
 
-/// Reads frames until one is no frame, and encodes each again.
+/// Reads frames until an invalid one, and encodes each again.
 ///
-/// - A frame that is accepted has exactly one encoding.
-/// - Nothing beyond the input is taken, and no frame longer than the longest is waited for.
+/// - A valid frame has exactly one encoding.
+/// - The reader takes nothing beyond the input, and waits for no frame beyond the maximum length.
 ///
 /// # Panics
 /// When one of these does not hold.
 pub fn run(data: &[u8]) -> String {
     let Some((end, mut bytes)) = data.split_first() else { return "empty".to_owned() };
     let from_agent = end % 2 == 1;
-    // What the last two frames were: their number says nothing new.
+    // The kinds of the last two frames; the number of frames is no new class.
     let mut kinds = [String::new(), String::new()];
     let class = |kinds: &[String; 2], end: &str| {
         format!("{}: {}{}: {end}", if from_agent { "agent" } else { "client" }, kinds[0], kinds[1])
@@ -104,7 +104,7 @@ fn of_client(bytes: &[u8]) -> Result<Frame, latchwork_verbs_tcp::wire::WireError
     Ok(Some((what, again)))
 }
 
-/// Appends a request, and names its kind.
+/// Appends a request, and returns the name of its kind.
 fn encode(request: &WireRequest<'_>, out: &mut Vec<u8>) -> &'static str {
     let local = |len| LocalBuffer { region: RegionKey(0), offset: 0, len };
     let (request, data, what) = match *request {
@@ -130,11 +130,11 @@ fn encode(request: &WireRequest<'_>, out: &mut Vec<u8>) -> &'static str {
     what
 }
 
-/// Changes bytes, and mostly makes the lengths of frames right again.
+/// Changes bytes, and mostly corrects the lengths of frames.
 pub fn mutate(mutator: &mut Mutator, data: &mut Vec<u8>) {
     mutator.bytes(data);
     if data.len() > HEADER && !mutator.one_in(3) {
-        // One frame to the end, so that what was put in or taken out belongs to it.
+        // One frame up to the end, so that inserted or removed bytes belong to it.
         let length = (data.len() - 1) as u32;
         data[1..5].copy_from_slice(&length.to_le_bytes());
     }

@@ -1,4 +1,4 @@
-//! What both ends of a connection of the TCP fabric say first.
+//! The first bytes of both ends of a connection of the TCP fabric.
 
 use latchwork_verbs_tcp::wire::{
     ANSWER_LEN, Answer, HELLO_LEN, Hello, INTRODUCTION_LEN, Introduction, MAC_LEN, VERSION,
@@ -8,10 +8,10 @@ use latchwork_verbs_tcp::wire::{
 use super::Target;
 use crate::{Mutator, class_of};
 
-/// Greetings. The first byte chooses which one the rest is.
+/// Greetings. The first byte selects the kind of the rest.
 pub const TARGET: Target = Target { name: "greetings", run, mutate: Mutator::bytes, tried: 50_000 };
 
-/// The bytes of one greeting, with zeros for what is missing.
+/// The bytes of one greeting, with zeros for missing bytes.
 fn whole<const N: usize>(bytes: &[u8]) -> [u8; N] {
     std::array::from_fn(|at| bytes.get(at).copied().unwrap_or(0))
 }
@@ -28,7 +28,7 @@ pub fn run(data: &[u8]) -> String {
         }),
         1 => same("answer", Answer::parse(&whole::<ANSWER_LEN>(bytes)), |answer| {
             let again = Answer::parse(&answer.bytes());
-            // The flag of another version's answer is not understood, and not kept.
+            // The flag in an answer of another version has no known meaning, and is not kept.
             if answer.version == VERSION { again } else { again.and(Ok(*answer)) }
         }),
         2 => {

@@ -1,4 +1,4 @@
-//! Files of recorded histories, and the check of what they say.
+//! Files of recorded histories, and their check.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub const TARGET: Target = Target { name: "history", run, mutate: Mutator::text,
 /// Reads a history, writes it, reads it again, and checks it.
 ///
 /// - An error is one line, which names the file.
-/// - A history that is accepted comes back as it was, and any history can be checked.
+/// - A valid history comes back unchanged, and any history can be checked.
 ///
 /// # Panics
 /// When one of these does not hold.

@@ -10,7 +10,7 @@ use crate::Mutator;
 /// The words of a message. The first byte is the sender.
 pub const TARGET: Target = Target { name: "letters", run, mutate, tried: 100_000 };
 
-/// Reads a message, and looks at all that it says.
+/// Reads a message, and checks all its fields.
 ///
 /// # Panics
 /// When a field of an accepted message is outside of its range.
@@ -43,7 +43,7 @@ pub fn run(data: &[u8]) -> String {
     }
 }
 
-/// The sender of these is who they are about.
+/// The sender of these messages is also their subject.
 fn sent(what: &str, by: ComputeNodeId, from: ComputeNodeId) -> String {
     assert_eq!(by, from, "a message in the name of another node");
     what.to_owned()
@@ -54,7 +54,7 @@ fn within(request: &Request) {
     assert!(request.buffer < ARENA_MAX && request.buffer.is_multiple_of(64), "{request:?}");
 }
 
-/// Changes bytes, and sets the kind to one that there is.
+/// Changes bytes, and sets the kind to a valid one.
 pub fn mutate(mutator: &mut Mutator, data: &mut Vec<u8>) {
     mutator.bytes(data);
     if data.len() > 1 && mutator.one_in(2) {

@@ -1,4 +1,4 @@
-//! A directory of logs and checkpoints in which any file holds any bytes.
+//! A directory of logs and checkpoints, in which any file holds any bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::archive::{Files, pack, unpack};
 use super::{Target, assert_one_line};
 use crate::{INPUT_MAX, Mutator, class_of};
 
-/// Logs, checkpoints, and how they are opened and replayed.
+/// Logs and checkpoints, with their opening and replay.
 pub const TARGET: Target = Target { name: "log", run, mutate, tried: 10_000 };
 
 /// The database of the corpus.
@@ -23,9 +23,10 @@ const GROUP_HEADER: usize = 40;
 /// time.
 ///
 /// - An error is one line, and names a file of the directory or the directory.
-/// - Reading changes nothing and shows what opening shows.
-/// - What opens once opens again, and shows the same.
-/// - What does not open is opened once more with its loss accepted: all of this holds there, too.
+/// - Reading changes nothing and returns what opening returns.
+/// - A directory that opens once opens again, and returns the same.
+/// - A directory that does not open is opened once more with its loss accepted. Then the same rules
+///   hold.
 ///
 /// # Panics
 /// When one of these does not hold.
@@ -62,8 +63,8 @@ pub fn run(data: &[u8]) -> String {
     }
 }
 
-/// Accepts what was lost, if it can be accepted: to read, then to write, then nothing is lost any
-/// more.
+/// Accepts the loss, if it can be accepted: first to read, then to write. Afterwards no loss is
+/// left.
 fn accept(files: &Files) {
     let torn = directory(files);
     let before = torn.operations();
@@ -88,7 +89,7 @@ fn accept(files: &Files) {
     }
 }
 
-/// What is wrong with which kind of file.
+/// The class of an error: its kind, and the kind of file.
 fn class(error: &WalError) -> String {
     match error {
         WalError::Damaged { file, what, .. } => {
@@ -105,7 +106,7 @@ fn class(error: &WalError) -> String {
 fn directory(files: &Files) -> Torn {
     let torn = Torn::new(0);
     for (name, bytes) in files {
-        // The second file of a name is none.
+        // The second file of a name is left out.
         let Ok(file) = torn.create(name) else { continue };
         file.append(bytes).and_then(|()| file.sync()).expect("the device has room");
     }
@@ -130,7 +131,7 @@ fn told(error: &WalError) {
         | WalError::Version { file, .. }
         | WalError::OtherDatabase { file, .. }
         | WalError::Missing { file, .. } => assert!(!file.is_empty(), "{error}"),
-        // The device does not fail, and no other process has it.
+        // The device does not fail, and no other process uses it.
         WalError::Io { .. } | WalError::InUse { .. } | WalError::Full { .. } => panic!("{error}"),
         _ => {}
     }
@@ -138,8 +139,8 @@ fn told(error: &WalError) {
 
 // ---- mutation ----------------------------------------------------------------------------------
 
-/// Changes one file, its name, or which files there are. Mostly the checksums are made right again,
-/// so that what is behind them is reached.
+/// Changes one file, its name, or the set of files. Mostly the checksums are corrected, so that the
+/// parser reaches the bytes behind them.
 pub fn mutate(mutator: &mut Mutator, data: &mut Vec<u8>) {
     let mut files = unpack(data);
     if files.is_empty() || mutator.one_in(32) {
@@ -174,13 +175,14 @@ pub fn mutate(mutator: &mut Mutator, data: &mut Vec<u8>) {
     data.truncate(INPUT_MAX);
 }
 
-/// Makes the checksums of a file right: those of its header and of each group, or that at its end.
+/// Corrects the checksums of a file: those of its header and of each log record, or the one at its
+/// end.
 pub fn seal(name: &str, bytes: &mut [u8]) {
     if !bytes.starts_with(b"LATCHWAL") {
         return seal_end(bytes);
     }
     let Some(head) = bytes.first_chunk_mut::<FILE_HEADER>() else { return };
-    // The name says the same as the header, or the file is refused at once.
+    // The name must agree with the header, or the file is refused at once.
     if let Some((node, number)) = name.strip_suffix(".log").and_then(|name| name.split_once('-'))
         && let (Ok(node), Ok(number)) = (node.parse::<u8>(), number.parse::<u64>())
     {
@@ -203,8 +205,8 @@ fn seal_end(bytes: &mut [u8]) {
     }
 }
 
-/// The group at `at`: the checksum of its body, if all of it is there, and that of its header and
-/// place.
+/// Seals the log record at `at`: the checksum of its body, if the body is complete, and the
+/// checksum of its header and position.
 fn seal_group(head: &[u8; FILE_HEADER], bytes: &mut [u8], at: usize) {
     let Some(group) = bytes.get(at..).filter(|group| group.len() >= GROUP_HEADER) else { return };
     let length = u32::from_le_bytes([group[4], group[5], group[6], group[7]]) as usize;
@@ -232,7 +234,7 @@ mod tests {
     use super::*;
     use crate::Corpus;
 
-    /// The mutations would be in vain if they were refused at the first checksum.
+    /// Otherwise the first checksum would refuse every mutation.
     #[test]
     fn sealing_a_whole_file_changes_nothing() {
         let corpus = Corpus::load(&Corpus::home().join("log")).expect("readable");
@@ -249,7 +251,7 @@ mod tests {
     }
 
     /// Bug: the segment after the one with the highest number had no number. Only a forged header
-    /// has it.
+    /// has that number.
     #[test]
     fn a_segment_without_a_next_number_is_refused() {
         let corpus = Corpus::load(&Corpus::home().join("log")).expect("readable");

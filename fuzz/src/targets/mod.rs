@@ -1,5 +1,5 @@
-//! The targets: one module for each, `run` asserts, `mutate` makes inputs that get past the
-//! outermost checks.
+//! The targets, one module each. `run` asserts, and `mutate` makes inputs that pass the outermost
+//! checks.
 
 pub mod archive;
 pub mod frames;
@@ -14,21 +14,21 @@ pub mod scenario;
 
 use crate::Mutator;
 
-/// Something that reads bytes from outside.
+/// A parser of bytes from outside.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, and that of its corpus.
+    /// The target's name, and its corpus's name.
     pub name: &'static str,
     /// Takes any bytes, panics at a bug, and returns the class of the outcome.
     pub run: fn(&[u8]) -> String,
     /// Changes an input.
     pub mutate: fn(&mut Mutator, &mut Vec<u8>),
-    /// How many mutations an ordinary test tries: about a second's worth.
+    /// The number of mutations in an ordinary test: about a second's worth.
     pub tried: usize,
 }
 
 impl Target {
-    /// The target of this name.
+    /// The target with this name.
     pub fn find(name: &str) -> Option<Target> {
         TARGETS.iter().chain([&planted::TARGET]).find(|target| target.name == name).copied()
     }

@@ -1,16 +1,16 @@
-//! A target with bugs, which shows that they would be noticed. It runs only where it is asked for.
+//! A target with seeded bugs, which proves that the fuzzer notices bugs. It runs only on request.
 
 use super::Target;
 use crate::Mutator;
 
-/// The target with bugs. Its input says which bug: a corpus that begins with `crash:` holds one
-/// mutation away from a panic, and so on.
+/// The target with seeded bugs. The prefix of an input selects the bug. A corpus entry with the
+/// prefix `crash:` is one mutation away from a panic; the other prefixes work in the same way.
 pub const TARGET: Target = Target { name: "planted", run, mutate: Mutator::bytes, tried: 1000 };
 
-/// Fails in the way that the first bytes name, if the byte behind them is not a zero.
+/// Fails in the way that the prefix selects, if the byte behind it is not zero.
 ///
 /// # Panics
-/// When the bytes say so.
+/// When the bytes request it.
 pub fn run(data: &[u8]) -> String {
     let name = data.iter().position(|byte| *byte == b':').map(|end| data.split_at(end + 1));
     match name {
@@ -21,7 +21,7 @@ pub fn run(data: &[u8]) -> String {
         Some((b"memory:", rest)) if rest != [0; 8] => {
             let mut held = Vec::new();
             loop {
-                // Written, so that it counts.
+                // The block is written, so that it counts as used memory.
                 held.push(vec![1_u8; 16 << 20]);
                 assert!(held.len() < 1 << 20, "the memory limit is not kept");
             }

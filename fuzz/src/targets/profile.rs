@@ -13,7 +13,7 @@ const NAME: &str = "fuzzed.toml";
 /// Reads a profile.
 ///
 /// - An error is one line, which names the file and a line of it.
-/// - Numbers of a profile are finite and positive, and limits allow one request at least.
+/// - Numbers of a profile are finite and positive, and limits allow at least one request.
 ///
 /// # Panics
 /// When one of these does not hold.
@@ -36,7 +36,7 @@ pub fn run(data: &[u8]) -> String {
             let line = place.and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
             let lines = text.matches('\n').count() + 1;
             assert!(line.is_some_and(|line| (1..=lines).contains(&line)), "no place: {error}");
-            // What stands before it is the statement.
+            // The text before it is the quoted statement.
             class_of(&error.rsplit(": ").next().unwrap_or_default())
         }
     }

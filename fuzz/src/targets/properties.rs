@@ -14,7 +14,7 @@ const NAME: &str = "fuzzed.properties";
 /// Reads properties, writes them as plain assignments, reads those, and makes a workload of them.
 ///
 /// - An error is one line, which names file and line.
-/// - Properties that are written with escapes come back as they were.
+/// - Properties that are written with escapes come back unchanged.
 ///
 /// # Panics
 /// When one of these does not hold.
@@ -48,7 +48,7 @@ pub fn run(data: &[u8]) -> String {
     }
 }
 
-/// The assignments, each letter escaped that needs it.
+/// The assignments, with an escape for each character that needs one.
 fn written(properties: &Properties) -> String {
     let mut text = String::new();
     let mut put = |word: &str, end: &str| {

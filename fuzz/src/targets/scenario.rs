@@ -5,13 +5,13 @@ use latchwork_hunt::Scenario;
 use super::{Target, assert_one_line};
 use crate::{Mutator, class_of};
 
-/// Scenarios, as `sim run --scenario` reads them. Worlds are not run: the hunt does that.
+/// Scenarios, as `sim run --scenario` reads them. The target does not run worlds: the hunt does.
 pub const TARGET: Target = Target { name: "scenario", run, mutate: Mutator::text, tried: 5_000 };
 
 /// Reads a scenario, writes it, and reads it again.
 ///
-/// - An error is one line, and the line that it names is one of the file.
-/// - A scenario that is accepted comes back as it was, and passes its own check.
+/// - An error is one line, and the line that it names exists in the file.
+/// - A valid scenario comes back unchanged, and passes its own check.
 ///
 /// # Panics
 /// When one of these does not hold.
@@ -30,7 +30,7 @@ pub fn run(data: &[u8]) -> String {
             let lines = text.matches('\n').count() + 1;
             let line = error.line().unwrap_or(1);
             assert!((1..=lines).contains(&line), "line {line} of {lines}: {error}");
-            // What follows quotes names of the file, without marks.
+            // The rest of the text quotes names of the file, without marks.
             class_of(&error).chars().take(48).collect()
         }
     }

@@ -1,4 +1,4 @@
-//! Planted bugs are found, and what is found can be replayed.
+//! Seeded bugs are found, and each found input can be replayed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use latchwork_fuzz::{Corpus, Target, rounds};
 use tempfile::TempDir;
 
-/// A corpus whose input is one changed byte away from the bug of this name.
+/// A corpus whose input is one changed byte away from this seeded bug.
 fn planted(bug: &str) -> TempDir {
     let home = TempDir::new().expect("a folder");
     let folder = home.path().join("corpus/planted");
@@ -28,7 +28,7 @@ fn failures(home: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.expect("readable").path()).collect()
 }
 
-/// What the bug `bug` is found as, and how its replay ends.
+/// Checks how the fuzzer reports the bug `bug`, and how the replay ends.
 fn found(bug: &str, said: &str) {
     let home = planted(bug);
     let output = fuzz(home.path(), &["--seconds", "60", "--seed", "1", "planted"]);
@@ -78,7 +78,7 @@ fn an_unknown_target_is_an_error_that_names_the_known_ones() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("history"), "names");
 }
 
-/// Ordinary tests find it, too, and say how to see it again.
+/// Ordinary tests find the bug too, and print how to replay it.
 #[test]
 fn a_panic_in_a_test_names_the_input_that_replays_it() {
     let home = planted("panic");

@@ -12,7 +12,7 @@ fn run(name: &str) -> Vec<String> {
     rounds(target, &corpus, 1, target.tried).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Each of `classes` begins some class that was reached: so the corpus is understood, and so are
+/// Each of `classes` is the prefix of a reached class. So the parser understands the corpus, and
 /// some mutations of it.
 fn reaches(name: &str, classes: &[&str]) {
     let reached = run(name);
@@ -81,7 +81,7 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
         .collect();
     folders.sort();
     let mut names = TARGETS.map(|target| target.name.to_owned()).to_vec();
-    // Its target lives beside the parser, in the program.
+    // The target is beside the parser, in the program.
     names.push("matrix".to_owned());
     names.sort();
     assert_eq!(folders, names);

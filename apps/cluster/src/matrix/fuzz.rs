@@ -1,4 +1,4 @@
-//! The fuzz target for matrices. It stands here because their parser belongs to this program.
+//! The fuzz target for matrices. It is in this program because the parser belongs to this program.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::spec;
 
 const TARGET: Target = Target { name: "matrix", run, mutate: Mutator::text, tried: 200 };
 
-/// More rounds of the target, for so many seconds: see the book, "Fuzzing".
+/// The variable for more rounds of the target, in seconds: see the book, "Fuzzing".
 const SECONDS: &str = "LATCHWORK_FUZZ_SECONDS";
 
-/// Reads a matrix. An error is one line; cases have names, and directories of their own.
+/// Reads a matrix. An error is one line. Each case has a name, and a directory of its own.
 fn run(data: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(data) else { return "not UTF-8".to_owned() };
     match spec::parse(text, &[]) {
@@ -27,7 +27,7 @@ fn run(data: &[u8]) -> String {
         }
         Err(error) => {
             assert!(!error.is_empty() && !error.contains(char::is_control), "{error:?}");
-            // What follows quotes words of the file.
+            // The rest of the text quotes words of the file.
             class_of(&error).chars().take(64).collect()
         }
     }

@@ -1,4 +1,4 @@
-//! Many runs, and one table of them.
+//! Many runs, and one table of their results.
 
 #[cfg(test)]
 mod fuzz;
@@ -23,21 +23,21 @@ use spec::Case;
 /// The files of the table.
 const TABLES: [&str; 3] = ["table.md", "table.csv", "table.json"];
 
-/// One run of a case, if it was.
+/// The outcome of one run of a case, if it ran.
 pub(crate) struct Ran {
     pub(crate) outcome: Option<Outcome>,
     pub(crate) document: Option<ResultDocument>,
 }
 
 impl Ran {
-    /// What is there of it.
+    /// Reads the results in a directory.
     fn of(directory: &Path) -> Ran {
         let text = latchwork_files::read_text(&results::document_of(directory), results::FILE).ok();
         let document = text.and_then(|text| serde_json::from_str(&text).ok());
         Ran { outcome: results::load(directory), document }
     }
 
-    /// Whether it ended well, and left what belongs into the table.
+    /// Whether the run succeeded, and left the values for the table.
     pub(crate) fn is_good(&self) -> bool {
         let checked = self.document.as_ref().is_some_and(ResultDocument::all_checks_ok);
         self.outcome.as_ref().is_some_and(Outcome::is_good) && checked
@@ -54,8 +54,8 @@ impl Ran {
     }
 }
 
-/// Runs the matrix: 0 when all of it is good, 1 when a run failed, 128 and a signal's number when
-/// one came.
+/// Runs the matrix. Returns 0 when all runs succeeded, 1 when a run failed, and 128 plus its number
+/// when a signal came.
 pub(crate) fn command(matrix: &Matrix, signals: &Signals) -> Result<u8, AppError> {
     let path =
         |file: &Path| std::path::absolute(file).unwrap_or(file.to_owned()).display().to_string();
@@ -110,7 +110,7 @@ pub(crate) fn command(matrix: &Matrix, signals: &Signals) -> Result<u8, AppError
     Ok(u8::from(bad > 0))
 }
 
-/// Repetitions are the outer loop: what drifts meets all cases alike.
+/// Repetitions are the outer loop, so that a drift affects all cases alike.
 fn run_all(rows: &[(&Case, Vec<PathBuf>)], again: bool, signals: &Signals) -> Result<(), AppError> {
     let most = rows.iter().map(|(case, _)| case.repeat).max().unwrap_or_default();
     let all: usize = rows.iter().map(|(_, places)| places.len()).sum();
@@ -142,7 +142,7 @@ fn run_all(rows: &[(&Case, Vec<PathBuf>)], again: bool, signals: &Signals) -> Re
     Ok(())
 }
 
-/// Runs one. One that could not begin is one that failed.
+/// Runs one case. A run that could not begin counts as failed.
 fn one(case: &Case, directory: &Path, signals: &Signals) -> Result<(), AppError> {
     let mut run = case.run.clone();
     run.results = directory.to_owned();

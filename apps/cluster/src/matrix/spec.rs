@@ -30,16 +30,16 @@ pub(crate) struct Spec {
     pub(crate) cases: Vec<Case>,
 }
 
-/// One of its cells.
+/// One cell of the matrix.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    /// What it is called: what tells it from the others.
+    /// The name, made from the values in which the case differs from others.
     pub(crate) name: String,
-    /// What it is, key by key.
+    /// All values of the case, key by key.
     pub(crate) labels: Vec<(String, String)>,
     pub(crate) run: Run,
     pub(crate) repeat: u32,
-    /// Changes with everything that the case is.
+    /// A hash of all values of the case.
     pub(crate) hash: u64,
 }
 
@@ -55,11 +55,11 @@ const FLAGS: &str = "flags";
 /// The program's subcommand, among its flags, as in the configuration file.
 const COMMAND: &str = "command";
 
-/// What comes first, in a name and in the table.
+/// The keys that come first in a name and in the table.
 const FIRST: [&str; 5] = [PROGRAM, "on", "fabric", "memory-nodes", "compute-nodes"];
-/// Flags that a case does not have of its own.
+/// Flags that belong to the matrix and not to a case.
 const MATRIX: [&str; 3] = ["results", "dry-run", "archive"];
-/// Nobody wants to wait for more.
+/// The maximum number of cases.
 const MOST: usize = 10_000;
 
 #[derive(Parser)]
@@ -120,7 +120,7 @@ pub(crate) fn parse(text: &str, defaults: &[(&str, String)]) -> Result<Spec, Str
     Ok(Spec { title, cases })
 }
 
-/// What all cases have, with what this one has of its own.
+/// The values of all cases, overridden by this case's own.
 fn merge(common: &Table, own: Table) -> Result<Table, String> {
     let mut merged = common.clone();
     for (key, value) in own {
@@ -132,7 +132,7 @@ fn merge(common: &Table, own: Table) -> Result<Table, String> {
     Ok(merged)
 }
 
-/// One value for each key. Those of the program's flags are marked so.
+/// One value for each key. The keys of the program's flags have their own variant.
 type Cell = Vec<(Key, Value)>;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -148,7 +148,7 @@ impl Key {
         }
     }
 
-    /// Its place.
+    /// The key's position in names and tables.
     fn order(&self) -> (usize, bool, &str) {
         let first = FIRST.iter().position(|name| *self == Key::Run((*name).to_owned()));
         let is_last = matches!(self, Key::Flag(_)) || self.name() == ARGUMENTS;
@@ -184,7 +184,7 @@ fn multiply(table: &Table) -> Result<Vec<Cell>, String> {
     axes.sort_by(|(one, _), (other, _)| one.order().cmp(&other.order()));
     let mut cells: Vec<Cell> = vec![Vec::new()];
     for (key, values) in axes {
-        // Before they are made: two long lists make more than memory holds.
+        // The check precedes the construction: two long lists make more cases than memory holds.
         if cells.len().saturating_mul(values.len()) > MOST {
             return Err(format!("these are more than {MOST} cases"));
         }
@@ -217,7 +217,7 @@ fn case(cell: &Cell) -> Result<Case, String> {
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut program, mut repeat, mut labels) = (None, 1, Vec::new());
     for (key, value) in cell {
-        // A list in a list is a flag that is given several times.
+        // A list inside a list is a flag with several occurrences.
         let values: Vec<String> = match (key, value) {
             (Key::Flag(_), Value::Array(values)) => {
                 values.iter().map(|value| text(key, value)).collect::<Result<_, _>>()?
@@ -264,7 +264,7 @@ fn case(cell: &Cell) -> Result<Case, String> {
     Ok(Case { name: String::new(), labels, run: line.run, repeat, hash: hash(&flags) })
 }
 
-/// FNV-1a, which stays the same whatever this is built with.
+/// FNV-1a, which is the same in every build.
 fn hash(words: &[String]) -> u64 {
     let bytes = words.iter().flat_map(|word| word.bytes().chain([0]));
     bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
@@ -282,8 +282,8 @@ pub(crate) fn differing(cases: &[Case]) -> Vec<String> {
         }
     }
     let differs = |key: &&str| {
-        // Other programs have other flags: a flag that only some cases of a program have tells them
-        // apart.
+        // Other programs have other flags. A flag that only some cases of a program have
+        // distinguishes them.
         let mut values = BTreeSet::new();
         let (mut with, mut without) = (BTreeSet::new(), BTreeSet::new());
         for case in cases {
@@ -301,7 +301,7 @@ fn name(cases: &mut [Case]) {
     for case in cases {
         let program = case.run.program.clone();
         let others = keys.iter().filter(|key| *key != PROGRAM);
-        // A number alone says nothing.
+        // A number alone is not clear without its key.
         let part = |key: &str, value: &str| match value
             .starts_with(|letter: char| letter.is_ascii_digit())
         {
@@ -406,8 +406,8 @@ flags = { threads = 2 }
         assert_ne!(of(GOOD), of(&GOOD.replace("64M", "128M")), "not its name only");
     }
 
-    /// Bug: two lists of five thousand values made 25 million cases before they were counted:
-    /// gigabytes. And each of ten thousand cases was compared with each other.
+    /// Bug: two lists of five thousand values made 25 million cases before they were counted, which
+    /// took gigabytes. Also, each of ten thousand cases was compared with every other case.
     #[test]
     fn a_matrix_of_too_many_cases_is_refused_before_they_are_made() {
         let numbers = |most: u32| (0..most).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");

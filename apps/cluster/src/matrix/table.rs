@@ -1,4 +1,4 @@
-//! The table that a matrix ends in: for people in Markdown, for programs as CSV and JSON.
+//! The table of a matrix: for people in Markdown, for programs as CSV and JSON.
 
 use std::collections::BTreeSet;
 
@@ -39,12 +39,12 @@ pub(super) fn markdown(title: &str, cases: &[Case], rows: &[Row<'_>]) -> String 
     text
 }
 
-/// Whether a terminal has room for all columns of a table.
+/// Whether a table fits a terminal.
 pub(super) fn fits(markdown: &str) -> bool {
     markdown.lines().all(|line| line.chars().count() <= COLUMNS)
 }
 
-/// A few lines for each case, which a terminal has room for.
+/// A few lines for each case, which fit a terminal.
 pub(super) fn list(title: &str, rows: &[Row<'_>]) -> String {
     let mut text = format!("# {title}\n");
     for (case, runs) in rows {
@@ -61,7 +61,7 @@ fn documents<'a>(rows: &'a [Row<'_>]) -> impl Iterator<Item = &'a ResultDocument
     rows.iter().flat_map(|(_, runs)| runs).filter_map(|ran| ran.document.as_ref())
 }
 
-/// Program and fabric, whatever happens, and all in which cases differ.
+/// The columns: program and fabric always, and all keys in which cases differ.
 fn columns(cases: &[Case]) -> Vec<String> {
     let mut keys = vec!["program".to_owned(), "fabric".to_owned()];
     keys.extend(differing(cases).into_iter().filter(|key| key != "program" && key != "fabric"));
@@ -80,7 +80,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-/// What came of a case's runs: medians of the good ones.
+/// The results of a case's runs: medians of the successful ones.
 struct Measured {
     throughput: String,
     kind: String,
@@ -121,7 +121,7 @@ fn measured(runs: &[Ran]) -> Measured {
     Measured { throughput, kind: kind.to_owned(), p50, p99, checks, state }
 }
 
-/// How the checks of all runs ended.
+/// The outcomes of the checks of all runs.
 fn checks(runs: &[Ran]) -> String {
     let documents: Vec<_> = runs.iter().filter_map(|ran| ran.document.as_ref()).collect();
     let failed: BTreeSet<_> = documents.iter().flat_map(|document| failed(document)).collect();
@@ -140,14 +140,14 @@ fn failed(document: &ResultDocument) -> Vec<&str> {
     bad.map(|(name, _)| name.as_str()).collect()
 }
 
-/// The kind of operation that there was most of.
+/// The most frequent kind of operation.
 fn commonest(document: &ResultDocument) -> Option<(&str, LatencySummary)> {
     let real = document.latency_us.iter().filter(|(kind, _)| !kind.starts_with("Intended-"));
     let most = real.max_by_key(|(_, latency)| latency.count)?;
     Some((most.0, *most.1))
 }
 
-/// The median, the least and the most.
+/// The median, the minimum and the maximum.
 fn spread(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
     values.sort_by(f64::total_cmp);
     let (least, most) = (*values.first()?, *values.last()?);
@@ -206,7 +206,7 @@ pub(super) fn csv(cases: &[Case], rows: &[Row<'_>]) -> String {
     text
 }
 
-/// All of it.
+/// All results.
 pub(super) fn json(title: &str, rows: &[Row<'_>]) -> String {
     let run = |ran: &Ran| {
         json!({

@@ -1,4 +1,4 @@
-//! A file of machines.
+//! The parser of a file of machines.
 
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs as _};
 use std::path::Path;
@@ -13,16 +13,16 @@ const FILE: Kind = Kind { name: "a file of hosts", bytes_max: 1 << 20 };
 /// A machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Host {
-    /// What ssh takes.
+    /// The name for ssh.
     pub(crate) name: String,
-    /// What the others reach it under.
+    /// The address at which other machines reach it.
     pub(crate) address: IpAddr,
     /// Its RDMA device.
     pub(crate) device: Option<String>,
 }
 
 impl Host {
-    /// How nodes on it are reached: on loopback nobody else is listened to.
+    /// How other nodes reach a node on this machine. A node on loopback accepts only loopback.
     pub(super) fn reach(&self) -> Reach {
         if self.address.is_loopback() {
             return Reach::at(self.address);

@@ -1,6 +1,6 @@
-//! What is started where: a list of commands, made before anything starts.
+//! The commands of a run, computed before any process starts.
 //!
-//! Words of commands may have placeholders in them, for what is known later only: [`SCRATCH`],
+//! Words of commands may contain placeholders for values that are known only later: [`SCRATCH`],
 //! [`HOLDER`].
 
 mod hosts;
@@ -28,65 +28,65 @@ pub(crate) const SCRATCH: &str = "{scratch}";
 /// The process that holds the network namespaces.
 pub(crate) const HOLDER: &str = "{holder}";
 
-/// Seconds of a node's lease.
+/// The lease of a node.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// What etcd says when it can be used.
+/// etcd's line when it is ready.
 const ETCD_READY: &str = "serving client traffic";
-/// What a memory node says.
+/// A memory node's text when it is ready.
 const MEMNODE_READY: &str = " serves ";
 
-/// What a process is for.
+/// The purpose of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// etcd.
     Store,
     Memory,
-    /// It ends by itself, and is what all of this is for.
+    /// A process that ends by itself; the run is for its result.
     Program,
 }
 
-/// A process to be started.
+/// A process to start.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
-    /// What it is called: `M0`, `C1`, `store`.
+    /// Its name: `M0`, `C1`, `store`.
     pub(crate) name: String,
     pub(crate) role: Role,
-    /// Where it runs, when that is not here.
+    /// The machine on which it runs, if not this one.
     pub(crate) host: Option<String>,
-    /// What leads into the place where the command runs.
+    /// The command words that enter the environment of the command.
     pub(crate) enter: Vec<String>,
     pub(crate) command: Vec<String>,
-    /// It says this on standard error when the next may start.
+    /// The text on its standard error after which the next process may start.
     pub(crate) ready: Option<&'static str>,
-    /// Signals go to its standard input, since it is elsewhere, and its standard output is an
+    /// It runs elsewhere: its standard input carries signals, and its standard output is an
     /// archive.
     pub(crate) is_attended: bool,
     /// Its standard output is an archive of a run's results.
     pub(crate) is_run: bool,
 }
 
-/// A command that is run to its end before anything starts.
+/// A command that runs to its end before any process starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) command: Vec<String>,
-    /// The file that is its standard input.
+    /// The file of its standard input.
     pub(crate) input: Option<PathBuf>,
-    /// What it is about, for errors.
+    /// Its subject, for errors.
     pub(crate) what: String,
 }
 
-/// Everything that is started.
+/// All commands of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
-    /// Holds the network namespaces, until its standard input ends.
+    /// The process that holds the network namespaces until its standard input ends.
     pub(crate) holder: Option<Vec<String>>,
     /// In the order of their start.
     pub(crate) launches: Vec<Launch>,
 }
 
-/// Where files of the run are.
+/// The directories of the run.
 pub(crate) struct Layout {
     pub(crate) scratch: PathBuf,
     pub(crate) shared: PathBuf,
@@ -94,7 +94,7 @@ pub(crate) struct Layout {
     pub(crate) mark: String,
 }
 
-/// The address of a node, where it has one of its own.
+/// The address of a node, if it has its own.
 #[derive(Clone, Debug)]
 struct Reach {
     listen: IpAddr,
@@ -108,10 +108,10 @@ impl Reach {
 }
 
 impl Plan {
-    /// What this run takes.
+    /// The plan of this run.
     ///
     /// # Errors
-    /// What cannot be, in one line that says what would do.
+    /// The first impossible setting, in one line that states valid settings.
     pub(crate) fn of(run: &Run, layout: &Layout) -> Result<Plan, AppError> {
         check(run)?;
         match run.on() {
@@ -122,7 +122,7 @@ impl Plan {
         }
     }
 
-    /// All commands, as a shell takes them.
+    /// All commands, quoted for a shell.
     pub(crate) fn lines(&self) -> Vec<String> {
         let input = |step: &Step| match &step.input {
             Some(file) => format!(" <{}", shell::quote(&[file.display().to_string()])),
@@ -139,7 +139,7 @@ fn usage<T>(text: impl Into<String>) -> Result<T, AppError> {
     Err(AppError::Usage(text.into()))
 }
 
-/// What the command says itself, to every process.
+/// Flags that this command itself passes to every process.
 const OWN: [&str; 11] = [
     "--member-lease",
     "--join",
@@ -197,7 +197,7 @@ fn check(run: &Run) -> Result<(), AppError> {
     Ok(())
 }
 
-/// The file of a program here.
+/// The file of a program on this machine.
 fn program(bin: &Path, name: &str) -> Result<String, AppError> {
     let path = bin.join(name);
     match path.is_file() {
@@ -209,7 +209,7 @@ fn program(bin: &Path, name: &str) -> Result<String, AppError> {
     }
 }
 
-/// The directory of the programs here.
+/// The directory of the programs on this machine.
 pub(crate) fn bin(run: &Run) -> Result<PathBuf, AppError> {
     match &run.bin {
         Some(bin) => std::path::absolute(bin).or_else(|_| Ok(bin.clone())),
@@ -223,10 +223,10 @@ fn own_directory() -> Result<PathBuf, AppError> {
     Ok(own.parent().unwrap_or(Path::new(".")).to_owned())
 }
 
-/// What all nodes are told.
+/// The common settings of all nodes.
 struct Common<'a> {
     run: &'a Run,
-    /// Where they meet.
+    /// The endpoint of the membership store.
     endpoint: String,
     shared: Option<&'a Path>,
 }
@@ -333,22 +333,22 @@ impl Launch {
         Launch { name, role, host, enter, command, ready, is_attended: false, is_run: false }
     }
 
-    /// All of it, as a shell takes it.
+    /// The whole command, quoted for a shell.
     pub(crate) fn line(&self) -> String {
         let all: Vec<_> = self.enter.iter().chain(&self.command).cloned().collect();
         shell::quote(&all)
     }
 }
 
-/// The file to which a compute node here writes its document.
+/// The result document of a compute node on this machine.
 pub(crate) fn document(results: &Path, name: &str) -> PathBuf {
     results.join(format!("{name}.json"))
 }
 
-/// What `--store` asks for.
+/// The values of `--store`.
 enum Store {
     File,
-    /// One that is started.
+    /// An etcd that this command starts.
     Etcd,
     Given(String),
 }
@@ -369,7 +369,7 @@ fn store(run: &Run, mark: &str) -> Result<Store, AppError> {
     }
 }
 
-/// Where etcd is found on this machine.
+/// The file of etcd on this machine.
 fn etcd() -> Result<String, AppError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found =
@@ -403,7 +403,7 @@ fn etcd_command(program: &str, data: &str, address: IpAddr, port: u16, peers: u1
     command
 }
 
-/// Two ports that nobody has at the moment.
+/// Two ports that are free at the moment.
 fn free_ports() -> Result<[u16; 2], AppError> {
     let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let port = |listener: &TcpListener| Ok::<u16, io::Error>(listener.local_addr()?.port());

@@ -1,4 +1,4 @@
-//! Processes on this machine, each in a network namespace of its own.
+//! Processes on this machine, each in its own network namespace.
 //!
 //! ```text
 //!        bridge           a namespace of the holder's, which has no link to anything outside
@@ -9,9 +9,9 @@
 //!    M0         C1           C2         a namespace each
 //! ```
 //!
-//! They are files of a file system in memory, which is mounted in the holder's mount namespace
-//! only: nobody else sees them, and all of it is gone with the last process in it. Whoever is not
-//! root gets a user namespace around all of that, where the system allows it.
+//! The namespaces are files of a file system in memory, which is mounted only in the holder's mount
+//! namespace. So no other process sees them, and they disappear with the last process in that mount
+//! namespace. Without root rights, a user namespace surrounds all of them, if the system allows it.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
@@ -25,13 +25,13 @@ use super::{
 };
 use crate::args::Run;
 
-/// What the holder says when all is there.
+/// The holder's line when the namespaces are ready.
 pub(crate) const NAMESPACES: &str = "namespaces are ready";
 
 const PORT: u16 = 2379;
 const PEERS: u16 = 2380;
 
-/// Makes the namespaces of the nodes that are named after the directory, and waits.
+/// Creates the namespaces of the nodes, with names from the directory, and waits.
 const SCRIPT: &str = r#"set -eu
 directory=$1
 shift
@@ -123,7 +123,7 @@ fn unshare(is_root: bool) -> Vec<String> {
     command
 }
 
-/// Whether namespaces can be had; what to do where not.
+/// Whether namespaces are available; the error says what to do if not.
 fn permitted(is_root: bool) -> Result<(), AppError> {
     let mut command = unshare(is_root);
     command.extend(words(["ip", "link", "add", "bridge", "type", "bridge"]));

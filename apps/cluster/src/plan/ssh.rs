@@ -1,7 +1,7 @@
-//! Processes on other machines, each at the end of a connection of its own.
+//! Processes on other machines, each at the end of its own connection.
 //!
-//! On its machine `cluster attend` keeps the process company: it ends it when the connection does,
-//! and sends back what it left.
+//! On the other machine `cluster attend` accompanies the process. It ends the process with the
+//! connection, and sends the process's files back.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,7 @@ use super::{
 use crate::args::{Fabric, Run};
 use crate::shell;
 
-/// The port of etcd, where nobody said another: free ones of other machines are not known here.
+/// The default port of etcd, because free ports of other machines are not known here.
 const PORT: u16 = 23790;
 
 pub(super) fn plan(run: &Run, layout: &Layout) -> Result<Plan, AppError> {
@@ -92,7 +92,7 @@ pub(super) fn plan(run: &Run, layout: &Layout) -> Result<Plan, AppError> {
     Ok(plan)
 }
 
-/// What clients are told is an address of the machine, also where etcd listens on all.
+/// Clients get an address of the machine, also if etcd listens on all addresses.
 fn advertised(mut command: Vec<String>, host: &Host, port: u16) -> Vec<String> {
     let flag = command.iter().position(|word| word == "--advertise-client-urls");
     if let Some(at) = flag {
@@ -121,7 +121,7 @@ impl Connection {
         Launch { host: Some(host.name.clone()), is_attended: true, ..here }
     }
 
-    /// Puts a program there, unless it is the same already.
+    /// Copies a program to the machine, unless the same file is there already.
     fn copy(&self, host: &Host, from: &Path, sum: &str, bin: &Path) -> Step {
         let to = bin.join(from.file_name().unwrap_or_default()).display().to_string();
         let quoted = |path: &str| shell::quote(&[path.to_owned()]);
@@ -137,7 +137,7 @@ impl Connection {
     }
 }
 
-/// What cksum says of a file.
+/// The output of cksum for a file.
 fn sum(path: &Path) -> Result<String, AppError> {
     let output = Command::new("cksum").stdin(open(path)?).output();
     let output =

@@ -12,7 +12,7 @@ struct Line {
     run: Run,
 }
 
-/// A plan with programs of these names, which nobody starts.
+/// A plan with programs of these names, which are never started.
 fn plan(flags: &str) -> Result<Plan, String> {
     let bin = TempDir::new().expect("a directory");
     for name in ["cluster", "memnode", "ycsb", "rxe-vm.sh", "hosts"] {

@@ -1,5 +1,5 @@
-//! Processes in the virtual machine of `scripts/rxe-vm.sh`: this program runs there as well, over
-//! the machine's RDMA devices, and prints what is to be kept.
+//! Processes in the virtual machine of `scripts/rxe-vm.sh`. This program runs inside it as well,
+//! over its RDMA devices, and prints the results.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) fn plan(run: &Run) -> Result<Plan, AppError> {
             "--on vm: it has 32 devices at most, and these are {processes} processes"
         ));
     }
-    // Booting comes on top, and what is left of the time of those inside is theirs.
+    // The limit includes the boot; the processes inside have the rest of the time.
     let limit = run.time_limit.as_secs() + BOOT;
     let mut command = words([
         &script.display().to_string(),
@@ -89,8 +89,8 @@ pub(super) fn plan(run: &Run) -> Result<Plan, AppError> {
     Ok(Plan { launches: vec![Launch { is_run: true, ..launch }], ..Plan::default() })
 }
 
-/// Seconds of a node's lease: those that live may be that late.
+/// The lease of a node in seconds. A live node in the virtual machine may be that late.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// Seconds that the virtual machine may take besides.
+/// Additional seconds for the virtual machine.
 pub(crate) const BOOT: u64 = 240;

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 const CLUSTER: &str = env!("CARGO_BIN_EXE_cluster");
-/// A user that has no files here: `nobody`.
+/// The id of a user without files here.
 const OTHER: u32 = 65534;
 
 fn clean(program: &Path, directory: &Path, user: Option<u32>) -> (Output, String) {
@@ -33,15 +33,15 @@ fn a_directory_that_is_empty_after_cleaning_is_removed() {
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(out.contains(&format!("in {}: their processes", directory.display())), "{out}{told}");
     assert!(!directory.exists(), "{out}{told}");
-    // What is somebody's stays with its directory.
+    // A directory with a file in it belongs to some program, and stays.
     fs::create_dir(&directory).expect("room");
     fs::write(directory.join("notes"), "x").expect("room");
     clean(Path::new(CLUSTER), &directory, None);
     assert!(directory.join("notes").exists());
 }
 
-/// Bug: files of another user stayed without a word, and a directory of another user was an error
-/// that did not say whose.
+/// Bug: files of another user stayed without a message, and the error for a directory of another
+/// user did not name that user.
 #[test]
 fn what_is_another_users_stays_with_a_line_that_names_the_user() {
     let place = TempDir::new().expect("a directory");
@@ -58,7 +58,7 @@ fn what_is_another_users_stays_with_a_line_that_names_the_user() {
     assert_eq!(output.status.code(), Some(1));
     assert!(foreign.exists());
 
-    // The other user, who may not look into this one's directory.
+    // The other user, which may not read this user's directory.
     let program = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir();
     let program = program.expect("a directory");
     let copy = program.path().join("cluster");

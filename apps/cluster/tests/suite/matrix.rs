@@ -1,4 +1,4 @@
-//! A matrix of experiments, and the table that it ends in.
+//! A matrix of experiments, and its table.
 
 use serde_json::Value;
 
@@ -106,7 +106,7 @@ fn a_file_of_experiments_or_of_hosts_is_one_whatever_an_editor_puts_before_it() 
 }
 
 #[test]
-fn what_is_there_is_not_run_again_unless_asked() {
+fn existing_results_are_not_run_again_without_a_request() {
     let place = Place::new();
     let good = MATRIX
         .replace("['good', 'fails']", "'good'")
@@ -126,7 +126,7 @@ fn what_is_there_is_not_run_again_unless_asked() {
     );
     let ended = matrix(&place, &good, "--again --only shm");
     assert_eq!(ended.err.matches(": is there").count(), 0, "{}", ended.err);
-    // Another case of the same name is another case.
+    // A case with the same name and another value is another case.
     let ended = matrix(&place, &good.replace("grace = 0", "grace = 1"), "--only shm");
     assert_eq!(ended.err.matches(": 10 /s").count(), 1, "{}", ended.err);
 }

@@ -1,9 +1,9 @@
-//! Nodes in network namespaces. Where those are not permitted, there is a line that says so.
+//! Nodes in network namespaces. If namespaces are not permitted, a line says so.
 
 use crate::common;
 use crate::common::{Place, script};
 
-/// Tells its address, and whether it reaches the others.
+/// Prints its address, and whether it reaches the others.
 const PROGRAM: &str = r#"#!/bin/sh
 listen= json= id=
 while [ $# -gt 0 ]; do
@@ -37,7 +37,7 @@ fn each_node_has_an_address_of_its_own_and_no_way_outside() {
 }
 
 #[test]
-fn they_are_gone_with_a_command_that_is_killed() {
+fn namespaces_are_removed_with_a_killed_command() {
     let place = Place::new();
     let running = place.start_run("--on namespaces", "hangs");
     let begun = || {

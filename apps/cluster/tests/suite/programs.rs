@@ -1,4 +1,4 @@
-//! The programs themselves, where they have been built beside the command.
+//! The real programs, if they have been built beside the command.
 
 use latchwork_runtime::Clock;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::{CLUSTER, LIMIT, Place, signal, wait_until};
 
-/// Where the programs are, if they have been built.
+/// The directory of the programs, if they have been built.
 fn programs() -> Option<String> {
     let bin = Path::new(CLUSTER).parent().expect("a directory");
     let missing = ["memnode", "ycsb"].into_iter().find(|name| !bin.join(name).is_file());
@@ -38,10 +38,10 @@ fn a_program_runs_over_shared_memory_and_over_sockets() {
     assert_eq!(nodes, Some(4), "two compute nodes, and two of memory");
 }
 
-/// Bug: with a node that was stopped, a run took 24 s to end, at a lease of 4 s and a deadline of 6
-/// s. Mechanism: the stopped process had the whole grace, and the time after which it is killed;
-/// then memory nodes waited for the dead to leave. Fix: a stopped process is killed at once when
-/// its end is waited for, and after a failure nothing waits for the dead.
+/// Bug: with a stopped node, a run took 24 s to end, at a lease of 4 s and a deadline of 6 s.
+/// Mechanism: the stopped process had the whole grace, and the time until it is killed. Then memory
+/// nodes waited for dead nodes to leave. Fix: a stopped process is killed as soon as the run waits
+/// for its end, and after a failure no process waits for dead nodes.
 #[test]
 fn a_run_with_a_stopped_node_ends_within_its_lease_and_its_deadline() {
     const LEASE: Duration = Duration::from_secs(10);

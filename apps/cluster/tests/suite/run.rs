@@ -1,4 +1,4 @@
-//! One run: what it leaves, how it ends, and that nothing else is left.
+//! One run: its results, its end, and that nothing else is left.
 
 use serde_json::Value;
 
@@ -53,9 +53,9 @@ fn a_memory_node_that_ends_before_the_programs_is_a_failure() {
     assert!(ended.err.contains("before the programs were over"), "{}", ended.err);
 }
 
-/// Bug: a process that was stopped held up the end of its run for the grace and more: 20 s with the
-/// defaults. Mechanism: it was asked to end, and a stopped process hears nothing. Fix: it is killed
-/// as soon as its end is waited for.
+/// Bug: a stopped process delayed the end of its run by the grace and more: 20 s with the defaults.
+/// Mechanism: the process got a request to end, and a stopped process handles no request. Fix: the
+/// process is killed as soon as the run waits for its end.
 #[test]
 fn a_stopped_process_does_not_hold_up_the_end_of_a_run() {
     let place = Place::new();
@@ -64,7 +64,7 @@ fn a_stopped_process_does_not_hold_up_the_end_of_a_run() {
     place.wait_for("results/C2.err", "begun");
     for name in ["program", "memnode"] {
         let last = |pid: &u32| is_script(*pid, name);
-        // C2 is the last of the programs, and M1 of the memory nodes.
+        // C2 is the last of the programs, and M1 the last of the memory nodes.
         let pid = running.processes().into_iter().rfind(last).expect("a process");
         signal(pid, "STOP");
     }
@@ -77,15 +77,15 @@ fn a_stopped_process_does_not_hold_up_the_end_of_a_run() {
     }
 }
 
-/// Whether a process is a stand-in of this name, and not one that a stand-in has just forked to run
-/// something else.
+/// Whether a process is a stand-in of this name, and not a child that a stand-in has just forked to
+/// run another program.
 fn is_script(pid: u32, name: &str) -> bool {
     runs_script(pid, name) && !parent(pid).is_some_and(|parent| runs_script(parent, name))
 }
 
 fn parent(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may hold anything: the state, then the parent.
+    // Behind the name, which may contain any character: the state, then the parent.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
@@ -116,9 +116,9 @@ fn the_first_signal_ends_the_run_in_order() {
     }
 }
 
-/// Bug: a command that was started by `nohup` ended when its terminal was closed. Mechanism: it
-/// handled SIGHUP whether that was ignored or not. Fix: a signal that is to be ignored stays
-/// ignored, as in all programs.
+/// Bug: a command under `nohup` ended when its terminal was closed. Mechanism: the command handled
+/// SIGHUP, whether SIGHUP was ignored or not. Fix: an ignored signal stays ignored, as in all
+/// programs.
 #[test]
 fn a_command_that_is_to_outlive_its_terminal_does() {
     let place = Place::new();
@@ -182,12 +182,12 @@ fn what_is_left_by_one_killed_together_with_its_guard_is_removed_by_the_next() {
     assert_eq!(left().len(), 2, "nobody was there to remove them");
     let ended = place.run("", "good");
     assert_eq!(ended.status, Some(0), "{}", ended.err);
-    // Others that start at the same time may have been faster.
+    // Other commands that start at the same time may have been faster.
     assert!(wait_until(|| left().is_empty()), "{:?}", left());
 }
 
-/// Bug: what killed processes had left stayed in memory until the next start, and no command
-/// removed it.
+/// Bug: the files of killed processes stayed in memory until the next start, and no command removed
+/// them.
 #[test]
 fn clean_removes_what_the_killed_have_left_and_nothing_that_the_living_have() {
     use latchwork_verbs::MemoryNodeId;
@@ -198,7 +198,7 @@ fn clean_removes_what_the_killed_have_left_and_nothing_that_the_living_have() {
     for path in [&dead, &living] {
         std::fs::create_dir(path).expect("a directory");
     }
-    // As of a process that was killed: its owner's file is there, and no lock.
+    // As after the kill of a process: the owner's file exists without a lock.
     let left = dead.join("latchwork-00000000000000aa-memory-0");
     std::fs::write(&left, [0; 4096]).expect("a file");
     std::fs::write(dead.join("latchwork-00000000000000aa-owner"), "").expect("a file");
@@ -206,7 +206,7 @@ fn clean_removes_what_the_killed_have_left_and_nothing_that_the_living_have() {
     let fabric = Fabric::in_directory(living.as_path(), Config::default()).expect("a directory");
     fabric.serve_memory_as(MemoryNodeId(0), 1 << 16).expect("room");
     let before = std::fs::read_dir(&living).expect("a directory").count();
-    // A run that lives: its directories stay as well.
+    // A live run: its directories stay as well.
     let running = place.start_run(TWO, "hangs");
     place.wait_for("results/C2.err", "begun");
     let own = directories(place.directory.path(), running.pid());

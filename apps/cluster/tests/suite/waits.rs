@@ -1,4 +1,4 @@
-//! Waits of the command itself, before it has started anything.
+//! Waits of the command itself, before it has started any process.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader};
@@ -10,14 +10,14 @@ use tempfile::TempDir;
 
 const CLUSTER: &str = env!("CARGO_BIN_EXE_cluster");
 
-/// Bug: a wait for a FIFO said that a signal ends it, and no signal did.
+/// Bug: the message for a wait for a FIFO said that a signal ends the wait, and no signal did.
 #[test]
 fn a_signal_ends_the_wait_for_a_fifo_without_data() {
     for arguments in ["matrix fifo", "run --on ssh --hosts fifo ycsb"] {
         let place = TempDir::new().expect("a directory");
         let fifo = place.path().join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).expect("a FIFO");
-        // A writer that writes nothing. It never blocks, since it reads as well.
+        // A writer that writes nothing. Its open never blocks, because the writer reads as well.
         let _writer = OpenOptions::new().read(true).write(true).open(&fifo).expect("a FIFO");
         let mut command = Command::new(CLUSTER);
         command.args(arguments.split_whitespace()).current_dir(&place);
@@ -27,7 +27,8 @@ fn a_signal_ends_the_wait_for_a_fifo_without_data() {
         let told = lines.next().expect("a line").expect("text");
         assert!(told.ends_with("waiting for its writer; a signal ends the wait"), "{told}");
         kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
-        // The test would wait for ever for a command that ignores signals; its runner has a limit.
+        // For a command that ignores signals the test would wait without end; its runner has a
+        // limit.
         let rest: Vec<String> = lines.map(|line| line.expect("text")).collect();
         let status = child.wait().expect("it ends");
         assert_eq!(status.code(), Some(143), "{rest:?}");
@@ -49,8 +50,7 @@ fn times_may_be_fractions_of_a_second_as_in_all_programs() {
     }
 }
 
-/// Bug: with a relative directory for temporary files the paths that nodes got were relative, which
-/// they refuse.
+/// Bug: with a relative directory for temporary files, nodes got relative paths, which they refuse.
 #[test]
 fn nodes_get_absolute_paths_whatever_the_directory_for_temporary_files() {
     let place = TempDir::new().expect("a directory");

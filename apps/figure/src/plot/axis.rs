@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
-/// A vertical axis: from 0, or logarithmic. Places on it are numbers from its `low` to its `high`.
+/// A vertical axis: from 0, or logarithmic. Positions on it are numbers from its `low` to its
+/// `high`.
 pub(super) struct Axis {
     pub(super) low: f64,
     pub(super) high: f64,
-    /// Places with a number beside them.
+    /// Positions with a number beside them.
     pub(super) ticks: Vec<f64>,
     is_log: bool,
 }
@@ -34,7 +35,7 @@ impl Axis {
         Axis { low: 0.0, high, ticks, is_log }
     }
 
-    /// Where a value stands.
+    /// The position of a value.
     pub(super) fn place(&self, value: f64) -> f64 {
         if !self.is_log {
             value
@@ -45,16 +46,16 @@ impl Axis {
         }
     }
 
-    /// The number at a place.
+    /// The number at a position.
     pub(super) fn label(&self, place: f64) -> String {
         let value = if self.is_log { 10f64.powf(place) } else { place };
-        // What steps leave behind the tenth digit is none of theirs.
+        // Digits behind the sixth are rounding errors of the steps.
         let value = (value * 1e6).round() / 1e6;
         value.to_string()
     }
 }
 
-/// A range with marks where they are wanted.
+/// A range with marks at given positions.
 pub(super) struct Ticks {
     pub(super) range: Range<f64>,
     pub(super) ticks: Vec<f64>,
@@ -78,7 +79,7 @@ impl Ranged for Ticks {
     }
 }
 
-/// A step of 1, 2 or 5 times a power of ten, of which at most six reach `most`.
+/// The smallest step of 1, 2 or 5 times a power of ten with at most six steps up to `most`.
 fn step(most: f64) -> f64 {
     let mut decade = 1e-6;
     loop {

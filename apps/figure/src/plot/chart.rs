@@ -1,4 +1,4 @@
-//! Lines and bars, in panels.
+//! Line and bar plots, in panels.
 
 use plotters::prelude::*;
 
@@ -12,12 +12,12 @@ const PANEL: (u32, u32) = (390, 270);
 const TITLE: u32 = 34;
 const LEGEND: u32 = 20;
 
-/// What a panel shows.
+/// The contents of a panel.
 struct Panel {
     title: String,
-    /// For each series its points: horizontal place, value.
+    /// For each series its points: horizontal position, value.
     series: Vec<Vec<(f64, f64)>>,
-    /// Behind them, each with the number of its series.
+    /// Bars behind the lines, each with the number of its series.
     bars: Vec<(usize, Vec<(f64, f64)>)>,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Chart<'a> {
         Ok(())
     }
 
-    /// Where the series' names stand: left end and line.
+    /// The positions of the series' names: left end and line.
     fn legend(&self, width: u32) -> Vec<(usize, (i32, usize))> {
         let (mut x, mut line) = (14, 0);
         let mut places = Vec::new();
@@ -133,7 +133,7 @@ impl<'a> Chart<'a> {
             let ticks = (0..self.xs.len()).map(|x| x as f64).collect();
             (-0.5, self.xs.len() as f64 - 0.5, ticks)
         };
-        // At least up to everything, so that few look like few.
+        // The axis reaches at least 1, so that small parts look small.
         let shares = panel.bars.iter().flat_map(|(_, bars)| bars).map(|(_, share)| *share);
         let parts = Axis::new(&shares.chain([1.0]).collect::<Vec<_>>(), false);
         let mut chart = ChartBuilder::on(area)

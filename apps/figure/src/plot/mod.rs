@@ -13,10 +13,10 @@ use crate::rows::Row;
 use crate::spec::{PlotKind, Spec};
 
 type Area<'a> = plotters::drawing::DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-/// Drawing into text does not fail, but the library says that it might.
+/// Drawing into text does not fail, but the library's signatures allow an error.
 type Drawn<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Colours that stay apart for everybody (Okabe and Ito, 2008), and then some.
+/// Colours that all readers can distinguish (Okabe and Ito, 2008), and some more.
 const COLOURS: [RGBColor; 10] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -37,10 +37,10 @@ fn colour(series: usize) -> RGBColor {
     COLOURS[series % COLOURS.len()]
 }
 
-/// The picture of those rows that the figure draws.
+/// The picture of the rows that the figure draws.
 ///
 /// # Errors
-/// When there are none, when two have the same place, or when one has no number there.
+/// When there are none, when two rows have the same position, or when a row has no number there.
 pub(crate) fn draw(spec: &Spec, rows: &[Row]) -> Result<String> {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.is(&spec.plot.only)).collect();
     if rows.is_empty() {
@@ -52,8 +52,8 @@ pub(crate) fn draw(spec: &Spec, rows: &[Row]) -> Result<String> {
     }
 }
 
-/// The values of a column in the rows' order; numbers in theirs, if all are numbers and `sorted`
-/// says so.
+/// The values of a column in the order of the rows. If all are numbers and `sorted` is set, in the
+/// order of the numbers.
 fn values(rows: &[&Row], column: &str, sorted: bool) -> Result<Vec<String>> {
     let mut values: Vec<String> = Vec::new();
     for row in rows {

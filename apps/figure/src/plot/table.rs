@@ -1,4 +1,4 @@
-//! A table with colours: how each row compares with the base row, cell by cell.
+//! A coloured table: a comparison of each row with the base row, cell by cell.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -13,7 +13,7 @@ const HEAD: i32 = 66;
 const NAMES: i32 = 230;
 const CELL: (i32, i32) = (92, 22);
 
-/// Rows by name, and their cells: the number itself in the base row, ratios to it elsewhere.
+/// Rows by name, with their cells. The base row has the numbers; the other rows have ratios to it.
 pub(crate) struct Table {
     pub(crate) columns: Vec<String>,
     pub(crate) rows: Vec<(String, Vec<Option<f64>>)>,
@@ -113,7 +113,7 @@ impl Table {
     }
 }
 
-/// Blue where it is faster than the base, orange where it is slower; the more, the darker.
+/// Blue for faster than the base, orange for slower. A larger difference is darker.
 fn shade(ratio: f64) -> RGBAColor {
     let colour = if ratio >= 1.0 { RGBColor(0, 114, 178) } else { RGBColor(213, 94, 0) };
     let distance = if ratio >= 1.0 { ratio - 1.0 } else { 1.0 / ratio.max(0.1) - 1.0 };

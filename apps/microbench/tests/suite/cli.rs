@@ -1,9 +1,9 @@
-//! The program as its users meet it: what it accepts, what it says, and how it exits.
+//! The program from its users' view: accepted flags, output, and exit status.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// Small enough that it is over in no time.
+/// Small enough to end at once.
 const SMALL: &str = "--lines 500 --operations 3000 --warmup 1000 --threads 2";
 
 fn microbench(arguments: &str) -> Output {
@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// Runs, demands success, and gives standard output.
+/// Runs, demands success, and returns standard output.
 fn good(arguments: &str) -> String {
     let output = microbench(arguments);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -111,8 +111,8 @@ fn in_virtual_time_the_same_flags_give_the_same_document() {
 fn virtual_time_limits_a_run() {
     let document = document("--fabric sim --lines 500 --time 0.001 --warmup 0 --threads 1");
     let elapsed = document["elapsed_s"].as_f64().expect("seconds");
-    // Accesses that begin in time end later, and count: the time is until the last of them has
-    // ended.
+    // Accesses that begin in time may end later, and count. So the time goes on until the last of
+    // them has ended.
     assert!((0.001..0.0011).contains(&elapsed) && elapsed > 0.001, "{elapsed}");
 }
 
@@ -143,7 +143,7 @@ fn a_warm_up_goes_on_until_the_hit_ratio_is_steady() {
     // Half of the lines fit, and reads of all nodes can share them.
     let ratio = of(&warm, "hit_ratio");
     assert!((0.45..0.53).contains(&ratio), "{ratio}");
-    // Who filled a line owns it, until another node reads it for the first time.
+    // The node that filled a line owns it until another node reads it for the first time.
     assert_eq!(of(&warm, "invalidation_share"), 0.0);
     assert!(of(&cold, "invalidation_share") > 0.05);
 }

@@ -1,4 +1,4 @@
-//! What is shown on a terminal, and how sizes and times are spelt.
+//! The output on a terminal, and the notation of sizes and times.
 
 use std::process::Command;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use latchwork_processes::{shown, too_wide};
 
 const SMALL: &str = "--lines 500 --operations 1000 --threads 1";
 
-/// How long a program may take, on a machine that is busy.
+/// How long a program may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn command(arguments: &str) -> Command {

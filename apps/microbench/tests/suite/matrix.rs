@@ -1,9 +1,9 @@
-//! Small runs of every kind on both fabrics under both protocols, checks green.
+//! Small runs of every kind on both fabrics under both protocols, with successful checks.
 
 use std::process::Command;
 
 fn good(arguments: &str) {
-    // Buffered writes are not linearizable, and nobody says that they are.
+    // Buffered writes are not linearizable, and no check claims it.
     let buffered = arguments.contains("--consistency");
     let out = checked(arguments, &["contents", "writes"]);
     assert_eq!(out.contains("[CHECK], linearizability, ok"), !buffered, "{arguments}\n{out}");
@@ -45,8 +45,8 @@ fn shares_of_reads_and_kinds_of_writes_are_right() {
     }
 }
 
-/// SEL serves nobody in order. With pauses that grow whatever the deadline, some writer of a
-/// popular line slept through its own: then the run fails.
+/// SEL serves no node in order. With back-offs that grow regardless of the deadline, some writer of
+/// a popular line slept through its own deadline. Then the run fails.
 #[test]
 fn no_buffered_write_sleeps_through_its_deadline() {
     for (seed, consistency) in [(4, "tso"), (1, "pso")] {
@@ -84,7 +84,7 @@ fn sizes_of_lines_items_and_caches_are_right() {
     }
 }
 
-/// Also where many wait for one line: every write is there in the end, and none was lost.
+/// Also when many tasks wait for one line: at the end every write is there, and none was lost.
 #[test]
 fn buffered_writes_are_right() {
     for consistency in ["tso", "pso"] {

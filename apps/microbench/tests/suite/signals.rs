@@ -1,4 +1,4 @@
-//! What signals do to the program.
+//! The effects of signals on the program.
 
 #[path = "../../../../crates/measure/harness/tests/child/mod.rs"]
 mod child;
@@ -15,7 +15,7 @@ fn a_signal_ends_the_measured_part_and_results_follow() {
     for fabric in ["shm", "sim"] {
         let flags = "--lines 500 --threads 1 --warmup 0 --time 600 --log latchwork_harness=info";
         let mut running = microbench(&format!("{flags} --fabric {fabric} --json -"));
-        // The log says when it begins.
+        // The log reports the begin.
         let begun = "INFO latchwork_harness::stop: a run is measured";
         running.follow(|line| line.contains(begun));
         running.leave_alone(Duration::from_secs(1));

@@ -1,9 +1,9 @@
-//! Flags that are no settings of the protocol do what they are for: in virtual time, where the same
-//! flags give the same figures.
+//! Flags that are no settings of the protocol have their effect. The runs are in virtual time,
+//! where the same flags give the same figures.
 
 use std::process::Command;
 
-/// The result of 2 x 2 workers, who miss most of the time.
+/// The result of 2 x 2 workers, which miss most of the time.
 fn document(arguments: &str) -> serde_json::Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_microbench"));
     command.args(["--fabric", "sim", "--nic", "connectx3", "--json", "-"]);
@@ -33,9 +33,9 @@ fn buffered_writes_are_faster_and_batches_faster_still() {
     assert!(eight > 1.5 * one && eight > 1.5 * sequential, "{sequential}, {one}, {eight}");
 }
 
-/// What early release saves is waiting.
+/// Early release saves waiting time.
 #[test]
-fn who_has_other_operations_under_way_gives_nothing_back_early() {
+fn a_worker_with_other_operations_in_flight_releases_nothing_early() {
     let early = |inflight: u32| {
         let document =
             document(&format!("--reads 0 --lines 500 --release adaptive --inflight {inflight}"));

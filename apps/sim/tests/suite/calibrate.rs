@@ -1,4 +1,4 @@
-//! `sim calibrate` as its users meet it: what it prints, what it refuses, and how it exits.
+//! `sim calibrate` from its users' view: its output, its refusals, and its exit status.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

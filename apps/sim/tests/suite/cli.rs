@@ -1,8 +1,8 @@
-//! The program as its users meet it: what it accepts, what it says, and how it exits.
+//! The program from its users' view: accepted flags, output, and exit status.
 
 use crate::common::{directory, sim, text};
 
-/// Small enough that a world is over in no time.
+/// Small enough that a world ends at once.
 const SMALL: &str = "--workload lines --nodes 3 --workers 1 --tasks 2 --operations 20 --nic rough";
 
 fn value<'a>(out: &'a str, key: &str) -> &'a str {
@@ -11,7 +11,7 @@ fn value<'a>(out: &'a str, key: &str) -> &'a str {
 }
 
 #[test]
-fn help_tells_what_the_commands_do() {
+fn help_describes_the_commands() {
     let out = text(&sim("--help").stdout) + &text(&sim("run --help").stdout);
     for word in ["run", "hunt", "shrink", "--seed", "--scenario", "--faults", "--nic", "--diagram"]
     {
@@ -20,7 +20,7 @@ fn help_tells_what_the_commands_do() {
     assert!(sim("--version").status.success());
 }
 
-/// Bug: the output written last replaced the other one, or the scenario, with exit status 0.
+/// Bug: the last written output replaced the other output, or the scenario, with exit status 0.
 #[test]
 fn one_file_under_two_flags_is_refused_before_any_work() {
     let directory = directory("one-file");
@@ -279,7 +279,7 @@ fn a_scenario_may_have_an_editors_mark_and_no_key_twice() {
 }
 
 #[test]
-fn what_is_told_of_worlds_fits_a_terminal() {
+fn the_output_about_worlds_fits_a_terminal() {
     let faults = "--faults delay=1/20,repeat=1/30,pause=2,delay-us=2ms --line-size 1K";
     for arguments in [
         format!("run --seed 9 {SMALL} {faults}"),

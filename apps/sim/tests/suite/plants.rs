@@ -1,4 +1,4 @@
-//! A bug that is put in on purpose is found, shrunk, written down and replayed: the alarm works.
+//! A seeded bug is found, shrunk, reported and replayed. So the alarm works.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ fn field<'a>(text: &'a str, key: &str) -> &'a str {
     line.unwrap_or_else(|| panic!("no {key} in {text}"))[key.len()..].trim()
 }
 
-/// Hunts with a plant, and gives what the hunt said and where it left what it found.
+/// Hunts with a seeded bug. Returns the hunt's output, and the directories of its evidence.
 fn found(plant: &str, name: &str) -> (String, std::path::PathBuf, std::path::PathBuf) {
     let out = directory(name);
     let hunt = format!(
@@ -26,7 +26,7 @@ fn found(plant: &str, name: &str) -> (String, std::path::PathBuf, std::path::Pat
 }
 
 #[test]
-fn a_planted_bug_is_found_shrunk_and_written_down() {
+fn a_seeded_bug_is_found_shrunk_and_written_down() {
     let (said, out, evidence) = found("no-settling", "plant");
     let read = |name: &str| std::fs::read_to_string(evidence.join(name)).expect(name);
     let (report, scenario) = (read("report.txt"), read("scenario.toml"));
@@ -40,7 +40,7 @@ fn a_planted_bug_is_found_shrunk_and_written_down() {
     let (ladder, mermaid) = (read("diagram.txt"), read("diagram.mmd"));
     assert!(ladder.lines().count() > 10 && ladder.contains("►"), "{ladder}");
     assert!(mermaid.starts_with("sequenceDiagram\n"), "{mermaid}");
-    // The shrunk world is smaller than what was found.
+    // The shrunk world is smaller than the found one.
     let sizes = |text: &str| -> u64 {
         let number = |key: &str| -> u64 {
             let line = text.lines().find_map(|line| line.strip_prefix(key));
@@ -50,7 +50,7 @@ fn a_planted_bug_is_found_shrunk_and_written_down() {
     };
     assert!(sizes(&scenario) < sizes(&read("found.toml")) / 2, "{scenario}");
 
-    // The command that the report gives does it again.
+    // The command in the report repeats the failure.
     let replay = field(&report, "replay");
     let output = Command::new("sh").args(["-c", replay]).output().expect("a shell");
     let again = text(&output.stdout);

@@ -1,4 +1,4 @@
-//! Each fault that is planted in a database is found by the check that is made for it.
+//! Each seeded fault in a database is found by its check.
 
 use super::*;
 use crate::drive::Driver;
@@ -11,7 +11,7 @@ use latchwork_workload::tpcc::key::{CustomerKey, ItemKey, OrderKey, OrderLineKey
 const WAREHOUSE: u32 = 2;
 const DISTRICT: u8 = 3;
 
-/// Names of the checks that fail, and all that is said of them.
+/// Names of the failed checks, and their whole text.
 fn failed(driver: &Driver, expected: &Expected) -> (Vec<&'static str>, String) {
     let mut outcome = Outcome::new(&driver.session);
     driver.check(expected, &mut outcome).expect("the check runs");
@@ -22,15 +22,15 @@ fn failed(driver: &Driver, expected: &Expected) -> (Vec<&'static str>, String) {
     (failed.map(|check| check.name).collect(), details + &report)
 }
 
-/// Nothing but what was loaded.
+/// The expected numbers of a database after loading.
 fn loaded_rows(driver: &Driver) -> Expected {
     Expected::new(&driver.session.settings, None)
 }
 
-/// A fault: what a transaction does that none of the five would.
+/// A fault: a change that none of the five transactions makes.
 #[derive(Clone, Copy)]
 enum Fault {
-    /// Adds one to the first byte of what transactions change.
+    /// Adds one to the first byte that transactions change.
     Change(Table),
     Delete(Table),
 }
@@ -42,7 +42,7 @@ async fn plant(
 ) -> Result<(), TxnError> {
     let (Fault::Change(table) | Fault::Delete(table)) = fault;
     let (warehouse, district) = (WAREHOUSE, DISTRICT);
-    // The last order of the district: it is new, and its customer has no other.
+    // The last order of the district is new, and its customer has no other order.
     let order = OrderKey { warehouse, district, order: 30 };
     let key = match table {
         Table::Warehouse => WarehouseKey { warehouse }.to_bytes().to_vec(),
@@ -65,8 +65,8 @@ async fn plant(
         Fault::Change(_) => {
             let mut row = Vec::new();
             assert!(tx.get_for_update(rows, &key, &mut row).await?, "a row to spoil");
-            // The second byte of a stock is that of its quantity, which nothing compares; what
-            // follows counts.
+            // The second byte of a stock is part of its quantity, which no check compares. So the
+            // change is in the next field.
             let at = if table == Table::Stock { 2 } else { 0 };
             tx.update_part(rows, &key, at, &[row[at].wrapping_add(1)]).await
         }

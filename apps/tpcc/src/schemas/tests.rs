@@ -1,5 +1,5 @@
-//! The layout of the tables `latchwork_workload` has by hand: schemas read its bytes, and write the
-//! same.
+//! The schemas read the bytes of the handwritten layout in `latchwork_workload`, and write the same
+//! bytes.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ fn schemas() -> BTreeMap<Table, Schema> {
 }
 
 /// Calls `each` for every row of a small database of two warehouses: its table, key and row, and
-/// the key that it has in the table's index.
+/// its key in the table's index.
 fn rows(mut each: impl FnMut(Table, &[u8], &[u8], Option<(Index, &[u8])>)) {
     let scale = Scale::new(50, 60).expect("a small scale");
     let population = Population::new(scale, 2, 7, 1_234_567).expect("warehouses");
@@ -33,8 +33,7 @@ fn rows(mut each: impl FnMut(Table, &[u8], &[u8], Option<(Index, &[u8])>)) {
     }
 }
 
-/// What the columns of a row hold, in the order of the schemas, as the crate of the workload reads
-/// it.
+/// The columns of a row, in the order of the schemas, as the workload crate reads them.
 fn by_hand<'a>(table: Table, key: &[u8], row: &'a [u8]) -> Result<Vec<Value<'a>>, BadRow> {
     let key = match table {
         Table::Warehouse => WarehouseKey::from_bytes(key).map(|key| vec![key.warehouse.into()]),
@@ -166,7 +165,7 @@ fn rows_and_keys_are_read_and_written_byte_for_byte() {
         assert_eq!(Ok(all), by_hand(table, key, row), "{}", schema.name());
         *count.entry(table).or_insert(0) += 1;
     });
-    // Of all tables.
+    // All tables are covered.
     assert_eq!(count.len(), 9);
     assert_eq!((count[&Table::Warehouse], count[&Table::Customer]), (2, 1200));
 }
@@ -186,7 +185,7 @@ fn what_transactions_change_stands_where_they_write_it() {
         let schema = &schemas[&table];
         let column = schema.column(behind).expect("there");
         assert_eq!(schema.offset_of(column), Ok(len), "{behind}");
-        // So no secondary index has to be looked at.
+        // So no secondary index needs a lookup.
         assert!(schema.indexes().iter().all(|index| !index.may_change(0, len)), "{behind}");
     }
     for (table, schema) in &schemas {
@@ -201,8 +200,8 @@ fn what_transactions_change_stands_where_they_write_it() {
     }
 }
 
-/// The keys of an index, each by the workload's and by the schema's, of the rows of a table and of
-/// those that `more` makes of one.
+/// The keys of an index, by the workload and by the schema. They are of the rows of a table, and of
+/// the variants that `more` makes of each row.
 fn index_keys(
     schema: &Schema,
     wanted: Index,
@@ -224,7 +223,7 @@ fn index_keys(
     pairs
 }
 
-/// Another customer with the same last name, and the same first name or one that begins it.
+/// Another customer with the same last name, and the same first name or a prefix of it.
 fn namesake(key: &[u8], row: &[u8]) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let mut id = CustomerKey::from_bytes(key).expect("a key");
     let mut customer = Customer::decode(row).expect("a row");
@@ -248,8 +247,8 @@ fn next_order(key: &[u8], row: &[u8]) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     (id.to_bytes().to_vec(), row.to_vec(), by_hand.to_vec())
 }
 
-/// The schema ends a text with two zero bytes where the workload has one: the bytes differ, the
-/// order does not.
+/// The schema ends a text with two zero bytes, and the workload with one. The bytes differ, and the
+/// order is the same.
 #[test]
 fn customers_are_in_the_order_of_their_names() {
     let schema = &schemas()[&Table::Customer];
@@ -262,8 +261,8 @@ fn customers_are_in_the_order_of_their_names() {
         let number = read.get(schema.column("C_ID").expect("there"));
         assert_eq!(number, Ok(id.customer.into()));
 
-        // All customers of a district with one last name are a range, and they are those that the
-        // workload finds.
+        // All customers of a district with one last name are a range, and the workload finds the
+        // same customers.
         let last = read.get(schema.column("C_LAST").expect("there")).expect("in the index");
         let Value::Bytes(name) = &last else { panic!("a text is bytes") };
         let (mut from, mut to, mut prefix) = (Vec::new(), Vec::new(), Vec::new());
@@ -311,7 +310,8 @@ fn rows_of_one_table_are_none_of_most_others() {
     let mut refused = 0;
     rows(|table, _, row, _| {
         for (other, schema) in &schemas {
-            // Where lengths happen to fit they are read as something else, which nothing can tell.
+            // If the lengths fit by chance, the row is read as another one, which no check can
+            // detect.
             let read = schema.row(row).is_ok();
             assert!(read || *other != table);
             refused += usize::from(!read);

@@ -1,4 +1,4 @@
-//! What cannot be, and what changes nothing.
+//! Checks of impossible settings, and of settings that change nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -13,14 +13,14 @@ use super::usage;
 use crate::args::{Command, Flags, Wal};
 use crate::schemas;
 
-/// The log, if what is asked of it can be had.
+/// The log, if the settings permit one.
 pub(super) fn log(
     command: Option<Command>,
     flags: &Flags,
     simulated: bool,
 ) -> Result<Wal, AppError> {
     let wal = match (command, flags.wal, &flags.wal_dir) {
-        // Nothing is added to it.
+        // A check adds nothing to the log.
         (Some(Command::Check), _, _) => Wal::Off,
         (_, Some(wal), _) => wal,
         (_, None, Some(_)) => Wal::Sync,
@@ -58,7 +58,7 @@ pub(super) fn log(
     }
 }
 
-/// Refuses what takes all nodes in one process.
+/// Refuses settings that need all nodes in one process.
 pub(super) fn joined(command: Option<Command>, flags: &Flags) -> Result<(), AppError> {
     if let Some(command) = command {
         return Err(usage(format!(
@@ -83,9 +83,9 @@ pub(super) fn joined(command: Option<Command>, flags: &Flags) -> Result<(), AppE
     Ok(())
 }
 
-/// Whether lines of this size hold all rows and the keys of all indexes.
+/// Checks that lines of this size hold all rows and the keys of all indexes.
 pub(super) fn lines(line_size: u32) -> Result<(), AppError> {
-    // Beside the longest row: its key, and what a line has to say of them.
+    // Bytes beyond the longest row: its key, and the line's own data about both.
     const BESIDE: usize = 128;
     let row = Table::ALL.map(Table::row_len_max).into_iter().max().unwrap_or(0);
     let fits = |line_size: u32| {
@@ -123,7 +123,7 @@ pub(super) fn warnings(flags: &Flags, simulated: bool) -> Vec<String> {
     warnings
 }
 
-/// Where the history goes. Standard output has lines of its own.
+/// The file of the history. Standard output carries other lines.
 pub(super) fn record(path: &Path) -> Result<files::Output, FlagError> {
     let output = output("--record", path)?;
     match output.is_stdout() {

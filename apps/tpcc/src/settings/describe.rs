@@ -1,4 +1,4 @@
-//! Settings as others are told them: other processes of the run, and readers of result documents.
+//! Settings for others: for the other processes of the run, and for readers of result documents.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::args::Command;
 use crate::log::Logs;
 
 impl Settings {
-    /// What all processes of a run have to have in common.
+    /// The settings that all processes of a run must share.
     pub(crate) fn to_agree_on(&self) -> BTreeMap<String, Value> {
         let mut all = self.describe();
         all.insert("record".to_owned(), self.record.is_some().into());
         all
     }
 
-    /// The settings as a result document tells them.
+    /// The settings for a result document.
     pub(crate) fn describe(&self) -> BTreeMap<String, Value> {
         let mut config = ClusterFlags::describe(&self.cluster);
         let mut add = |name: &str, value: Value| config.insert(name.to_owned(), value);

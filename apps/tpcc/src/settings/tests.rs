@@ -1,4 +1,4 @@
-//! What the command line asks for, and what it cannot.
+//! Valid and invalid command lines.
 
 use latchwork_txn::Scheme;
 

@@ -21,7 +21,7 @@ impl<T: Rows<Worker>> Work<'_, T> {
         Ok(ended)
     }
 
-    /// Delivers the oldest new order of a district, if it has any; what it costs.
+    /// Delivers the oldest new order of a district, if it has any. Returns the amount.
     async fn deliver_oldest(
         &mut self,
         input: &DeliveryInput,
@@ -74,7 +74,7 @@ impl<T: Rows<Worker>> Work<'_, T> {
         if self.buffers.lines.len() != line_count {
             return Err(missing(Table::OrderLine, &from));
         }
-        // What is updated of a line is when it was delivered.
+        // The updated part of a line is the time of its delivery.
         let updated: [u8; OrderLine::UPDATED_LEN] = self.now_us.get().to_le_bytes();
         for at in 0..line_count {
             let key = line(oldest.order, self.buffers.lines[at]);

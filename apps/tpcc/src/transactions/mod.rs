@@ -1,9 +1,9 @@
 //! The five transactions (clause 2).
 //!
-//! What the standard has them read and write is what they do, in the order that holds the hottest
-//! rows for the shortest time: stocks and customers before districts and warehouses (clause 2.3
-//! leaves the order open). Rows are changed in place where they stand: only the bytes that
-//! transactions change at all.
+//! They read and write what the standard requires. The order holds the hottest rows for the
+//! shortest time: stocks and customers come before districts and warehouses (clause 2.3 leaves the
+//! order open). Rows are changed in place. An update writes only the bytes that transactions may
+//! change.
 
 mod delivery;
 mod new_order;
@@ -24,45 +24,45 @@ use latchwork_workload::tpcc::{CustomerChoice, Table, Transaction};
 use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 
-/// Why an attempt came to nothing.
+/// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
     Txn(#[from] TxnError),
     #[error(transparent)]
     Row(#[from] BadRow),
-    /// A row that every database has.
+    /// A row that every database has is missing.
     #[error("a row of {} is missing: {key}", .table.name())]
     Missing { table: Table, key: String },
 }
 
-/// What an attempt came to.
+/// The result of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ended {
-    /// It was rolled back because its input said so.
+    /// Its input requested the rollback.
     pub(crate) rolled_back: bool,
-    /// Districts that a delivery found without a new order.
+    /// Districts in which a delivery found no new order.
     pub(crate) skipped: u32,
-    /// What the terminal would show in cents, or counts: a transaction computes something.
+    /// What the terminal would show, in cents or as a count. So each transaction computes a result.
     pub(crate) shown: i64,
 }
 
-/// What a transaction works with; on memory that all nodes share, or on partitions.
+/// The context of a transaction, on shared memory or on partitions.
 pub(crate) struct Work<'a, T> {
     tx: T,
     tables: &'a Tables,
     buffers: &'a mut Buffers,
     now_us: NonZeroU64,
-    /// The number of the row of HISTORY, should there be one.
+    /// The number for a row of HISTORY, if the transaction writes one.
     history: u64,
 }
 
-/// Room that a task uses again and again.
+/// Buffers that a task reuses.
 #[derive(Default)]
 pub(crate) struct Buffers {
     /// The row that was read last.
     row: Vec<u8>,
-    /// A row that is made.
+    /// A new row.
     made: Vec<u8>,
     text: Vec<u8>,
     from: Vec<u8>,
@@ -74,8 +74,8 @@ pub(crate) struct Buffers {
     many: [Values; 2],
 }
 
-/// Tries a transaction once, in `tx`, which has just begun. It has committed, was rolled back on
-/// request, or has left nothing.
+/// Tries a transaction once, in `tx`, which has just begun. Afterwards it has committed, was rolled
+/// back on request, or has left nothing.
 pub(crate) async fn attempt<T: Rows<Worker>>(
     tx: T,
     tables: &Tables,
@@ -97,8 +97,8 @@ pub(crate) async fn attempt<T: Rows<Worker>>(
             Ok(ended)
         }
         ended => {
-            // What it acts on without a commit has to be true, and an optimistic transaction does
-            // not know yet.
+            // A result that follows from the reads without a commit must be true. An optimistic
+            // transaction has not validated its reads yet, so it validates here.
             if acts_on_what_it_read(&ended) {
                 work.tx.validate().await?;
             }
@@ -108,7 +108,7 @@ pub(crate) async fn attempt<T: Rows<Worker>>(
     }
 }
 
-/// Whether something is concluded from what was read, other than that others are in the way.
+/// Whether the result follows from the reads, and not from a conflict.
 fn acts_on_what_it_read(ended: &Result<Ended, Failure>) -> bool {
     matches!(
         ended,
@@ -116,8 +116,8 @@ fn acts_on_what_it_read(ended: &Result<Ended, Failure>) -> bool {
     )
 }
 
-/// Does a step at once, if that takes no waiting, which is the rule; else awaits it. A future that
-/// is not made costs nothing.
+/// Does a step at once if it needs no wait, which is the rule; else awaits it. A future that is not
+/// made costs nothing.
 macro_rules! step {
     ($work:ident.$now:ident or $later:ident($($argument:expr),*)) => {
         if !$work.$now($($argument),*) {
@@ -144,32 +144,32 @@ impl<T: Rows<Worker>> Work<'_, T> {
         self.tx.try_insert_blind(self.tables.of(table), key, &self.buffers.made)
     }
 
-    /// Reads a row, which has to be there, into `buffers.row`.
+    /// Reads an existing row into `buffers.row`.
     async fn read(&mut self, table: Table, key: &[u8]) -> Result<(), Failure> {
         let found = self.tx.get(self.tables.of(table), key, &mut self.buffers.row).await?;
         there(found, table, key)
     }
 
-    /// As [`read`](Work::read), of a row that will be written.
+    /// As [`read`](Work::read), for a row that will be written.
     async fn read_to_write(&mut self, table: Table, key: &[u8]) -> Result<(), Failure> {
         let row = &mut self.buffers.row;
         let found = self.tx.get_for_update(self.tables.of(table), key, row).await?;
         there(found, table, key)
     }
 
-    /// Writes what transactions change of a row: the bytes at its beginning.
+    /// Writes the bytes at the start of a row that transactions change.
     async fn write_updated(&mut self, table: Table, key: &[u8], to: &[u8]) -> Result<(), Failure> {
         Ok(self.tx.update_part(self.tables.of(table), key, 0, to).await?)
     }
 
-    /// Adds the row in `buffers.made`. No such row is there before: a district and a worker's
-    /// counter number each once. A look-up would cost an access, and could only find what a stale
-    /// read has made up.
+    /// Adds the row in `buffers.made`. The row cannot exist before: a district and a worker's
+    /// counter give each number once. A lookup would cost an access, and could only find the
+    /// product of a stale read.
     async fn insert(&mut self, table: Table, key: &[u8]) -> Result<(), Failure> {
         Ok(self.tx.insert_blind(self.tables.of(table), key, &self.buffers.made).await?)
     }
 
-    /// The customer whom an input names.
+    /// The customer that an input names.
     async fn customer(
         &mut self,
         district: DistrictKey,

@@ -12,7 +12,7 @@ use latchwork_workload::tpcc::row::{
 use latchwork_workload::tpcc::values::is_original;
 use latchwork_workload::tpcc::{LINES_MAX, NewOrderInput, Table};
 
-/// What is known of a line before the order has a number.
+/// The values of a line that are known before the order has a number.
 #[derive(Clone, Copy)]
 struct Line {
     amount_cents: i32,
@@ -38,19 +38,19 @@ impl<T: Rows<Worker>> Work<'_, T> {
         let [rows, stocks] = &mut self.buffers.many;
         self.tx.get_many(self.tables.of(Table::Item), &items[..asked.len()], rows).await?;
         self.tx.expect(self.tables.of(Table::Customer), &customer);
-        // Those behind one that nobody sells are not ordered. The rest is done nevertheless (clause
+        // Lines behind an unused item are not ordered. The rest is done nevertheless (clause
         // 2.4.2.3).
         let taken = rows.iter().take_while(Option::is_some).count();
         let keys = &keys[..taken];
         self.tx.get_many_for_update(self.tables.of(Table::Stock), keys, stocks).await?;
-        // Bits of the items so far: what has another bit than all is none of them.
+        // The bits of the items so far. An item with a bit outside of this set is not among them.
         let mut met = 0_u64;
         for (number, (asked, key)) in asked.iter().zip(keys).enumerate() {
             let bit = 1 << (asked.item % u64::BITS);
             let again = met & bit != 0 && keys[..number].contains(key);
             met |= bit;
             if again {
-                // Of an item that is in the order twice, the row has changed since.
+                // If the item is in the order twice, its row has changed since the first read.
                 step!(self.read_to_write_now or read_to_write(Table::Stock, key));
             }
             let Buffers { row, many: [items, stocks], .. } = &*self.buffers;

@@ -7,7 +7,7 @@ use latchwork_workload::tpcc::key::{DistrictKey, HistoryKey, WarehouseKey};
 use latchwork_workload::tpcc::row::{Credit, Customer, District, History, Warehouse, note_payment};
 use latchwork_workload::tpcc::{PaymentInput, Table};
 
-/// What stands between the names of the warehouse and the district in H_DATA.
+/// The text between the names of the warehouse and the district in H_DATA.
 const BETWEEN: &[u8] = b"    ";
 
 impl<T: Rows<Worker>> Work<'_, T> {

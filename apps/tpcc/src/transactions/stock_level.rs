@@ -1,4 +1,5 @@
-//! Stock level (clause 2.8), as serializable as the others, although less would do.
+//! Stock level (clause 2.8). It is serializable as the others are, although the standard requires
+//! less.
 
 use super::{Ended, Failure, Work};
 use latchwork_partition::Rows;

@@ -1,4 +1,4 @@
-//! What the consistency conditions do not see of the five transactions.
+//! Properties of the five transactions that the consistency conditions do not cover.
 
 use super::*;
 use crate::tables::Store;
@@ -26,7 +26,7 @@ async fn carry_out(
     loop {
         let tx = store.begin().await.map_err(|error| AppError::Failed(error.to_string()))?;
         match attempt(tx, tables, &input, &mut Buffers::default(), (NOW, number)).await {
-            // A leaf of an index was split: that is no part of what it does.
+            // A leaf of an index was split, which is not the subject of this test.
             Err(Failure::Txn(TxnError::Conflict(_))) => {}
             ended => return ended.map_err(|failure| AppError::Failed(failure.to_string())),
         }
@@ -53,7 +53,8 @@ fn payment(customer: CustomerChoice) -> Transaction {
 fn a_payment_by_name_is_that_of_the_one_in_the_middle() {
     let driver = loaded();
     with(&driver, |store, tables| async move {
-        // Customers 2 to 5 take the name of the first, and first names of which 4 has the second.
+        // Customers 2 to 5 take the last name of the first customer, and get these first names.
+        // Customer 4 has the second in order.
         let name = LastName::of_number(0);
         for (number, first) in [(2, "Z"), (3, "Y"), (4, "AB"), (5, "AA")] {
             let key = customer(number).to_bytes();
@@ -65,7 +66,7 @@ fn a_payment_by_name_is_that_of_the_one_in_the_middle() {
             let rows = tables.of(Table::Customer);
             crate::testing::change(&store, async |tx| tx.update(rows, &key, &bytes).await).await?;
         }
-        // The population's first names are of eight characters at least, in letters and digits.
+        // The population's first names have at least eight characters, letters and digits.
         let mut names = vec![("Z".into(), 2), ("Y".into(), 3), ("AB".into(), 4), ("AA".into(), 5)];
         let bytes = row(&store, &tables, Table::Customer, &customer(1).to_bytes()).await?;
         let first = Customer::decode(&bytes).expect("a row").first.to_vec();
@@ -123,7 +124,7 @@ fn payments_of_bad_credit_are_noted_and_all_are_in_the_history() {
     });
 }
 
-/// New orders of a terminal until one is, or is not, to be rolled back.
+/// New orders of a terminal until one has, or has not, a rollback.
 fn new_order(rolls_back: bool, seed: u64) -> latchwork_workload::tpcc::NewOrderInput {
     let driver_settings = crate::testing::inputs();
     let home = latchwork_workload::tpcc::Home::District { warehouse: 1, district: 2 };

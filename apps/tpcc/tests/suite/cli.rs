@@ -1,5 +1,5 @@
 //! The program from its command line to its exit status: every scheme with one, two and four
-//! compute nodes, in real and in virtual time; what it prints; and what it refuses.
+//! compute nodes, in real and in virtual time; its output; and its refusals.
 
 use serde_json::Value;
 
@@ -61,7 +61,7 @@ fn one_command_line_is_one_world_and_another_seed_another() {
 }
 
 #[test]
-fn lines_are_those_of_go_tpc_and_tell_the_checks() {
+fn lines_are_those_of_go_tpc_and_report_the_checks() {
     let run = "--fabric sim --time 0.03 --warmup 0.005 --interval 0.01 --threads 1";
     let (out, err) = good(&format!("{SMALL} {run}"));
     let current = out.lines().filter(|line| line.starts_with("[Current] NEW_ORDER - Takes(s): "));
@@ -107,7 +107,7 @@ fn only_one_transaction_is_only_that_one() {
 }
 
 #[test]
-fn a_divided_database_has_as_many_distributed_orders_as_were_asked_for() {
+fn a_divided_database_has_as_many_distributed_orders_as_requested() {
     let shape = format!(
         "{SMALL} -w 4 --compute-nodes 2 --threads 1 --count 1000 --only neworder --fabric sim"
     );
@@ -116,7 +116,7 @@ fn a_divided_database_has_as_many_distributed_orders_as_were_asked_for() {
 }
 
 #[test]
-fn terminals_wait_and_efficiency_is_told() {
+fn terminals_wait_and_efficiency_is_reported() {
     // In virtual time minutes are short.
     let shape = "--fabric sim --wait -w 1 --items 200 --customers 30 --compute-nodes 1 --threads 1";
     let limits = "--time 600 --warmup 60 --cache-mb 8 --memory-mb 64";
@@ -169,7 +169,7 @@ fn a_database_is_prepared_run_and_checked_by_programs_of_their_own() {
         let counted = |name: &str| document["counters"][name].as_u64().unwrap_or(0);
         let completed = document["latency_us"]["NEW_ORDER"]["count"].as_u64().expect("a count");
         expected += completed - counted("new_order_rollbacks");
-        // Every acknowledged order is there, and no other.
+        // Every acknowledged order exists, and no other.
         assert_eq!(orders(&at), expected);
     }
     for (arguments, words) in [

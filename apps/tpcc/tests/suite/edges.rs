@@ -1,4 +1,4 @@
-//! Files and terminals as users have them: histories into links and FIFOs, eighty columns.
+//! Files and terminals of real users: histories into links and FIFOs, eighty columns.
 
 use std::fs;
 use std::io::Read as _;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 const SMALL: &str =
     "-w 1 --items 100 --customers 30 --cache-mb 8 --memory-mb 64 --threads 1 --count 20";
 
-/// How long a program may take, on a machine that is busy.
+/// How long a program may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn command(directory: &TempDir, arguments: &str) -> Command {
@@ -37,8 +37,8 @@ fn good(directory: &TempDir, arguments: &str) -> (String, String) {
     (out, err)
 }
 
-/// Bug: the document replaced the history, with exit status 0. Fix: the files of all flags are
-/// compared before anything starts.
+/// Bug: the document replaced the history, with exit status 0. Fix: the program compares the files
+/// of all flags before it starts.
 #[test]
 fn two_outputs_in_one_file_are_refused_before_any_work() {
     let directory = TempDir::new().expect("a directory");
@@ -59,8 +59,8 @@ fn two_outputs_in_one_file_are_refused_before_any_work() {
     good(&directory, &format!("{SMALL} --record /dev/null --json /dev/null"));
 }
 
-/// Bug: a history on a full device threw away the results of the run, and its parts stayed among
-/// the temporary files.
+/// Bug: with a history on a full device, the results of the run were lost, and its parts stayed
+/// among the temporary files.
 #[test]
 fn a_history_that_cannot_be_written_loses_no_result_and_leaves_no_part() {
     let directory = TempDir::new().expect("a directory");
@@ -78,8 +78,7 @@ fn a_history_that_cannot_be_written_loses_no_result_and_leaves_no_part() {
     assert_eq!(names(&temporary), [""; 0]);
 }
 
-/// Bug: a line for people that could not be written threw away the result for scripts and the
-/// document.
+/// Bug: a failed write of a line for people lost the result for scripts and the document.
 #[test]
 fn standard_error_on_a_full_device_loses_no_result() {
     let directory = TempDir::new().expect("a directory");
@@ -111,7 +110,7 @@ fn a_history_goes_into_a_fifo_that_has_a_reader() {
     assert_eq!((refused.status.code(), told.lines().count()), (Some(2), 1), "{told}");
     assert!(told.contains("--record fifo: it is a FIFO, and no process has it open for"), "{told}");
 
-    // One that has it open for both is a reader that waits for no writer.
+    // A FIFO that is open for both is a reader that waits for no writer.
     let mut reader = fs::File::options().read(true).write(true).open(&fifo).expect("a FIFO");
     let mut running = command(&directory, &format!("{SMALL} --record fifo"))
         .stdout(Stdio::piped())
@@ -131,7 +130,7 @@ fn a_history_goes_into_a_fifo_that_has_a_reader() {
     assert!(out.expect("piped").contains("[CHECK], serializability, ok\n"));
     assert!(fs::symlink_metadata(&fifo).expect("it is there").file_type().is_fifo());
     assert_eq!(names(directory.path()), ["fifo"]);
-    // Its own writing end keeps it open: it ends with the test.
+    // The reader's own writing end keeps the FIFO open, so the reader ends with the test.
     drop(drain);
 }
 
@@ -142,7 +141,7 @@ fn a_history_replaces_the_target_of_a_link_when_the_run_is_over() {
     let (link, target) = (directory.path().join("link"), directory.path().join("inner/target"));
     fs::write(&target, "old").expect("room");
     symlink("inner/target", &link).expect("a link");
-    // A run that comes to nothing leaves the old history.
+    // A failed run leaves the old history.
     let failed = tpcc(&directory, &format!("{SMALL} --record link --memory-mb 5"));
     assert!(!failed.status.success());
     assert_eq!(fs::read(&target).expect("it is there"), b"old");

@@ -1,5 +1,5 @@
-//! The program as the compute nodes of a cluster of processes: one run, whose results one of them
-//! tells.
+//! The program as the compute nodes of a cluster of processes: one run, and one process prints its
+//! results.
 
 use latchwork_processes::{Ended, Memory, one_document};
 use serde_json::Value;
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 const TPCC: &str = env!("CARGO_BIN_EXE_tpcc");
 const LIMIT: Duration = Duration::from_secs(60);
-/// Nobody is given up because the machine is busy.
+/// No transaction is abandoned because the machine is busy.
 const SMALL: &str =
     "-w 3 --items 200 --customers 30 --threads 1 --cache-mb 8 --count 600 --retry-for 60";
 
-/// The document of a run that ended well, with so many checks, all good.
+/// The document of a successful run with this number of successful checks.
 fn document(ended: &[Ended], checks: usize) -> Value {
     let document: Value = serde_json::from_str(one_document(ended)).expect("a document");
     let there = document["checks"].as_object().expect("checks");

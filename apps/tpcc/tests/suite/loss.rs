@@ -1,4 +1,5 @@
-//! A database whose log lost its end, by other ways than a crash; and one that cannot be written.
+//! A database with a log that lost its end other than by a crash, and a database that cannot be
+//! written.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,7 +13,7 @@ use latchwork_runtime::{Clock, Time};
 use crate::program::{figure, good, orders, prepared, temporary, text, tpcc};
 
 const SHAPE: &str = "--cache-mb 16 --memory-mb 256 --threads 1";
-/// How long the witness may take on a busy machine: a second, and as much again for each of several
+/// How long the witness may take on a busy machine: a second, and one more for each of several
 /// turns.
 const WITNESS: Duration = Duration::from_secs(4);
 
@@ -36,7 +37,7 @@ fn last_segment(directory: &Path, node: u8) -> PathBuf {
     names.filter(is_log).max().expect("a segment")
 }
 
-/// Cuts the last segment of `node` in a copy of the directory to so many bytes.
+/// Cuts the last segment of `node` to this length, in a copy of the directory.
 fn cut(directory: &Path, node: u8, length: u64) -> PathBuf {
     let copy = copy_of(directory);
     let file = fs::OpenOptions::new().write(true).open(last_segment(&copy, node));
@@ -48,14 +49,14 @@ fn check(directory: &Path, flags: &str) -> Output {
     tpcc(&format!("check --wal-dir {} {SHAPE} --compute-nodes 1 {flags}", directory.display()))
 }
 
-/// Orders that a check finds.
+/// The number of orders that a check finds.
 fn orders_in(output: &Output) -> u64 {
     let err = text(&output.stderr);
     let line = err.lines().find(|line| line.starts_with("check  tpcc-3.3.2.06 "));
     figure(line.unwrap_or_else(|| panic!("the sixth condition: {err}")), "ok     ")
 }
 
-/// The error of a check that has noticed a loss; it names what must be known.
+/// Checks the error of a check that has detected a loss. The error names all needed facts.
 fn assert_noticed(output: &Output, file: &Path) {
     let err = text(&output.stderr);
     let last = err.trim_end().lines().last().unwrap_or_default();
@@ -67,15 +68,15 @@ fn assert_noticed(output: &Output, file: &Path) {
     assert!(!err.contains("panicked"), "{err}");
 }
 
-/// Bug: the last segment of a log cut short lost any number of acknowledged commits in silence, and
-/// over two nodes a state came of it that never was. Here for many lengths, after a clean end.
+/// Bug: a log with a shortened last segment lost any number of acknowledged commits without a
+/// message. Over two nodes the result was a state that never existed. The test uses many lengths,
+/// after a clean end.
 #[test]
 fn a_log_that_was_closed_and_lost_its_end_is_an_error_until_the_loss_is_accepted() {
     cut_what_was_closed("--inflight 2", 6);
 }
 
-/// Transactions of several nodes, whose records stand in several logs, are left whole or not at
-/// all.
+/// Transactions over several nodes have records in several logs. Each is left whole or not at all.
 #[test]
 fn a_loss_that_is_accepted_leaves_no_half_of_a_transaction_over_partitions() {
     cut_what_was_closed("--inflight 2 --partitioned --distribution-ratio 50", 4);
@@ -109,7 +110,7 @@ fn cut_what_was_closed(flags: &str, parts: u64) {
             // The last commit alone may be another transaction than an order.
             let is_last = part + 1 == parts;
             assert!(left < all || is_last && left == all, "{left} of {all}");
-            // Who only looks has changed nothing.
+            // A check has changed nothing.
             assert_noticed(&check(&copy, ""), &last_segment(&copy, node));
             if part % 3 == 1 {
                 let history = temporary("history");
@@ -128,7 +129,7 @@ fn cut_what_was_closed(flags: &str, parts: u64) {
     fs::remove_dir_all(&directory).expect("removed");
 }
 
-/// What a run has acknowledged, and when it said so.
+/// The acknowledgements of a run, with the time of each.
 fn killed_run(directory: &Path, flags: &str, after: Duration) -> Vec<(Time, u64)> {
     let at = format!("run --wal-dir {} {SHAPE} {flags}", directory.display());
     let often = "--warmup 0 --time 60 --interval 0.1 --checkpoint 0";
@@ -158,8 +159,7 @@ fn killed_run(directory: &Path, flags: &str, after: Duration) -> Vec<(Time, u64)
     said
 }
 
-/// The same for a run that was killed: a cut takes what is younger than the witness in silence, and
-/// no more.
+/// The same for a killed run. A cut removes only records younger than the witness without an error.
 #[test]
 fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older_than_the_witness()
 {
@@ -175,7 +175,7 @@ fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older
         let length = fs::metadata(last_segment(&directory, 0)).expect("there").len();
         let (mut noticed, mut silent) = (0, 0);
         for part in 0..8 {
-            // Most of them near the end, where nothing may know of what is lost.
+            // Most of the lengths are near the end, where no other place may know of the loss.
             let copy = cut(&directory, 0, length - (length >> part));
             let output = check(&copy, "");
             if output.status.success() {
@@ -196,8 +196,8 @@ fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older
     }
 }
 
-/// Runs a check where the directory cannot be written: on a file system that is mounted so, where
-/// this process may mount one, else by permissions. `None` where neither works.
+/// Runs a check on a directory that cannot be written: by a read-only mount if this process may
+/// mount, else by permissions. `None` if neither works.
 fn check_read_only(directory: &Path) -> Option<Output> {
     let program = env!("CARGO_BIN_EXE_tpcc");
     let at = directory.display();

@@ -1,5 +1,5 @@
 //! Warehouses dealt out to compute nodes, with two-phase commit between them: every scheme, on
-//! threads and in virtual time, with logs, and killed.
+//! threads and in virtual time, with logs, and with kills.
 
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ fn every_scheme(more: &str) {
         for nodes in [1, 2, 4] {
             let flags = format!("-w 4 --cc {cc} --compute-nodes {nodes} --count 400 {more}");
             let document = recorded(&flags);
-            // Payments of customers elsewhere, and some lines.
+            // Payments by customers of other warehouses, and some lines.
             let distributed = counted(&document, "partitions_distributed");
             assert_eq!(distributed > 5, nodes > 1, "{flags}: {distributed}");
             assert!(counted(&document, "partitions_local") > 100, "{flags}");
@@ -68,7 +68,7 @@ fn one_command_line_is_one_world() {
 }
 
 #[test]
-fn as_many_orders_are_of_several_nodes_as_were_asked_for() {
+fn as_many_orders_are_of_several_nodes_as_requested() {
     let shape = format!(
         "{SMALL} -w 4 --partitioned --compute-nodes 2 --threads 1 --count 1000 --only neworder --fabric sim --wal sync"
     );
@@ -80,7 +80,7 @@ fn as_many_orders_are_of_several_nodes_as_were_asked_for() {
             (least..=most).contains(&(distributed + if ratio == 100 { rolled_back } else { 0 })),
             "{ratio} %: {distributed} and {rolled_back}"
         );
-        // One other node in each, and both have logs.
+        // Each transaction has one other node, and both nodes have logs.
         assert_eq!(counted(&document, "partitions_decided"), distributed);
         assert!(counted(&document, "partitions_prepared") >= distributed);
         assert_eq!(counted(&document, "partitions_repeated"), 0, "nothing is lost");
@@ -123,9 +123,8 @@ fn a_database_is_partitioned_or_shared_from_run_to_run_and_each_finds_what_was_t
     std::fs::remove_dir_all(&directory).expect("removed");
 }
 
-/// Distributed orders and payments are in the middle of their commits when it dies: of each, all is
-/// there or nothing, which the conditions on stocks and customers tell, since these are another
-/// node's.
+/// Kills runs in the middle of distributed commits. Of each order or payment, all parts exist or
+/// none. The conditions on stocks and customers show that, because these rows are on another node.
 fn killed(count: u64) {
     let directory = prepared("-w 4");
     let acknowledged = kills(&directory, count, |round| {
@@ -135,7 +134,7 @@ fn killed(count: u64) {
             0 => "--distribution-ratio 100 --only neworder",
             1 => "--distribution-ratio 50",
             2 => "--weight 50,50,0,0,0",
-            // What partitions have left is what shared memory goes on with.
+            // A run on shared memory continues with the database of the partitions.
             _ => return format!("--compute-nodes {nodes} --threads 1 --cc {cc} --inflight 4"),
         };
         format!("--partitioned --compute-nodes {nodes} --threads 1 --inflight 4 --cc {cc} {work}")

@@ -1,9 +1,9 @@
-//! The program as its users meet it: what it accepts, what it says, and how it exits.
+//! The program from its users' view: accepted flags, output, and exit status.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// Small enough that a cluster starts in no time.
+/// Small enough that a cluster starts at once.
 const SMALL: &str = "--cache-mb 8 -p recordcount=2000 --operations 2000 --threads 1";
 
 fn ycsb(arguments: &str) -> Output {
@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// Runs, demands success, and gives standard output.
+/// Runs, demands success, and returns standard output.
 fn good(arguments: &str) -> String {
     let output = ycsb(arguments);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -30,7 +30,7 @@ fn temporary(name: &str) -> PathBuf {
 }
 
 #[test]
-fn help_tells_what_the_commands_do() {
+fn help_describes_the_commands() {
     let out = text(&ycsb("--help").stdout);
     for word in ["load", "run", "check", "--protocol", "--gcl-size", "-P", "linearizability"] {
         let all = out.clone() + &text(&ycsb("check --help").stdout);
@@ -95,7 +95,7 @@ fn the_document_is_complete_and_alone_on_standard_output() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_document_says_what_each_worker_had_of_the_cores() {
-    // The system counts a running thread's time at its ticks, so the run lasts for many of them.
+    // The system counts a running thread's time at its ticks, so the run takes many ticks.
     let flags = "--compute-nodes 2 --threads 2 --operations 100000 --json -";
     let out = good(&format!("{SMALL} {flags}"));
     let document: serde_json::Value = serde_json::from_str(&out).expect("nothing but JSON");
@@ -108,7 +108,7 @@ fn the_document_says_what_each_worker_had_of_the_cores() {
     assert_eq!(indexes, expected, "{conditions}");
     for worker in workers {
         let part = |name: &str| worker[name].as_f64().expect("a number");
-        // The looks at the clock and at the thread's counters are not at the same moment.
+        // The reading of the clock and of the thread's counters are not at the same moment.
         let most = 1.1 * part("elapsed_s") + 0.1;
         assert!(0.0 < part("cpu_s") && part("cpu_s") <= most, "{worker}");
         assert!((0.0..=most).contains(&part("run_delay_s")), "{worker}");

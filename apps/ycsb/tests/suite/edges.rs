@@ -1,4 +1,4 @@
-//! Files and terminals as users have them: links, devices, FIFOs, editors' marks, eighty columns.
+//! Files and terminals of real users: links, devices, FIFOs, byte order marks, eighty columns.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const SMALL: &str = "--cache-mb 4 -p recordcount=500 --operations 500 --threads 1";
 
-/// How long a program may take, on a machine that is busy.
+/// How long a program may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn command(directory: &TempDir, arguments: &str) -> Command {
@@ -29,7 +29,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// Runs what has to end well; standard output and standard error.
+/// Runs, demands success, and returns standard output and standard error.
 fn good(directory: &TempDir, arguments: &str) -> (String, String) {
     let output = ycsb(directory, arguments);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -37,8 +37,8 @@ fn good(directory: &TempDir, arguments: &str) -> (String, String) {
     (out, err)
 }
 
-/// Bug: an output under the name of an input replaced it, with exit status 0. Fix: the files of all
-/// flags are compared before anything starts.
+/// Bug: an output under the name of an input replaced the input, with exit status 0. Fix: the
+/// program compares the files of all flags before it starts.
 #[test]
 fn an_output_that_is_also_an_input_is_refused_before_any_work() {
     let directory = TempDir::new().expect("a directory");
@@ -75,7 +75,7 @@ fn an_output_that_is_also_an_input_is_refused_before_any_work() {
             .into();
         assert_eq!(old, new, "{arguments}");
     }
-    // A table for scripts in the same file as the document: the document would replace it.
+    // A table for scripts and the document in one file: the document would replace the table.
     let both = directory.path().join("both");
     let file = fs::File::create(&both).expect("room");
     let output = command(&directory, &format!("{SMALL} --json both")).stdout(file).output();
@@ -85,8 +85,7 @@ fn an_output_that_is_also_an_input_is_refused_before_any_work() {
     assert!(err.contains("--json both and standard output"), "{err}");
 }
 
-/// Bug: a line for people that could not be written threw away the result for scripts and the
-/// document.
+/// Bug: a failed write of a line for people lost the result for scripts and the document.
 #[test]
 fn an_output_on_a_full_device_loses_no_other_output() {
     let directory = TempDir::new().expect("a directory");
@@ -98,7 +97,7 @@ fn an_output_on_a_full_device_loses_no_other_output() {
     assert!(text(&output.stdout).contains("[OVERALL], Throughput"), "{output:?}");
     fs::remove_file(directory.path().join("j.json")).expect("a document");
 
-    // Where the result itself cannot be printed the status says so.
+    // If the result itself cannot be printed, the status says so.
     let arguments = format!("{SMALL} --json j.json");
     let output = command(&directory, &arguments).stdout(full()).output();
     let output = output.expect("the program starts");
@@ -120,7 +119,7 @@ fn help_on_a_full_device_is_an_error() {
 }
 
 #[test]
-fn proportions_that_do_not_add_up_to_a_number_are_told_as_that() {
+fn proportions_that_do_not_add_up_to_a_number_are_reported_as_that() {
     let directory = TempDir::new().expect("a directory");
     let output = ycsb(&directory, "-p readproportion=1e308 -p updateproportion=1e308");
     let err = text(&output.stderr);
@@ -128,7 +127,7 @@ fn proportions_that_do_not_add_up_to_a_number_are_told_as_that() {
     assert!(err.contains("are too large to add up") && !err.contains("all 0"), "{err}");
 }
 
-/// Runs what the command line makes impossible; the one line that says so.
+/// Runs an impossible command line, and returns its one line of error.
 fn refused(directory: &TempDir, arguments: &str) -> String {
     let output = ycsb(directory, arguments);
     let err = text(&output.stderr);
@@ -184,10 +183,10 @@ fn a_document_goes_into_a_device_or_a_fifo_and_what_was_there_stays() {
     let fifo = made(&directory, "mkfifo fifo").expect("a FIFO");
     let told = refused(&directory, &format!("{SMALL} --json fifo"));
     assert!(told.contains("--json fifo: it is a FIFO, and no process has it open for"), "{told}");
-    // One that has it open for both is a reader that waits for no writer.
+    // A FIFO that is open for both is a reader that waits for no writer.
     let mut reader = fs::File::options().read(true).write(true).open(&fifo).expect("a FIFO");
     good(&directory, &format!("{SMALL} --json fifo"));
-    // All of it is in the FIFO, which holds more.
+    // The whole text is in the FIFO, which has room for more.
     let mut got = vec![0; 1 << 16];
     let length = reader.read(&mut got).expect("it was written");
     let got = text(&got[..length]);
@@ -229,7 +228,7 @@ fn an_editors_mark_before_a_file_changes_nothing() {
 }
 
 #[test]
-fn a_key_that_stands_twice_in_a_file_is_told_with_both_lines() {
+fn a_key_that_stands_twice_in_a_file_is_reported_with_both_lines() {
     let directory = directory();
     fs::write(directory.path().join("twice"), "recordcount=200\n\nrecordcount=300\n")
         .expect("room");
@@ -288,7 +287,7 @@ fn scripts_have_their_lines_and_people_lines_that_fit() {
     }
 }
 
-/// Waits until the program has said this, and returns the rest that it says.
+/// Waits until the program has printed this, and returns the rest of its output.
 fn hear(running: &mut std::process::Child, words: &str) -> BufReader<ChildStderr> {
     let mut err = BufReader::new(running.stderr.take().expect("piped"));
     let mut line = String::new();
@@ -305,13 +304,13 @@ fn hear(running: &mut std::process::Child, words: &str) -> BufReader<ChildStderr
 fn a_wait_for_the_other_end_of_a_fifo_says_so_and_ends_on_a_signal() {
     let directory = directory();
     let fifo = made(&directory, "mkfifo fifo").expect("a FIFO");
-    // A peer that has it open for both, and does nothing.
+    // A peer that has the FIFO open for both, and does nothing.
     let peer = fs::File::options().read(true).write(true).open(&fifo).expect("a FIFO");
     for (arguments, other_end, status) in
         [("-P fifo".to_owned(), "writer", 143), (format!("{SMALL} --json fifo"), "reader", 1)]
     {
         if other_end == "reader" {
-            // As much as it holds: no more than this can be written before something is read.
+            // As much as the FIFO holds: a further write blocks until a read.
             let mut full = Command::new("dd");
             full.args(["if=/dev/zero", "of=fifo", "bs=4096", "oflag=nonblock", "conv=notrunc"]);
             full.current_dir(&directory).output().expect("coreutils");

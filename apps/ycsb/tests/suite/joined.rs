@@ -1,5 +1,5 @@
-//! The program as the compute nodes of a cluster of processes: one run, whose results one of them
-//! tells.
+//! The program as the compute nodes of a cluster of processes: one run, and one process prints its
+//! results.
 
 use latchwork_processes::{Memory, one_document};
 use serde_json::Value;
@@ -11,7 +11,7 @@ const SMALL: &str = "-p recordcount=8000 --operations 1500 --threads 1 --cache-m
 
 #[test]
 fn every_workload_runs_on_the_same_memory_nodes_one_after_the_other() {
-    // Eight chunks: not enough for all runs, but what each makes is gone behind it.
+    // Eight chunks are too few for all runs together, but each run's memory is released after it.
     let memory = Memory::start(2, 40 << 20);
     for workload in ["a", "b", "c", "d", "e", "f"] {
         let flags = format!("check -w {workload} {SMALL}");
@@ -19,11 +19,11 @@ fn every_workload_runs_on_the_same_memory_nodes_one_after_the_other() {
         let document: Value = serde_json::from_str(one_document(&ended)).expect("a document");
         let checks = document["checks"].as_object().expect("checks");
         assert!(checks.values().all(|check| check == "ok"), "{workload}: {checks:?}");
-        // One clock for all, so that one order has to explain what all processes saw.
+        // All processes have one clock, so one order must explain all their observations.
         assert!(checks.contains_key("linearizability"), "{workload}: {checks:?}");
         let nodes = document["nodes"].as_array().expect("nodes");
         assert_eq!(nodes.len(), 5, "{workload}: three compute nodes, and two of memory");
-        // What each process counts of its own workers comes together in one document.
+        // The counts of all processes' workers are in one document.
         let workers = document["conditions"]["workers"].as_array().expect("workers");
         let of: Vec<_> = workers.iter().map(|worker| worker["node"].as_u64()).collect();
         assert_eq!(of, [Some(0), Some(1), Some(2)], "{workload}: {}", document["conditions"]);
@@ -55,7 +55,8 @@ fn the_others_end_with_the_name_of_the_node_that_was_killed() {
 #[test]
 fn a_signal_to_any_ends_the_measured_part_of_all_and_results_follow() {
     let memory = Memory::start(2, 64 << 20);
-    // Whose results are told, and another; with a warm-up that ends for all when the last is warm.
+    // The process that prints the results, and another one; with a warm-up that ends for all when
+    // the last process is warm.
     for (process, flags) in [(0, "--warmup 0.1"), (2, "--warmup auto -w c")] {
         let flags = format!("run -p recordcount=1000 --time 600 --threads 1 --cache-mb 8 {flags}");
         let mut program = memory.start_program(YCSB, 3, &flags);
@@ -125,7 +126,7 @@ fn processes_with_other_flags_are_found_at_the_start() {
             assert_eq!(process.status, Some(2), "{}", process.err);
             let [line] = process.said()[..] else { panic!("one line: {}", process.err) };
             assert!(line.ends_with("start all processes of a run with the same flags"), "{line}");
-            // Whichever came first is C1.
+            // The process that joined first is C1.
             swapped += usize::from(!line.contains(told));
         }
         assert!(swapped == 0 || swapped == 3, "all say the same");

@@ -1,5 +1,5 @@
-//! Every workload under both protocols on one, two and four compute nodes, checks green; and the
-//! shapes of records and caches that are easy to get wrong.
+//! Every workload under both protocols on one, two and four compute nodes, with successful checks;
+//! and the difficult shapes of records and caches.
 
 use std::process::Command;
 

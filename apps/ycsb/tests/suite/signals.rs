@@ -1,4 +1,4 @@
-//! What signals do to the program, from loading to its second one.
+//! The effects of signals on the program, from loading to the second signal.
 
 #[path = "../../../../crates/measure/harness/tests/child/mod.rs"]
 mod child;
@@ -6,14 +6,14 @@ mod child;
 use child::{Ended, Running};
 use serde_json::Value;
 
-/// Small enough that it is loaded in no time, and long enough that only a signal ends it.
+/// Small enough to load at once, and long enough that only a signal ends it.
 const SMALL: &str = "--cache-mb 8 -p recordcount=2000 --threads 1 --time 600";
 
 fn ycsb(arguments: &str) -> Running {
     Running::start(env!("CARGO_BIN_EXE_ycsb"), arguments)
 }
 
-/// Sends a signal while the run goes on, and gives the document.
+/// Sends a signal during the run, and returns the document.
 fn drained(signal: &str, arguments: &str) -> Value {
     let mut running = ycsb(&format!("{SMALL} {arguments} --json -"));
     running.reach("run");
@@ -48,7 +48,7 @@ fn the_first_signal_ends_the_measured_part_and_results_follow() {
 }
 
 #[test]
-fn a_run_that_nobody_stops_says_nothing_of_it() {
+fn a_run_without_a_signal_does_not_mention_one() {
     let running = ycsb("--cache-mb 8 -p recordcount=2000 --threads 1 --operations 1000 --json -");
     let Ended { status, out, err } = running.end();
     assert_eq!(status, Some(0), "{err}");
@@ -80,16 +80,16 @@ fn while_it_loads_or_warms_up_a_signal_is_one_line_and_its_own_status() {
 
 #[test]
 fn a_second_signal_ends_it_at_once() {
-    // Loading in bulk sorts all keys first, and does not look meanwhile.
+    // Bulk loading sorts all keys first, without a check for signals.
     let mut running = ycsb("-p recordcount=4000000 --cache-mb 8");
     running.follow(|line| line.starts_with("ycsb run: "));
-    // Two of one kind: of two kinds that are pending together either may be handled first.
+    // Two signals of one kind: of two pending kinds, either may be handled first.
     running.signal("TERM");
     running.until_delivered();
     running.signal("TERM");
     let ended = running.end();
     assert_eq!(ended.status, Some(143), "{}", ended.err);
-    // Who ends in order, or after the time it has for that, says so.
+    // A program that ends in order prints this line, also if the order took all its time.
     assert!(!last(&ended.err).starts_with("ycsb: ended"), "{}", ended.err);
     assert!(ended.out.is_empty());
 }

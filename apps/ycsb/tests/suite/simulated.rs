@@ -1,11 +1,11 @@
-//! The same program in virtual time: the same workloads and checks, figures that are virtual, and
-//! a result that the command line decides.
+//! The same program in virtual time: the same workloads and checks, virtual figures, and a result
+//! that follows from the command line.
 
 use serde_json::Value;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Lines of YCSB, the result document, and what people are told.
+/// The result document, the lines of YCSB, and the text for people.
 struct Told {
     out: String,
     document: Value,
@@ -73,7 +73,7 @@ fn times_and_rates_are_virtual() {
     let elapsed = slow["elapsed_s"].as_f64().expect("seconds");
     assert!((0.0499..0.051).contains(&elapsed), "{elapsed}");
     let mean = |document: &Value| document["latency_us"]["READ"]["mean"].as_f64().expect("a mean");
-    // A miss is a round trip of its network, which this machine's speed does not change.
+    // A miss is a round trip of its network. This machine's speed does not change that.
     let fast = run(&arguments.replace("ethernet10g", "connectx5")).document;
     assert!(mean(&slow) > 40.0 && mean(&fast) < 10.0, "{} {}", mean(&slow), mean(&fast));
 }
@@ -106,7 +106,7 @@ fn a_baseline_without_a_cache_pays_for_every_level_of_the_tree() {
     let levels: f64 = levels.and_then(|levels| levels.parse().ok()).expect("levels of the tree");
     assert!(levels >= 3.0);
     assert!(per_operation(&selcc, "cache_misses") < 0.2);
-    // Each with a READ, and one operation on the word before and behind it.
+    // Each with a READ, and one operation on the word before it and one after it.
     let close = |counter, expected: f64| (per_operation(&sel, counter) - expected).abs() < 0.1;
     assert!(close("verbs_read", levels), "{levels} {}", per_operation(&sel, "verbs_read"));
     assert!(close("verbs_faa", 2.0 * levels), "{levels} {}", per_operation(&sel, "verbs_faa"));
@@ -124,14 +124,14 @@ fn a_warm_up_until_steady_ends_when_caches_are_full() {
         assert_eq!(told.document["ops"], 2000);
         told.document["counters"]["cache_misses"].as_u64().expect("a counter")
     };
-    // The whole table has room in each cache.
+    // The whole table fits each cache.
     let (cold, warm) = (misses("0"), misses("auto"));
     assert!(cold > 500 && warm < 40, "{cold} {warm}");
 }
 
-/// Bug: YCSB A in the simulator fell from 1 to 8 compute nodes, and the result did not say why: all
-/// of them had one memory node. Fix: memory nodes are as many as compute nodes, and each result
-/// names its limit.
+/// Bug: the throughput of YCSB A in the simulator fell from 1 to 8 compute nodes, and the result
+/// did not say why: all of them had one memory node. Fix: there are as many memory nodes as compute
+/// nodes, and each result names its limit.
 #[test]
 fn a_scaling_curve_rises_and_each_result_names_its_limit() {
     let run = |flags: &str| {
@@ -154,7 +154,7 @@ fn a_scaling_curve_rises_and_each_result_names_its_limit() {
     let narrow = of(&run("--compute-nodes 8 --memory-nodes 1"));
     assert!(narrow.0 < 0.8 * many.0, "{narrow:?} {many:?}");
     assert!(narrow.2.starts_with("NIC of M0 "), "{narrow:?}");
-    // One worker that waits for each answer keeps nothing busy.
+    // One worker that waits for each answer keeps no resource busy.
     let alone = of(&run("--compute-nodes 1 --threads 1 --inflight 1 --cache-mb 0.2"));
     assert!(alone.2.starts_with("waits: "), "{alone:?}");
 }

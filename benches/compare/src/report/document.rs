@@ -7,7 +7,7 @@ use crate::report::tables::versions;
 use crate::report::targets;
 use crate::results::Results;
 
-/// Everything that was measured, as JSON.
+/// All measurements, as JSON.
 pub(crate) fn document(args: &Args, results: &Results) -> String {
     let targets: Vec<Value> = targets::targets(results)
         .into_iter()

@@ -1,4 +1,4 @@
-//! What people and programs see of the results.
+//! The output of the results for people and programs.
 
 mod document;
 mod plot;
@@ -13,7 +13,7 @@ use crate::args::{Args, Structure};
 use crate::error::Failure;
 use crate::results::Results;
 
-/// What a structure is called.
+/// The name of a structure.
 pub(crate) fn name(structure: Structure) -> &'static str {
     match structure {
         Structure::Latchwork => "latchwork",
@@ -35,7 +35,7 @@ fn is_ordered(structure: Structure) -> bool {
     !matches!(structure, Structure::SccHash | Structure::Dashmap | Structure::Papaya)
 }
 
-/// Checks that what is to be written can be: nobody wants to hear of it an hour later.
+/// Checks that the outputs can be written, before the measurements and not an hour later.
 pub(crate) fn check_outputs(args: &Args) -> Result<(), Failure> {
     for path in [&args.json, &args.markdown, &args.plot].into_iter().flatten() {
         let folder = match path.parent() {
@@ -55,11 +55,11 @@ pub(crate) fn check_outputs(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes everything that was asked for; the tables go to standard output as well.
+/// Writes all requested outputs; the tables go to standard output as well.
 pub(crate) fn write(args: &Args, results: &Results) -> Result<(), Failure> {
     let tables = tables::tables(args, results);
     let mut out = io::stdout().lock();
-    // Whoever closes standard output wants no more of it.
+    // A reader that closes standard output needs no more of it.
     let json_alone = args.json.as_deref() == Some(Path::new("-"));
     if !json_alone {
         let _ = writeln!(out, "{tables}");

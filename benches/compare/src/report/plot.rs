@@ -22,7 +22,7 @@ const OURS: [&str; 3] = ["#b45309", "#f59e0b", "#fcd34d"];
 const ORDERED: [&str; 3] = ["#334155", "#94a3b8", "#cbd5e1"];
 const UNORDERED: [&str; 3] = ["#0f766e", "#5eb8ae", "#b2dfdb"];
 
-/// A row: whose it is, and what was measured for it.
+/// A row: the structure and the measurement.
 type Row = (Structure, Workload);
 
 struct Panel {
@@ -77,7 +77,7 @@ fn threads(results: &Results) -> Vec<usize> {
     threads
 }
 
-/// All there can be, in reading order.
+/// All possible panels, in reading order.
 fn panels() -> Vec<Panel> {
     use Distribution::{Uniform, Zipf};
     let panel = |title: &str, workload, distribution: Option<Distribution>| {
@@ -104,7 +104,7 @@ fn panels() -> Vec<Panel> {
     ]
 }
 
-/// The rows that have anything to show. Interleaved reads stand among the reads.
+/// The rows with a measurement. Interleaved reads stand among the reads.
 fn rows(results: &Results, value_size: usize, panel: &Panel) -> Vec<Row> {
     let mut rows = Vec::new();
     for structure in results.structures() {
@@ -119,7 +119,7 @@ fn rows(results: &Results, value_size: usize, panel: &Panel) -> Vec<Row> {
                     && cell.workload == workload
                     && cell.distribution == panel.distribution
             });
-            // The tables have it; a label for it would not fit.
+            // The tables have this measurement; a label for it would not fit.
             let too_much = (Structure::LatchworkTwo, Workload::Interleaved);
             if there && (structure, workload) != too_much {
                 rows.push((structure, workload));
@@ -166,7 +166,7 @@ fn legend(svg: &mut String, threads: &[usize]) {
     }
 }
 
-/// Draws a panel; its height.
+/// Draws a panel, and returns its height.
 fn draw(
     svg: &mut String,
     results: &Results,

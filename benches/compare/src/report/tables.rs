@@ -14,7 +14,7 @@ pub(crate) const BEGIN: &str = "<!-- measured: begin -->";
 /// The line below them.
 pub(crate) const END: &str = "<!-- measured: end -->";
 
-/// Puts `tables` between the two lines of `page` that mark their place.
+/// Puts `tables` between the two mark lines of `page`.
 pub(crate) fn fill(path: &Path, page: &str, tables: &str) -> Result<String, Failure> {
     let no_place = || Failure::NoMarkers { path: path.to_owned(), begin: BEGIN, end: END };
     let (above, rest) = page.split_once(BEGIN).ok_or_else(no_place)?;
@@ -22,7 +22,7 @@ pub(crate) fn fill(path: &Path, page: &str, tables: &str) -> Result<String, Fail
     Ok(format!("{above}{BEGIN}\n\n{}\n\n{END}{below}", tables.trim()))
 }
 
-/// The crates that were compared, with the versions that were built.
+/// The compared crates, with the versions that were built.
 pub(crate) fn versions() -> BTreeMap<&'static str, &'static str> {
     let packages = include_str!("../../Cargo.lock").split("[[package]]");
     let field = |package: &'static str, field: &str| {
@@ -37,7 +37,7 @@ pub(crate) fn versions() -> BTreeMap<&'static str, &'static str> {
         .collect()
 }
 
-/// All tables, with what they were made by.
+/// All tables, with the command and the machine.
 pub(crate) fn tables(args: &Args, results: &Results) -> String {
     let mut text = head(args, results);
     let whats = results.whats();
@@ -45,7 +45,7 @@ pub(crate) fn tables(args: &Args, results: &Results) -> String {
         whats.iter().map(|what| (what.value_size, what.threads)).collect();
     parts.dedup();
     for &(value_size, threads) in &parts {
-        // What a key takes stands beside the rates, unless there are none.
+        // The bytes per key stand beside the rates, unless there are no rates.
         if threads.is_none() && parts.iter().filter(|part| part.0 == value_size).count() > 1 {
             continue;
         }
@@ -89,7 +89,7 @@ fn head(args: &Args, results: &Results) -> String {
     text
 }
 
-/// Rows of structures, columns of measurements.
+/// A table with structures as rows and measurements as columns.
 fn rates(results: &Results, value_size: usize, columns: &[What]) -> String {
     let memory = What { value_size, threads: None, workload: Workload::Memory, distribution: None };
     let has_memory = results.whats().contains(&memory);
@@ -143,7 +143,8 @@ fn spread(cell: &Cell) -> String {
     format!("{} ({} to {})", millions(cell.median), millions(cell.min), millions(cell.max))
 }
 
-/// Our tree on one node beside the two that the targets name, and the best that has an order.
+/// Ratios of our tree on one node to the two structures that the targets name, and to the best
+/// ordered one.
 fn ratios(results: &Results, whats: &[What]) -> String {
     let rivals: Vec<Structure> =
         results.structures().into_iter().filter(|rival| *rival > Structure::LatchworkTwo).collect();

@@ -1,9 +1,9 @@
-//! What our tree should reach beside the others, in the same run.
+//! The targets of our tree relative to the other structures, in the same run.
 
 use crate::args::{Structure, Workload};
 use crate::results::{Results, What};
 
-/// One target and what was measured.
+/// One target with its measurement.
 pub(crate) struct Target {
     pub(crate) what: String,
     pub(crate) wanted: String,
@@ -20,7 +20,7 @@ pub(crate) fn lines(results: &Results) -> Vec<String> {
     targets(results).into_iter().map(line).collect()
 }
 
-/// The targets whose measurements were made. Those of a single operation are ratios of throughput.
+/// The targets with a measurement. Targets of a single operation are ratios of throughput.
 pub(crate) fn targets(results: &Results) -> Vec<Target> {
     let mut targets = Vec::new();
     for what in results.whats() {
@@ -67,8 +67,8 @@ fn at_least(
     }
 }
 
-/// 40 bytes for a key of 8 with a value of 8, frame headers included; for values of 100 bytes half
-/// as much again as the data.
+/// 40 bytes for a key of 8 with a value of 8, frame headers included. For values of 100 bytes, one
+/// and a half times the data.
 fn memory(results: &Results, what: What) -> Option<Target> {
     let got = results.cell(Structure::Latchwork, what)?.median;
     let most = if what.value_size == 8 { 40.0 } else { 1.5 * (8 + what.value_size) as f64 };

@@ -1,4 +1,4 @@
-//! The floor: the standard library's tree behind one lock.
+//! The lower bound: the standard library's tree behind one lock.
 
 use std::collections::BTreeMap;
 

@@ -50,7 +50,7 @@ impl Session<u64> for WordSession<'_> {
     #[inline]
     fn scan(&mut self, from: u64, mut visit: impl FnMut(u64, Seen)) {
         let mut entries = [(0, 0); SCANNED];
-        // Its end is exclusive, so the very last of all keys is out of reach.
+        // The end of the range is exclusive, so the largest possible key is out of reach.
         let count = self.tree.range(&(from as usize), &usize::MAX, &mut entries, &self.guard);
         for (key, value) in &entries[..count] {
             visit(*key as u64, (*value as u64).seen());

@@ -1,5 +1,5 @@
-//! The unordered ones, ceiling for point reads: `scc::HashMap`, `dashmap`, `papaya`, all with the
-//! hasher of `rustc-hash` instead of the standard library's slower one.
+//! The unordered structures, an upper bound for point reads: `scc::HashMap`, `dashmap`, `papaya`.
+//! All use the hasher of `rustc-hash` instead of the standard library's slower one.
 
 use dashmap::DashMap;
 use rustc_hash::FxBuildHasher;

@@ -1,4 +1,4 @@
-//! The other structures, each with its natural fastest calls for the job.
+//! The other structures, each with its natural fastest calls.
 
 mod btreemap;
 mod congee;

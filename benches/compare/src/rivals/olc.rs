@@ -9,8 +9,8 @@ use crate::content::{Content, Seen, Wide};
 use crate::draws::SCANNED;
 use crate::map::{Map, Session};
 
-// Only machine words lie in its leaves: a value of 100 bytes is a block of its own, which is the
-// form that its documentation names for such types.
+// The leaves hold only machine words. A value of 100 bytes is a block of its own, which is the form
+// that the documentation names for such types.
 ferntree::impl_optimistic_read_boxed!(Wide);
 
 pub(crate) struct Ferntree<V: OptimisticRead>(ferntree::Tree<u64, V>);

@@ -39,8 +39,8 @@ impl<V: Content> Session<V> for SccTreeSession<'_, V> {
         self.tree.peek(&key, &self.guard).map(Content::seen)
     }
 
-    // It does not say whether the key was there; a key that came to be there twice, or not at all,
-    // is noticed by the scans and reads that follow.
+    // The call does not return whether the key existed. The scans and reads that follow detect a
+    // missing or duplicate key.
     #[inline]
     fn update(&mut self, key: u64, value: V) -> bool {
         self.tree.upsert_sync(key, value);
@@ -71,12 +71,12 @@ impl<V: Content> Map for SkipList<V> {
     }
 }
 
-/// How often a reader looks again for a key that is being replaced.
+/// Maximum number of repeated reads of a key that is being replaced.
 const LOOKS_MAX: usize = 1 << 20;
 
-// An insertion replaces what is there and tells nothing of it: an update is the same call. It
-// removes the old entry before it adds the new one, so for a moment the key is not there, and a
-// reader on another thread looks again.
+// An insertion replaces an existing entry without a report, so an update is the same call. The call
+// removes the old entry before it adds the new one. For a moment the key is missing, and a reader
+// on another thread reads again.
 impl<V: Content> Session<V> for &SkipList<V> {
     #[inline]
     fn insert(&mut self, key: u64, value: V) -> bool {

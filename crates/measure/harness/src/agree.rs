@@ -1,15 +1,15 @@
-//! What the processes of one run have to agree on: all that decides what each of them does.
+//! The agreement of the processes of one run on all settings that decide the work of each process.
 
 use std::collections::BTreeMap;
 
 use latchwork_membership::NodeName;
 use serde_json::Value;
 
-/// What a process may have for itself: where its results go, whether it takes its memory at once,
-/// and what its memory nodes say.
+/// Settings that may differ between processes: the interval of the results, whether the process
+/// takes its memory at once, and the size that its memory nodes report.
 const ITS_OWN: [&str; 3] = ["prefault", "memory_mb", "interval_s"];
 
-/// Settings as text, each under its name: what is in a table stands beside the rest.
+/// Settings as text, each under its name. The settings of a nested table become top-level entries.
 pub(crate) fn as_text(
     program: &str,
     settings: BTreeMap<String, Value>,
@@ -34,7 +34,7 @@ pub(crate) fn as_text(
     all
 }
 
-/// The first setting that two nodes do not agree on, in a line for people.
+/// The first setting with different values at two nodes, in a line for people.
 pub(crate) fn difference(nodes: &[NodeName], all: &[BTreeMap<String, String>]) -> Option<String> {
     let (first, others) = all.split_first()?;
     let names = all.iter().flat_map(BTreeMap::keys).collect::<std::collections::BTreeSet<_>>();
@@ -97,7 +97,7 @@ mod tests {
             let line = difference(&nodes(), &all).expect("they differ");
             assert!(line.starts_with(begin) && !line.contains('\n'), "{line}");
         }
-        // Before whatever differs because of it.
+        // A difference in the program comes before the differences that follow from it.
         let Value::Object(map) = json!({"aaa": 1}) else { return };
         let another = as_text("other", map.into_iter().collect());
         let line = difference(&nodes(), &[one, another]).expect("they differ");

@@ -1,4 +1,4 @@
-//! [`Cluster`]: a cluster on any fabric, in this process or of many.
+//! [`Cluster`]: a cluster on any fabric, in one process or across many.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -21,14 +21,14 @@ use crate::progress::{self, Extent, Timekeeper, Title};
 use crate::shared::Shared;
 use crate::{AppError, ClusterFlags, Course, FabricChoice, Phase, Went, agree};
 
-/// Virtual time that one body may take: beyond every deadline, and out of reach of any real run.
+/// Maximum virtual time of one body: beyond every deadline, and beyond any real run.
 const LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// A cluster that a program runs on.
 ///
-/// Where its nodes are processes, each of them runs the same program with the same flags, and every
-/// method that says so is called by all of them, in the same order: what one knows of its own node
-/// goes to all, so that each has all results.
+/// If the nodes are processes, each process runs the same program with the same flags. Methods that
+/// say so are called by all processes, in the same order. Each process sends its own node's results
+/// to all processes, so every process has all results.
 pub enum Cluster {
     /// Threads of this process, on shared memory, over sockets or on RDMA devices.
     Embedded(Box<Embedded>),
@@ -39,11 +39,11 @@ pub enum Cluster {
 }
 
 impl Cluster {
-    /// Starts the cluster; or joins it, and waits until all nodes are there.
+    /// Starts the cluster. A process that joins one waits until all nodes have joined.
     ///
     /// # Errors
-    /// What is wrong with the configuration, or what the machine, membership or another node
-    /// refused.
+    /// Fails when the configuration is invalid, or when the machine, the membership or another node
+    /// refuses.
     pub fn start(config: ClusterConfig, fabric: &FabricChoice) -> Result<Cluster, AppError> {
         let failed = |error| ClusterFlags::cluster_error(&config, &error);
         Ok(match fabric {
@@ -73,12 +73,14 @@ impl Cluster {
     }
 
     /// Runs `body` on every worker of every compute node, and returns the results in the order of
-    /// the workers. On shared memory and over sockets each worker is a thread; in a simulated world
-    /// all run on this one. Called by all processes of a cluster: each runs its own node's workers,
-    /// and all of them get all results.
+    /// the workers.
+    ///
+    /// On shared memory and over sockets each worker is a thread. In a simulated world all workers
+    /// run on this thread. All processes of a cluster call this method: each runs its own node's
+    /// workers, and all of them get all results.
     ///
     /// # Errors
-    /// As [`Embedded::run`] and [`Simulated::run`]; when another process failed or is gone.
+    /// As [`Embedded::run`] and [`Simulated::run`]; when another process failed, died or left.
     pub fn run<T, F, Fut>(&self, body: F) -> Result<Vec<T>, AppError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -93,12 +95,12 @@ impl Cluster {
         }
     }
 
-    /// As [`run`](Cluster::run), of a phase of a program: shows how far it is, and fails with the
-    /// first error of any worker. Of a cluster of processes only the first shows it, as far as it
-    /// goes for itself.
+    /// As [`run`](Cluster::run), for a phase of a program. Shows the progress, and fails with the
+    /// first error of any worker. In a cluster of processes only the first process shows progress,
+    /// and only its own.
     ///
     /// # Errors
-    /// That of the phase; a worker without a result; as [`run`](Cluster::run).
+    /// The error of the phase; a worker without a result; as [`run`](Cluster::run).
     pub fn run_phase<T, F, Fut>(
         &self,
         title: Title,
@@ -136,10 +138,11 @@ impl Cluster {
         workers.into_iter().map(|worker| worker.ok_or_else(lost)).collect()
     }
 
-    /// As [`run`](Cluster::run), of what may fail: fails with the first error of any worker.
+    /// As [`run`](Cluster::run), for a body that may fail. Fails with the first error of any
+    /// worker.
     ///
     /// # Errors
-    /// That of a worker; as [`run`](Cluster::run).
+    /// The error of a worker; as [`run`](Cluster::run).
     pub fn try_run<T, F, Fut>(&self, body: F) -> Result<Vec<T>, AppError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -155,13 +158,12 @@ impl Cluster {
         }
     }
 
-    /// As [`run`](Cluster::run), of workers that follow a course. Of many processes their measured
-    /// parts are at the [same time](Cluster::together); when the run cannot go on, the course
-    /// fails.
+    /// As [`run`](Cluster::run), for workers that follow a course. The measured parts of many
+    /// processes are at the [same time](Cluster::together). When the run cannot continue, the
+    /// course fails.
     ///
     /// # Errors
-    /// As [`run`](Cluster::run); what ended the course, where there are other processes to tell of
-    /// it.
+    /// As [`run`](Cluster::run). With other processes, also the error that ended the course.
     pub fn run_course<T, F, Fut>(&self, course: &Course, body: F) -> Result<Vec<T>, AppError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -175,9 +177,10 @@ impl Cluster {
         shared.gather(course.failure().map_or(ran, Err))
     }
 
-    /// The name in the catalogue of what belongs to this run, and is called so. A cluster of
-    /// processes outlasts its runs, and each has its own while it lasts: at the
-    /// [`end`](Cluster::end) what is called so is gone, with all memory of the run.
+    /// The name in the catalogue of this run's object `base`.
+    ///
+    /// A cluster of processes outlives its runs, and each run has names of its own. At the
+    /// [`end`](Cluster::end) the objects with these names are removed, with all memory of the run.
     pub fn name(&self, base: &str) -> String {
         match self {
             Cluster::Embedded(_) | Cluster::Simulated(_) => base.to_owned(),
@@ -185,8 +188,8 @@ impl Cluster {
         }
     }
 
-    /// Whether this process tells the results: the only one does, and of those of a cluster the
-    /// first.
+    /// Whether this process prints the results. A single process does, and so does the first
+    /// process of a cluster.
     pub fn is_first(&self) -> bool {
         match self {
             Cluster::Embedded(_) | Cluster::Simulated(_) => true,
@@ -194,7 +197,7 @@ impl Cluster {
         }
     }
 
-    /// This process's place among those of the cluster, from 0, and how many there are.
+    /// This process's index in the cluster, from 0, and the number of processes.
     pub fn process(&self) -> (usize, usize) {
         match self {
             Cluster::Embedded(_) | Cluster::Simulated(_) => (0, 1),
@@ -202,24 +205,25 @@ impl Cluster {
         }
     }
 
-    /// This process's part of so many things.
+    /// This process's part of `all` items.
     pub fn share_of(&self, all: u64) -> u64 {
         let (process, of) = self.process();
         all / of as u64 + u64::from((process as u64) < all % of as u64)
     }
 
-    /// How a run went on all processes, by how it went here. Called by all of them.
+    /// The outcome of a run on all processes, from the outcome on this process. All processes call
+    /// this method.
     ///
     /// # Errors
-    /// The error that ended it, on whatever process; when another process is gone.
+    /// The error that ended the run, on any process; when another process died or left.
     pub fn all_went(&self, went: Result<Went, AppError>) -> Result<Went, AppError> {
         let all = self.all(went)?;
         let together = all.into_iter().reduce(Went::beside);
         together.ok_or_else(|| AppError::Failed("the run went nowhere".to_owned()))
     }
 
-    /// Whether the times of all workers are of one clock, so that what happened at one can be told
-    /// to be before what happened at another. Those of several machines are not.
+    /// Whether the times of all workers come from one clock, so that times of two workers can be
+    /// ordered. The clocks of several machines are different.
     pub fn has_one_clock(&self) -> bool {
         match self {
             Cluster::Embedded(_) | Cluster::Simulated(_) => true,
@@ -227,10 +231,10 @@ impl Cluster {
         }
     }
 
-    /// What all processes have to say, by their places. Called by all of them.
+    /// The values of all processes, by process index. All processes call this method.
     ///
     /// # Errors
-    /// When another process is gone.
+    /// When another process died or left.
     pub fn share<T>(&self, own: T) -> Result<Vec<T>, AppError>
     where
         T: Serialize + DeserializeOwned,
@@ -238,10 +242,11 @@ impl Cluster {
         self.all(Ok(own))
     }
 
-    /// What came of something at all processes, by their places. Called by all of them.
+    /// The results of a step at all processes, by process index. All processes call this method.
     ///
     /// # Errors
-    /// That of this one; else the first of any; when another process is gone.
+    /// The error of this process; else the first error of any process; when another process died or
+    /// left.
     pub fn all<T>(&self, own: Result<T, AppError>) -> Result<Vec<T>, AppError>
     where
         T: Serialize + DeserializeOwned,
@@ -253,8 +258,8 @@ impl Cluster {
         }
     }
 
-    /// The compute nodes, by their places: of those of a cluster of processes, whatever ids were
-    /// free.
+    /// The ids of the compute nodes, by index. In a cluster of processes the nodes have any ids
+    /// that were free.
     pub fn node_ids(&self) -> Vec<ComputeNodeId> {
         match self {
             Cluster::Embedded(_) | Cluster::Simulated(_) => {
@@ -266,11 +271,11 @@ impl Cluster {
         }
     }
 
-    /// Sees to it that all processes were started with the same settings, as documents tell them,
-    /// or more. Called by all of them, at the begin.
+    /// Checks that all processes were started with the same settings, as in the result document, or
+    /// more. All processes call this method at the start.
     ///
     /// # Errors
-    /// The first setting that two do not agree on; when another process is gone.
+    /// The first setting that differs between two processes; when another process died or left.
     pub fn agree(&self, program: &str, settings: BTreeMap<String, Value>) -> Result<(), AppError> {
         match self {
             Cluster::Embedded(_) | Cluster::Simulated(_) => Ok(()),
@@ -278,9 +283,10 @@ impl Cluster {
         }
     }
 
-    /// Runs `body`, in which workers follow a course. Where they are of many processes, warm-ups
-    /// that are not limited by time end for all when the last is warm, so that their measured parts
-    /// are at the same time.
+    /// Runs `body`, in which workers follow a course.
+    ///
+    /// With many processes, a warm-up without a time limit ends for all when the last process is
+    /// warm. So their measured parts are at the same time.
     pub fn together<T>(&self, course: &Course, body: impl FnOnce() -> T) -> T {
         match self {
             Cluster::Joined(shared) if course.waits_for_others() => shared.together(course, body),
@@ -288,11 +294,11 @@ impl Cluster {
         }
     }
 
-    /// The end in order, with what came of the program: of a cluster of processes this one leaves,
-    /// and where the program failed the others hear why. Called by all of them.
+    /// Ends the program in order, with its result. In a cluster of processes this process leaves.
+    /// If the program failed, the other processes get the error. All processes call this method.
     ///
     /// # Errors
-    /// That of the program, here or at another process; what the node could not give back.
+    /// The error of the program, here or at another process; an error of the node's release.
     pub fn end<T>(self, result: Result<T, AppError>) -> Result<T, AppError> {
         match self {
             Cluster::Embedded(_) | Cluster::Simulated(_) => result,
@@ -318,17 +324,17 @@ impl Cluster {
         }
     }
 
-    /// What each compute node has counted so far, by its place. Called by all processes of a
-    /// cluster.
+    /// The counters of each compute node so far, by index. All processes of a cluster call this
+    /// method.
     ///
     /// # Errors
-    /// When another process is gone.
+    /// When another process died or left.
     pub fn counters(&self) -> Result<Vec<Counters>, AppError> {
         let own: Vec<Counters> = self.nodes().iter().map(|node| node.counters()).collect();
         Ok(self.share(own)?.into_iter().flatten().collect())
     }
 
-    /// The time now: what the workers' clocks show.
+    /// The present time on the workers' clocks.
     pub fn now(&self) -> Time {
         match self {
             Cluster::Embedded(cluster) => cluster.clock().now(),
@@ -337,16 +343,17 @@ impl Cluster {
         }
     }
 
-    /// The time now, the same at all processes as far as their clocks are. Called by all of them.
+    /// The present time, the same at all processes as far as their clocks agree. All processes call
+    /// this method.
     ///
     /// # Errors
-    /// When another process is gone.
+    /// When another process died or left.
     pub fn now_of_all(&self) -> Result<Time, AppError> {
         let now = self.now();
         Ok(self.share(now)?.into_iter().max().unwrap_or(now))
     }
 
-    /// The hash of all that has happened in a simulated world: the same flags give the same again.
+    /// The event hash of a simulated world. The same flags give the same hash.
     pub fn event_hash(&self) -> Option<u64> {
         match self {
             Cluster::Embedded(_) | Cluster::Joined(_) => None,

@@ -1,4 +1,4 @@
-//! [`Cores`]: whether the workers of a run had their cores, as the system counts it.
+//! [`Cores`]: whether the workers of a run had their cores, from the system's counters.
 //!
 //! ```text
 //!   Cores::before ── load, steal      each worker: /proc/thread-self/schedstat, begin and end
@@ -6,9 +6,9 @@
 //!         └──── around(body) ──────────────┴───► after ──► Conditions, of all processes
 //! ```
 //!
-//! A thread that computes beside foreign threads does not notice that it stands still; its
-//! throughput and its latencies do. The kernel counts for each thread how long it was ready and had
-//! no core. Where the kernel does not (other systems than Linux), nothing is said.
+//! A computing thread does not notice when other threads have its core, but its throughput and its
+//! latencies suffer. The kernel counts for each thread the time in which the thread was ready and
+//! had no core. Other systems than Linux do not count that time, and the report leaves it out.
 
 use std::fs;
 use std::future::Future;
@@ -21,7 +21,7 @@ use latchwork_workload::conditions::{Conditions, Machine, WorkerTime};
 
 use crate::{AppError, Cluster};
 
-/// What is noted of a run while it lasts. Clones are of the same run.
+/// The counters of a run. Clones belong to the same run.
 #[derive(Clone)]
 pub struct Cores {
     load_before: f64,
@@ -30,7 +30,7 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// To be called before a run.
+    /// Call this before a run.
     pub fn before() -> Cores {
         Cores {
             load_before: load().unwrap_or(0.0),
@@ -39,7 +39,7 @@ impl Cores {
         }
     }
 
-    /// The body of a run's workers, with a note of what each thread had of the processor.
+    /// Wraps the body of a run's workers, and records the processor time of each thread.
     pub fn around<T, F, Fut>(
         &self,
         body: F,
@@ -68,11 +68,11 @@ impl Cores {
         }
     }
 
-    /// Under which conditions the run was measured; nothing of a simulated one, whose time is
-    /// virtual. Called by all processes of a cluster, after the run.
+    /// The conditions of the measurement; `None` for a simulated run, which has virtual time. All
+    /// processes of a cluster call this method after the run.
     ///
     /// # Errors
-    /// When another process is gone.
+    /// When another process died or left.
     pub fn after(self, cluster: &Cluster) -> Result<Option<Conditions>, AppError> {
         if let Cluster::Simulated(_) = cluster {
             return Ok(None);
@@ -103,14 +103,14 @@ impl Cores {
     }
 }
 
-/// The body of one worker, with its note.
+/// The body of one worker, with the recording of its processor time.
 pub(crate) type BoxedBody<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
 
-/// What a thread has had of the processor since it began.
+/// The processor time of a thread since its start.
 #[derive(Clone, Copy)]
 struct Processor {
     cpu: Duration,
-    /// Ready, and without a core.
+    /// Time in which the thread was ready without a core.
     delay: Duration,
 }
 
@@ -122,8 +122,8 @@ impl Processor {
         Some(Processor { cpu: next()?, delay: next()? })
     }
 
-    /// The seconds on a core, and those without one although ready, since an earlier look at the
-    /// same thread.
+    /// The seconds on a core, and the seconds in which the thread was ready without a core, since
+    /// an earlier reading of the same thread.
     fn since(self, before: Processor) -> (f64, f64) {
         let seconds = |after: Duration, before| after.saturating_sub(before).as_secs_f64();
         (seconds(self.cpu, before.cpu), seconds(self.delay, before.delay))
@@ -148,7 +148,7 @@ impl Ticks {
         let line = text.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> = line.split_whitespace().map_while(|n| n.parse().ok()).collect();
         let stolen = *ticks.get(STEAL)?;
-        // What comes behind it is counted before it already.
+        // The values behind `steal` are included in the values before it.
         Some(Ticks { all: ticks[..=STEAL].iter().sum(), stolen })
     }
 

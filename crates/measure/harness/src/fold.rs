@@ -1,20 +1,20 @@
-//! Lines for people fit a terminal: what is longer goes on below, under its own beginning.
+//! Lines for people fit a terminal. A longer line continues below, indented to its own text.
 
 use std::io::{self, Write};
 
-/// Columns of a terminal that has the usual width.
+/// Columns of a terminal of the usual width.
 pub const COLUMNS: usize = 80;
 
-/// Columns of what `cluster run` shows on a terminal, behind the name of a process (`C58 | `).
+/// Columns that remain on a terminal behind the name of a process (`C58 | `) in `cluster run`.
 pub const COLUMNS_RELAYED: usize = COLUMNS - 6;
 
-/// How far a continued line is indented at most.
+/// Maximum indent of a continued line.
 const INDENT_MAX: usize = 34;
 
-/// The same lines, none of them longer than [`COLUMNS`] where words allow it.
+/// The same lines, none of them longer than [`COLUMNS`] if the words allow it.
 ///
-/// A line goes on under the column behind the last gap of two or more blanks, as that behind `check
-/// records  ok`; words that are too long by themselves, such as paths, stay whole.
+/// A line continues under the column behind its last gap of two or more blanks, as in `check
+/// records  ok`. A word that is too long by itself, such as a path, stays whole.
 pub fn folded(text: &str) -> String {
     folded_to(COLUMNS, text)
 }
@@ -57,14 +57,14 @@ fn fold(columns: usize, line: &str, out: &mut String) {
     out.push_str(end);
 }
 
-/// Where the text of a line begins, behind what stands in columns before it.
+/// The column at which the text of a line begins, behind its leading columns.
 fn indent(text: &str) -> usize {
     let letters: Vec<char> = text.chars().take(INDENT_MAX + 1).collect();
     let is_gap = |at: usize| at >= 2 && letters[at - 1] == ' ' && letters[at - 2] == ' ';
     (1..letters.len()).rev().find(|at| letters[*at] != ' ' && is_gap(*at)).unwrap_or(2)
 }
 
-/// Writes what `write` writes, [folded] to [`COLUMNS_RELAYED`].
+/// Writes the output of `write`, [folded] to [`COLUMNS_RELAYED`].
 pub(crate) fn write(
     out: &mut dyn Write,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,

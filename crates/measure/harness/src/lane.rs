@@ -1,29 +1,31 @@
-//! Lanes: which names in the pool's catalogue are a run's, and that they are free again behind it.
+//! Lanes: the assignment of names in the pool's catalogue to a run, and their release after the
+//! run.
 //!
-//! A cluster of processes outlasts its runs, and has room for so many names and no more. So names
-//! are not numbered by runs but by lanes: each run has the first that no other one has at the time.
+//! A cluster of processes outlives its runs, and its catalogue has room for a limited number of
+//! names. So names carry the number of a lane, not of a run. Each run takes the first lane that no
+//! other run has at the time.
 //!
 //! ```text
 //!   run.0 = 17        usertable.0        lane 0 is run 17's, with what is called so
 //!   run.1 = 18        tpcc.1             lane 1 is run 18's, at the same time
 //! ```
 //!
-//! A run that dies keeps its lane, its names, and its memory.
+//! Resources of a crashed run are not reclaimed: its lane, its names and its memory stay taken.
 
 use latchwork_cluster::{Joined, Member};
 use latchwork_memnode::{ObjectKind, PoolError};
 
 use crate::AppError;
 
-/// What kind of object a lane is in the catalogue: "run".
+/// The kind of object of a lane in the catalogue: "run".
 const RUN: ObjectKind = ObjectKind(0x6e_7572);
 
-/// What a run's object is called in a lane.
+/// The name of a run's object in a lane.
 pub(crate) fn name(base: &str, lane: u64) -> String {
     format!("{base}.{lane}")
 }
 
-/// Takes the first lane that is free, for a node's run.
+/// Takes the first free lane for a node's run.
 pub(crate) fn take(node: &Joined) -> Result<u64, AppError> {
     let run = node.group().run();
     let taken = node.run(move |member| async move {
@@ -55,8 +57,7 @@ async fn first_free(member: &Member, run: u64) -> Result<u64, PoolError> {
     unreachable!("the catalogue is full before")
 }
 
-/// Makes these names free again, and then the lane. What is called so is of no use to anybody any
-/// more.
+/// Removes these names, and then the lane. No node may use the named objects afterwards.
 pub(crate) fn give_back(node: &Joined, lane: u64, names: &[String]) -> Result<(), AppError> {
     let removed = node.run(|member| async move {
         let port = member.memory.port();

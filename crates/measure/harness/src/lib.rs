@@ -1,4 +1,4 @@
-//! What programs that measure share, so that each is only about what it measures.
+//! The common parts of programs that measure, so that each program has only its own measurement.
 //!
 //! ```text
 //!   ClusterFlags, FabricFlags, SettingFlags, OutputFlags     the command line, checked before anything starts
@@ -13,21 +13,21 @@
 //!                             outcome   checks, latencies, counters: for people, for scripts, as a document
 //! ```
 //!
-//! [`start`] is what stands around all of it, from the command line to the exit status: flags from
-//! [files and the environment](config) too, logs, and [signals](stop) that end a run early.
-//! [`main`] is the same without those.
+//! [`start`] frames a whole program, from the command line to the exit status: flags from [files
+//! and the environment](config) too, logs, and [signals](stop) that end a run early. [`main`] does
+//! the same without files, environment, logs and signals.
 //!
-//! A program takes the flags into its own command line with `#[command(flatten)]`. Those of the
-//! protocol are made from [`latchwork_selcc::Settings::TABLE`]: a new setting is a flag of every
+//! A program takes the flags into its own command line with `#[command(flatten)]`. The flags of the
+//! protocol come from [`latchwork_selcc::Settings::TABLE`]: a new setting is a flag of every
 //! program.
 //!
 //! # What holds
 //!
-//! - What is wrong with a command line is one line that says what would do ([`parse::one_line`],
+//! - A mistake on a command line gives one line that states valid input ([`parse::one_line`],
 //!   [`FlagError`]).
-//! - One body runs on either fabric: on shared memory it is called on many threads, in a simulated
-//!   world on one, so it must be `Sync`, and what it returns `Send`; the future itself stays where
-//!   it is.
+//! - One body runs on either fabric. Shared memory calls the body on many threads, and a simulated
+//!   world on one thread. So the body must be `Sync`, and its result `Send`. The future itself
+//!   stays on its thread.
 //! - In a simulated world time is virtual, and the same flags give the same result, bit by bit.
 //!
 //! # Example
@@ -84,5 +84,5 @@ pub use phase::Phase;
 pub use program::{AppError, NamesFiles, help, main, start};
 pub use shared::{LEFT_OVERS, Shared};
 
-/// The commit that this was built from, or `unknown`.
+/// The commit of this build, or `unknown`.
 pub const GIT: &str = env!("LATCHWORK_GIT");

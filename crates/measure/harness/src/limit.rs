@@ -1,13 +1,13 @@
-//! [`Limit`]: what kept a run from being faster.
+//! [`Limit`]: the resource that limited the speed of a run.
 //!
 //! ```text
 //!   Cluster::metered ── begin of the measured part ──► Usage ┐
 //!                       its end ─────────────────────► Usage ┴─► Limit::between ──► Limit
 //! ```
 //!
-//! Whatever was in use for nearly all of the time is the limit: more of anything else would not
-//! have helped. In a simulated world all of that is counted. On real fabrics two things are: cores
-//! that other threads had, and syncs of the log.
+//! A resource that was in use for nearly all of the time is the limit: more of any other resource
+//! would not have helped. A simulated world counts the use of all resources. Real fabrics count
+//! two: cores that other threads had, and syncs of the log.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -21,15 +21,15 @@ use latchwork_workload::conditions::Conditions;
 
 use crate::{Cluster, Part};
 
-/// What was in use for this share of the time, or more, was the limit. Short of all of the time,
-/// since queues run dry now and then.
+/// A resource in use for at least this share of the time was the limit. The share is less than 1,
+/// because queues run empty now and then.
 const BUSY: f64 = 0.8;
 
-/// Where nothing was busy, and at least this share of all atomics was on one latch word, the
+/// If no resource was busy and at least this share of all atomics was on one latch word, the
 /// workers took turns at its line.
 const ONE_LINE: f64 = 0.5;
 
-/// What kept a run from being faster. Shares are of the measured time, 0 to 1.
+/// The limit of a run's speed. Shares are of the measured time, 0 to 1.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Limit {
     /// A part of one node's NIC.
@@ -38,38 +38,38 @@ pub enum Limit {
         owner: String,
         /// The part.
         part: String,
-        /// For which share of the time it worked.
+        /// The share of the time in which the part worked.
         busy: f64,
     },
     /// The latch word of one line, at which the workers took turns.
     LatchWord {
-        /// The memory node that has it.
+        /// The memory node of the line.
         owner: String,
-        /// The share that it had of the time of all atomics.
+        /// The word's share of the time of all atomics.
         atomics: f64,
-        /// For which share of the time the NIC was at it: it does one atomic on a word after the
-        /// other.
+        /// The share of the time in which the NIC worked on the word. The NIC executes the atomics
+        /// on one word one after the other.
         busy: f64,
     },
     /// The CPUs of a compute node's workers.
     Cpu {
         /// The compute node.
         node: String,
-        /// For which share of the time they worked, on average.
+        /// The average share of the time in which the CPUs worked.
         busy: f64,
     },
-    /// Other threads had the cores. Known of real threads only.
+    /// Other threads had the cores. Known only for real threads.
     RunDelay {
-        /// The share of the time for which workers waited for a core.
+        /// The share of the time in which workers waited for a core.
         share: f64,
     },
-    /// The device under the log.
+    /// The storage device of the log.
     LogSync {
-        /// For which share of the time it was syncing, in the mean of all logs.
+        /// The mean share of the time in which a log was syncing.
         busy: f64,
     },
-    /// Nothing was in use for most of the time: workers waited for answers, or for the time of the
-    /// next operation.
+    /// No resource was in use for most of the time. Workers waited for answers, or for the time of
+    /// the next operation.
     Waits {
         /// The share of the busiest part of a NIC.
         nic: f64,
@@ -108,7 +108,7 @@ impl fmt::Display for Limit {
 }
 
 impl Limit {
-    /// For which share of the time what it names was in use; 0 where that is nothing.
+    /// The share of the time in which the named resource was in use; 0 without one.
     fn busy(&self) -> f64 {
         match self {
             Limit::Nic { busy, .. } | Limit::LatchWord { busy, .. } | Limit::Cpu { busy, .. } => {
@@ -120,13 +120,15 @@ impl Limit {
         }
     }
 
-    /// Whether it is a word at which workers take turns, however short each turn is at the NIC.
+    /// Whether the limit is a word at which workers take turns, however short each turn is at the
+    /// NIC.
     fn is_one_line(&self) -> bool {
         matches!(self, Limit::LatchWord { atomics, .. } if *atomics >= ONE_LINE)
     }
 
-    /// What limited a run on real threads, as far as that is counted: other threads on the cores of
-    /// its workers, or the device under its logs, which were syncing for this share of the time.
+    /// The limit of a run on real threads, as far as it is counted. It is other threads on the
+    /// cores of its workers, or the storage device of its logs, which were syncing for this share
+    /// of the time.
     pub fn of_threads(conditions: Option<&Conditions>, log_sync: Option<f64>) -> Option<Limit> {
         if let Some(conditions) = conditions.filter(|conditions| conditions.is_crowded()) {
             return Some(Limit::RunDelay { share: conditions.kept_off() });
@@ -134,8 +136,8 @@ impl Limit {
         log_sync.filter(|busy| *busy >= BUSY).map(|busy| Limit::LogSync { busy })
     }
 
-    /// What limited a simulated cluster between two times; nothing when no time passed, or where
-    /// times are drawn and nothing works.
+    /// The limit of a simulated cluster between two times. `None` when no time passed, and in a
+    /// world with random times, in which no resource works.
     pub fn between(before: &Usage, after: &Usage) -> Option<Limit> {
         let elapsed = (after.at - before.at).as_secs_f64();
         let share = |work: Duration| (work.as_secs_f64() / elapsed).min(1.0);
@@ -154,19 +156,19 @@ impl Limit {
     }
 }
 
-/// The one place that says what counts as the limit.
+/// The one function that decides which resource is the limit.
 fn choose(nics: Vec<Limit>, cpus: Vec<Limit>) -> Option<Limit> {
     let busiest =
         |limits: Vec<Limit>| limits.into_iter().max_by(|a, b| a.busy().total_cmp(&b.busy()));
     let one_line = nics.iter().find(|limit| limit.is_one_line()).cloned();
     let (nic, cpu) = (busiest(nics)?, busiest(cpus)?);
     let waits = Limit::Waits { nic: nic.busy(), cpu: cpu.busy() };
-    // Where both are busy the NIC comes first: its queue is why workers of others wait.
+    // If both are busy, the NIC comes first: its queue is the reason why other workers wait.
     let busy = [nic, cpu].into_iter().find(|limit| limit.busy() >= BUSY);
     Some(busy.or(one_line).unwrap_or(waits))
 }
 
-/// How long all atomics took that a NIC has done.
+/// The total time of the atomics that a NIC has executed.
 fn atomic_work(nic: &NicWork) -> Duration {
     nic.atomics.values().map(|work| work.all).sum()
 }
@@ -184,8 +186,8 @@ fn parts(
     parts.into_iter().map(move |(part, busy)| Limit::Nic { owner: owner.clone(), part, busy })
 }
 
-/// The busiest bucket of atomics: that of one word where most of its atomics were on the word of
-/// the one before.
+/// The busiest bucket of atomics. The bucket stands for one word if most of its atomics hit the
+/// same word as the previous atomic.
 fn atomics(
     after: &NicWork,
     before: &NicWork,
@@ -208,7 +210,7 @@ fn atomics(
     limit.into_iter()
 }
 
-/// The workers of each node that were there at both times.
+/// The workers of each node that existed at both times.
 fn cpus(after: &Usage, before: &Usage, share: &impl Fn(Duration) -> f64) -> Vec<Limit> {
     let nodes = after.workers.iter().map(|(node, _)| node + 1).max().unwrap_or(0);
     let of_node = |node: usize| {
@@ -230,8 +232,8 @@ struct Marks {
 }
 
 impl Cluster {
-    /// Runs `run`, and says what limited its measured part. `part` says which part it is in at a
-    /// time, and nothing when all are over. Only a simulated cluster knows its limit.
+    /// Runs `run`, and returns the limit of its measured part. `part` returns the part at a time,
+    /// and `None` when the run is over. Only a simulated cluster knows its limit.
     pub fn metered<T>(
         &self,
         part: impl Fn(Time) -> Option<Part> + 'static,
@@ -293,7 +295,7 @@ mod tests {
             told(&[busy[1].clone(), word(0.3, 1.0)], &[cpu("C1", 0.1)]),
             "latch word of one line at M3: 30 % of all atomics, 100 % busy"
         );
-        // Nothing is busy where nodes take turns at one line.
+        // No resource is busy if nodes take turns at one line.
         let told_of = |atomics| told(&[idle[1].clone(), word(atomics, 0.02)], &[cpu("C1", 0.12)]);
         assert_eq!(told_of(0.97), "latch word of one line at M3: 97 % of all atomics, 2 % busy");
         assert_eq!(told_of(0.4), waits);

@@ -1,4 +1,4 @@
-//! Logs: what libraries tell with `tracing`, as lines for people on standard error.
+//! Logs: the `tracing` events of libraries, as lines for people on standard error.
 
 use std::io;
 
@@ -6,17 +6,17 @@ use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-/// What would do.
+/// The valid values.
 const EXPECTED: &str = "use off, error, warn, info, debug or trace, or levels of single crates before it, as in \
      latchwork_wal=info,warn";
 
-/// Which events are told: those of a level, and for some targets those of another.
+/// The shown events: those of a level, with other levels for some targets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Filter(Targets);
 
 impl Filter {
-    /// Reads `LEVEL` or `TARGET=LEVEL,..,LEVEL`. A target is the beginning of a path, as lines show
-    /// it.
+    /// Parses `LEVEL` or `TARGET=LEVEL,..,LEVEL`. A target is the prefix of a path, as log lines
+    /// show it.
     pub(crate) fn parse(text: &str) -> Result<Filter, String> {
         let level = |text: &str| match text {
             "off" => Ok(LevelFilter::OFF),
@@ -41,15 +41,16 @@ impl Filter {
     }
 }
 
-/// From here on events that pass are lines on standard error: time, level, target, what happened.
+/// From here on, events that pass the filter become lines on standard error: time, level, target,
+/// event.
 pub(crate) fn install(filter: &Filter) {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(false)
-        // Nobody may be reading any more.
+        // The reader of standard error may have closed it.
         .log_internal_errors(false);
     let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter.0.clone()));
-    // A test that runs several programs in one process has installed it before.
+    // A test with several programs in one process may have installed a subscriber before.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 

@@ -1,4 +1,4 @@
-//! Why a run of many processes cannot go on: a node of it, or memory, is gone.
+//! The loss of a node or of memory, after which a run of many processes cannot continue.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use latchwork_membership::{MemberState, Membership, NodeName, Party, View};
 
 use crate::AppError;
 
-/// How long the view may be behind what an exchange has seen.
+/// How far the view may lag behind an exchange.
 const BEHIND: Duration = Duration::from_secs(1);
 
-/// A node that a run cannot go on without, and that is gone.
+/// A lost node without which a run cannot continue.
 #[derive(Debug)]
 pub(crate) struct Loss {
     /// The node, if it is not this one.
     pub(crate) node: Option<NodeName>,
-    /// It did not leave in order.
+    /// Whether the node died, instead of a graceful leave.
     pub(crate) died: bool,
-    /// For people.
+    /// The text for people.
     pub(crate) error: AppError,
 }
 
@@ -26,7 +26,7 @@ impl Loss {
     }
 }
 
-/// The first node that a run cannot go on without and that is gone.
+/// The first lost node without which a run cannot continue.
 pub(crate) fn lost(membership: &Membership, group: &[Party]) -> Option<Loss> {
     if !membership.lease().is_valid() {
         let text = "this node's lease has ended, so that the others go on without it: start it again, with a longer \
@@ -36,8 +36,8 @@ pub(crate) fn lost(membership: &Membership, group: &[Party]) -> Option<Loss> {
     lost_of(&membership.view(), group, None)
 }
 
-/// A node of the group that has died, besides this one: whoever fails because of a death, and ends,
-/// is dead as well.
+/// A dead node of the group other than `node`. A process that fails because of a death also ends,
+/// and is dead as well.
 pub(crate) fn died_besides(
     membership: &Membership,
     group: &[Party],
@@ -66,9 +66,9 @@ fn lost_of(view: &View, group: &[Party], besides: Option<NodeName>) -> Option<Lo
     ))
 }
 
-/// As [`lost`], after an exchange failed: the view may be behind what the exchange has seen.
+/// As [`lost`], after an exchange failed: the view may lag behind the exchange.
 pub(crate) fn lost_lately(membership: &Membership, group: &[Party]) -> Option<Loss> {
-    // Whether that came in time or not, the answer is in the view.
+    // The view has the answer, whether the wait ended in time or not.
     let _ = membership.wait(BEHIND, |view| lost_of(view, group, None).is_some());
     lost(membership, group)
 }
@@ -102,7 +102,7 @@ mod tests {
         };
         let all = [("M0", Joined), ("C1", Joined), ("C2", Joined), ("C3", Joined)];
         assert_eq!(told(&all), None);
-        // C2 is of another run, and M1 may have been there before.
+        // C2 is of another run, and M1 may have left before.
         assert_eq!(told(&[all[0], all[1], ("C2", Dead), all[3]]), None);
         assert_eq!(told(&[all[0], ("M1", Left), all[1], all[3]]), None);
         for (members, how) in [

@@ -1,4 +1,4 @@
-//! What came of a run: its checks, and how all of it is told to people, to scripts and in a
+//! The outcome of a run: its checks, and the output of all results for people, for scripts and in a
 //! document.
 
 use std::collections::BTreeMap;
@@ -17,22 +17,22 @@ use crate::{AppError, Cluster, GIT, Limit, fold, stop};
 
 /// A check at the end of a run.
 pub struct Check {
-    /// Its name, in one word.
+    /// The check's name, in one word.
     pub name: &'static str,
-    /// How it ended.
+    /// The check's outcome.
     pub outcome: CheckOutcome,
-    /// What it found, for people.
+    /// The check's finding, for people.
     pub detail: String,
 }
 
 impl Check {
-    /// A check that ended so.
+    /// A check with this outcome.
     pub fn new(name: &'static str, is_good: bool, detail: String) -> Check {
         let outcome = if is_good { CheckOutcome::Ok } else { CheckOutcome::Failed };
         Check { name, outcome, detail }
     }
 
-    /// Whether it ended well.
+    /// Whether the check found no error.
     pub fn is_good(&self) -> bool {
         self.outcome == CheckOutcome::Ok
     }
@@ -42,8 +42,8 @@ impl Check {
     }
 }
 
-/// The document of a run on such a cluster: what each compute node counted, how the checks ended,
-/// the hash of a simulated world. What was asked for and what was measured is the program's to add.
+/// The document of a run on this cluster: the counters of each compute node, the outcomes of the
+/// checks, the hash of a simulated world. The program adds its settings and its measurements.
 pub fn document(
     app: &str,
     cluster: &ClusterConfig,
@@ -72,7 +72,7 @@ fn node(role: &str, id: u64, counters: BTreeMap<String, u64>) -> Node {
     Node { role: role.to_owned(), id, counters, series: Vec::new() }
 }
 
-/// Writes the lines that tell scripts how the checks ended.
+/// Writes the outcomes of the checks in lines for scripts.
 ///
 /// # Errors
 /// When `out` fails.
@@ -80,7 +80,7 @@ pub fn write_check_lines(out: &mut dyn Write, checks: &[Check]) -> io::Result<()
     checks.iter().try_for_each(|check| writeln!(out, "[CHECK], {}, {}", check.name, check.word()))
 }
 
-/// Writes the same for people, with what was found.
+/// Writes the outcomes of the checks for people, with the findings.
 ///
 /// # Errors
 /// When `out` fails.
@@ -92,8 +92,8 @@ pub fn write_checks(out: &mut dyn Write, checks: &[Check]) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes a table of latencies, a row for each kind of operation that there was, and one below it
-/// for its latencies from intended starts where there are any.
+/// Writes a table of latencies, with a row for each kind of operation that occurred. If there are
+/// latencies from intended starts, a row for them follows.
 ///
 /// # Errors
 /// When `out` fails.
@@ -112,7 +112,7 @@ pub fn write_latencies(out: &mut dyn Write, measured: &[Measured]) -> io::Result
     Ok(())
 }
 
-/// Writes what limited a run, where that is known.
+/// Writes the limit of a run, if it is known.
 ///
 /// # Errors
 /// When `out` fails.
@@ -120,8 +120,8 @@ pub fn write_limit(out: &mut dyn Write, limit: Option<&Limit>) -> io::Result<()>
     limit.map_or(Ok(()), |limit| writeln!(out, "limit  {limit}"))
 }
 
-/// Writes the machines of a run and what its workers had of them, with a warning where that was too
-/// little.
+/// Writes the machines of a run and the core time of its workers, with a warning if the core time
+/// was too short.
 ///
 /// # Errors
 /// When `out` fails.
@@ -151,7 +151,7 @@ pub fn write_conditions(out: &mut dyn Write, conditions: Option<&Conditions>) ->
     Ok(())
 }
 
-/// A row of the table of latencies, which has the width of a terminal.
+/// Writes a row of the latency table, which has the width of a terminal.
 fn row(out: &mut dyn Write, name: &str, cells: &[String]) -> io::Result<()> {
     write!(out, "{name:<17}")?;
     cells.iter().try_for_each(|cell| write!(out, " {cell:>7}"))?;
@@ -163,7 +163,7 @@ fn narrow(count: u64) -> String {
     if count < 10_000_000 { count.to_string() } else { narrow_large(count as f64) }
 }
 
-/// Microseconds in seven columns, with as many digits behind the point as there is room for.
+/// Microseconds in seven columns, with as many decimals as fit.
 fn narrow_us(us: f64) -> String {
     match us {
         us if us < 9_999.995 => format!("{us:.2}"),
@@ -179,7 +179,7 @@ fn narrow_large(number: f64) -> String {
     }
 }
 
-/// A number in three digits or so: `812`, `34.1 k`, `2.46 M`, `1.20 G`.
+/// A number in about three digits: `812`, `34.1 k`, `2.46 M`, `1.20 G`.
 pub fn short(number: f64) -> String {
     match number {
         n if n >= 1e9 => format!("{:.2} G", n / 1e9),
@@ -189,7 +189,7 @@ pub fn short(number: f64) -> String {
     }
 }
 
-/// So many things of this name: `1 worker`, `4 workers`.
+/// A count with a noun: `1 worker`, `4 workers`.
 pub fn many(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
@@ -199,18 +199,19 @@ pub fn many(count: usize, what: &str) -> String {
 
 /// A simulated world at its end.
 pub struct World {
-    /// The hash of all that happened in it.
+    /// The event hash of the world.
     pub event_hash: u64,
-    /// How many events that were.
+    /// The number of events.
     pub events: u64,
-    /// How long all of it took in it.
+    /// The virtual time of the world.
     pub virtual_time: Duration,
-    /// And outside.
+    /// The real time of the simulation.
     pub real_time: Duration,
 }
 
 impl World {
-    /// The world of a cluster, if it is in one. `real_time` is how long it took outside.
+    /// The world of a cluster, if the cluster is simulated. `real_time` is the real time of the
+    /// simulation.
     pub fn of(cluster: &Cluster, real_time: Duration) -> Option<World> {
         let Cluster::Simulated(cluster) = cluster else { return None };
         let kernel = cluster.kernel();
@@ -218,7 +219,7 @@ impl World {
         Some(World { event_hash, events, virtual_time: kernel.now() - Time::ZERO, real_time })
     }
 
-    /// Writes it in a line for people.
+    /// Writes the world in a line for people.
     ///
     /// # Errors
     /// When `out` fails.
@@ -232,13 +233,13 @@ impl World {
     }
 }
 
-/// Tells people something on standard error, in lines that fit a terminal. It comes beside a result
-/// that is told elsewhere, so that the program goes on where nothing can be written there.
+/// Writes text for people on standard error, in lines that fit a terminal. The text accompanies a
+/// result with its own output, so a failed write is ignored.
 pub fn tell_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let _ = fold::write(&mut io::stderr().lock(), write);
 }
 
-/// Says a line on standard error while the program goes on, whether anything reads there or not.
+/// Writes a line on standard error while the program continues, whether a reader exists or not.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
@@ -248,7 +249,7 @@ pub fn say_folded(line: &str) {
     tell_people(|out| writeln!(out, "{line}"));
 }
 
-/// Tells lines of a run that goes on, as [`tell`]; on a terminal in lines that fit it.
+/// Prints lines of a running program, as [`tell`]; on a terminal in lines that fit.
 ///
 /// # Errors
 /// As [`tell`].
@@ -260,23 +261,23 @@ pub fn tell_progress(
         return tell(document, write);
     }
     tell(document, |out| {
-        // A progress bar may stand on the line.
+        // A progress bar may be on the line.
         out.write_all(b"\r\x1b[K")?;
         fold::write(out, write)
     })
 }
 
-/// Whether a terminal would show the result twice, as the table for people and as the lines for
-/// scripts: both streams are a terminal. Then the table says it all.
+/// Whether both streams are a terminal. Then a terminal would show the result twice, as the table
+/// for people and as the lines for scripts, and the table suffices.
 pub fn is_for_people_only() -> bool {
     io::stdout().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Tells a result: as a table to people, and in lines to scripts, which a terminal is not for
-/// ([`is_for_people_only`]). The lines give way to a document on standard output.
+/// Prints a result: as a table for people, and in lines for scripts. On a terminal alone the lines
+/// are left out ([`is_for_people_only`]). A document on standard output replaces the lines.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When the result cannot be written.
 pub fn tell_result(
     table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     lines: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -289,11 +290,11 @@ pub fn tell_result(
     tell(document, lines)
 }
 
-/// Tells something on standard output, or on standard error where standard output belongs to the
-/// document, which is the result then.
+/// Prints text on standard output. If standard output carries the document, the text goes to
+/// standard error instead.
 ///
 /// # Errors
-/// When it cannot be written on standard output.
+/// When standard output cannot be written.
 pub fn tell(
     document: Option<&Output>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -308,7 +309,7 @@ pub fn tell(
 
 pub(crate) fn written(place: &str, result: io::Result<()>) -> Result<(), AppError> {
     match result {
-        // Whoever closes the pipe has read what it wanted.
+        // A reader that closes the pipe has read what it needs.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => {
             Err(AppError::Failed(format!("the result cannot be written to {place}: {error}")))

@@ -1,4 +1,4 @@
-//! Parsers of values on a command line, and what is wrong with one in one line.
+//! Parsers of values on a command line, and their errors of one line.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -27,7 +27,7 @@ where
 /// A finite number above 0.
 ///
 /// # Errors
-/// What would do.
+/// The valid values.
 pub fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
@@ -38,7 +38,7 @@ pub fn positive(text: &str) -> Result<f64, String> {
 /// A percentage, 0 to 100.
 ///
 /// # Errors
-/// What would do.
+/// The valid values.
 pub fn percent(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.0..=100.0).contains(&value) => Ok(value),
@@ -46,16 +46,16 @@ pub fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// How sizes and times are written, for the help of every program that takes some.
+/// The notation of sizes and times, for the help of every program that takes some.
 pub const UNITS: &str = "Sizes: 512K, 256M, 4G, or KiB, MiB, GiB, as powers of 1024. Times: 500us, 20ms, 4s, 2m, 1h. A \
                          number without a unit has the one that the flag names.";
 
 const TIME: &str = "a time such as 500ms, 4s or 2m";
 
-/// A time above 0, up to a million seconds, which a plain number is in.
+/// A time above 0, up to a million seconds. A plain number is in seconds.
 ///
 /// # Errors
-/// What would do.
+/// The valid values.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     match latchwork_units::time(text, Time::Seconds) {
         Some(time) if !time.is_zero() && time <= TIME_MAX => Ok(time),
@@ -70,7 +70,7 @@ const TIME_MAX: Duration = Duration::from_secs(1_000_000);
 /// As [`seconds`], or 0.
 ///
 /// # Errors
-/// What would do.
+/// The valid values.
 pub fn seconds_or_none(text: &str) -> Result<Duration, String> {
     match latchwork_units::time(text, Time::Seconds) {
         Some(Duration::ZERO) => Ok(Duration::ZERO),
@@ -78,15 +78,15 @@ pub fn seconds_or_none(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// As [`seconds`], as a number of them.
+/// As [`seconds`], as a number of seconds.
 ///
 /// # Errors
-/// What would do.
+/// The valid values.
 pub fn seconds_f64(text: &str) -> Result<f64, String> {
     seconds(text).map(|time| time.as_secs_f64())
 }
 
-/// A time of whole microseconds, as a number of them in `range`.
+/// A time of whole microseconds, as a number in `range`.
 pub fn whole_micros(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
@@ -101,10 +101,10 @@ pub fn whole_micros(
     }
 }
 
-/// A time above 0, up to 10,000 minutes, which a plain number is in.
+/// A time above 0, up to 10,000 minutes. A plain number is in minutes.
 ///
 /// # Errors
-/// What would do.
+/// The valid values.
 pub fn minutes(text: &str) -> Result<Duration, String> {
     let time = latchwork_units::time(text, Time::Minutes);
     time.filter(|time| !time.is_zero() && *time <= Duration::from_secs(600_000)).ok_or_else(|| {
@@ -115,7 +115,7 @@ pub fn minutes(text: &str) -> Result<Duration, String> {
 /// A size above 0; a plain number is in bytes.
 ///
 /// # Errors
-/// What would do.
+/// The valid values.
 pub fn size(text: &str) -> Result<u64, String> {
     let size = latchwork_units::size(text, Size::B).filter(|bytes| *bytes > 0);
     size.ok_or_else(|| "use a size such as 512M or 4GiB, or a number of bytes, above 0".to_owned())
@@ -137,12 +137,12 @@ pub fn bytes(
     }
 }
 
-/// A size above 0, in mebibytes, which a plain number is in, too.
+/// A size above 0 in mebibytes. A plain number is in mebibytes, too.
 ///
 /// # Errors
-/// What would do.
+/// The valid values.
 pub fn mebibytes(text: &str) -> Result<f64, String> {
-    // A plain number stays as it was written, for messages.
+    // A plain number keeps its text, for messages.
     let size = text.parse().ok().or_else(|| {
         let bytes = latchwork_units::size(text, Size::MiB)?;
         Some(bytes as f64 / MIB as f64)
@@ -151,7 +151,7 @@ pub fn mebibytes(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "use a number of MiB above 0, or a size such as 256M or 4GiB".to_owned())
 }
 
-/// A size of whole mebibytes, as a number of them in `range`.
+/// A size of whole mebibytes, as a number in `range`.
 pub fn whole_mebibytes(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
@@ -168,7 +168,7 @@ pub fn whole_mebibytes(
 /// An IP address.
 ///
 /// # Errors
-/// What would do.
+/// The valid values.
 pub fn address(text: &str) -> Result<IpAddr, String> {
     let would_do = "use an IP address, as 10.0.0.1; names of hosts are not looked up";
     text.parse().map_err(|_| would_do.to_owned())
@@ -177,24 +177,24 @@ pub fn address(text: &str) -> Result<IpAddr, String> {
 /// An IP address and a port.
 ///
 /// # Errors
-/// What would do.
+/// The valid values.
 pub fn socket(text: &str) -> Result<SocketAddr, String> {
     let would_do = "use an IP address and a port, as 10.0.0.1:0; names of hosts are not looked up";
     text.parse().map_err(|_| would_do.to_owned())
 }
 
-/// Bytes of a global cache line.
+/// Bytes of a line.
 ///
 /// # Errors
-/// What would do.
+/// The valid values.
 pub fn line_size(text: &str) -> Result<u32, String> {
     let size = latchwork_units::size(text, Size::B).and_then(|size| u32::try_from(size).ok());
     size.filter(|size| size.is_power_of_two() && (512..=65_536).contains(size))
         .ok_or_else(|| "use a power of two from 512 to 65536, as 2048 or 2K".to_owned())
 }
 
-/// What is wrong with a command line, in one line: clap's first line and its hints; where it has
-/// none to offer for what it does not know, that help tells what there is.
+/// The error of a command line, in one line: clap's first line and its hints. For an unknown
+/// argument without a hint, the line refers to the help.
 pub fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

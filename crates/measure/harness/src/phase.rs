@@ -1,20 +1,20 @@
-//! [`Phase`]: what the workers of a phase share, and how they end it together.
+//! [`Phase`]: the shared state of a phase's workers, and their common end.
 
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
 use crate::{AppError, stop};
 
-/// A count that one worker keeps and the progress display reads. On cache lines of its own.
+/// A count that one worker keeps and the progress display reads, on its own cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Meter(AtomicU64);
 
-/// The state of one phase, as loading or checking, on all workers: how far each is, and the error
-/// that ended it.
+/// The state of one phase, such as loading or checking, on all workers: the progress of each
+/// worker, and the error that ended the phase.
 pub struct Phase {
     meters: Vec<Meter>,
-    /// Nanoseconds of virtual time, where that is what passes.
+    /// Nanoseconds of virtual time, if the time is virtual.
     reached: AtomicU64,
     stopped: AtomicBool,
     /// As [`stopped`](Phase::stopped), without an error.
@@ -35,18 +35,18 @@ impl Phase {
         }
     }
 
-    /// A worker of a simulated cluster is at this time. All of them are one thread.
+    /// Records the time of a worker of a simulated cluster. All its workers run on one thread.
     #[inline]
     pub fn reach(&self, time: Time) {
         self.reached.store(time.as_nanos(), Ordering::Relaxed);
     }
 
-    /// The virtual time that was reached last.
+    /// The latest recorded virtual time.
     pub fn reached(&self) -> Time {
         Time::from_nanos(self.reached.load(Ordering::Relaxed))
     }
 
-    /// One more operation of this worker is done.
+    /// Counts one more operation of this worker.
     #[inline]
     pub fn count(&self, worker: usize) {
         let meter = &self.meters[worker].0;
@@ -54,18 +54,18 @@ impl Phase {
         meter.store(meter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Operations that all workers have done.
+    /// Operations of all workers so far.
     pub fn done(&self) -> u64 {
         self.meters.iter().map(|meter| meter.0.load(Ordering::Relaxed)).sum()
     }
 
-    /// Ends the phase on all workers because of an error, of which the first counts.
+    /// Ends the phase on all workers because of an error. The first error counts.
     pub fn fail(&self, error: AppError) {
         self.error.lock().get_or_insert(error);
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the phase on all workers before its time: what they have done counts.
+    /// Ends the phase on all workers early. Their operations so far count.
     pub fn end_early(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -76,8 +76,7 @@ impl Phase {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Whether the phase was ended by an error, or a signal ends the program while it
-    /// [prepares](stop).
+    /// Whether an error ended the phase, or a signal ends the program in its [preparation](stop).
     #[inline]
     pub fn stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) || stop::is_aborted()
@@ -85,7 +84,7 @@ impl Phase {
 
     /// The error that ended the phase, if one did.
     pub fn end(&self) -> Result<(), AppError> {
-        // What went wrong after that may have gone wrong because of that.
+        // An error after that may be a consequence of that.
         stop::check()?;
         self.error.lock().take().map_or(Ok(()), Err)
     }

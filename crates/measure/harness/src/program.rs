@@ -13,25 +13,25 @@ use crate::parse::one_line;
 use crate::stop::{self, Signal};
 use crate::{FlagError, log, outcome};
 
-/// Why a program ended without a good result. Each is one line.
+/// Why a program ended without a result. Each text is one line.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AppError {
-    /// The command line, or a file that it names, asks for something impossible.
+    /// The command line, or a file that it names, requests something impossible.
     #[error("{0}")]
     Usage(String),
-    /// It came to nothing, or what came of it cannot be written.
+    /// The program failed, or its result cannot be written.
     #[error("{0}")]
     Failed(String),
-    /// A signal ended it before there was anything to show.
+    /// A signal ended the program before there was a result.
     #[error("ended by {} before it had a result", .0.name())]
     Stopped(Signal),
-    /// As before; the signal came to the process of another node.
+    /// As `Stopped`, for a signal to the process of another node.
     #[error("ended by {} at node {} before it had a result", .0.name(), .1)]
     StoppedAt(Signal, String),
 }
 
 impl AppError {
-    /// The program's exit status: 2 for what the caller can mend in the command line, 128 and its
+    /// The program's exit status: 2 for an error that another command line avoids, 128 plus the
     /// number for a signal, 1 for the rest.
     pub fn status(&self) -> u8 {
         match self {
@@ -70,17 +70,18 @@ impl From<latchwork_files::SameFile> for AppError {
     }
 }
 
-/// A command line that knows which files it names. [`start`] and [`main`] refuse one file under two
-/// names before the program begins, where an output is among them.
+/// A command line that knows the files that it names. [`start`] and [`main`] refuse one file under
+/// two names before the program begins, if one of the names is an output.
 pub trait NamesFiles {
-    /// All files that the program reads and writes because a flag names them.
+    /// All files that the program reads or writes because a flag names them.
     fn files(&self) -> Vec<Named>;
 }
 
-/// Runs a program of this name from what the command line, the environment and a
-/// [file](crate::config) say to its exit status, with logs and [signals](crate::stop) as all
-/// programs have them: 0 when `run` finds all good, and 1 when it does not. An error is one line on
-/// standard error, and its own [status](AppError::status).
+/// Runs the program `name`, from the command line, the environment and a [file](crate::config) to
+/// the exit status, with logs and [signals](crate::stop) as in all programs.
+///
+/// The status is 0 when `run` returns true, and 1 when it returns false. An error is one line on
+/// standard error, with its own [status](AppError::status).
 pub fn start<C>(name: &'static str, run: impl FnOnce(C) -> Result<bool, AppError>) -> ExitCode
 where
     C: CommandFactory + FromArgMatches + NamesFiles,
@@ -97,7 +98,7 @@ where
             files.extend(cli.files());
             let distinct = latchwork_files::distinct(&files).map_err(AppError::from);
             let ended = distinct.and_then(|()| run(cli)).map_err(|error| places.locate(error));
-            // What went wrong after a signal may have gone wrong because of it.
+            // An error after a signal may be a consequence of the signal.
             ended.map_err(|error| stop::check().err().unwrap_or(error))
         }
         Ok(Read::Print(text)) => printed(&text),
@@ -108,8 +109,8 @@ where
     status(name, ended)
 }
 
-/// As [`start`], for programs that are told what to do on the command line only, and leave signals
-/// to the operating system.
+/// As [`start`], for programs that take settings only from the command line and leave signals to
+/// the operating system.
 pub fn main<C: NamesFiles>(
     name: &str,
     command_line: Result<C, clap::Error>,
@@ -124,7 +125,7 @@ pub fn main<C: NamesFiles>(
     status(name, ended)
 }
 
-/// Help and the version are printed; the rest is an error.
+/// Help and version are printed; all other cases are errors.
 fn told(error: &clap::Error) -> Result<bool, AppError> {
     if error.use_stderr() {
         return Err(AppError::Usage(one_line(error)));
@@ -133,10 +134,10 @@ fn told(error: &clap::Error) -> Result<bool, AppError> {
     Ok(true)
 }
 
-/// Prints the help or the version, which clap has as an error.
+/// Prints the help or the version, which clap reports as an error.
 ///
 /// # Errors
-/// When it cannot be written. A reader that has closed the pipe has read what it wanted.
+/// When it cannot be written. A reader that has closed the pipe has read what it needs.
 pub fn help(help: &clap::Error) -> Result<(), AppError> {
     outcome::written("standard output", help.print().and_then(|()| std::io::stdout().flush()))
 }
@@ -151,7 +152,7 @@ fn status(name: &str, ended: Result<bool, AppError>) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            // Nobody may be reading any more, which is no reason to panic.
+            // The reader may have closed standard error, which is no reason to panic.
             let _ = writeln!(std::io::stderr(), "{name}: {error}");
             ExitCode::from(error.status())
         }

@@ -1,4 +1,4 @@
-//! How far a phase is: a bar where standard error is a terminal, plain lines elsewhere.
+//! The progress of a phase: a bar if standard error is a terminal, else plain lines.
 
 use crate::Phase;
 use crate::outcome::{say, short};
@@ -8,34 +8,34 @@ use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Between two looks, on a terminal and elsewhere.
+/// The interval between two updates, on a terminal and elsewhere.
 const LOOK: Duration = Duration::from_millis(200);
 const LOOK_PLAIN: Duration = Duration::from_secs(2);
 
-/// A phase as it is shown.
+/// The title of a phase in the display.
 #[derive(Clone, Copy)]
 pub struct Title {
     /// Its name.
     pub name: &'static str,
-    /// What it counts.
+    /// The noun for the phase's count.
     pub what: &'static str,
 }
 
-/// What a phase is measured against.
+/// The extent of a phase, against which its progress is measured.
 #[derive(Clone, Copy)]
 pub enum Extent {
-    /// It ends after so many operations.
+    /// The phase ends after this number of operations.
     Operations(u64),
-    /// It lasts from now until this time of the cluster.
+    /// The phase goes on until this time of the cluster.
     Until(Time),
 }
 
-/// Whose time a phase is measured against.
+/// The clock of a phase's progress.
 #[derive(Clone, Copy)]
 pub enum Timekeeper {
     /// The workers' clock.
     Real(Clock),
-    /// The world of the phase's workers, which began it at this time.
+    /// The world of the phase's workers. The phase began at this time.
     Virtual(Time),
 }
 
@@ -48,7 +48,7 @@ impl Timekeeper {
     }
 }
 
-/// Runs `body`, and meanwhile shows on standard error how far `phase` is.
+/// Runs `body`, and shows the progress of `phase` on standard error in the meantime.
 pub fn show<T>(
     title: Title,
     extent: Extent,
@@ -59,7 +59,7 @@ pub fn show<T>(
     std::thread::scope(|scope| {
         let (done, ended) = channel::<()>();
         let display = move || display(title, extent, time, phase, &ended);
-        // Without a thread for it there is no progress to see, and nothing else is lost.
+        // Without a thread there is no progress display, and nothing else is lost.
         let _display =
             std::thread::Builder::new().name("progress".into()).spawn_scoped(scope, display);
         let result = body();
@@ -110,7 +110,7 @@ fn display(title: Title, extent: Extent, time: Timekeeper, phase: &Phase, ended:
     }
 }
 
-/// In microseconds: virtual time is short.
+/// The unit is microseconds, because virtual time is short.
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -17,42 +17,42 @@ use crate::waiting::Waits;
 use crate::watch::Watch;
 use crate::{AppError, ClusterFlags, Course, JoinChoice, lane, stop};
 
-/// How much longer than this one another process may take to come to the end of a phase. One that
-/// has died or failed is noticed at once.
+/// How much longer than this process another process may take to reach the end of a phase. A dead
+/// or failed process is noticed at once.
 const LATE: Duration = Duration::from_secs(600);
 
-/// How long a process that ends without a result looks out for operations of others that still need
-/// it.
+/// How long a process that ends without a result keeps serving operations of other processes.
 const HASTE: Duration = Duration::from_secs(1);
 
-/// How long a process waits for the others to be through when the run has failed.
+/// How long a process waits for the others to finish when the run has failed.
 const TIDY: Duration = Duration::from_secs(5);
 
-/// Between the moment when the last process is warm and the begin of the measured part, so that all
-/// hear of it before.
+/// Time between the moment when the last process is warm and the start of the measured part, so
+/// that all processes know the start before it comes.
 const LEAD_TIME: Duration = Duration::from_millis(50);
 
-/// Between two looks whether this process is warm.
+/// Interval between two checks whether this process is warm.
 const WARM: Duration = Duration::from_millis(5);
 
-/// A node that joined, and the results that went around so far.
+/// A node that joined, and the number of exchanges of results so far.
 pub struct Shared {
-    // Before the node, whose end is no news.
+    // Declared before the node, so that it is dropped first and does not report the node's own end.
     watch: Watch,
     node: Joined,
     gathered: AtomicU64,
-    /// All know that the run has failed.
+    /// All processes know that the run has failed.
     is_over: AtomicBool,
     lane: u64,
-    /// What belongs to this run in the pool.
+    /// The names of this run in the pool.
     names: Mutex<Vec<String>>,
 }
 
-/// What a process has to say of its part of a phase: the signal that ended it early, and the node
-/// that this came to; what came of it, or the status and the line that it ends with.
+/// A process's message about its part of a phase. First comes the signal that ended the phase
+/// early, with the node that received it. Then come the results, or the exit status and the error
+/// line.
 type Parcel<T> = (Option<(u8, String)>, Result<Vec<T>, (u8, String)>);
 
-/// Ends the run when it is dropped by a worker that panics.
+/// Ends the run when a panicking worker drops it.
 struct Alarm<'a>(&'a Watch);
 
 impl Drop for Alarm<'_> {
@@ -67,7 +67,7 @@ impl Drop for Alarm<'_> {
 impl Shared {
     pub(crate) fn join(mut config: ClusterConfig, join: &JoinChoice) -> Result<Shared, AppError> {
         let (membership, transport) = join.join(Role::Compute)?;
-        // How much the memory nodes have is theirs to say.
+        // The memory nodes report their own size.
         let view = membership.view();
         let bytes = view.memory().filter_map(|member| match member.role {
             Role::Memory { bytes } => Some(bytes),
@@ -101,7 +101,7 @@ impl Shared {
         &self.node
     }
 
-    /// The name in the pool of what is this run's and is called so.
+    /// The name in the pool of this run's object `base`.
     pub(crate) fn name(&self, base: &str) -> String {
         let (name, mut names) = (lane::name(base, self.lane), self.names.lock());
         if !names.contains(&name) {
@@ -110,7 +110,7 @@ impl Shared {
         name
     }
 
-    /// Runs `body` on this process's workers, and gives their results.
+    /// Runs `body` on this process's workers, and returns their results.
     pub(crate) fn run<T, F, Fut>(&self, body: F) -> Result<Vec<T>, AppError>
     where
         T: Send,
@@ -135,20 +135,20 @@ impl Shared {
         (self.node.group().rank(), self.node.group().nodes().len())
     }
 
-    /// Runs `body`; `fail` hears of it when the run cannot go on meanwhile.
+    /// Runs `body`, and calls `fail` if the run cannot continue in the meantime.
     pub(crate) fn watch<T>(&self, fail: impl Fn(AppError) + Send, body: impl FnOnce() -> T) -> T {
         self.watch.over(fail, body)
     }
 
-    /// Tells the others what came of something here, and waits for what came of it there: all of it
-    /// by the places of the processes, or an error, which is the same for all.
+    /// Sends this process's outcome to the others, and waits for theirs. Returns all results by
+    /// process index, or an error that is the same for all processes.
     pub(crate) fn gather<T: Serialize + DeserializeOwned>(
         &self,
         own: Result<Vec<T>, AppError>,
     ) -> Result<Vec<T>, AppError> {
         let gathered = self.try_gather(own);
         if gathered.is_err() {
-            // Relaxed: there is one thread that asks.
+            // Relaxed: only one thread reads the flag.
             self.is_over.store(true, Ordering::Relaxed);
         }
         gathered
@@ -160,9 +160,9 @@ impl Shared {
     ) -> Result<Vec<T>, AppError> {
         let number = self.gathered.fetch_add(1, Ordering::Relaxed);
         let group = self.node.group();
-        // What was done of a phase that was given up is nothing to go on with.
+        // The results of an abandoned phase cannot be used.
         let own = own.and_then(|results| self.watch.ended().map_or(Ok(results), Err));
-        // The others end with what they do, and come.
+        // The other processes end their current work, and join the exchange.
         let own = own.map_err(|error| self.watch.fail(error));
         let me = || self.node.membership().me().node.to_string();
         let early = stop::ended_early();
@@ -176,7 +176,7 @@ impl Shared {
         let patience = Patience { limit: LATE, goes_on: &goes_on };
         let all = match group.exchange(&format!("results-{number}"), &bytes, patience) {
             Ok(all) => all,
-            // What became of the others says more than what came of it here.
+            // The fate of the other processes explains more than the error here.
             Err(error) => {
                 let why = self.watch.why();
                 return Err(why.or(own.err()).unwrap_or_else(|| failed(&error)));
@@ -201,26 +201,26 @@ impl Shared {
         }
         match wrong {
             None => Ok(gathered),
-            // All end with the same.
+            // All processes end with the same error.
             Some(error) => Err(self.watch.verdict().unwrap_or(error)),
         }
     }
 
-    /// Whether all processes were started with the same settings.
+    /// Checks that all processes were started with the same settings.
     pub(crate) fn agree(&self, own: BTreeMap<String, String>) -> Result<(), AppError> {
         let all = self.gather(Ok(vec![own]))?;
         match difference(self.node.group().nodes(), &all) {
             None => Ok(()),
             Some(line) => {
-                // All have found the same.
+                // All processes have found the same difference.
                 self.is_over.store(true, Ordering::Relaxed);
                 Err(AppError::Usage(line))
             }
         }
     }
 
-    /// Runs `body`, in which workers follow a course: their part is measured from the moment on
-    /// when all processes are warm.
+    /// Runs `body`, in which workers follow a course. The measured part begins when all processes
+    /// are warm.
     pub(crate) fn together<T>(&self, course: &Course, body: impl FnOnce() -> T) -> T {
         use std::sync::mpsc::{RecvTimeoutError, channel};
         let is_warm = || course.is_warm();
@@ -244,7 +244,7 @@ impl Shared {
         })
     }
 
-    /// When the measured part begins, once all are warm.
+    /// The start of the measured part, once all processes are warm.
     fn all_are_warm(&self, number: u64) -> Result<Time, AppError> {
         let (group, clock) = (self.node.group(), self.node.clock());
         let goes_on = || self.watch.goes_on() && !stop::is_aborted();
@@ -260,13 +260,13 @@ impl Shared {
         Ok(times.map(Time::from_nanos).max().unwrap_or_else(|| clock.now()) + LEAD_TIME)
     }
 
-    /// The end in order, with what came of the program here.
+    /// Ends the process's part in order, with the program's result here.
     pub(crate) fn end<T>(self, result: Result<T, AppError>) -> Result<T, AppError> {
         let result = match result {
-            // Nobody goes while another may still want a line.
+            // No process leaves while another may still need a line.
             Ok(result) => self.gather(Ok(vec![()])).map(|_| result),
             Err(error) if self.is_over.load(Ordering::Relaxed) => Err(error),
-            // The others hear of it when they come to the end of what they do, which is now.
+            // The others get the error at the end of their current work, which is now.
             Err(error) => Err(self.gather::<()>(Err(error.clone())).err().unwrap_or(error)),
         };
         stop::leaving();
@@ -302,13 +302,13 @@ impl Shared {
     }
 }
 
-/// What may take the room for memory that processes share.
+/// The hint for an error about memory: leftovers may take the room that processes share.
 pub const LEFT_OVERS: &str = "; `cluster clean` removes what killed processes have left";
 
-/// Why a process cannot be a node of such a cluster, with the flag that would help.
+/// Why a process cannot be a node of this cluster, with the flag that would help.
 pub(crate) fn join_error(config: &ClusterConfig, error: &JoinError) -> AppError {
     match error {
-        // Of all memory only the cache is this process's own.
+        // Of all memory, only the cache belongs to this process.
         JoinError::Cluster(ClusterError::Setup(
             error @ (SetupError::Region(_) | SetupError::NoRoom { .. }),
         )) => {

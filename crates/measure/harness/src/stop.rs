@@ -1,4 +1,4 @@
-//! Signals that ask a program to end: SIGTERM, SIGINT, and SIGHUP, which a terminal that is closed
+//! Signals that request the end of a program: SIGTERM, SIGINT, and SIGHUP, which a closed terminal
 //! sends.
 //!
 //! ```text
@@ -13,13 +13,13 @@
 //!   second signal:         the process ends at once, with its status
 //! ```
 //!
-//! Of a program that many processes run together, a signal to one is one to all: the others are
-//! told, and do the same. Only a second signal is that one process's own.
+//! In a program of many processes, a signal to one process counts for all: the other processes are
+//! notified, and do the same. Only a second signal ends just the one process.
 //!
-//! A handler sets flags and writes one byte into a socket, and does nothing else. A thread that
-//! sleeps on the other end does the rest. A program that waits for nothing but its end calls
-//! [`wait`]; whoever cannot be ended in order, since it has no end to look for one, is ended by the
-//! thread after [`GRACE`].
+//! A handler sets flags and writes one byte into a socket, and does nothing else. A thread on the
+//! other end of the socket does the rest. A program that waits only for its end calls [`wait`]. If
+//! a program cannot end in order, because it never checks for an end, the thread ends it after
+//! [`GRACE`].
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -32,17 +32,18 @@ use signal_hook::{flag, low_level::pipe};
 
 use crate::AppError;
 
-/// How long a program that prepares has to end in order.
+/// The time that a preparing program has to end in order.
 pub const GRACE: Duration = Duration::from_secs(3);
 
-/// A signal that asks a program to end.
+/// A signal that requests the end of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
-    /// SIGINT: somebody pressed Ctrl-C.
+    /// SIGINT: a user pressed Ctrl-C.
     Interrupt,
-    /// SIGTERM: whoever runs the program wants it to end.
+    /// SIGTERM: the user or a supervisor requests the end of the program.
     Terminate,
-    /// SIGHUP: the terminal was closed. Who was started to outlive it (`nohup`) is not asked.
+    /// SIGHUP: the terminal was closed. A program that was started to outlive the terminal
+    /// (`nohup`) ignores it.
     Hangup,
 }
 
@@ -58,7 +59,7 @@ impl Signal {
         }
     }
 
-    /// The exit status of a program that it ended: 130, 143 or 129, as shells have it.
+    /// The exit status of a program that the signal ended: 130, 143 or 129, as in shells.
     pub fn status(self) -> u8 {
         128 + self.number() as u8
     }
@@ -76,7 +77,7 @@ impl Signal {
         Signal::ALL.into_iter().find(|signal| signal.name() == name)
     }
 
-    /// The signal with which a program ends that has this exit status.
+    /// The signal that belongs to this exit status.
     pub(crate) fn of_status(status: u8) -> Option<Signal> {
         status.checked_sub(128).and_then(|number| Signal::of(usize::from(number)))
     }
@@ -86,28 +87,28 @@ impl Signal {
     }
 }
 
-/// What the program does, as far as its end is concerned.
+/// The stage of the program with regard to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Preparing,
     Measuring,
     Finishing,
-    /// It gives back what others may want, which has deadlines of its own.
+    /// The program releases what other nodes may need, within deadlines of its own.
     Leaving,
-    /// It is about to return from its main function.
+    /// The program is about to return from its main function.
     Over,
 }
 
-/// What a signal has to do.
+/// The effect of a signal.
 #[derive(PartialEq, Eq, Debug)]
 enum Effect {
-    /// Phases fail; whoever does not look is ended.
+    /// Phases fail; a program that does not check is ended.
     Abort,
     /// The measured part ends, with a result.
     Drain,
-    /// The warm-up ends, and the run without a result.
+    /// The warm-up ends, and the run ends without a result.
     EndWarmUp,
-    /// All ends soon anyway, or somebody waits for this.
+    /// The program ends soon anyway, or it waits for this signal.
     Nothing,
 }
 
@@ -115,20 +116,19 @@ type Hook = Box<dyn Fn(Signal) -> bool + Send>;
 
 struct State {
     stage: Stage,
-    /// Ends the measured part, and says whether it had begun.
+    /// Ends the measured part, and returns whether it had begun.
     hook: Option<Hook>,
-    /// The measured part ended so.
+    /// A signal ended the measured part.
     ended_early: bool,
-    /// Which other process the signal came to, if it did not come to this one.
+    /// The node of the other process that received the signal; `None` if this process received it.
     at: Option<String>,
 }
 
-/// Where the program stands, and what was asked of it. There is one in a process; tests have their
-/// own.
+/// The stage of the program, and the received signal. One process has one; tests have their own.
 struct Control {
     /// The number of the first signal, or 0. Written under the lock of `state`.
     requested: AtomicU8,
-    /// It came while the program prepared.
+    /// The signal came while the program prepared.
     aborted: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -138,7 +138,7 @@ static CONTROL: Control = Control::new();
 
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
-/// What the program is called.
+/// The program's name.
 static PROGRAM: OnceLock<&'static str> = OnceLock::new();
 
 impl Control {
@@ -158,7 +158,7 @@ impl Control {
     }
 
     fn requested(&self) -> Option<Signal> {
-        // Nothing else is read because of it.
+        // Relaxed: no other read depends on this one.
         Signal::of(usize::from(self.requested.load(Ordering::Relaxed)))
     }
 
@@ -167,7 +167,7 @@ impl Control {
         self.changed.notify_all();
     }
 
-    /// The first signal came: to this process, or to that of another node.
+    /// Handles the first signal, to this process or to that of another node.
     fn signalled(&self, signal: Signal, at: Option<&str>) -> Effect {
         let mut state = self.state();
         if self.requested().is_some() {
@@ -193,8 +193,7 @@ impl Control {
         effect
     }
 
-    /// Elsewhere the measured part of the run that this process has a part in was ended early, by a
-    /// signal to that node.
+    /// Records that a signal to the node `at` ended the measured part of the common run there.
     fn ended_elsewhere(&self, signal: Signal, at: &str) {
         let mut state = self.state();
         state.ended_early = true;
@@ -204,7 +203,7 @@ impl Control {
         }
     }
 
-    /// What a program ends with that a signal ended before it had a result.
+    /// The error of a program that a signal ended before it had a result.
     fn error(&self) -> Option<AppError> {
         let signal = self.requested()?;
         Some(match self.state().at.clone() {
@@ -213,7 +212,8 @@ impl Control {
         })
     }
 
-    /// Waits until the program is over, or about to be, or so long; whether it is.
+    /// Waits until the program is leaving or over, or until the deadline passes. Returns whether
+    /// the program is leaving or over.
     fn wait_until_over(&self, deadline: Duration) -> bool {
         let is_running = |state: &mut State| !matches!(state.stage, Stage::Leaving | Stage::Over);
         let waited = self.changed.wait_timeout_while(self.state(), deadline, is_running);
@@ -223,7 +223,7 @@ impl Control {
     fn wait(&self, deadline: Duration) -> Option<Signal> {
         let mut state = self.state();
         if state.stage == Stage::Preparing {
-            // From here on it is the caller who ends the program.
+            // From here on the caller ends the program.
             state.stage = Stage::Finishing;
         }
         let none = |_: &mut State| self.requested().is_none();
@@ -232,31 +232,31 @@ impl Control {
     }
 }
 
-/// The first signal that came, if one did.
+/// The first signal, if one came.
 pub fn requested() -> Option<Signal> {
     CONTROL.requested()
 }
 
-/// Waits for a signal until `deadline` has passed. To be called by programs that run until they are
-/// asked to end: from the first call on they, and nobody else, see to it that they do.
+/// Waits for a signal until `deadline` has passed. For programs that run until a signal requests
+/// their end: from the first call on, only the program itself ends the process.
 pub fn wait(deadline: Duration) -> Option<Signal> {
     CONTROL.wait(deadline)
 }
 
-/// Whether what is under way is to be given up: a signal came while the program prepared, or the
-/// program is run by many processes and another cannot go on.
+/// Whether the work in progress must be abandoned. Either a signal came while the program prepared,
+/// or another process of the same program cannot continue.
 #[inline]
 pub fn is_aborted() -> bool {
     CONTROL.aborted.load(Ordering::Relaxed) || GIVEN_UP.load(Ordering::Relaxed)
 }
 
-/// What is under way is to be given up, without a signal.
+/// Abandons the work in progress, without a signal.
 pub(crate) fn give_up() {
-    // Nothing else is read because of it.
+    // Relaxed: no other read depends on this flag.
     GIVEN_UP.store(true, Ordering::Relaxed);
 }
 
-/// Fails where a signal came while the program prepared. For whoever prepares without a
+/// Fails if a signal came while the program prepared. For code that prepares without a
 /// [`Phase`](crate::Phase).
 ///
 /// # Errors
@@ -266,25 +266,25 @@ pub fn check() -> Result<(), AppError> {
     if aborted { error().map_or(Ok(()), Err) } else { Ok(()) }
 }
 
-/// What a program ends with that a signal ended before it had a result, if one came.
+/// The error of a program that a signal ended before it had a result, if a signal came.
 pub fn error() -> Option<AppError> {
     CONTROL.error()
 }
 
-/// What the program is called.
+/// The program's name.
 pub(crate) fn program() -> &'static str {
     PROGRAM.get().copied().unwrap_or("latchwork")
 }
 
-/// A signal came to the process of another node, with which this one runs a program: as if it had
-/// come here, but that it is not the first of two.
+/// Handles a signal to the process of another node of the same program. The effect is that of a
+/// signal to this process, except that it does not count as the first of two.
 pub(crate) fn told(signal: Signal, node: &str) {
     if requested().is_some() {
         return;
     }
     let node = node.to_owned();
-    // It may have to wait. Without a thread this process is asked in vain, and ends with the
-    // others' part of the run.
+    // The handler may have to wait, so it runs on a thread. Without a thread this process ignores
+    // the signal, and ends with the other processes' part of the run.
     let attend = move || attend(program(), signal, Some(&node));
     let _ = std::thread::Builder::new().name("signals".into()).spawn(attend);
 }
@@ -294,12 +294,13 @@ pub(crate) fn ended_elsewhere(signal: Signal, node: &str) {
     CONTROL.ended_elsewhere(signal, node);
 }
 
-/// The node that the signal came to, if that is not this process's.
+/// The node that received the signal, if it is not this process's node.
 pub(crate) fn came_to() -> Option<String> {
     CONTROL.state().at.clone()
 }
 
-/// From here on the program gives back what others may want, and ends: it is not cut short.
+/// From here on the program releases what other nodes may need, and ends. The grace period does not
+/// apply to it.
 pub(crate) fn leaving() {
     CONTROL.enter(Stage::Leaving);
 }
@@ -309,12 +310,14 @@ pub fn ended_early() -> Option<Signal> {
     requested().filter(|_| CONTROL.state().ended_early)
 }
 
-/// The measured part of a run goes on while this is there.
+/// The measured part of a run goes on while this value exists.
 pub struct Measuring(());
 
-/// Begins the measured part of a run, its warm-up included: a signal calls `end`, on another
-/// thread, which has to end it as if its time were over, and must not wait for that. `end` returns
-/// whether anything is measured: in the warm-up nothing is.
+/// Begins the measured part of a run, its warm-up included.
+///
+/// A signal calls `end` on another thread. `end` has to end the run as if its time were over,
+/// without waiting for the end. `end` returns whether anything is measured; in the warm-up it
+/// returns false.
 pub fn measuring(end: impl Fn(Signal) -> bool + Send + 'static) -> Measuring {
     let mut state = CONTROL.state();
     state.stage = Stage::Measuring;
@@ -330,12 +333,12 @@ impl Drop for Measuring {
         state.stage = Stage::Finishing;
         let hook = state.hook.take();
         drop(state);
-        // What it holds may be large.
+        // The hook may hold a large value, so it is dropped outside the lock.
         drop(hook);
     }
 }
 
-/// From here on signals are taken; `program` is who tells of them.
+/// From here on the process handles signals; `program` is the name in its messages.
 ///
 /// # Errors
 /// When the operating system refuses: signals then end the process, as they do by default.
@@ -349,7 +352,8 @@ pub(crate) fn install(program: &'static str) -> io::Result<()> {
         if signal == Signal::Hangup && is_ignored(number) {
             continue;
         }
-        // They act in this order. The first signal arms what the second one does.
+        // The two handlers act in this order. The first signal arms the action of the second
+        // signal.
         flag::register_conditional_shutdown(number, i32::from(signal.status()), armed.clone())?;
         flag::register(number, armed.clone())?;
         flag::register_usize(number, first.clone(), number as usize)?;
@@ -372,7 +376,7 @@ pub(crate) fn install(program: &'static str) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this process ignores the signal of this number, as one does that was started by `nohup`.
+/// Whether this process ignores the signal of this number, as a process under `nohup` does.
 pub fn is_ignored(number: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -380,7 +384,7 @@ pub fn is_ignored(number: i32) -> bool {
     mask & 1 << (number - 1) != 0
 }
 
-/// The program is about to return from its main function, with a status of its own.
+/// The program is about to return from its main function, with its own status.
 pub(crate) fn over() {
     CONTROL.enter(Stage::Over);
 }
@@ -400,12 +404,12 @@ fn attend(program: &str, signal: Signal, at: Option<&str>) {
             }
             std::process::exit(i32::from(signal.status()));
         }
-        // Of a run without a result the program's last line tells.
+        // The program's last line reports a run without a result.
         (Effect::Abort | Effect::EndWarmUp | Effect::Nothing, _) => {}
     }
 }
 
-/// Nobody may be reading any more, which is no reason to panic.
+/// The reader may have closed standard error, which is no reason to panic.
 fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! [`Waits`]: what a process that joins a cluster waits for, told to people when it takes long.
+//! [`Waits`]: messages for people about what a joining process waits for, if the wait is long.
 
 use std::cell::RefCell;
 use std::io::Write as _;
@@ -10,13 +10,13 @@ use latchwork_runtime::{Clock, Time};
 
 use crate::stop;
 
-/// Nothing is said of what takes less.
+/// A shorter wait prints nothing.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// After so long it is said again.
+/// The interval between two messages.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Tells what a process waits for.
+/// Prints what a process waits for.
 pub(crate) struct Waits {
     node: NodeName,
     limit: Duration,
@@ -25,20 +25,20 @@ pub(crate) struct Waits {
 }
 
 struct State {
-    /// What it waits for, since when, and until when nothing is to be said of it.
+    /// The current wait, and the time until which nothing is printed.
     waiting: Option<Waiting>,
     quiet_until: Time,
     has_said: bool,
 }
 
 impl Waits {
-    /// Of this node, which waits so long for each.
+    /// Messages for this node, which waits at most `limit` for each condition.
     pub(crate) fn of(node: NodeName, limit: Duration) -> Waits {
         let state = State { waiting: None, quiet_until: Time::ZERO + QUIET, has_said: false };
         Waits { node, limit, clock: Clock::start(), state: RefCell::new(state) }
     }
 
-    /// Tells what is waited for; whether to go on.
+    /// Prints the current wait. Returns whether to keep waiting.
     pub(crate) fn tell(&self, waiting: &Waiting) -> bool {
         if let Some(line) = self.line(waiting, self.clock.now()) {
             say(&line);
@@ -46,13 +46,13 @@ impl Waits {
         !stop::is_aborted()
     }
 
-    /// What is to be said now, if anything is.
+    /// The line to print now, if any.
     fn line(&self, waiting: &Waiting, now: Time) -> Option<String> {
         let mut state = self.state.borrow_mut();
         let is_new = state.waiting.as_ref() != Some(waiting);
         if is_new {
             state.waiting = Some(waiting.clone());
-            // What changes is told at once, to whoever has been told what was before.
+            // After a first line, a change is printed at once.
             if state.has_said {
                 state.quiet_until = now;
             }
@@ -65,7 +65,7 @@ impl Waits {
         Some(format!("{} waits for {waiting} ({} s at most)", self.node, self.limit.as_secs()))
     }
 
-    /// All are there: whoever is not the first has nothing more to say.
+    /// All processes have joined. Every process but the first prints its last line here.
     pub(crate) fn over(&self, group: &Group) {
         let (place, of) = (group.rank() + 1, group.nodes().len());
         if let (2.., Some(first)) = (place, group.nodes().first()) {
@@ -77,7 +77,7 @@ impl Waits {
     }
 }
 
-/// Nobody may be reading any more, which is no reason to panic.
+/// The reader may have closed standard error, which is no reason to panic.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}: {line}", stop::program());
 }

@@ -1,4 +1,5 @@
-//! [`Watch`]: what makes the processes of a run one program: none goes on when another cannot, or is told to stop.
+//! [`Watch`]: the common end of all processes of a run. No process continues when another process
+//! cannot continue or gets a signal.
 //!
 //! ```text
 //!   a process fails ─────► word "failed": node, status, line ─┐        ┌─► phases of all fail with that line
@@ -6,10 +7,13 @@
 //!   a node dies or leaves, memory dies ─────── the view ──────┘        └─► phases of all fail and name it
 //! ```
 //!
-//! Each word is told once: the first counts, so that all end with one line and one status. A
-//! process that fails may do so because of another that has died, which nobody knows before the
-//! lease of that one has ended. So whoever has failed waits for the others, who come at once if
-//! they live; [`Watch::patience`] is how long. A death says more than what came of it.
+//! 1. Each word is written once. The first writer counts, so all processes end with one line and
+//!    one status.
+//! 2. A process may fail because another process has died. No process knows of the death before the
+//!    dead node's lease has ended.
+//! 3. So a failed process waits for the others, which come at once if they live. The limit of the
+//!    wait is in [`Watch::goes_on`].
+//! 4. A known death replaces the errors that follow from it.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,20 +28,20 @@ use crate::AppError;
 use crate::loss::{self, Loss};
 use crate::stop::{self, Signal};
 
-/// Between two looks at what others have to say.
+/// Interval between two checks for words of other processes.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a process that a signal ends waits for the others: they end, too, and need nothing of
-/// it.
+/// How long a process that a signal ends waits for the others. The others end, too, and need
+/// nothing from this process.
 const STOPPING: Duration = Duration::from_secs(1);
 
-/// How much longer than a lease whoever has failed waits for those who might have died.
+/// How much longer than a lease a failed process waits for processes that might have died.
 const SLACK: Duration = Duration::from_secs(1);
 
 const FAILED: &str = "failed";
 const STOPPED: &str = "stopped";
 
-/// Watches over a run. Dropping this ends it.
+/// The watch over a run. Dropping it ends the watch.
 pub(crate) struct Watch {
     state: Arc<State>,
     end: Option<(Sender<()>, JoinHandle<()>)>,
@@ -48,13 +52,13 @@ struct State {
     group: Group,
     lease: Duration,
     clock: Clock,
-    /// Why the run cannot go on, and since when that is known.
+    /// Why the run cannot continue, and the time at which this process learned it.
     ended: Mutex<Option<(AppError, Time)>>,
-    /// When a signal was first seen.
+    /// The time at which a signal was first seen.
     stopped: Mutex<Option<Time>>,
 }
 
-/// A failure, as all are told of it.
+/// A failure, in the form that all processes read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Failure {
     node: NodeName,
@@ -75,7 +79,7 @@ impl Failure {
         Some(Failure { node, status, line: parts.next()?.to_owned() })
     }
 
-    /// What a process of the run ends with.
+    /// The error with which a process of the run ends.
     fn error(&self, me: NodeName) -> AppError {
         let Failure { node, status, line } = self;
         let signal = Signal::of_status(*status);
@@ -83,7 +87,7 @@ impl Failure {
         match (status, signal) {
             (2, _) => AppError::Usage(line),
             (_, Some(signal)) => {
-                // All are told where it came to.
+                // All processes know the node that received the signal.
                 let told = stop::error().filter(|error| error.status() == *status);
                 told.unwrap_or_else(|| AppError::StoppedAt(signal, node.to_string()))
             }
@@ -93,7 +97,7 @@ impl Failure {
 }
 
 impl Watch {
-    /// Watches over a run of this group, whose members die after a lease of this length.
+    /// Starts the watch over a run of this group, whose members have leases of this length.
     pub(crate) fn start(membership: &Membership, group: &Group, lease: Duration) -> Watch {
         let state = Arc::new(State {
             membership: membership.clone(),
@@ -112,17 +116,17 @@ impl Watch {
             }
         };
         let thread = Builder::new().name("watch".into()).spawn(look);
-        // Without a thread for it, all of it shows at the end of a phase.
+        // Without a thread, each event shows at the end of a phase.
         Watch { state, end: thread.ok().map(|thread| (sender, thread)) }
     }
 
-    /// Why the run cannot go on, once that is known.
+    /// Why the run cannot continue, if that is known.
     pub(crate) fn ended(&self) -> Option<AppError> {
         locked(&self.state.ended).as_ref().map(|(error, _)| error.clone())
     }
 
-    /// The run cannot go on because of this, here. What all end with: what another has told before,
-    /// if one has.
+    /// Announces that the run cannot continue because of an error here. Returns the error with
+    /// which all processes end: the earlier word of another process, if there is one.
     pub(crate) fn fail(&self, error: AppError) -> AppError {
         let State { group, membership, .. } = &*self.state;
         let me = membership.me().node;
@@ -136,13 +140,14 @@ impl Watch {
         error
     }
 
-    /// The workers of this process are to end because of this. Others learn of it when they have.
+    /// Ends the workers of this process because of an error. The other processes learn of it when
+    /// the workers have ended.
     pub(crate) fn alarm(&self, error: AppError) {
         self.state.end(error);
     }
 
-    /// How long to wait for the others: `limit`, and not much longer than a lease once the run
-    /// cannot go on.
+    /// Whether to keep waiting for the other processes. Once the run cannot continue, the wait ends
+    /// a little later than a lease.
     pub(crate) fn goes_on(&self) -> bool {
         let State { clock, lease, ended, stopped, .. } = &*self.state;
         let now = clock.now();
@@ -156,8 +161,8 @@ impl Watch {
         since.is_none_or(|since| now < since + *lease + SLACK)
     }
 
-    /// What a process ends with that could not learn how the others fare: not because of anything
-    /// that it did itself.
+    /// The reason with which a process ends that could not learn the fate of the others. The
+    /// process itself is not the reason.
     pub(crate) fn why(&self) -> Option<AppError> {
         if let Err(stopped) = stop::check() {
             return Some(stopped);
@@ -167,20 +172,20 @@ impl Watch {
         self.state.weigh(loss)
     }
 
-    /// Whether a node died without which the run cannot go on. What that one held is still its own,
-    /// so that nobody can give back all that it has.
+    /// Whether a node died without which the run cannot continue. The dead node still owns lines,
+    /// so no other node can release all of its own.
     pub(crate) fn has_deaths(&self) -> bool {
         let State { membership, group, .. } = &*self.state;
         loss::lost(membership, group.parties()).is_some_and(|loss| loss.died)
     }
 
-    /// What all end with that have learned how all fare.
+    /// The error with which all processes end once they know the fate of all.
     pub(crate) fn verdict(&self) -> Option<AppError> {
         let State { membership, group, .. } = &*self.state;
         self.state.weigh(loss::lost(membership, group.parties()))
     }
 
-    /// Runs `body`, and tells `fail` why the run cannot go on if that happens meanwhile.
+    /// Runs `body`, and calls `fail` with the reason if the run cannot continue in the meantime.
     pub(crate) fn over<T>(&self, fail: impl Fn(AppError) + Send, body: impl FnOnce() -> T) -> T {
         std::thread::scope(|scope| {
             let (done, ended) = channel::<()>();
@@ -191,7 +196,7 @@ impl Watch {
                     }
                 }
             };
-            // Without a thread for it, it shows at the end of the phase.
+            // Without a thread, the reason shows at the end of the phase.
             let _look = Builder::new().name("phase".into()).spawn_scoped(scope, look);
             let result = body();
             drop(done);
@@ -204,7 +209,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         if let Some((sender, thread)) = self.end.take() {
             drop(sender);
-            // A panic has been reported on standard error already.
+            // A panic is already on standard error.
             let _ = thread.join();
         }
     }
@@ -217,7 +222,7 @@ impl State {
             return;
         }
         let (group, me) = (&self.group, self.membership.me().node);
-        // Where the store does not answer, the lease tells soon.
+        // If the store does not answer, the lease ends soon.
         let heard = group.heard(FAILED).ok().flatten().and_then(|word| Failure::of_word(&word));
         let heard = heard.map(|failure| failure.error(me));
         let lost = || self.weigh(loss::lost(&self.membership, group.parties()));
@@ -227,7 +232,7 @@ impl State {
         }
     }
 
-    /// A signal to one is one to all.
+    /// Passes a signal to one process on to all processes.
     fn pass_signals_on(&self, told: &mut bool) {
         if *told {
             return;
@@ -251,7 +256,7 @@ impl State {
         }
     }
 
-    /// What a loss comes to: whoever is gone may have said why before it went.
+    /// The error of a loss. A lost node may have announced its failure before its end.
     fn weigh(&self, loss: Option<Loss>) -> Option<AppError> {
         let told = || {
             let word = self.group.told(FAILED).ok().flatten()?;
@@ -263,7 +268,7 @@ impl State {
             Some(Loss { node: Some(node), died, error }) => {
                 let said = told().filter(|failure| failure.node == node || !died);
                 let Some(said) = said else { return Some(error) };
-                // It may have said so because of another that has died, and said nothing.
+                // The node may have failed because of another node that died without a word.
                 let other = loss::died_besides(&self.membership, self.group.parties(), said.node);
                 let me = self.membership.me().node;
                 Some(other.map_or_else(|| said.error(me), |other| other.error))

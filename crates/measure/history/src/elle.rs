@@ -6,27 +6,29 @@ use std::io::{self, Write};
 use crate::check::index::Index;
 use crate::{Change, History, Operation, Outcome, Version};
 
-/// Which of Elle's workloads a history is written as.
+/// The Elle workload in which a history is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Model {
-    /// Registers: a write's value is its timestamp. Elle infers an order of versions only where a
-    /// transaction reads what it replaces.
+    /// Registers: the value of a write is its timestamp. Elle infers an order of versions only
+    /// where a transaction reads the version that it replaces.
     #[default]
     RwRegister,
-    /// Lists: a write appends its timestamp, a read returns those of all versions up to the one
-    /// that it saw. So Elle knows the whole order, and a key that was written n times and read m
-    /// times takes n · m numbers.
+    /// Lists: a write appends its timestamp. A read returns the timestamps of all versions up to
+    /// the one that it saw. So Elle knows the whole order. A key with n writes and m reads takes n
+    /// · m numbers.
     ListAppend,
 }
 
 /// Writes a history as Jepsen does, a map in EDN on each line, for Elle (Kingsbury, Alvaro, "Elle:
 /// Inferring Isolation Anomalies from Experimental Observations", PVLDB 14(3), 2020).
 ///
-/// Rows are numbered as keys. A process is a client that waits for its answer, so that transactions
-/// which a worker runs side by side get one each. What Elle has no notion of is left out: that a
-/// scan did *not* find a key, entries without a version, and a read of nothing where a row had been
-/// deleted before, which would be one of several states. What was there before the recording is
-/// `nil`, or the empty list.
+/// Rows are numbered as keys. An Elle process is a client that waits for its answer, so concurrent
+/// transactions of one worker get one process each. The state before the recording is `nil`, or the
+/// empty list. The export leaves out what Elle cannot express:
+///
+/// - that a scan did *not* find a key,
+/// - entries without a version,
+/// - a read of nothing after a row's deletion, which would be one of several states.
 ///
 /// # Errors
 /// When `out` fails.
@@ -37,7 +39,7 @@ pub fn write_edn(history: &History, model: Model, out: &mut impl Write) -> io::R
         events.push((transaction.begin, false, number));
         events.push((transaction.end, true, number));
     }
-    // At one and the same time nobody is over before another begins.
+    // At one instant, no transaction is over before another begins.
     events.sort_unstable();
     let (mut free, mut processes) = (Vec::new(), 0);
     let mut running: BTreeMap<u32, u32> = BTreeMap::new();
@@ -47,7 +49,7 @@ pub fn write_edn(history: &History, model: Model, out: &mut impl Write) -> io::R
             let process = running.remove(&number).unwrap_or_default();
             match outcome {
                 Outcome::Committed { .. } | Outcome::Aborted { .. } => free.push(process),
-                // Nobody knows when it ends: its process is not heard of again.
+                // The end is unknown, so the process has no further events.
                 Outcome::Unknown { .. } => {}
             }
             let kind = match outcome {
@@ -81,8 +83,8 @@ fn operations(
 ) -> io::Result<()> {
     let cts = index.transaction(number).outcome.cts();
     let mut space = "";
-    // Elle wants a value to be written once: a key that is written twice is written where it is the
-    // first time.
+    // Elle requires that a value is written once. A key that is written twice appears at its first
+    // write.
     let mut written = std::collections::BTreeSet::new();
     for (operation, keys) in index.operations(number) {
         match operation {
@@ -128,7 +130,7 @@ fn read(
     let versions = index.versions.of(key);
     let known = &versions[..versions.partition_point(|written| written.cts <= version)];
     let is_known = known.last().is_some_and(|last| last.cts == version);
-    // What was there from the start has no value of its own.
+    // A version from before the recording has no value of its own.
     let is_strange = version > index.history.base && !is_known;
     match model {
         _ if !is_answered => write!(out, "nil]"),

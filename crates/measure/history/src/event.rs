@@ -1,4 +1,4 @@
-//! What one transaction did: [`Transaction`].
+//! The operations of one transaction: [`Transaction`].
 
 use std::fmt;
 use std::ops::Bound;
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::hex;
 
-/// The commit timestamp of the transaction that wrote a version; 0 is told apart by who uses it.
+/// The commit timestamp of the transaction that wrote a version. Each use defines the meaning of 0.
 pub type Version = u64;
 
-/// Which transaction: the node and the worker that ran it, and its number there.
+/// The id of a transaction: its node, its worker, and its number there.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
 pub struct TransactionId {
     /// The compute node.
     pub node: u16,
-    /// The worker of that node.
+    /// The worker on that node.
     pub worker: u16,
-    /// Its number among those that this worker's recorder finished, from 0.
+    /// The transaction's number among those that the worker's recorder finished, from 0.
     pub sequence: u64,
 }
 
@@ -29,30 +29,30 @@ impl fmt::Display for TransactionId {
     }
 }
 
-/// How a transaction ended. `cts` is its commit timestamp, or the one that it would have had; 0
-/// where it ended before it drew one.
+/// The end of a transaction. `cts` is its commit timestamp, or the one that it would have had.
+/// `cts` is 0 if the transaction ended before it drew a timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It was told that it is committed.
+    /// The client knows that the transaction is committed.
     Committed {
-        /// Not 0 if it wrote anything.
+        /// Not 0 if the transaction wrote.
         cts: u64,
     },
-    /// It has written nothing, and nobody may have seen its writes.
+    /// The transaction has written nothing, and no other transaction may have seen its writes.
     Aborted {
-        /// 0, or that of writes that were taken back.
+        /// 0, or the timestamp of the undone writes.
         cts: u64,
     },
-    /// It was not told: a log that failed, a deadline that passed.
+    /// The client does not know the outcome: a log failed, or a deadline passed.
     Unknown {
-        /// Under which its writes stand if they do.
+        /// The timestamp of its writes, if they are committed.
         cts: u64,
     },
 }
 
 impl Outcome {
-    /// The commit timestamp, 0 where none was drawn.
+    /// The commit timestamp; 0 if none was drawn.
     pub fn cts(self) -> u64 {
         match self {
             Outcome::Committed { cts } | Outcome::Aborted { cts } | Outcome::Unknown { cts } => cts,
@@ -60,25 +60,25 @@ impl Outcome {
     }
 }
 
-/// What a write made of a row, or of an entry of an index.
+/// The effect of a write on a row, or on an entry of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
-    /// It is there, with a value that was not recorded.
+    /// The row exists, with an unrecorded value.
     Put,
-    /// It is there, with a value of this hash.
+    /// The row exists, with a value of this hash.
     Value(#[serde(with = "hex::number")] u64),
-    /// It is gone.
+    /// The row is deleted.
     Delete,
 }
 
 impl Change {
-    /// Whether the row is there afterwards.
+    /// Whether the row exists afterwards.
     pub fn is_put(self) -> bool {
         self != Change::Delete
     }
 
-    /// The value's hash, where it was recorded.
+    /// The value's hash, if it was recorded.
     pub fn hash(self) -> Option<u64> {
         match self {
             Change::Value(hash) => Some(hash),
@@ -87,7 +87,7 @@ impl Change {
     }
 }
 
-/// From which end a scan went.
+/// The direction of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -104,12 +104,12 @@ pub struct Seen {
     /// The key.
     #[serde(with = "hex")]
     pub key: Box<[u8]>,
-    /// What was read of it: a version of the row, or of its tombstone. Nothing says that it was
-    /// there, in a version that the scan does not know: an entry of an index.
+    /// The version that the scan read, of the row or of its tombstone. `None` if the scan found the
+    /// key without a version, as an entry of an index.
     pub version: Option<Version>,
 }
 
-/// A read of all keys in a range, those that were not there included.
+/// A read of all keys in a range, missing keys included.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Scan {
     /// The table, or the index.
@@ -120,70 +120,70 @@ pub struct Scan {
     /// The high bound.
     #[serde(with = "hex::bound")]
     pub to: Bound<Box<[u8]>>,
-    /// From which end.
+    /// The direction.
     #[serde(default)]
     pub direction: Direction,
-    /// The last key that was looked at, where the scan ended before the range did.
+    /// The last key that the scan covered, if the scan ended before its range did.
     #[serde(with = "hex::optional", default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Box<[u8]>>,
-    /// What it found.
+    /// The keys found.
     pub seen: Vec<Seen>,
 }
 
-/// One operation. What a transaction reads of its own writes is not recorded.
+/// One operation. Reads of the transaction's own writes are not recorded.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// A key was looked up.
+    /// A lookup of a key.
     Read {
         /// The table.
         table: u32,
         /// The key.
         #[serde(with = "hex")]
         key: Box<[u8]>,
-        /// The version that was seen, that of a tombstone too. 0: nothing was there, and what there
-        /// may have been before has left no trace.
+        /// The version that was read, also that of a tombstone. 0 if nothing was there; an earlier
+        /// row may have left no trace.
         version: Version,
-        /// The hash of the value, where it was recorded.
+        /// The hash of the value, if it was recorded.
         #[serde(with = "hex::optional_number", default, skip_serializing_if = "Option::is_none")]
         hash: Option<u64>,
     },
-    /// A key was written. Its version is the transaction's commit timestamp.
+    /// A write of a key. Its version is the transaction's commit timestamp.
     Write {
         /// The table, or the index.
         table: u32,
         /// The key.
         #[serde(with = "hex")]
         key: Box<[u8]>,
-        /// What became of it.
+        /// The effect.
         change: Change,
     },
-    /// A range was read.
+    /// A read of a range.
     Scan(Scan),
 }
 
-/// A transaction as its client saw it.
+/// A transaction from its client's view.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Transaction {
-    /// Which one.
+    /// The transaction's id.
     #[serde(flatten)]
     pub id: TransactionId,
-    /// When it began, in nanoseconds of a clock that all transactions of the history share.
+    /// The time of its begin, in nanoseconds of a clock that all transactions of the history share.
     pub begin: u64,
-    /// When its outcome was known.
+    /// The time at which its outcome was known.
     pub end: u64,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What it did, in order.
+    /// The operations, in order.
     pub operations: Vec<Operation>,
 }
 
 /// Transactions, in any order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct History {
-    /// The highest timestamp of what was written before recording began: 0 for a database that was
-    /// empty. A version up to it that no recorded transaction wrote was there from the start.
+    /// The highest timestamp from before the recording: 0 for an empty database. A version up to
+    /// `base` that no recorded transaction wrote existed from the start.
     pub base: Version,
-    /// All of them, those that aborted included.
+    /// All transactions, aborted ones included.
     pub transactions: Vec<Transaction>,
 }

@@ -1,4 +1,4 @@
-//! Histories in files: a line of JSON that says what the file is, and one for each transaction.
+//! Histories in files: a header line of JSON, and a line for each transaction.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read as _, Write};
@@ -10,10 +10,10 @@ use thiserror::Error;
 
 use crate::{History, Operation, Outcome, Transaction, TransactionId, Version};
 
-/// The version of the format that is written, and the only one that is read.
+/// The version of the written format, which is also the only version that is read.
 pub const FORMAT: u32 = 1;
 
-/// What the first line says.
+/// The name in the first line.
 const NAME: &str = "latchwork-history";
 
 const HEAD: Kind = Kind { name: "the first line of a history", bytes_max: 4 << 10 };
@@ -31,17 +31,17 @@ struct Header {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// The system refused.
+    /// The system returned an error.
     #[error("{}: {doing} failed: {cause}", file.display())]
     Io {
-        /// What was being done.
+        /// The failed action.
         doing: &'static str,
         /// The file.
         file: PathBuf,
         /// The system's error.
         cause: io::Error,
     },
-    /// It is no history.
+    /// The file is not a history.
     #[error("{}: this is no history: its first line is to be {{\"format\":\"{NAME}\",\"version\":{FORMAT},\"base\":..}}", file.display())]
     Foreign {
         /// The file.
@@ -52,7 +52,7 @@ pub enum HistoryError {
     Version {
         /// The file.
         file: PathBuf,
-        /// Its version.
+        /// The file's version.
         found: u32,
     },
     /// A line does not hold a transaction.
@@ -62,10 +62,10 @@ pub enum HistoryError {
         file: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The mistake.
         problem: String,
     },
-    /// A transaction was read twice: a file was named twice, was copied, or has a line twice.
+    /// A transaction was read twice: a file was named twice or copied, or it has a line twice.
     #[error(
         "{}, line {line}: transaction {id} stands in {}, line {first_line}, already; name each \
          process's own history once",
@@ -74,13 +74,13 @@ pub enum HistoryError {
     Twice {
         /// The transaction.
         id: TransactionId,
-        /// Where it was read first.
+        /// The file of the first reading.
         first_file: PathBuf,
-        /// The line there, from 1.
+        /// The line in that file, from 1.
         first_line: usize,
-        /// Where it was read again.
+        /// The file of the second reading.
         file: PathBuf,
-        /// The line there, from 1.
+        /// The line in that file, from 1.
         line: usize,
     },
 }
@@ -96,7 +96,7 @@ pub(crate) fn header(base: Version) -> Vec<u8> {
     line(&header)
 }
 
-/// One line. Everything that is written has text for keys, so that JSON can express it.
+/// One line. All written structures have text for keys, so JSON can express them.
 pub(crate) fn line(value: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(value).expect("plain structures have a form in JSON");
     line.push(b'\n');
@@ -104,18 +104,18 @@ pub(crate) fn line(value: &impl Serialize) -> Vec<u8> {
 }
 
 impl History {
-    /// Reads a file of at most so many bytes that a [`Recording`](crate::Recording) wrote.
+    /// Reads a file that a [`Recording`](crate::Recording) wrote, of at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// [`HistoryError`], with the line where one is at fault.
+    /// [`HistoryError`], with the line if a line is at fault.
     pub fn load(path: &Path, bytes_max: u64) -> Result<History, HistoryError> {
         History::load_all([path], bytes_max)
     }
 
-    /// Reads what the processes of one run recorded, a file of at most so many bytes each.
+    /// Reads the recordings of the processes of one run, at most `bytes_max` bytes from each file.
     ///
     /// # Errors
-    /// As [`load`](History::load); [`HistoryError::Twice`] also where two files have one
+    /// As [`load`](History::load); [`HistoryError::Twice`] also when two files have one
     /// transaction.
     pub fn load_all(
         paths: impl IntoIterator<Item = impl AsRef<Path>>,
@@ -138,7 +138,7 @@ impl History {
         Ok(one.history)
     }
 
-    /// Writes it as [`load`](History::load) reads it.
+    /// Writes the history in the form that [`load`](History::load) reads.
     ///
     /// # Errors
     /// When `out` fails.
@@ -148,12 +148,12 @@ impl History {
     }
 }
 
-/// A history that is put together from files.
+/// A history during its assembly from files.
 #[derive(Default)]
 struct Reading {
     history: History,
     files: Vec<PathBuf>,
-    /// The file, by its place among them, and the line of each transaction.
+    /// The file, by its index, and the line of each transaction.
     seen: HashMap<TransactionId, (usize, usize)>,
 }
 
@@ -200,7 +200,7 @@ impl Reading {
             let transaction: Transaction = serde_json::from_slice(&line).map_err(|error| {
                 let whole = line.ends_with(b"\n");
                 let cut = "the line is not whole; its recording did not end: remove it to check what stands before";
-                // What it quotes may have several lines.
+                // The quoted text may have several lines.
                 let said = error.to_string().replace(char::is_control, "\u{fffd}");
                 wrong(if whole { said } else { cut.to_owned() })
             })?;
@@ -222,7 +222,7 @@ impl Reading {
     }
 }
 
-/// What no transaction can have done, so that the checker need not think of it.
+/// Refuses what no transaction can have done, so that the checker can rely on it.
 fn sound(transaction: &Transaction) -> Result<(), String> {
     if transaction.end < transaction.begin {
         return Err(format!("{} ends before it begins", transaction.id));

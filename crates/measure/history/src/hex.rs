@@ -37,7 +37,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Box<[u8]
     decoded(&Cow::<str>::deserialize(from)?)
 }
 
-/// A key or nothing.
+/// An optional key.
 pub(crate) mod optional {
     use super::*;
 
@@ -58,7 +58,7 @@ pub(crate) mod optional {
     }
 }
 
-/// A hash: 64 bits do not fit into the numbers of every reader of JSON.
+/// A hash as text, because not every reader of JSON has numbers of 64 bits.
 pub(crate) mod number {
     use super::*;
 
@@ -71,7 +71,7 @@ pub(crate) mod number {
     }
 }
 
-/// A hash or nothing.
+/// An optional hash.
 pub(crate) mod optional_number {
     use super::*;
 

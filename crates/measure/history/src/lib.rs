@@ -1,4 +1,4 @@
-//! What transactions did, recorded, and the check that it was serializable.
+//! A recorder of transactions, and a check that the recorded transactions were serializable.
 //!
 //! ```text
 //!   worker ── Recorder: begin, read, scan, write, finish ──┐
@@ -10,36 +10,40 @@
 //!   check: versions in the order of timestamps ──► graph ──► cycles ──► Report    write_edn    History::write
 //! ```
 //!
-//! It knows no store and no concurrency control. What it is told is what each committed transaction
-//! saw: which version of which row, by the commit timestamp of its writer, and which ranges it
-//! looked through.
+//! The crate knows no store and no concurrency control. Its input is what each committed
+//! transaction saw: the version of each row, by the commit timestamp of its writer, and the ranges
+//! of its scans.
 //!
-//! - [`Recording`], [`Recorder`], [`Record`]: how a history comes about. A recorder that is off
-//!   costs a branch.
-//! - [`History`], [`Transaction`], [`Operation`]: what it says. The book has the file's format.
+//! - [`Recording`], [`Recorder`], [`Record`]: how to record a history. A recorder that is off costs
+//!   a branch.
+//! - [`History`], [`Transaction`], [`Operation`]: the recorded history. The book has the file's
+//!   format.
 //! - [`check`]: Adya's graph, its cycles named as in the literature, as a [`Report`] for people.
 //! - [`write_edn`]: the history for Elle.
 //!
 //! # What a good report means
 //!
-//! There is an order of all committed transactions in which each saw what it recorded, if clocks
-//! are common and timestamps of writers of a row follow each other as their writes did. What it
-//! does not say: that aborted transactions saw something consistent, that values are what versions
-//! promise (unless their hashes are recorded), and that rows which nobody wrote since recording
-//! began were in the ranges that they belong to.
+//! There is an order of all committed transactions in which each saw what it recorded. Two
+//! conditions apply: clocks are common, and the timestamps of a row's writers follow the order of
+//! their writes. A good report does not say:
 //!
-//! # Who else judges
+//! - that aborted transactions saw a consistent state,
+//! - that values are those of their versions, unless their hashes are recorded,
+//! - that rows without a write since the recording began were in the ranges that they belong to.
 //!
-//! The tests hold its verdicts against all orders of small histories, and against the crate `adya`
-//! (0.1, an independent checker after Elle; without its database drivers), which is a development
-//! dependency only: it has no notion of ranges, infers what is known here, and is young.
+//! # Tests of the check
+//!
+//! The tests compare the check's results with all orders of small histories. They also compare with
+//! the crate `adya` (0.1, an independent checker after Elle; without its database drivers). That
+//! crate is only a development dependency: it has no notion of ranges, infers what is known here,
+//! and is young.
 //!
 //! # Example
 //!
 //! ```
 //! use latchwork_history::{Change, Class, Options, Outcome, Recording, check};
 //!
-//! // Two look at both of two rows, and change one each.
+//! // Two transactions read both of two rows, and change one each.
 //! let recording = Recording::memory(0);
 //! let recorder = recording.recorder();
 //! for (cts, row) in [(64, b"x"), (128, b"y")] {

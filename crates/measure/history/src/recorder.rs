@@ -1,4 +1,4 @@
-//! Recording: [`Recording`], and what each worker has of it, a [`Recorder`].
+//! Recording: [`Recording`], and each worker's part of it, a [`Recorder`].
 
 use std::io::Write;
 use std::ops::Bound;
@@ -14,11 +14,11 @@ use crate::{
     TransactionId, Version,
 };
 
-/// What a worker collects before it goes to the file, in bytes.
+/// The size of a worker's buffer before it goes to the file, in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// A history under way: to a file, or kept in memory. Its memory with a file is one buffer of 64
-/// KiB for each [`Recorder`].
+/// A recording in progress, to a file or in memory. With a file it uses one buffer of 64 KiB for
+/// each [`Recorder`].
 pub struct Recording {
     shared: Arc<Shared>,
 }
@@ -26,7 +26,7 @@ pub struct Recording {
 struct Shared {
     base: Version,
     sink: Sink,
-    /// What the recorders have not handed over.
+    /// The recorders' buffers.
     lanes: Mutex<Vec<Arc<Lane>>>,
 }
 
@@ -53,11 +53,11 @@ struct LaneState {
 }
 
 impl Recording {
-    /// Records to a file, which is emptied and grows, or to a FIFO that has a reader. `base` is the
-    /// highest timestamp of what is in the database already, 0 for an empty one.
+    /// Records to a file, which is truncated, or to a FIFO that has a reader. `base` is the highest
+    /// timestamp in the database, 0 for an empty one.
     ///
     /// # Errors
-    /// [`HistoryError::Io`] if the file cannot be made.
+    /// [`HistoryError::Io`] if the file cannot be created.
     pub fn create(path: &Path, base: Version) -> Result<Recording, HistoryError> {
         let make = || {
             let mut file = latchwork_files::grow(path)?;
@@ -69,7 +69,7 @@ impl Recording {
         Ok(Recording::over(base, Sink::File { path: path.to_owned(), state: Mutex::new(state) }))
     }
 
-    /// Records to memory, all of it: for tests and simulated worlds.
+    /// Records to memory, for tests and simulated worlds.
     pub fn memory(base: Version) -> Recording {
         Recording::over(base, Sink::Memory(Mutex::default()))
     }
@@ -85,8 +85,8 @@ impl Recording {
         Recorder(Some(Arc::new(Worker { shared: self.shared.clone(), lane })))
     }
 
-    /// Ends a recording to memory, or looks at it: what was finished until now, in the order in
-    /// which it was. Nothing of one to a file.
+    /// The transactions finished so far of a recording to memory, in the order of their ends. Empty
+    /// for a recording to a file.
     pub fn history(&self) -> History {
         let transactions = match &self.shared.sink {
             Sink::Memory(transactions) => transactions.lock().clone(),
@@ -95,11 +95,11 @@ impl Recording {
         History { base: self.shared.base, transactions }
     }
 
-    /// Hands over what all recorders have, and says how many transactions were recorded.
+    /// Writes the buffers of all recorders, and returns the number of recorded transactions.
     ///
     /// # Errors
-    /// [`HistoryError::Io`], the first error that the file had at any time; it is reported here
-    /// only, so that a full disk does not end the run that is being recorded.
+    /// [`HistoryError::Io`], the first error of the file at any time. Only this method reports it,
+    /// so that a full disk does not end the recorded run.
     pub fn finish(self) -> Result<u64, HistoryError> {
         for lane in self.shared.lanes.lock().iter() {
             self.shared.flush(&mut lane.0.lock());
@@ -147,7 +147,7 @@ impl Drop for Worker {
     }
 }
 
-/// What a worker records with. One that is [off](Recorder::off) costs a branch.
+/// A worker's recorder. A recorder that is [off](Recorder::off) costs a branch.
 ///
 /// ```
 /// use std::ops::Bound;
@@ -168,18 +168,18 @@ impl Drop for Worker {
 pub struct Recorder(Option<Arc<Worker>>);
 
 impl Recorder {
-    /// One that records nothing.
+    /// A recorder that records nothing.
     pub fn off() -> Recorder {
         Recorder(None)
     }
 
-    /// Whether it records.
+    /// Whether the recorder records.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Begins to record a transaction. `now` is in nanoseconds of the clock that all of them share,
-    /// taken before its first access.
+    /// Begins to record a transaction. `now` is in nanoseconds of the clock that all transactions
+    /// share. The caller reads that clock before the transaction's first access.
     #[inline]
     pub fn begin(&self, node: u16, worker: u16, now: u64) -> Record {
         match &self.0 {
@@ -194,9 +194,11 @@ impl Recorder {
         }
     }
 
-    /// Records how it ended; `now` is after the last of its writes can be seen, and before anybody
-    /// is told. A record that is dropped instead is not recorded: allowed only if the transaction
-    /// wrote nothing that anybody could see.
+    /// Records the outcome of a transaction. `now` is after the last of its writes becomes visible,
+    /// and before any client learns the outcome.
+    ///
+    /// A record that is dropped instead is not recorded. That is allowed only if no other
+    /// transaction could see a write of the transaction.
     #[inline]
     pub fn finish(&self, record: Record, outcome: Outcome, now: u64) {
         if let (Some(worker), Some(transaction)) = (&self.0, record.0) {
@@ -225,11 +227,11 @@ impl Worker {
     }
 }
 
-/// Which scan of a record.
+/// A scan of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanId(usize);
 
-/// A transaction that is being recorded. Each call of one that is off is a branch.
+/// The record of a running transaction. With a record that is off, each call costs a branch.
 #[derive(Default)]
 pub struct Record(Option<Box<Transaction>>);
 
@@ -239,32 +241,33 @@ impl Record {
         Record(None)
     }
 
-    /// Whether it records, for callers whom the arguments cost something.
+    /// Whether the record records, for callers with costly arguments.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// A look-up that saw `version` (see [`Operation::Read`]). Not for what the transaction itself
-    /// wrote.
+    /// Records a lookup that saw `version` (see [`Operation::Read`]). Not for the transaction's own
+    /// writes.
     #[inline]
     pub fn read(&mut self, table: u32, key: &[u8], version: Version) {
         self.push(|| Operation::Read { table, key: key.into(), version, hash: None });
     }
 
-    /// The same, with the hash of the value: the check compares it with what the writer recorded.
+    /// As [`read`](Record::read), with the hash of the value. The check compares the hash with the
+    /// one that the writer recorded.
     #[inline]
     pub fn read_value(&mut self, table: u32, key: &[u8], version: Version, hash: u64) {
         self.push(|| Operation::Read { table, key: key.into(), version, hash: Some(hash) });
     }
 
-    /// A write, or an entry of an index that comes or goes with a row.
+    /// Records a write of a row, or of an index entry that appears or disappears with a row.
     #[inline]
     pub fn write(&mut self, table: u32, key: &[u8], change: Change) {
         self.push(|| Operation::Write { table, key: key.into(), change });
     }
 
-    /// Begins a scan; what it finds is said with [`saw`](Record::saw).
+    /// Begins a scan. [`saw`](Record::saw) adds each key that the scan finds.
     #[inline]
     pub fn scan(
         &mut self,
@@ -280,7 +283,7 @@ impl Record {
         ScanId(self.0.as_ref().map_or(0, |transaction| transaction.operations.len() - 1))
     }
 
-    /// A key that the scan found, with what [`Seen::version`] says of it.
+    /// Adds a key that the scan found, with the version that [`Seen::version`] describes.
     #[inline]
     pub fn saw(&mut self, scan: ScanId, key: &[u8], version: Option<Version>) {
         if let Some(scan) = self.scan_mut(scan) {
@@ -288,7 +291,8 @@ impl Record {
         }
     }
 
-    /// The scan ended at this key, which it looked at, and not at the end of its range.
+    /// Records that the scan ended at this key, the last one that it covered, before the end of its
+    /// range.
     #[inline]
     pub fn stopped(&mut self, scan: ScanId, key: &[u8]) {
         if let Some(scan) = self.scan_mut(scan) {
@@ -296,8 +300,8 @@ impl Record {
         }
     }
 
-    /// Takes over what another record has: of a transaction that several nodes run together. Both
-    /// are on, or off.
+    /// Adds the operations of another record, for a transaction that several nodes run together.
+    /// Both records are on, or both are off.
     pub fn absorb(&mut self, part: Record) {
         if let (Some(transaction), Some(part)) = (&mut self.0, part.0) {
             transaction.operations.extend(part.operations);

@@ -1,4 +1,4 @@
-//! Programs start with the dispositions of signals that they have by default.
+//! Programs start with the default dispositions of signals.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -8,20 +8,22 @@ use std::sync::atomic::AtomicBool;
 use latchwork_harness::stop::is_ignored;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-/// What a test may be started with, and a program must not inherit from it: `nohup` ignores SIGHUP,
-/// and a shell that starts a job in the background SIGINT and SIGQUIT.
+/// Signals that a test may ignore, and that a program must not inherit as ignored. `nohup` ignores
+/// SIGHUP. A shell that starts a job in the background ignores SIGINT and SIGQUIT.
 const SIGNALS: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCHLD, SIGUSR1, SIGUSR2];
 
-/// A command whose process ignores no signal, however this process was started. Whatever starts a
-/// program for a test takes this, and not `Command::new`.
+/// A command whose process ignores no signal, however this process was started. Tests start
+/// programs with this function, and not with `Command::new`.
 pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     reset();
     Command::new(program)
 }
 
-/// A signal that is ignored stays ignored in a new program; one that has a handler gets its default
-/// back (`execve`). So this process gets handlers that do nothing, which is to this process as if
-/// the signals were ignored still.
+/// Gives this process handlers that do nothing for its ignored signals.
+///
+/// 1. An ignored signal stays ignored in a new program. A signal with a handler gets its default
+///    back (`execve`).
+/// 2. For this process, a handler that does nothing has the effect of an ignored signal.
 fn reset() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Clusters of processes, for tests of programs that are one.
+//! Clusters of processes, for tests of programs that join a cluster.
 //!
 //! ```text
 //!   the test                                   children of the test
@@ -8,13 +8,13 @@
 //!                  └── sockets, on loopback; or RDMA devices
 //! ```
 //!
-//! - [`Memory`]: memory nodes, which live as long as it does, and through several programs.
-//! - [`Program`]: the processes of one run; [`Ended`]: what became of each.
+//! - [`Memory`]: memory nodes, which live as long as the value does, and through several programs.
+//! - [`Program`]: the processes of one run; [`Ended`]: the end of each process.
 //! - [`command`]: any other program, which inherits no ignored signal.
 //! - [`shown`]: what a program shows on a terminal.
 //!
-//! A program that does not end in time is a failed test, and whatever way a test ends, none of its
-//! children goes on: each is ended by its own handle, and nothing else is.
+//! A program that does not end in time is a failed test. However a test ends, none of its children
+//! survives it. Each child is killed by its own handle, and no other process is.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -13,25 +13,25 @@ use tempfile::TempDir;
 
 use crate::Program;
 
-/// How long nodes wait for one another, on a machine that is busy.
+/// How long nodes wait for each other on a busy machine, in seconds.
 const WAIT: &str = "60";
 
-/// How long nodes are not missed that die: no node of a busy machine is found dead that lives.
-/// Tests of deaths have their own.
+/// A lease so long that no live node of a busy machine is declared dead, in seconds. Tests of
+/// deaths have their own lease.
 const LEASE: &str = "60";
 
-/// What programs log: that a renewal was late, or a batch, so that its connection was made anew, is
-/// no news on a machine that is busy, and nothing of it is wrong.
+/// The log filter of the programs. On a busy machine a renewal or a batch may be late, and then its
+/// connection is made anew. That is no error, so it is not logged.
 const LOG: &str = "latchwork_membership=error,latchwork_verbs_tcp=error,warn";
 
-/// How long compute nodes may take to be gone at the end.
+/// How long compute nodes may take to leave at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Memory nodes that serve until this is dropped, and the store in which all nodes meet.
+/// Memory nodes that serve until this value is dropped, and the store that all nodes join.
 pub struct Memory {
     hosts: Vec<MemoryHost>,
     directory: TempDir,
-    /// The flags of what is between the nodes: those of memory nodes, and those of compute nodes.
+    /// The flags of the fabric: those of memory nodes, and those of compute nodes.
     fabric: [String; 2],
 }
 
@@ -42,27 +42,29 @@ struct Flags {
 }
 
 impl Memory {
-    /// Starts so many memory nodes of so many bytes each.
+    /// Starts `nodes` memory nodes of `bytes` bytes each.
     ///
     /// # Panics
-    /// When one cannot be started: the test has failed.
+    /// When a memory node cannot be started: the test has failed.
     pub fn start(nodes: usize, bytes: u64) -> Memory {
         let compute = format!("--fabric tcp --log {LOG}");
         Memory::start_on(["--fabric tcp".to_owned(), compute], nodes, bytes)
     }
 
-    /// As [`start`](Memory::start), on RDMA devices, each node on one of its own as far as there
-    /// are so many; `None`, and a line that says why, where there are none. `scripts/test-ibv.sh`
-    /// has some, which are emulated and slow: nodes are patient.
+    /// As [`start`](Memory::start), on RDMA devices, each node on its own device while devices
+    /// remain.
+    ///
+    /// Without devices the result is `None`, and a line prints the reason. `scripts/test-ibv.sh`
+    /// provides emulated devices, which are slow, so nodes wait longer.
     ///
     /// # Panics
-    /// As [`start`](Memory::start), and when there are no devices in the virtual machine.
+    /// As [`start`](Memory::start), and when the virtual machine has no devices.
     pub fn start_on_devices(nodes: usize, bytes: u64) -> Option<Memory> {
         let devices = match Fabric::open(Config::default()) {
             Ok(fabric) => fabric.devices(),
             Err(error) => {
                 assert!(std::env::var_os("RXE_HOSTS").is_none(), "in the virtual machine: {error}");
-                // Not captured as `eprintln` would be.
+                // The test harness does not capture this output, as it would with `eprintln`.
                 let skipped = "skipped (scripts/test-ibv.sh has devices)";
                 let _ = writeln!(std::io::stderr(), "{skipped}: {error}");
                 return None;
@@ -76,7 +78,7 @@ impl Memory {
             let patient = "--fabric ibverbs --rdma-timeout 7".to_owned();
             devices.iter().fold(patient, |flags, device| format!("{flags} --device {device}"))
         };
-        // Where all is slow, that renewals are late is no news.
+        // On slow devices late renewals are normal.
         let compute = format!("{} --log error", flags(compute));
         Some(Memory::start_on([flags(memory), compute], nodes, bytes))
     }
@@ -94,12 +96,12 @@ impl Memory {
         memory
     }
 
-    /// Where compute nodes join.
+    /// The endpoint that compute nodes join.
     pub fn endpoint(&self) -> String {
         format!("file:{}/test", self.directory.path().display())
     }
 
-    /// A directory of the test's own.
+    /// The test's own directory.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -126,20 +128,20 @@ impl Memory {
         }
     }
 
-    /// Starts a program as so many compute nodes, each with these flags and with `--json` to a file
-    /// of its own.
+    /// Starts a program as `nodes` compute nodes, each with these flags and with `--json` to its
+    /// own file.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// When the program cannot be started.
     pub fn start_program(&self, path: &str, nodes: usize, flags: &str) -> Program {
         self.start_unlike(path, &vec![flags; nodes])
     }
 
-    /// As [`start_program`](Memory::start_program), with flags for each of them; those of a process
-    /// win over what all have.
+    /// As [`start_program`](Memory::start_program), with flags for each process. The flags of a
+    /// process replace the common ones.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// When the program cannot be started.
     pub fn start_unlike(&self, path: &str, flags: &[&str]) -> Program {
         let nodes = flags.len().to_string();
         let with = |own: &&str| {
@@ -153,13 +155,13 @@ impl Memory {
         Program::start(path, &all, self.directory.path())
     }
 
-    /// The nodes that were in the cluster and did not leave it in order.
+    /// The nodes that were in the cluster and ended without a graceful leave.
     pub fn dead(&self) -> Vec<NodeName> {
         let view = self.hosts.first().map(|host| host.membership().view());
         view.iter().flat_map(|view| view.dead()).map(|member| member.node).collect()
     }
 
-    /// Ends in order.
+    /// Ends the memory nodes in order.
     ///
     /// # Panics
     /// When compute nodes are left, or the store fails.

@@ -1,4 +1,4 @@
-//! [`Program`]: the processes of one run, each a child.
+//! [`Program`]: the processes of one run, each a child of the test.
 
 use std::io::{BufRead, BufReader, Read};
 use std::mem::take;
@@ -13,7 +13,7 @@ use latchwork_runtime::sync::{AtomicU32, Ordering};
 
 use crate::command;
 
-/// The processes of one run. Those that are not over when it is dropped are killed.
+/// The processes of one run. Dropping the value kills the processes that still run.
 pub struct Program {
     processes: Vec<Process>,
 }
@@ -25,28 +25,28 @@ struct Process {
     document: PathBuf,
 }
 
-/// What a process writes, line by line.
+/// The output of a process, line by line.
 struct Text {
     lines: Receiver<String>,
-    /// Those that were taken.
+    /// The lines that were taken.
     taken: String,
 }
 
-/// What became of a process.
+/// The end of a process.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its exit status; none when a signal ended it.
+    /// The exit status; `None` when a signal ended the process.
     pub status: Option<i32>,
     /// Standard output.
     pub out: String,
     /// Standard error.
     pub err: String,
-    /// The document that it wrote, if it did.
+    /// The document of the process, if it wrote one.
     pub document: Option<String>,
 }
 
 impl Ended {
-    /// What it said on standard error, but for how it found the others.
+    /// The lines on standard error, without those about joining the other processes.
     pub fn said(&self) -> Vec<&str> {
         let meets = |line: &&str| line.contains(" waits for ") || line.contains(" is process ");
         self.err.lines().filter(|line| !meets(line)).collect()
@@ -54,12 +54,12 @@ impl Ended {
 }
 
 impl Program {
-    /// With the flags of each process.
+    /// Starts the processes, each with its flags.
     pub(crate) fn start(path: &str, flags: &[Vec<String>], directory: &Path) -> Program {
         static DOCUMENTS: AtomicU32 = AtomicU32::new(0);
         let mut program = Program { processes: Vec::new() };
         for flags in flags {
-            // Relaxed: numbers that differ, and order nothing.
+            // Relaxed: the numbers must differ, and they order nothing.
             let number = DOCUMENTS.fetch_add(1, Ordering::Relaxed);
             let document = directory.join(format!("{number}.json"));
             let mut command = command(path);
@@ -72,18 +72,18 @@ impl Program {
         program
     }
 
-    /// Waits until one of them has said something that begins so, on standard error.
+    /// Waits until one process has written a line with this prefix on standard error.
     ///
     /// # Panics
-    /// When none has within `limit`, or all have ended.
+    /// When no process has within `limit`, or all have ended.
     pub fn wait_for_line(&mut self, beginning: &str, limit: Duration) {
         self.wait_for_line_that(beginning, |_| true, limit);
     }
 
-    /// As [`wait_for_line`](Program::wait_for_line); it is such a line, too.
+    /// As [`wait_for_line`](Program::wait_for_line); the line must also satisfy the predicate.
     ///
     /// # Panics
-    /// When none has within `limit`, or all have ended.
+    /// When no process has within `limit`, or all have ended.
     pub fn wait_for_line_that(
         &mut self,
         beginning: &str,
@@ -107,10 +107,10 @@ impl Program {
         panic!("nobody has said {beginning:?} within {limit:?}: {said:?}");
     }
 
-    /// Sends one of them a signal of this name.
+    /// Sends a signal of this name to a process.
     ///
     /// # Panics
-    /// When it is over already: then it was too late.
+    /// When the process has already ended: the signal was too late.
     pub fn signal(&mut self, process: usize, name: &str) {
         let child = &mut self.processes[process].child;
         let over = child.try_wait().expect("a child");
@@ -120,10 +120,10 @@ impl Program {
         assert!(sent.success(), "the signal can be sent");
     }
 
-    /// Kills one of them, by a signal that it does not see.
+    /// Kills a process with a signal that it cannot handle.
     ///
     /// # Panics
-    /// When it is over already: then it was too late.
+    /// When the process has already ended: the kill was too late.
     pub fn kill(&mut self, process: usize) {
         let child = &mut self.processes[process].child;
         let over = child.try_wait().expect("a child");
@@ -131,15 +131,15 @@ impl Program {
         child.kill().expect("a child");
     }
 
-    /// Waits until all have ended, and says how.
+    /// Waits until all processes have ended, and returns their ends.
     ///
     /// # Panics
-    /// When one is not over within `limit`.
+    /// When a process has not ended within `limit`.
     pub fn wait(mut self, limit: Duration) -> Vec<Ended> {
         let clock = Clock::start();
         let deadline = clock.now() + limit;
         let end = |process: &mut Process| {
-            // What it writes ends with it.
+            // The process's output ends with the process.
             for text in [&mut process.out, &mut process.err] {
                 loop {
                     match text.take(deadline - clock.now()) {
@@ -163,7 +163,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         for process in &mut self.processes {
-            // One that is over is killed no more.
+            // A process that has ended is not killed again.
             if let Ok(None) = process.child.try_wait() {
                 let _ = process.child.kill();
                 let _ = process.child.wait();
@@ -173,14 +173,14 @@ impl Drop for Program {
 }
 
 impl Text {
-    /// Reads to the end, in a thread.
+    /// Reads to the end, on a thread of its own.
     fn of(from: Option<impl Read + Send + 'static>) -> Text {
         let (line, lines) = channel();
         thread::spawn(move || {
             let Some(from) = from else { return };
             let mut from = BufReader::new(from);
             let mut bytes = Vec::new();
-            // What was read until an error is what there is; and nobody may be waiting any more.
+            // The lines read until an error are the output. The receiver may have ended.
             while from.read_until(b'\n', &mut bytes).is_ok_and(|count| count > 0)
                 && line.send(String::from_utf8_lossy(&bytes).into_owned()).is_ok()
             {
@@ -198,14 +198,14 @@ impl Text {
     }
 }
 
-/// The document of a run that ended well: all processes did, one told all that there was to tell,
-/// and the others nothing.
+/// The document of a successful run: all processes succeeded, one printed all results, and the
+/// others printed nothing.
 ///
 /// # Panics
-/// When it was not so.
+/// When the run was different.
 pub fn one_document(processes: &[Ended]) -> &str {
     let good = processes.iter().all(|process| process.status == Some(0));
-    // What is wrong stands where one tells it, and nowhere else.
+    // The error is in the output of one process only, so the message shows all.
     assert!(good, "{processes:#?}");
     for process in processes {
         if process.document.is_none() {

@@ -1,4 +1,4 @@
-//! A terminal for a program, and what the program shows there.
+//! A terminal for a program, and the text that the program shows there.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -13,12 +13,12 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 /// Columns of a terminal.
 const COLUMNS: usize = 80;
 
-/// Runs a program whose standard output and standard error are one terminal, and returns how it
-/// ended and the lines that stand there then. What a progress bar has drawn over is gone.
+/// Runs a program whose standard output and standard error are one terminal. Returns its exit
+/// status and the lines on the terminal at the end, without those that a progress bar has
+/// overwritten.
 ///
 /// # Panics
-/// When there is no terminal to be had, and when the program does not end in time: then it is
-/// killed.
+/// When no terminal is available, and when the program does not end in time: then it is killed.
 pub fn shown(mut command: Command, limit: Duration) -> (ExitStatus, String) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let ours = openpt(flags).expect("a terminal");
@@ -29,12 +29,12 @@ pub fn shown(mut command: Command, limit: Duration) -> (ExitStatus, String) {
     let theirs = File::from(theirs);
     command.stdin(Stdio::null()).stdout(theirs.try_clone().expect("a descriptor")).stderr(theirs);
     let mut child = command.spawn().expect("the program starts");
-    // It has the other end, too.
+    // The command holds the other end of the terminal, too.
     drop(command);
     let (says, said) = channel();
     thread::spawn(move || {
         let (mut text, mut some, mut ours) = (Vec::new(), [0; 4096], File::from(ours));
-        // The end of a terminal that no process has open is an error.
+        // When no process has the terminal open, a read at its end returns an error.
         while let Ok(1..) = ours.read(&mut some).inspect(|count| text.extend(&some[..*count])) {}
         let _ = says.send(text);
     });
@@ -47,8 +47,8 @@ pub fn shown(mut command: Command, limit: Duration) -> (ExitStatus, String) {
     (status, plain(&String::from_utf8_lossy(&text)))
 }
 
-/// What stands on a terminal where this was written: of each line what is behind the last carriage
-/// return, without control sequences.
+/// The text that remains on a terminal: of each line the part behind the last carriage return,
+/// without control sequences.
 fn plain(text: &str) -> String {
     let line = |line: &str| {
         let line = line.trim_end_matches('\r');
@@ -56,7 +56,7 @@ fn plain(text: &str) -> String {
         let mut parts = line.split('\u{1b}');
         let mut plain = parts.next().unwrap_or_default().to_owned();
         for part in parts {
-            // `[2K`: parameters, and a letter that ends them.
+            // `[2K`: parameters, and a final letter.
             let end = part.find(|letter: char| letter.is_ascii_alphabetic());
             plain.push_str(end.map_or("", |end| &part[end + 1..]));
         }
@@ -65,7 +65,7 @@ fn plain(text: &str) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Lines that a terminal has no room for.
+/// The lines that are wider than a terminal.
 pub fn too_wide(text: &str) -> Vec<&str> {
     text.lines().filter(|line| line.chars().count() > COLUMNS).collect()
 }

@@ -1,5 +1,5 @@
-//! Prints how many rows and bytes a TPC-C warehouse of the standard's size has, before what a store
-//! adds to each row, and checks that it is consistent.
+//! Prints the number of rows and bytes of a TPC-C warehouse of the standard's size, without a
+//! store's overhead per row. Also checks that the warehouse is consistent.
 //!
 //! ```text
 //! cargo run --release -p latchwork-workload --example tpcc_sizes

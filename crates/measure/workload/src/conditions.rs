@@ -1,20 +1,22 @@
-//! [`Conditions`]: on which machines a run was measured, and whether its workers had their cores.
+//! [`Conditions`]: the machines on which a run was measured, and whether the workers had their
+//! cores.
 
 use serde::{Deserialize, Serialize};
 
-/// From this share of the time on, waiting for a core decides the figures.
+/// Above this share of the time, the wait for a core decides the figures.
 const KEPT_OFF_MAX: f64 = 0.1;
 
 /// A machine during a run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its name.
+    /// The machine's name.
     pub host: String,
     /// The processor's model.
     pub cpu: String,
     /// Cores that the program may use.
     pub cores: usize,
-    /// Their clock frequency in MHz as the run ended, in the mean; where the system tells it.
+    /// Mean clock frequency of the cores in MHz at the end of the run, if the system reports the
+    /// frequency.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mhz: Option<f64>,
     /// The load average of the last minute, before the run.
@@ -23,11 +25,10 @@ pub struct Machine {
     pub steal: f64,
 }
 
-/// What one worker's thread had of the processor, from the begin of the warm-up to the end of the
-/// run.
+/// The processor time of one worker's thread, from the start of the warm-up to the end of the run.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct WorkerTime {
-    /// Index of its compute node, from 0.
+    /// Index of the worker's compute node, from 0.
     pub node: usize,
     /// Index of the worker on its node, from 0.
     pub worker: usize,
@@ -35,7 +36,7 @@ pub struct WorkerTime {
     pub elapsed_s: f64,
     /// Seconds on a core.
     pub cpu_s: f64,
-    /// Seconds in which it was ready and other threads had the cores.
+    /// Seconds in which the thread was ready while other threads had the cores.
     pub run_delay_s: f64,
 }
 
@@ -44,7 +45,7 @@ pub struct WorkerTime {
 pub struct Conditions {
     /// The machines.
     pub machines: Vec<Machine>,
-    /// The workers, one by one; none where the system does not tell.
+    /// The times of all workers; empty if the system does not report them.
     pub workers: Vec<WorkerTime>,
 }
 
@@ -59,8 +60,8 @@ impl Conditions {
         self.share(|worker| worker.cpu_s)
     }
 
-    /// Whether the workers waited for cores for more than a tenth of their time: then the figures
-    /// say as much of the machine's other work as of the program.
+    /// Whether the workers waited for cores for more than a tenth of their time. The figures of
+    /// such a run show the machine's other work as much as the program.
     pub fn is_crowded(&self) -> bool {
         self.kept_off() > KEPT_OFF_MAX
     }
@@ -70,11 +71,11 @@ impl Conditions {
         if all > 0.0 { self.workers.iter().map(part).sum::<f64>() / all } else { 0.0 }
     }
 
-    /// Takes over what another process saw of the same run.
+    /// Adds what another process observed in the same run.
     pub fn merge(&mut self, other: Conditions) {
         for machine in other.machines {
             match self.machines.iter_mut().find(|known| known.host == machine.host) {
-                // Processes of one machine saw the same, some a moment later.
+                // Processes of one machine observe the same steal, some a moment later.
                 Some(known) => known.steal = known.steal.max(machine.steal),
                 None => self.machines.push(machine),
             }

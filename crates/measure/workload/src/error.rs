@@ -1,11 +1,10 @@
-//! What can be wrong with a workload, and its files.
+//! Errors of a workload and of its files.
 
 use crate::properties::Source;
 use latchwork_files::InputError;
 use std::path::PathBuf;
 
-/// Why a workload or a property file is refused. The text of each is one line
-/// that says what would do.
+/// Why a workload or a property file is refused. Each text is one line that states valid input.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
@@ -14,40 +13,40 @@ pub enum WorkloadError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         cause: InputError,
     },
-    /// A line of a property file, or an assignment on the command line, cannot be understood.
+    /// A line of a property file, or an assignment on the command line, is malformed.
     #[error("{at}: {}", printable(problem))]
     Syntax {
-        /// Where it stands.
+        /// The position of the line.
         at: Source,
-        /// What is wrong, and what would do.
+        /// The mistake, and the valid form.
         problem: String,
     },
     /// A key that no workload has.
     #[error("{at}: unknown workload key `{}`{}", printable(key), suggestions(near))]
     UnknownKey {
-        /// Where it stands.
+        /// The position of the key.
         at: Source,
         /// The key as written.
         key: String,
-        /// Known keys that look like it, best first.
+        /// Known keys that are similar, the most similar first.
         near: Vec<&'static str>,
     },
-    /// A known key with a value that it cannot have.
+    /// A known key with an invalid value.
     #[error("{at}: `{key}={}`: {expected}", printable(value))]
     BadValue {
-        /// Where it stands.
+        /// The position of the value.
         at: Source,
         /// The key.
         key: &'static str,
         /// The value as written.
         value: String,
-        /// What would do.
+        /// The valid values.
         expected: String,
     },
-    /// Several settings that are fine alone and impossible together.
+    /// Several settings that are valid alone and impossible together.
     #[error("{0}")]
     Conflict(String),
     /// A distribution with impossible parameters.
@@ -55,12 +54,12 @@ pub enum WorkloadError {
     Distribution {
         /// The distribution.
         distribution: &'static str,
-        /// What is wrong.
+        /// The mistake.
         problem: String,
     },
 }
 
-/// Escapes in a property file can put line ends and control characters of terminals into keys and
+/// Escapes in a property file can put line ends and terminal control characters into keys and
 /// values.
 fn printable(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")

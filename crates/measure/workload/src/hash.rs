@@ -1,5 +1,4 @@
-//! The two hashes of this crate: YCSB's, which decides names, and a fast mixer, which decides
-//! contents.
+//! The two hashes of this crate: YCSB's for keys, and a fast mixer for contents.
 
 /// The odd constant of splitmix64: 2^64 divided by the golden ratio.
 pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -24,8 +23,8 @@ pub fn ycsb_hash(number: u64) -> u64 {
     (hash as i64).unsigned_abs()
 }
 
-/// The finaliser of splitmix64: a bijection in which every input bit moves about half of the output
-/// bits.
+/// The finaliser of splitmix64: a bijection in which every input bit changes about half of the
+/// output bits.
 #[inline]
 pub(crate) fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -33,7 +32,7 @@ pub(crate) fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A 64-bit hash of a byte string, eight bytes at a time. The same on every platform.
+/// A 64-bit hash of a byte string, eight bytes at a time. The hash is the same on every platform.
 #[inline]
 pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<8>();
@@ -56,7 +55,7 @@ mod tests {
 
     #[test]
     fn ycsb_hash_gives_the_names_that_ycsb_gives() {
-        // The keys that YCSB itself loads first with its default insert order.
+        // The first keys that YCSB itself loads with its default insert order.
         assert_eq!(ycsb_hash(0), 6284781860667377211);
         assert_eq!(ycsb_hash(1), 8517097267634966620);
         assert_eq!(ycsb_hash(2), 1820151046732198393);

@@ -1,34 +1,33 @@
-//! How long operations took, kind by kind, in nanoseconds.
+//! Latencies of operations by kind, in nanoseconds.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// The longest latency that is told apart from longer ones.
+/// Longer latencies are recorded as this one.
 const LATENCY_MAX: Duration = Duration::from_secs(600);
 
 /// Decimal digits that a recorded latency keeps.
 const DIGITS: u8 = 3;
 
-/// The kinds of operations of a program, which are measured apart.
+/// The kinds of operations of a program. Each kind has its own measurements.
 pub trait Kind: Copy {
     /// The name of each kind, in capitals by custom.
     const NAMES: &'static [&'static str];
 
-    /// The place of this kind in [`NAMES`](Kind::NAMES).
+    /// The index of this kind in [`NAMES`](Kind::NAMES).
     fn index(self) -> usize;
 }
 
-/// How an operation that did not do what it should have done ended, by the names of YCSB's status
-/// codes.
+/// The end of an unsuccessful operation, by the names of YCSB's status codes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// The store reported an error.
     Error,
-    /// The record was not there.
+    /// The record did not exist.
     NotFound,
-    /// The contents were not what any write left there.
+    /// The contents were not those of any write.
     UnexpectedState,
 }
 
@@ -57,9 +56,9 @@ struct Series {
 
 /// The latencies of one worker, or of many after [`merge`](Latencies::merge).
 ///
-/// With a target rate a slow operation delays those behind it, and latencies counted from their
-/// real starts hide that (coordinated omission). So under a target a latency is recorded twice:
-/// from the real start, and from the start that the schedule intended.
+/// With a target rate, a slow operation delays those behind it. Latencies from the real starts hide
+/// that delay (coordinated omission). So under a target each latency is recorded twice: from the
+/// real start, and from the start in the schedule.
 ///
 /// ```
 /// use latchwork_workload::{histogram::Latencies, ycsb::OperationKind};
@@ -83,22 +82,22 @@ pub struct Latencies<K> {
     kinds: PhantomData<K>,
 }
 
-/// The measurements of one kind, summed up.
+/// A summary of the measurements of one kind.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measured {
     /// The kind.
     pub name: String,
-    /// Operations that did what they should.
+    /// Successful operations.
     pub ok: u64,
-    /// Operations that did not, by the name of their status; none that is zero.
+    /// Unsuccessful operations by the name of their status, without zeros.
     pub failed: Vec<(&'static str, u64)>,
-    /// Latencies of the good ones from their real starts, if there are any.
+    /// Latencies of the successful operations from their real starts, if there are any.
     pub latency: Option<LatencySummary>,
-    /// The same from their intended starts, under a target rate.
+    /// The same latencies from the intended starts, under a target rate.
     pub intended: Option<LatencySummary>,
 }
 
-/// A histogram in a few numbers. All latencies in microseconds.
+/// A histogram in a few numbers. All latencies are in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LatencySummary {
     /// Operations.
@@ -119,7 +118,7 @@ pub struct LatencySummary {
     pub max: f64,
 }
 
-/// A histogram on its way to another process: the values that were recorded, with their counts.
+/// The transfer form of a histogram between processes: the recorded values with their counts.
 mod sparse {
     use super::{Histogram, empty};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -151,7 +150,7 @@ mod sparse {
     }
 }
 
-/// As [`sparse`], of a histogram that may not be there.
+/// As [`sparse`], for an optional histogram.
 mod sparse_if_any {
     use super::{Histogram, sparse};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -205,7 +204,7 @@ impl Series {
 }
 
 impl<K: Kind> Latencies<K> {
-    /// Nothing measured yet.
+    /// No measurement yet.
     pub fn new() -> Latencies<K> {
         Latencies { series: K::NAMES.iter().map(|_| None).collect(), kinds: PhantomData }
     }
@@ -214,9 +213,9 @@ impl<K: Kind> Latencies<K> {
         self.series[kind.index()].get_or_insert_with(Series::new)
     }
 
-    /// An operation ended well, `latency` after it began and `since_intended` after it should have.
+    /// Records a successful operation: its latency, and its latency from the intended start.
     ///
-    /// A histogram is allocated the first time that a kind is measured.
+    /// The histogram of a kind is allocated at the first measurement of the kind.
     #[inline]
     pub fn record(&mut self, kind: K, latency: Duration, since_intended: Option<Duration>) {
         let series = self.series(kind);
@@ -226,12 +225,12 @@ impl<K: Kind> Latencies<K> {
         }
     }
 
-    /// An operation failed. Its latency does not count.
+    /// Records a failed operation. Its latency does not count.
     pub fn record_failure(&mut self, kind: K, failure: Failure) {
         self.series(kind).failures[failure as usize] += 1;
     }
 
-    /// Adds everything that `other` measured.
+    /// Adds all measurements of `other`.
     pub fn merge(&mut self, other: &Latencies<K>) {
         for (mine, theirs) in self.series.iter_mut().zip(&other.series) {
             let Some(theirs) = theirs else { continue };
@@ -246,7 +245,7 @@ impl<K: Kind> Latencies<K> {
         }
     }
 
-    /// Forgets everything, as after a warm-up. Memory is kept.
+    /// Clears all measurements, as after a warm-up. The memory stays allocated.
     pub fn clear(&mut self) {
         for series in self.series.iter_mut().flatten() {
             series.measured.reset();
@@ -257,18 +256,18 @@ impl<K: Kind> Latencies<K> {
         }
     }
 
-    /// Operations that ended well.
+    /// Successful operations.
     pub fn ok(&self) -> u64 {
         self.series.iter().flatten().map(|series| series.measured.len()).sum()
     }
 
-    /// Operations that failed.
+    /// Failed operations.
     pub fn failed(&self) -> u64 {
         self.series.iter().flatten().map(|series| series.failures.iter().sum::<u64>()).sum()
     }
 
-    /// What the share `q`, 0 to 1, of the good operations of a kind took at most, from their real
-    /// starts.
+    /// The latency from the real start that the share `q`, 0 to 1, of a kind's successful
+    /// operations does not exceed.
     pub fn quantile(&self, kind: K, q: f64) -> Option<Duration> {
         let histogram = &self.series[kind.index()].as_ref()?.measured;
         let ns = || histogram.value_at_quantile(q).min(histogram.max());
@@ -342,7 +341,8 @@ mod tests {
     #[test]
     fn a_stall_shows_in_intended_latencies_only() {
         let mut latencies = Latencies::new();
-        // One operation stalls for a millisecond; the next hundred were due meanwhile.
+        // One operation stalls for a millisecond; the next hundred operations are due during the
+        // stall.
         latencies.record(Read, 1000 * US, Some(1000 * US));
         for behind in 1..=100 {
             latencies.record(Read, US, Some((1000 - 10 * behind) * US + US));

@@ -1,5 +1,5 @@
-//! What measures and what judges: key distributions, YCSB and TPC-C workloads, histograms, result
-//! documents, and checkers of histories. Knows no store; the programs in `apps` connect the two.
+//! Drivers and checkers: key distributions, YCSB and TPC-C workloads, histograms, result documents,
+//! and checkers of histories. The crate knows no store; the programs in `apps` connect the two.
 //!
 //! ```text
 //!   properties --> ycsb::CoreWorkload --> ycsb::OperationStream --> (the store under test)
@@ -17,12 +17,11 @@
 //! * Draws come from seeded generators that the caller owns. The same seed gives the same
 //!   operations on every machine and in every release, apart from the last bits of the platform's
 //!   `powf`.
-//! * Nothing here reads a clock or sleeps: times come from the caller, so all of it works in
+//! * Nothing here reads a clock or sleeps. Times come from the caller, so all of it works in
 //!   virtual time.
-//! * On the path of an operation (draw, key, contents, check, latency) nothing is allocated, except
-//!   the first time that a kind of operation is measured.
-//! * Bad input is an error of one line that names what is wrong, where it stands, and what would
-//!   do.
+//! * The path of an operation (draw, key, contents, check, latency) allocates nothing, except the
+//!   first time that a kind of operation is measured.
+//! * Bad input is an error of one line that names the mistake, its position, and valid input.
 //!
 //! # Example
 //!

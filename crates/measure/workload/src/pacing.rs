@@ -1,11 +1,12 @@
-//! When operations should begin under a target rate.
+//! The starts of operations under a target rate.
 
 use latchwork_simulation::Time;
 
-/// The schedule of one worker: evenly spaced starts, those of different workers interleaved.
+/// The schedule of one worker: evenly spaced starts, interleaved with those of other workers.
 ///
-/// Has no clock. The caller waits until the start that [`next_start`](Pacer::next_start) gives, or
-/// begins at once when that is past, and counts the latency from both starts.
+/// The schedule has no clock. The caller waits until the start that
+/// [`next_start`](Pacer::next_start) gives. If that start is past, the caller begins at once. The
+/// caller counts the latency from both starts.
 ///
 /// ```
 /// use latchwork_simulation::Time;
@@ -30,17 +31,17 @@ pub struct Pacer {
 
 impl Pacer {
     /// The schedule of worker `worker` of `workers` from `begin` on, at `target_ops_s` operations
-    /// per second for all of them together. A target that is not above zero means no operations,
-    /// ever.
+    /// per second for all workers together. With a target of zero or less no operation ever starts.
     pub fn new(target_ops_s: f64, worker: u64, workers: u64, begin: Time) -> Pacer {
         let spacing_ns = if target_ops_s > 0.0 { 1e9 / target_ops_s } else { f64::INFINITY };
         Pacer { begin, spacing_ns, worker, workers, started: 0 }
     }
 
-    /// When the worker's next operation should begin.
+    /// The intended start of the worker's next operation.
     #[inline]
     pub fn next_start(&mut self) -> Time {
-        // Each from its number, not from the one before, so that rounding does not add up.
+        // Each start follows from its number, not from the previous start, so that rounding errors
+        // do not add up.
         let number = self.started as f64 * self.workers as f64 + self.worker as f64;
         self.started += 1;
         if self.spacing_ns.is_infinite() {

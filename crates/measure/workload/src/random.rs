@@ -1,5 +1,5 @@
-//! The generator that every draw comes from: small, fast, seeded, the same on every platform and in
-//! every release.
+//! The generator of all draws: small, fast, seeded, and the same on every platform and in every
+//! release.
 
 use crate::hash::{GOLDEN, mix};
 
@@ -25,7 +25,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// A generator whose whole sequence follows from `seed`. Every seed is good, zero included.
+    /// A generator whose whole sequence follows from `seed`. Every seed is valid, including zero.
     pub fn new(seed: u64) -> Random {
         let mut at = seed;
         let mut next = || {

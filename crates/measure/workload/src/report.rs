@@ -1,11 +1,11 @@
-//! Text for programs: YCSB's final lines, which scripts of other people read, and lines of CSV.
+//! Text output for programs: YCSB's final lines, which existing scripts read, and lines of CSV.
 
 use crate::histogram::{LatencySummary, Measured};
 use crate::result::Phase;
 use std::io::{self, Write};
 
 /// Writes the lines that YCSB writes at the end of a phase. Latencies are in microseconds with
-/// their nanoseconds behind the point.
+/// three decimals for the nanoseconds.
 ///
 /// ```
 /// use latchwork_workload::{histogram::Latencies, report, result::Phase, ycsb::OperationKind};

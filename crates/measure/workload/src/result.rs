@@ -1,4 +1,4 @@
-//! The document that a program leaves behind.
+//! The result document of a program.
 
 use crate::conditions::Conditions;
 use crate::histogram::{LatencySummary, Measured};
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The number of the document's present form.
+/// The version number of the document's schema.
 pub const SCHEMA: u32 = 1;
 
-/// How a check of the run ended.
+/// The outcome of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckOutcome {
-    /// It found nothing wrong.
+    /// The check found no error.
     Ok,
-    /// It found something wrong.
+    /// The check found an error.
     Failed,
 }
 
-/// A part of the run that has a throughput of its own.
+/// A part of the run with its own throughput.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Phase {
     /// Seconds.
@@ -39,23 +39,23 @@ impl Phase {
     }
 }
 
-/// What one node has to say.
+/// The figures of one node.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Node {
     /// `compute` or `memory`.
     pub role: String,
     /// Its id.
     pub id: u64,
-    /// What it counted.
+    /// The node's counters.
     #[serde(deserialize_with = "unique::map", default)]
     pub counters: BTreeMap<String, u64>,
-    /// Its operations so far, at the end of each interval that the run was divided into, where it
-    /// was.
+    /// The node's operations so far at the end of each interval, if the run was divided into
+    /// intervals.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub series: Vec<u64>,
 }
 
-/// One run of one program: what it was asked, what it measured, whether it was right.
+/// One run of one program: its settings, its measurements, and the outcomes of its checks.
 ///
 /// Numbers are finite. Keys that do not apply to a program are absent, not null.
 ///
@@ -76,46 +76,47 @@ pub struct ResultDocument {
     pub app: String,
     /// Its version.
     pub version: String,
-    /// The commit that it was built from, or `unknown`.
+    /// The commit of the build, or `unknown`.
     pub git: String,
-    /// Everything that it was asked to do, defaults included.
+    /// All settings of the run, defaults included.
     #[serde(deserialize_with = "unique::map")]
     pub config: BTreeMap<String, Value>,
-    /// The hash of all that happened, in hexadecimal, where the run was one simulated world: the
-    /// same configuration gives the same again.
+    /// The event hash in hexadecimal, if the run was one simulated world. The same configuration
+    /// gives the same hash.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub event_hash: Option<String>,
-    /// The signal that ended the measured part before its time, where one did.
+    /// The signal that ended the measured part early, if any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stopped: Option<String>,
-    /// How the data came to be there, where that was part of the run.
+    /// The load phase, if the run loaded the data.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub load: Option<Phase>,
-    /// What kept the measured part from being faster, in words, where that is known.
+    /// In words, what limited the speed of the measured part, if known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit: Option<String>,
-    /// How far the figures can be trusted, where time was real.
+    /// How far the figures can be trusted, if time was real.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub conditions: Option<Conditions>,
-    /// Seconds that were measured.
+    /// Measured seconds.
     pub elapsed_s: f64,
-    /// Operations in them.
+    /// Operations in the measured time.
     pub ops: u64,
     /// Operations per second.
     pub throughput_ops_s: f64,
-    /// Transactions that were aborted.
+    /// Aborted transactions.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub aborts: Option<u64>,
     /// Operations that failed, by kind and status, as `READ/NOT_FOUND`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "unique::map", default)]
     pub failures: BTreeMap<String, u64>,
-    /// Latencies by kind of operation; from intended starts under `Intended-` and the kind.
+    /// Latencies by kind of operation; latencies from intended starts have keys with `Intended-`
+    /// before the kind.
     #[serde(deserialize_with = "unique::map")]
     pub latency_us: BTreeMap<String, LatencySummary>,
-    /// Figures that follow from counts, such as ratios and what an operation took, by name.
+    /// Derived figures by name, such as ratios and costs per operation.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "unique::map", default)]
     pub measures: BTreeMap<String, f64>,
-    /// What all nodes together counted.
+    /// The sums of all nodes' counters.
     #[serde(deserialize_with = "unique::map")]
     pub counters: BTreeMap<String, u64>,
     /// The checks by name.
@@ -152,7 +153,7 @@ impl ResultDocument {
         }
     }
 
-    /// Takes over the measured phase.
+    /// Enters the measured phase.
     pub fn set_measured(&mut self, phase: &Phase, measured: &[Measured]) {
         self.elapsed_s = phase.elapsed_s;
         self.ops = phase.ops;
@@ -170,7 +171,7 @@ impl ResultDocument {
         }
     }
 
-    /// Whether every check was good.
+    /// Whether every check found no error.
     pub fn all_checks_ok(&self) -> bool {
         self.checks.values().all(|outcome| *outcome == CheckOutcome::Ok)
     }

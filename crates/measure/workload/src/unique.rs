@@ -1,4 +1,4 @@
-//! Maps whose keys stand once: JSON itself lets the last of several win.
+//! Maps that refuse duplicate keys. JSON itself takes the last of several values.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Clusters of stand-ins: scripts that do as memory nodes and programs do, as far as whoever starts
-//! them can see.
+//! Clusters of stand-ins: scripts that behave as memory nodes and programs do, from the view of the
+//! process that starts them.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,7 +12,7 @@ use latchwork_runtime::Clock;
 use tempfile::TempDir;
 
 pub(crate) const CLUSTER: &str = env!("CARGO_BIN_EXE_cluster");
-/// How long anything may take, on a machine that is busy.
+/// How long any step may take on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// The variable that all processes of a test inherit.
@@ -69,21 +69,21 @@ case $how-$id in
 esac
 "#;
 
-/// A directory with the stand-ins, in which everything happens.
+/// The working directory of a test, with the stand-ins.
 pub(crate) struct Place {
     pub(crate) directory: TempDir,
 }
 
-/// The command, while it runs.
+/// A running command.
 pub(crate) struct Running {
     child: Child,
     out: JoinHandle<String>,
     err: JoinHandle<String>,
-    /// Of its own, so that nobody else's processes are meant.
+    /// The test's own mark, so that no other test's processes match.
     test: String,
 }
 
-/// What became of it.
+/// The end of the command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: Option<i32>,
@@ -91,8 +91,8 @@ pub(crate) struct Ended {
     pub(crate) err: String,
 }
 
-/// Writes a script, by another process: what one thread holds open for writing while another forks
-/// cannot be executed.
+/// Writes a script by another process. A file that one thread holds open for writing while another
+/// thread forks cannot be executed.
 pub(crate) fn script(path: &Path, text: &str) {
     let mut command = Command::new("sh");
     command.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
@@ -111,7 +111,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
 
 /// The command line of a run with the stand-ins.
 fn run(flags: &str, how: &str) -> String {
-    // Only for those that hear nothing: everybody else has the time that it takes.
+    // A short time only for scripts that ignore requests. All others have the time that they need.
     let patience = if how == "hangs" { 0.2 } else { LIMIT.as_secs_f64() };
     format!("run --bin . --results results --kill-after {patience} {flags} program -- {how}")
 }
@@ -167,7 +167,7 @@ impl Place {
         Running { child, out, err, test }
     }
 
-    /// Runs the command to its end, beside one that goes on.
+    /// Runs the command to its end, beside a running one.
     pub(crate) fn run_beside(&self, arguments: &str) -> Ended {
         let mut command = Command::new(CLUSTER);
         command.args(arguments.split_whitespace()).current_dir(self.directory.path());
@@ -215,17 +215,17 @@ impl Running {
         signal(self.pid(), name);
     }
 
-    /// Whether it has ended, and everything that writes where it did.
+    /// Whether the command has ended, with all processes that write to its output.
     pub(crate) fn is_over(&self) -> bool {
         self.out.is_finished()
     }
 
-    /// Waits until it is over and everything that it has started is, and sees that nothing is left.
+    /// Waits until the command and all its processes have ended, and checks that nothing is left.
     pub(crate) fn wait(mut self) -> Ended {
         assert!(wait_until(|| self.is_over()), "it is not over");
         let pid = self.child.id();
         let status = self.child.wait().expect("a child").code();
-        // The guard ends after a command that was killed, and everybody else before.
+        // The guard ends after a killed command, and all other processes end before it.
         assert!(wait_until(|| self.err.is_finished()), "its guard is not over");
         let (out, err) = (self.out.join().expect("text"), self.err.join().expect("text"));
         let test = self.test.clone();
@@ -239,12 +239,12 @@ impl Running {
         Ended { status, out, err }
     }
 
-    /// Only waits until it is over.
+    /// Only waits until the command has ended.
     pub(crate) fn wait_alone(mut self) -> Option<i32> {
         self.child.wait().expect("a child").code()
     }
 
-    /// The processes that it has started, and itself.
+    /// The processes that the command has started, and the command itself.
     pub(crate) fn processes(&self) -> Vec<u32> {
         processes(&self.test)
     }
@@ -266,8 +266,8 @@ pub(crate) fn processes(test: &str) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(has).collect()
 }
 
-/// What a command of this number has left in the memory that processes share, and whoever it
-/// started in the test's directory.
+/// The directories that a command with this number has left: in the memory that processes share,
+/// and in the test's directory.
 pub(crate) fn directories(test: &Path, pid: u32) -> Vec<String> {
     let names = |place: &Path| {
         let entries = fs::read_dir(place).into_iter().flatten().flatten();

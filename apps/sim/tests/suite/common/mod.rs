@@ -1,4 +1,4 @@
-//! What the tests of the program share.
+//! The common parts of the program's tests.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

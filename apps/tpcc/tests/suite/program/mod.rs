@@ -1,4 +1,4 @@
-//! Running the program, and reading what it says.
+//! Running the program, and reading its output.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// A small database, so that transactions meet.
+/// A small database, so that transactions conflict.
 pub(crate) const SMALL: &str = "-w 2 --items 500 --customers 30 --cache-mb 16 --memory-mb 256";
 
 /// All checks of a run: three of the program, and those of the workload.
@@ -24,7 +24,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs what has to end well; standard output and standard error.
+/// Runs, demands success, and returns standard output and standard error.
 pub(crate) fn good(arguments: &str) -> (String, String) {
     let output = tpcc(arguments);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -33,7 +33,7 @@ pub(crate) fn good(arguments: &str) -> (String, String) {
     (out, err)
 }
 
-/// Runs what has to end well, and leaves a document with all checks good.
+/// Runs, demands success, and returns a document in which all checks succeeded.
 pub(crate) fn document(arguments: &str) -> Value {
     let (out, err) = good(&format!("{arguments} --output json"));
     let document: Value = serde_json::from_str(&out).expect("nothing but JSON");
@@ -50,7 +50,7 @@ pub(crate) fn temporary(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("latchwork-tpcc-{}-{number}-{name}", std::process::id()))
 }
 
-/// A small database that was prepared in a directory of its own.
+/// A small database in its own directory.
 pub(crate) fn prepared(more: &str) -> PathBuf {
     let directory = temporary("prepared");
     let at = directory.display();
@@ -65,16 +65,16 @@ pub(crate) fn figure(line: &str, name: &str) -> u64 {
     digits.parse().expect("a number")
 }
 
-/// Orders that a check finds in the database.
+/// The number of orders that a check finds in the database.
 pub(crate) fn orders(at: &str) -> u64 {
     let (_, err) = good(&format!("check {at} --compute-nodes 1"));
     let line = err.lines().find(|line| line.starts_with("check  tpcc-3.3.2.06 "));
     figure(line.expect("the sixth condition"), "ok     ")
 }
 
-/// Kills runs on this database, `count` one after the other, each with the flags for its number;
-/// what they have left has to pass all checks, with all orders that they have acknowledged. Returns
-/// these.
+/// Kills runs on this database, `count` one after the other, each with the flags for its number.
+/// After each kill the database must pass all checks, with all acknowledged orders. Returns the
+/// number of acknowledged orders.
 pub(crate) fn kills(directory: &Path, count: u64, flags: impl Fn(u64) -> String) -> u64 {
     let at = format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display());
     let (mut before, mut all) = (orders(&at), 0);
@@ -88,7 +88,7 @@ pub(crate) fn kills(directory: &Path, count: u64, flags: impl Fn(u64) -> String)
         let out = BufReader::new(running.stdout.take().expect("piped"));
         let (says, said) = mpsc::channel();
         let reader = thread::spawn(move || {
-            // What it has said until it is dead counts.
+            // All output up to the death counts.
             let mut acknowledged = 0;
             for line in out.lines().map_while(Result::ok) {
                 if line.starts_with("[Current] NEW_ORDER - ") {
@@ -103,7 +103,7 @@ pub(crate) fn kills(directory: &Path, count: u64, flags: impl Fn(u64) -> String)
         // Some die before they have begun.
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
         let some = Duration::from_millis((random >> 33) % 500);
-        // And one at least not before it has acknowledged something.
+        // At least one dies only after it has acknowledged an order.
         let enough = if round % 5 == 0 { 1 } else { 0 };
         while round % 5 != 4
             && said.recv_timeout(Duration::from_secs(60)).expect("it says what it does") < enough

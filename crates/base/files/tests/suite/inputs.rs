@@ -95,7 +95,7 @@ fn what_is_no_file_is_one_clear_error() {
 }
 
 #[test]
-fn a_byte_order_mark_is_skipped_and_other_encodings_are_told() {
+fn a_byte_order_mark_is_skipped_and_other_encodings_are_reported() {
     let directory = directory();
     let path = directory.path().join("text");
     for (bytes, expected) in [

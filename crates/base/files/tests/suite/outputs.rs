@@ -202,7 +202,7 @@ fn a_fifo_is_written_and_stays_one() {
 }
 
 #[test]
-fn a_fifo_whose_reader_is_gone_is_an_error() {
+fn a_fifo_without_its_reader_is_an_error() {
     let directory = directory();
     let path = fifo(&directory);
     let reader = reader(&path);
@@ -213,7 +213,7 @@ fn a_fifo_whose_reader_is_gone_is_an_error() {
 }
 
 #[test]
-fn a_fifo_that_came_after_the_look_is_not_replaced() {
+fn a_fifo_that_came_after_the_check_is_not_replaced() {
     let directory = directory();
     let path = directory.path().join("fifo");
     let output = Output::open(&path).expect("a new file");

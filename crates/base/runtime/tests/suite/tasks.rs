@@ -32,7 +32,7 @@ impl Drop for Flag {
 }
 
 #[test]
-fn a_join_handle_gives_the_result_and_wakes_who_waits_for_it() {
+fn a_join_handle_gives_the_result_and_wakes_its_waiter() {
     let (mut executor, handle) = executor(ExecutorConfig::default());
     let first = handle.spawn({
         let handle = handle.clone();
@@ -150,7 +150,7 @@ fn no_more_tasks_than_the_depth_are_in_flight_and_the_rest_start_in_order() {
 }
 
 #[test]
-fn abort_drops_the_future_and_tells_who_joins() {
+fn abort_drops_the_future_and_notifies_the_joiner() {
     let (mut executor, handle) = executor(ExecutorConfig::default());
     let dropped = Rc::new(Cell::new(false));
     let flag = Flag(dropped.clone());
@@ -274,7 +274,7 @@ fn a_task_woken_while_it_runs_runs_again_in_the_next_sweep_only() {
 }
 
 #[test]
-fn a_late_wake_of_a_task_that_is_gone_does_nothing() {
+fn a_late_wake_of_an_ended_task_does_nothing() {
     let (mut executor, handle) = executor(ExecutorConfig::default());
     let kept = Rc::new(RefCell::new(None));
     let keep = kept.clone();

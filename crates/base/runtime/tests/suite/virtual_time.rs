@@ -154,7 +154,7 @@ impl Poller for Recorder {
 }
 
 #[test]
-fn charged_work_delays_all_that_the_worker_does_later_and_nobody_else() {
+fn charged_work_delays_all_that_the_worker_does_later_and_no_other_worker() {
     let kernel = Kernel::new(5);
     let worker = VirtualWorker::spawn(&kernel, free_sweeps());
     let other = VirtualWorker::spawn(&kernel, free_sweeps());
@@ -208,7 +208,7 @@ fn a_sweep_with_progress_takes_time_and_an_idle_worker_makes_no_events() {
 }
 
 #[test]
-fn time_passes_even_when_a_task_yields_for_ever_at_no_cost() {
+fn time_passes_even_when_a_task_yields_endlessly_at_no_cost() {
     let kernel = Kernel::new(0);
     let worker = VirtualWorker::spawn(&kernel, free_sweeps());
     let handle = worker.handle();
@@ -221,7 +221,7 @@ fn time_passes_even_when_a_task_yields_for_ever_at_no_cost() {
 }
 
 #[test]
-fn a_poller_is_asked_before_parking_and_told_afterwards() {
+fn a_poller_is_called_before_parking_and_notified_afterwards() {
     let kernel = Kernel::new(0);
     let worker = VirtualWorker::spawn(&kernel, free_sweeps());
     let recorder = Rc::new(Recorder::default());

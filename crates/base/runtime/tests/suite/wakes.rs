@@ -291,7 +291,7 @@ fn a_core_counts_as_contended_after_a_yield_that_took_too_long() {
 }
 
 #[test]
-fn a_poller_is_asked_to_nap_on_a_contended_core_only() {
+fn a_poller_naps_on_a_contended_core_only() {
     let naps_of = |config, until: fn(u64) -> bool| {
         let mut executor = Executor::new(RealDriver::new(), config);
         let (handle, poller) = (executor.handle(), Rc::new(Sleepless::default()));

@@ -116,7 +116,7 @@ fn no_write_is_lost_where_local_writers_hold_their_latches() {
 /// Messages arrive twice, and connections fail under operations, forwards and requests. An
 /// operation that took effect counts once, and any other is repeated.
 #[test]
-fn no_write_is_lost_where_messages_are_repeated_and_connections_fail() {
+fn no_write_is_lost_when_messages_are_duplicated_and_connections_fail() {
     let faults = Faults {
         delay_one_in: 20,
         delay: Duration::from_micros(40),

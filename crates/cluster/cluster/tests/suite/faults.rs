@@ -202,7 +202,7 @@ fn a_node_that_pauses_is_waited_for() {
 /// Bug: a node that was away so long that the others gave up comes back with old requests and
 /// grants in flight, and does harm.
 #[test]
-fn a_zombie_wakes_with_verbs_in_flight_and_harms_nobody() {
+fn a_zombie_wakes_with_verbs_in_flight_and_harms_no_node() {
     let mut gave_up = 0;
     for seed in 0..40 {
         let stage = Stage::new(3, 4, 100 + seed);
@@ -293,7 +293,7 @@ fn a_lost_message_costs_accesses_their_deadline_and_nothing_else() {
 }
 
 #[test]
-fn repeated_and_late_messages_are_no_fault_to_anybody() {
+fn duplicate_and_late_messages_fail_no_operation() {
     for seed in 0..40 {
         let stage = Stage::new(3, 4, 700 + seed);
         let delay = Duration::from_micros(100);
@@ -307,7 +307,7 @@ fn repeated_and_late_messages_are_no_fault_to_anybody() {
 /// Bug: a request to a node that never answers stayed open until the requester's deadline. This
 /// happened at each access to the line, even when the node was known to be dead.
 #[test]
-fn what_a_missed_node_was_asked_is_an_error_at_once() {
+fn a_request_to_a_missed_node_fails_at_once() {
     for seed in 0..20 {
         let stage = Stage::new(2, 1, seed);
         let line = stage.lines[0];

@@ -232,7 +232,7 @@ fn nodes_come_and_go_while_others_work() {
 /// the leaving node stays until all operations have ended that were in progress at its release of
 /// all lines.
 #[test]
-fn a_node_leaves_only_when_no_operation_can_ask_it_any_more() {
+fn a_node_leaves_only_when_no_operation_needs_it_any_more() {
     for common in Common::both() {
         let alone = small(1, 1, 16, 1);
         let _memory = common.memory(&alone);
@@ -282,7 +282,7 @@ fn a_node_leaves_only_when_no_operation_can_ask_it_any_more() {
 /// Over sockets, where other nodes fence the node some time later. Until then only the node itself
 /// prevents its writes.
 #[test]
-fn a_node_whose_lease_has_ended_writes_nothing_from_then_on() {
+fn a_node_with_an_ended_lease_writes_nothing_from_then_on() {
     let [common, _] = Common::both();
     let alone = small(1, 1, 16, 1);
     let _memory = common.memory(&alone);
@@ -328,7 +328,7 @@ async fn allocate(member: &Member, count: usize) -> Vec<GlobalAddr> {
 }
 
 #[test]
-fn who_leaves_takes_along_no_more_than_it_used() {
+fn a_leaving_node_takes_along_no_more_than_it_used() {
     for common in Common::both() {
         let alone = tiny(1);
         let _memory = common.memory(&alone);
@@ -510,7 +510,7 @@ fn a_group_of_another_size_is_refused_and_one_that_does_not_fill_up_gives_up() {
 }
 
 #[test]
-fn memory_nodes_that_are_missing_and_pools_of_other_lines_are_told() {
+fn missing_memory_nodes_and_pools_of_other_lines_are_reported() {
     let [common, _] = Common::both();
     let config = small(1, 1, 16, 1);
     let membership = common.membership(Role::Compute).expect("a free id");
@@ -536,7 +536,7 @@ fn memory_nodes_that_are_missing_and_pools_of_other_lines_are_told() {
 /// directory. Mechanism: the id was taken before anything was tried. Fix: a node that cannot start
 /// leaves, and tries the directory before it decides.
 #[test]
-fn a_memory_node_that_cannot_start_spoils_nothing_for_the_next() {
+fn a_memory_node_that_cannot_start_does_not_hinder_the_next() {
     for common in Common::both() {
         let bytes = small(1, 1, 16, 1).memory_bytes;
         let membership = |bytes| common.membership(Role::Memory { bytes }).expect("a free id");

@@ -307,12 +307,12 @@ fn rounds(fabric: &str, seed: u64) {
 }
 
 #[test]
-fn whoever_lives_goes_on_over_sockets() {
+fn live_nodes_go_on_over_sockets() {
     rounds("tcp", 7);
 }
 
 #[test]
-fn whoever_lives_goes_on_in_shared_memory() {
+fn live_nodes_go_on_in_shared_memory() {
     rounds("shm", 8);
 }
 

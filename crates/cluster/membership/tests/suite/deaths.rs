@@ -22,7 +22,7 @@ fn mortal(place: &Place) -> (Arc<Faulty>, Membership) {
 }
 
 #[test]
-fn a_node_whose_keeper_is_cut_off_is_dead_within_bounded_time_and_knows_before_anybody_else() {
+fn a_node_with_a_keeper_that_is_cut_off_is_dead_within_bounded_time_and_knows_first() {
     let faults = [Fault::Cut, Fault::LateAnswers, Fault::SlowAnswer];
     // The tests mostly wait, so they run at once. A failing thread fails the scope.
     thread::scope(|scope| {
@@ -161,7 +161,7 @@ fn a_node_that_cannot_follow_any_more_loses_its_lease() {
 }
 
 #[test]
-fn nobody_joins_twice_when_the_answer_to_joining_is_lost() {
+fn no_node_joins_twice_when_the_answer_to_joining_is_lost() {
     for place in Place::all() {
         let way = Faulty::new(place.another());
         let store: Arc<dyn Store> = way.clone();
@@ -194,7 +194,7 @@ fn a_store_that_is_cut_off_gives_errors_with_a_reason_and_no_hang() {
 }
 
 #[test]
-fn the_cost_of_asking_a_lease_is_a_look_at_the_clock() {
+fn the_cost_of_reading_a_lease_is_a_clock_reading() {
     let place = Place::memory();
     let node = place.join(compute()).unwrap();
     let lease = node.lease();

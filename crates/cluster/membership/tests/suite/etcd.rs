@@ -43,7 +43,7 @@ fn a_server_that_is_killed_gives_lost_leases_and_errors_and_no_hang() {
 }
 
 #[test]
-fn a_short_absence_costs_nobody_the_lease() {
+fn a_short_absence_costs_no_node_its_lease() {
     // Two handles of the library to one server, and one of them loses its connections. A restart of
     // etcd within the lease has the same effect, but the test would have to wait for the server.
     let Some(place) = Place::etcd() else { return };
@@ -84,7 +84,7 @@ fn history_that_was_compacted_is_no_obstacle() {
 }
 
 #[test]
-fn only_who_has_the_password_gets_in() {
+fn only_a_user_with_the_password_gets_in() {
     let Some(server) = Server::start() else { return };
     etcd(&server, async |mut client: Client| {
         client.user_add("root", "r00t", None).await?;
@@ -113,7 +113,7 @@ fn only_who_has_the_password_gets_in() {
 }
 
 #[test]
-fn a_user_where_nobody_needs_one_is_an_error_that_says_so() {
+fn a_user_for_a_server_without_users_is_an_error_that_says_so() {
     let Some(server) = Server::start() else { return };
     let error = open(&format!("etcd://node:x@{}/bench", server.address)).err().unwrap();
     assert!(matches!(error, MembershipError::Refused { .. }), "{error}");

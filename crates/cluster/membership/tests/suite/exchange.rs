@@ -37,7 +37,7 @@ fn complete(nodes: &[Membership], name: &str) {
 }
 
 #[test]
-fn everybody_gets_the_values_of_all() {
+fn every_party_gets_the_values_of_all() {
     for place in Place::all() {
         let nodes: Vec<_> = (0..4).map(|_| place.join(compute()).unwrap()).collect();
         (0..10).for_each(|round| complete(&nodes, &format!("round-{round}")));
@@ -95,7 +95,7 @@ fn a_later_run_may_use_the_names_of_an_earlier_one() {
 }
 
 #[test]
-fn who_is_slow_gets_the_values_also_when_the_others_go_on_without_it() {
+fn a_slow_party_gets_the_values_also_when_the_others_go_on_without_it() {
     for place in Place::all() {
         let nodes: Vec<_> = (0..2).map(|_| place.join(compute()).unwrap()).collect();
         let way = Faulty::new(place.another());
@@ -116,7 +116,7 @@ fn who_is_slow_gets_the_values_also_when_the_others_go_on_without_it() {
 }
 
 #[test]
-fn who_is_slow_gets_the_values_of_those_who_have_left_already() {
+fn a_slow_party_gets_the_values_of_nodes_that_have_left_already() {
     for place in Place::all() {
         let nodes: Vec<_> = (0..3).map(|_| place.join(compute()).unwrap()).collect();
         let all = &parties(&nodes);
@@ -161,7 +161,7 @@ fn a_node_that_dies_ends_the_exchange_for_all_at_once() {
 /// Nodes outside the exchange join, leave and die. At one time there are as many of them as missing
 /// parties.
 #[test]
-fn other_nodes_of_the_cluster_are_nobodys_concern() {
+fn other_nodes_of_the_cluster_do_not_affect_an_exchange() {
     for place in Place::all() {
         let nodes: Vec<_> = (0..2).map(|_| place.join(compute()).unwrap()).collect();
         let others: Vec<_> = (0..3).map(|_| place.join(compute()).unwrap()).collect();
@@ -188,7 +188,7 @@ fn other_nodes_of_the_cluster_are_nobodys_concern() {
 }
 
 #[test]
-fn whoever_does_not_want_to_wait_any_more_does_not() {
+fn a_party_can_stop_waiting() {
     for place in Place::all() {
         let nodes: Vec<_> = (0..2).map(|_| place.join(compute()).unwrap()).collect();
         let begin = now();
@@ -218,7 +218,7 @@ fn a_node_that_leaves_ends_the_exchange_that_waits_for_it() {
 }
 
 #[test]
-fn who_has_not_come_is_said_when_the_time_is_over() {
+fn missing_parties_are_reported_when_the_time_is_over() {
     for place in Place::all() {
         let nodes: Vec<_> = (0..3).map(|_| place.join(compute()).unwrap()).collect();
         for values in exchange(&nodes[..2], "x", &parties(&nodes), Duration::from_millis(300)) {
@@ -229,7 +229,7 @@ fn who_has_not_come_is_said_when_the_time_is_over() {
 }
 
 #[test]
-fn nodes_that_disagree_are_told() {
+fn nodes_that_disagree_get_an_error() {
     let place = Place::memory();
     let nodes: Vec<_> = (0..3).map(|_| place.join(compute()).unwrap()).collect();
     let (two, three) = (&parties(&nodes[..2]), &parties(&nodes));

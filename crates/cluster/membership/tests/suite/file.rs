@@ -79,7 +79,7 @@ fn a_state_file_that_is_torn_or_foreign_is_an_error_that_says_so() {
 }
 
 #[test]
-fn a_node_whose_directory_is_removed_loses_its_lease() {
+fn a_node_loses_its_lease_when_its_directory_is_removed() {
     let place = Place::file();
     let node = place.join(common::compute_for(Duration::from_secs(1))).unwrap();
     // The node may be about to write a file.
@@ -93,7 +93,7 @@ fn a_node_whose_directory_is_removed_loses_its_lease() {
 }
 
 #[test]
-fn a_lock_that_somebody_keeps_is_an_error_that_names_the_process() {
+fn a_lock_that_is_kept_is_an_error_that_names_the_process() {
     let place = Place::file();
     let lock = fs::File::options().read(true).write(true).open(directory(&place).join("lock"));
     let lock = lock.unwrap();

@@ -50,7 +50,7 @@ fn letters(place: &Place) -> usize {
 }
 
 #[test]
-fn a_letter_is_answered_and_nothing_of_it_is_left() {
+fn a_control_message_is_answered_and_nothing_of_it_is_left() {
     for place in Place::all() {
         let a = Post::new(place.join(compute()).unwrap());
         let role = Role::Memory { bytes: 1 << 20 };
@@ -75,7 +75,7 @@ fn a_letter_is_answered_and_nothing_of_it_is_left() {
 
 /// A worker waits for its connections, so control messages must not wait for a periodic check.
 #[test]
-fn an_answer_comes_before_anybody_would_look_without_being_told() {
+fn an_answer_comes_before_the_next_periodic_check() {
     for place in Place::all() {
         let [a, b] = [(); 2].map(|()| Post::new(place.join(compute()).unwrap()));
         let mut times = Vec::new();
@@ -89,7 +89,7 @@ fn an_answer_comes_before_anybody_would_look_without_being_told() {
 }
 
 #[test]
-fn many_letters_of_many_nodes_are_each_handled_once() {
+fn many_control_messages_of_many_nodes_are_each_handled_once() {
     for place in Place::all() {
         let posts: Vec<_> = (0..4).map(|_| Post::new(place.join(compute()).unwrap())).collect();
         let posts = &posts[..];
@@ -127,7 +127,7 @@ fn many_letters_of_many_nodes_are_each_handled_once() {
 }
 
 #[test]
-fn a_letter_to_a_node_that_is_gone_fails_although_another_has_its_id() {
+fn a_control_message_to_a_lost_node_fails_although_another_has_its_id() {
     for place in Place::all() {
         let a = Post::new(place.join(compute()).unwrap());
         let b = Post::new(place.join(compute_as(2)).unwrap());
@@ -144,7 +144,7 @@ fn a_letter_to_a_node_that_is_gone_fails_although_another_has_its_id() {
 }
 
 #[test]
-fn a_letter_that_waits_for_a_node_that_dies_fails_when_that_is_known() {
+fn a_control_message_to_a_node_that_dies_fails_when_the_death_is_known() {
     in_each_place(|place| {
         let a = Post::new(place.join(compute()).unwrap());
         // This node handles no control messages.
@@ -162,7 +162,7 @@ fn a_letter_that_waits_for_a_node_that_dies_fails_when_that_is_known() {
 }
 
 #[test]
-fn a_letter_without_an_answer_ends_in_time_and_is_taken_back() {
+fn a_control_message_without_an_answer_ends_in_time_and_is_withdrawn() {
     for place in Place::all() {
         let a = Post::new(place.join(compute()).unwrap());
         let b = place.join(compute()).unwrap();
@@ -174,7 +174,7 @@ fn a_letter_without_an_answer_ends_in_time_and_is_taken_back() {
 }
 
 #[test]
-fn the_letters_of_a_node_that_dies_go_with_it() {
+fn the_control_messages_of_a_dead_node_are_removed_with_it() {
     in_each_place(|place| {
         let silent = place.join(compute()).unwrap();
         let mortal = Post::new(place.join(compute_for(FIRM)).unwrap());
@@ -227,7 +227,7 @@ fn a_slow_handler_costs_no_lease_and_holds_up_no_answer() {
 }
 
 #[test]
-fn a_letter_whose_putting_is_not_confirmed_is_handled_once() {
+fn a_control_message_with_an_unconfirmed_write_is_handled_once() {
     for place in Place::all() {
         let way = Faulty::new(place.another());
         let store: Arc<dyn Store> = way.clone();

@@ -14,7 +14,7 @@ use crate::common::faulty::Faulty;
 use crate::common::{FIRM, Kind, LONG, Place, compute, compute_as, compute_for, eventually, now};
 
 #[test]
-fn of_many_who_want_one_id_one_gets_it() {
+fn of_many_nodes_that_want_one_id_one_gets_it() {
     for place in Place::all() {
         let rounds = if place.kind == Kind::Memory { 200 } else { 15 };
         let stores: Vec<_> = (0..6).map(|_| place.another()).collect();
@@ -42,7 +42,7 @@ fn of_many_who_want_one_id_one_gets_it() {
 }
 
 #[test]
-fn all_who_take_any_id_get_different_ones() {
+fn all_nodes_that_take_any_id_get_different_ones() {
     for place in Place::all() {
         let stores: Vec<_> = (0..8).map(|_| place.another()).collect();
         let nodes: Vec<_> = thread::scope(|scope| {
@@ -189,7 +189,7 @@ fn a_slow_callback_costs_no_lease() {
 }
 
 #[test]
-fn everybody_gets_the_value_of_who_decides_first() {
+fn every_node_gets_the_value_of_the_first_decision() {
     for place in Place::all() {
         let nodes: Vec<_> = (0..4).map(|_| place.join(compute()).unwrap()).collect();
         assert_eq!(nodes[0].fact("pool"), Ok(None));

@@ -47,7 +47,7 @@ fn a_transaction_makes_all_its_changes_or_none() {
 }
 
 #[test]
-fn of_many_who_create_a_key_one_does() {
+fn of_many_writers_that_create_a_key_one_succeeds() {
     for place in Place::all() {
         let rounds = if place.kind == Kind::Memory { 500 } else { 40 };
         let handles: Vec<_> = (0..6).map(|_| place.another()).collect();
@@ -104,7 +104,7 @@ fn the_keys_of_a_lease_live_as_long_as_it_is_kept_alive() {
 }
 
 #[test]
-fn whoever_waits_learns_of_a_change_within_a_tenth_of_a_second() {
+fn a_waiter_learns_of_a_change_within_a_tenth_of_a_second() {
     for place in Place::all() {
         let (here, there) = (place.another(), place.another());
         let mut times = Vec::new();
@@ -142,7 +142,7 @@ fn waiting_ends_at_its_limit_and_does_not_miss_what_was_before() {
 }
 
 #[test]
-fn a_waiter_sees_the_end_of_a_lease_that_nobody_else_looks_at() {
+fn a_waiter_sees_the_end_of_a_lease_that_no_other_call_reads() {
     for place in Place::all() {
         let lease = place.store.grant(FIRM, LONG).unwrap();
         let made = commit(&*place.store, &[], &[put("/x", b"", Some(lease.id))]).unwrap();

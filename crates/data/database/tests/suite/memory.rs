@@ -162,7 +162,7 @@ fn an_opening_that_came_too_late_is_not_taken_for_the_database_by_the_next_one()
 }
 
 #[test]
-fn an_opening_that_is_dropped_half_way_is_not_gone_on_with() {
+fn an_opening_that_is_dropped_half_way_is_not_continued() {
     let directory = made(ROWS);
     let cluster = cluster();
     let instance = open(directory.path(), &cluster, options());

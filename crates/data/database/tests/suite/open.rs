@@ -182,7 +182,7 @@ fn what_was_acknowledged_is_there_after_a_power_cut_again_and_again() {
 }
 
 #[test]
-fn an_error_of_one_worker_ends_the_opening_on_all_and_is_the_one_that_is_told() {
+fn an_error_of_one_worker_ends_the_opening_on_all_and_is_the_one_that_is_reported() {
     let cluster = Embedded::start(config(1)).expect("a cluster");
     let directory = tempfile::tempdir().expect("a directory");
     let open = |options| Instance::at(directory.path(), cluster.config(), options);

@@ -99,7 +99,7 @@ fn what_is_not_done_at_once_has_changed_nothing() {
 }
 
 #[test]
-fn who_is_in_the_way_of_a_step_at_once_is_told_by_its_future() {
+fn the_future_of_a_step_reports_the_conflict_that_the_fast_path_met() {
     each_scheme(async |database, table| {
         let mut other = database.begin().await.expect("memory is in order");
         other.update(table, &[1], &[11, 0]).await.expect("nobody is in the way");
@@ -123,7 +123,7 @@ fn who_is_in_the_way_of_a_step_at_once_is_told_by_its_future() {
 }
 
 #[test]
-fn who_does_everything_at_once_lets_others_go_on() {
+fn a_task_on_the_fast_path_lets_others_go_on() {
     each_scheme(async |database, table| {
         let handle = database.memory().handle().clone();
         let went = Rc::new(Cell::new(0_u32));

@@ -135,7 +135,7 @@ fn play(scheme: Scheme, seed: u64) -> (Vec<Health>, usize) {
 }
 
 #[test]
-fn dropped_commits_are_ended_under_contention_and_no_operator_is_told() {
+fn dropped_commits_are_ended_under_contention_and_health_stays_good() {
     let (mut retries, mut all_dropped) = (0, 0);
     for scheme in Scheme::ALL {
         for seed in 0..12 {

@@ -141,7 +141,7 @@ async fn update<M: LineLocks>(database: &Database<M>, table: &Table<M>) {
 }
 
 #[test]
-fn a_node_that_stands_still_with_a_place_holds_nobody_up_for_long() {
+fn a_stopped_node_with_an_aged_transaction_delays_no_other_node_for_long() {
     let (without, with) = (World::run(false), World::run(true));
     assert!(without.longest.get() < Duration::from_millis(1), "{:?}", without.longest);
     // One wait for an aged transaction that does not come, and one for the line that does not come.

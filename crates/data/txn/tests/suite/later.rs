@@ -80,7 +80,7 @@ fn is_too_late<T>(result: &Result<T, TxnError>) -> bool {
 }
 
 #[test]
-fn who_meets_a_later_row_becomes_later() {
+fn a_transaction_that_meets_a_later_row_becomes_later() {
     for extends in [true, false] {
         with_database(0, extends, async move |database, table| {
             let mut row = Vec::new();
@@ -100,7 +100,7 @@ fn who_meets_a_later_row_becomes_later() {
 }
 
 #[test]
-fn who_has_read_what_changed_does_not() {
+fn a_transaction_whose_reads_have_changed_does_not_become_later() {
     with_database(0, true, async |database, table| {
         let mut row = Vec::new();
         let mut first = database.retry().begin().await.expect("memory is in order");
@@ -127,7 +127,7 @@ fn a_range_that_was_empty_stays_so() {
 }
 
 #[test]
-fn a_stamp_that_is_ahead_is_for_those_who_come() {
+fn a_read_timestamp_ahead_serves_later_readers() {
     for (lease, extends) in [(0, false), (4096, false), (4096, true)] {
         with_database(lease, extends, async move |database, table| {
             let mut row = Vec::new();

@@ -206,7 +206,7 @@ fn an_entry_that_waits_to_be_taken_away_hides_no_row_that_was_there() {
 }
 
 #[test]
-fn an_entry_that_waits_to_be_taken_away_is_in_nobodys_way() {
+fn an_entry_that_waits_to_be_removed_hinders_no_transaction() {
     for scheme in Scheme::ALL {
         run(Shared { scheme, again: true, ..Shared::default() });
     }

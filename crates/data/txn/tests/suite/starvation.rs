@@ -272,7 +272,7 @@ fn a_long_transaction_gets_through_many_short_ones() {
 
 /// The counter-test: a long transaction starves if no other transaction waits for it.
 #[test]
-fn it_starves_without_elders() {
+fn it_starves_without_aged_transactions() {
     for (scheme, protocol) in all() {
         let report = Shape::new(scheme, protocol, 0).run();
         assert!(report.worst > 3 * BOUND, "{scheme} {protocol:?}: {report:?}");
@@ -280,7 +280,7 @@ fn it_starves_without_elders() {
 }
 
 #[test]
-fn an_elder_that_is_dropped_holds_nobody_up() {
+fn an_aged_transaction_that_is_dropped_delays_no_other() {
     for (scheme, protocol) in all() {
         let shape = Shape { fate: Fate::Dropped, ..Shape::new(scheme, protocol, 16) };
         let report = shape.run();
@@ -291,7 +291,7 @@ fn an_elder_that_is_dropped_holds_nobody_up() {
 }
 
 #[test]
-fn an_elder_that_is_gone_is_waited_for_no_longer_than_it_may_take() {
+fn the_wait_for_a_lost_aged_transaction_is_no_longer_than_its_limit() {
     for (scheme, protocol) in all() {
         let shape = Shape { fate: Fate::Forgotten, ..Shape::new(scheme, protocol, 16) };
         let report = shape.run();

@@ -49,7 +49,7 @@ fn it_is_the_old_one_or_the_new_one_wherever_the_power_goes_off() {
 /// power went off before the new name was durable. So the old manifest was back, without its parts.
 /// Fix: whatever a crash may go back to is removed last.
 #[test]
-fn a_restart_keeps_the_old_one_until_the_new_one_lasts() {
+fn a_restart_keeps_the_old_one_until_the_new_one_is_durable() {
     for seed in 0..400 {
         // In the middle of the last sync of the checkpoint.
         let (torn, done) = interrupted(seed, |torn| torn.power_off_after(9));
@@ -65,7 +65,7 @@ fn a_restart_keeps_the_old_one_until_the_new_one_lasts() {
 /// A failed sync of the directory proves nothing: a restart puts the checkpoint that it reads in
 /// place once more, before it removes the previous one.
 #[test]
-fn what_a_restart_finds_lasts_although_its_sync_failed() {
+fn what_a_restart_finds_is_durable_although_its_sync_failed() {
     for seed in 0..100 {
         let (torn, done) = interrupted(seed, |torn| torn.fail(Operation::SyncDirectory, 1));
         assert!(!done, "it was told to fail");

@@ -201,7 +201,7 @@ fn accept(torn: &Torn, to_read: bool) -> Result<(Vec<u64>, u64), WalError> {
 }
 
 #[test]
-fn a_loss_that_is_accepted_leaves_a_beginning_and_is_told() {
+fn an_accepted_loss_leaves_a_prefix_and_is_reported() {
     let whole = example(true, End::Closed);
     let last = whole.iter().rposition(|(name, _)| name.ends_with(".log")).expect("a segment");
     let mut lengths = std::collections::BTreeSet::new();
@@ -335,7 +335,7 @@ fn a_segment_in_the_middle_cannot_lose_its_end_unnoticed() {
 /// The checkpoint has rows that are in no log: without it no opening succeeds, and no file is
 /// removed.
 #[test]
-fn a_checkpoint_that_is_gone_cannot_be_given_up() {
+fn a_missing_checkpoint_cannot_be_given_up() {
     for end in [End::Closed, End::Killed] {
         let whole = example(true, end);
         let without = |names: &[&str]| {
@@ -359,7 +359,7 @@ fn a_checkpoint_that_is_gone_cannot_be_given_up() {
 
 /// A missing or damaged witness costs nothing where the logs are whole.
 #[test]
-fn a_witness_that_is_gone_is_made_anew_when_that_is_accepted() {
+fn a_missing_witness_is_made_anew_when_that_is_accepted() {
     let whole = example(true, End::Closed);
     let all: Vec<u64> = (1..=LAST).collect();
     for damaged in [false, true] {
@@ -380,7 +380,7 @@ fn a_witness_that_is_gone_is_made_anew_when_that_is_accepted() {
 /// Records that only the log's own files show count as missing, although no other place knows of
 /// them.
 #[test]
-fn the_commits_behind_a_damaged_one_are_told() {
+fn the_commits_behind_a_damaged_one_are_reported() {
     let whole = example(false, End::Killed);
     let segments: Vec<usize> =
         (0..whole.len()).filter(|at| whole[*at].0.ends_with(".log")).collect();
@@ -404,7 +404,7 @@ fn the_commits_behind_a_damaged_one_are_told() {
 
 /// The next opening completes a cut that was decided and interrupted, and reports the losses.
 #[test]
-fn an_interrupted_cut_is_told_by_the_opening_that_completes_it() {
+fn an_interrupted_cut_is_reported_by_the_opening_that_completes_it() {
     let mut files = example(false, End::Closed);
     let last = files.iter().rposition(|(name, _)| name.ends_with(".log")).expect("a segment");
     files[last].1.truncate(100);
@@ -568,7 +568,7 @@ fn a_log_that_is_kept_as_a_value_is_no_log() {
 
 /// An impossible record with a right checksum is an error, not a torn tail.
 #[test]
-fn groups_have_limits_that_are_told() {
+fn log_records_have_limits_that_are_reported() {
     let mut group = Group::new(Kind::Commit, at(1));
     let key = vec![0; Group::KEY_MAX + 1];
     assert!(matches!(group.remove(TABLE, &key), Err(WalError::TooLarge { .. })));
@@ -697,7 +697,7 @@ proptest! {
 }
 
 #[test]
-fn groups_that_are_notes_are_handed_over_as_they_are() {
+fn log_records_that_are_notes_are_handed_over_unchanged() {
     let torn = Torn::new(0);
     let directory = open(&torn).expect("empty");
     let log = start(&directory, Settings::default());

@@ -40,7 +40,7 @@ fn bytes(torn: &Torn) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn who_only_reads_needs_no_room_and_sees_what_others_would() {
+fn an_opening_to_read_needs_no_room_and_sees_what_others_would() {
     let mut tails = 0;
     for seed in 0..60 {
         let torn = torn(seed);
@@ -62,7 +62,7 @@ fn who_only_reads_needs_no_room_and_sees_what_others_would() {
 }
 
 #[test]
-fn who_would_write_is_told_to_make_room_and_then_goes_on() {
+fn an_opening_to_write_asks_for_room_and_then_goes_on() {
     for seed in 0..20 {
         let torn = torn(seed);
         let before = bytes(&torn);

@@ -99,7 +99,7 @@ fn waiting_ends_with_the_deadline() {
 }
 
 #[test]
-fn async_acknowledges_at_once_and_is_lasting_an_interval_later() {
+fn async_acknowledges_at_once_and_is_durable_an_interval_later() {
     let interval = Duration::from_millis(10);
     let settings = Settings { mode: Mode::Async, interval, ..Settings::default() };
     let (worker, log, _) = simulated(settings);
@@ -262,7 +262,7 @@ fn async_does_not_give_up_what_was_acknowledged() {
 /// succeeds. A log that goes on then acknowledges lost records. A restarted process may also read
 /// those bytes from memory, so they must be written anew before anything is built on them.
 #[test]
-fn a_sync_that_fails_ends_the_log_and_what_a_restart_finds_lasts() {
+fn a_failed_sync_ends_the_log_and_what_a_restart_finds_is_durable() {
     let mut found_then = 0;
     for seed in 0..200 {
         let torn = Torn::new(seed);
@@ -387,7 +387,7 @@ fn segments_follow_one_another_and_go_when_a_checkpoint_has_them() {
 
 /// A database that restarts with fewer nodes does not keep the logs of the other nodes permanently.
 #[test]
-fn logs_of_nodes_that_are_gone_go_with_the_next_checkpoint() {
+fn logs_of_absent_nodes_are_removed_with_the_next_checkpoint() {
     let torn = Torn::new(1);
     let directory = open(&torn).expect("empty");
     let log = start(&directory, Settings::default());

@@ -115,7 +115,7 @@ fn what_was_not_rung_before_the_end_is_never_rung_and_ends_with_an_error() {
 /// success or with [`VerbError::Barred`]. A batch that is posted later neither takes effect nor
 /// ends with success.
 #[test]
-fn a_permission_that_ends_between_the_look_and_the_doorbell_rings_once_more_and_never_again() {
+fn a_permission_that_ends_between_the_check_and_the_doorbell_rings_once_more_and_never_again() {
     on_all(async |setup| {
         let Setup { port, handle, .. } = &setup;
         let poller = port.poller();
@@ -178,7 +178,7 @@ fn what_had_been_pushed_back_stays_where_it_is() {
 /// batches. Otherwise a replacement of the node could get these batches.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_post_that_finds_a_node_gone_rings_nothing_either() {
+fn a_post_that_finds_a_lost_node_rings_nothing_either() {
     let directory = tempfile::TempDir::new().expect("a directory");
     let process = || {
         let place =

@@ -236,7 +236,7 @@ fn a_peer_that_does_not_answer_counts_as_disconnected_in_time() {
 }
 
 #[test]
-fn what_is_posted_to_a_node_that_departs_ends() {
+fn batches_to_a_node_that_leaves_end() {
     let config = Config { inbox_capacity: 2, ..devices::patient() };
     let Some(Two { here, .. }) = Two::new(config) else { return };
     let mut endpoint = here.endpoint(node(1), None).unwrap();

@@ -150,7 +150,7 @@ fn child() {
 /// [`latchwork_verbs::Request::ReadIf`] permits a fabric to leave the READ out. This fabric does
 /// so, and the buffer keeps its content.
 #[test]
-fn a_read_whose_condition_does_not_hold_is_left_out() {
+fn a_read_with_a_false_condition_is_left_out() {
     use latchwork_verbs::{Endpoint as _, LocalBuffer, RegionKey, Request, Target};
 
     let threads = Threads::new(Mode::OneFabric);

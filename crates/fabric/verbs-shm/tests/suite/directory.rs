@@ -56,7 +56,7 @@ fn a_process_is_stopped_by_its_contact_and_its_files_go_with_the_next_start() {
 }
 
 #[test]
-fn nobody_is_stopped_of_whom_it_is_not_certain_who_it_is() {
+fn no_process_is_stopped_without_a_certain_identity() {
     let directory = Directory::new();
     let (own, other) = (fabric(&directory), fabric(&directory));
     other.add_compute_node(node(1)).unwrap();

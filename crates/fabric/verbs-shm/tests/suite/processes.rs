@@ -398,7 +398,7 @@ fn incarnation(contact: &str) -> &str {
 }
 
 #[test]
-fn whoever_is_killed_at_whatever_moment_holds_nobody_up_and_leaves_nothing() {
+fn a_process_that_is_killed_at_any_moment_delays_no_other_and_leaves_nothing() {
     const KILLS: u64 = 200;
     let directory = Directory::new();
     let path = directory.0.to_str().unwrap();

@@ -64,7 +64,7 @@ fn the_same_profile_gives_the_same_figures() {
 }
 
 #[test]
-fn the_table_tells_what_is_outside() {
+fn the_table_shows_what_is_outside() {
     let mut profile = NicProfile::named("ethernet10g").unwrap();
     profile.published.truncate(2);
     profile.write_ns += 10_000;

@@ -60,7 +60,7 @@ fn lost_messages_complete_and_never_arrive() {
 }
 
 #[test]
-fn repeated_messages_arrive_twice() {
+fn duplicated_messages_arrive_twice() {
     let faults = Faults { repeat_one_in: 4, delay: Duration::from_micros(20), ..Faults::NONE };
     for config in networks(faults) {
         let (arrived, counts) = arrivals(config, 400);

@@ -223,7 +223,7 @@ fn what_is_wrong_is_one_line_that_says_where() {
 }
 
 #[test]
-fn an_unknown_name_and_an_unreadable_file_are_told() {
+fn an_unknown_name_and_an_unreadable_file_are_reported() {
     let error = NicProfile::find("connectx9").unwrap_err().to_string();
     let expected = "no NIC profile is called `connectx9`: give one of connectx3, connectx5, \
                     ethernet10g, or the path of a profile file";

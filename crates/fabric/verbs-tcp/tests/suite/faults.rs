@@ -55,7 +55,7 @@ fn count(done: &[Completion]) -> (u64, u64) {
 }
 
 #[test]
-fn a_reset_in_the_middle_leaves_no_more_doubt_than_it_says() {
+fn a_reset_in_the_middle_leaves_no_more_unknown_outcomes_than_it_reports() {
     let (pair, proxy) = through_proxy();
     let mut endpoint = pair.endpoint();
     let (mut sure, mut doubtful) = (0, 0);
@@ -159,7 +159,7 @@ fn batches_for_a_process_that_has_ended_fail_and_so_do_later_ones() {
 }
 
 #[test]
-fn a_node_that_was_started_anew_is_gone_and_not_the_one_that_was_meant() {
+fn a_restarted_node_is_not_taken_for_the_one_that_was_meant() {
     let Pair { there, here, addr, .. } = Pair::new(impatient(), impatient(), |addr| addr);
     let mut endpoint = here.endpoint(node(1)).unwrap();
     assert!(call(&mut endpoint, MEMORY, &ADD).is_ok());

@@ -44,8 +44,8 @@ fn used(name: &str) -> (u64, u64) {
 }
 
 #[test]
-fn messages_wake_a_parked_worker_and_nobody_else_uses_cpu() {
-    if !alone("idle::messages_wake_a_parked_worker_and_nobody_else_uses_cpu") {
+fn messages_wake_a_parked_worker_and_no_other_thread_uses_cpu() {
+    if !alone("idle::messages_wake_a_parked_worker_and_no_other_thread_uses_cpu") {
         return;
     }
     let cluster = Cluster::new(Mode::Apart);

@@ -108,7 +108,7 @@ fn an_error_of_certificates_says_which_text_is_wrong() {
 }
 
 #[test]
-fn strangers_at_an_agent_with_tls_get_nothing_and_disturb_nobody() {
+fn unauthenticated_clients_of_an_agent_with_tls_get_nothing_and_disturb_no_other() {
     let tls = Authority::new().security();
     let pair = Pair::new(config(tls.clone()), config(tls), |addr| addr);
     let add = [Request::FetchAdd { remote: 0, add: 1 }];
@@ -162,7 +162,7 @@ fn tls_and_a_secret_do_not_meet() {
 }
 
 #[test]
-fn another_version_is_told_so_by_both_sides() {
+fn another_version_is_refused_by_both_sides() {
     let pair = Pair::new(config(secret()), config(secret()), |addr| addr);
     let mut stream = raw::connect(pair.addr);
     let (_, answer) = raw::hello(&mut stream, VERSION + 1, true);
@@ -260,7 +260,7 @@ fn a_proof_cannot_be_used_again() {
 }
 
 #[test]
-fn a_refusal_before_the_proof_tells_nothing_else() {
+fn a_refusal_before_the_proof_reveals_nothing_else() {
     let pair = Pair::new(config(secret()), config(secret()), |addr| addr);
     // The client also wants another node and another incarnation. Only an authenticated client
     // learns of these errors.
@@ -292,7 +292,7 @@ fn a_closed_port_is_one_clear_message() {
 }
 
 #[test]
-fn an_agent_that_is_busy_with_strangers_is_asked_again() {
+fn a_client_tries_again_at_an_agent_busy_with_unauthenticated_clients() {
     let limits = Limits { strangers: 1, greeting_time: raw::LONG, ..Limits::default() };
     let fabric = Fabric::new(Config { limits, ..config(secret()) }).unwrap();
     let memory = Region::zeroed(4096).unwrap();

@@ -274,7 +274,7 @@ fn lengths_that_cannot_be_are_errors_before_anything_is_waited_for() {
 }
 
 #[test]
-fn a_batch_cannot_ask_for_more_than_a_reply_has() {
+fn a_batch_cannot_request_more_than_a_reply_has() {
     let read = |len: u32| {
         let local = LocalBuffer { region: RegionKey(0), offset: 0, len };
         let mut bytes = Vec::new();

@@ -79,7 +79,7 @@ fn what_is_no_tree_cannot_be_opened() {
 }
 
 #[test]
-fn a_tree_with_stamps_and_one_without_are_told_apart() {
+fn a_tree_with_leaf_stamps_and_one_without_are_distinguished() {
     run(Settings::CALM, async |_, memory| {
         let stamped = TreeConfig { stamped: true, ..FAN_OUT_4 };
         for (made, opened, hint) in
@@ -99,7 +99,7 @@ fn a_tree_with_stamps_and_one_without_are_told_apart() {
 }
 
 #[test]
-fn a_tree_without_stamps_says_so_and_one_with_them_knows_its_leaves() {
+fn a_tree_without_leaf_stamps_says_so_and_one_with_them_knows_its_leaves() {
     run(Settings::CALM, async |_, memory| {
         let plain = Tree::create(memory.clone(), FAN_OUT_4).await.unwrap();
         let stamped = TreeConfig { stamped: true, ..FAN_OUT_4 };
@@ -135,7 +135,7 @@ fn a_tree_without_stamps_says_so_and_one_with_them_knows_its_leaves() {
 }
 
 #[test]
-fn a_bulk_load_does_not_overlook_who_read_the_empty_tree_meanwhile() {
+fn a_bulk_load_detects_a_reader_of_the_empty_tree_meanwhile() {
     run(Settings::CALM, async |node, memory| {
         let stamped = TreeConfig { stamped: true, ..FAN_OUT_4 };
         let tree = Tree::create(memory.clone(), stamped).await.unwrap();
@@ -212,7 +212,7 @@ fn validate_names_the_page_and_what_is_wrong_with_it() {
 const HEADER: usize = 5;
 
 #[test]
-fn who_is_misled_is_told_and_overwrites_nothing() {
+fn a_misled_writer_gets_an_error_and_overwrites_nothing() {
     run(Settings::CALM, async |_, memory| {
         let tree = Tree::create(memory.clone(), FAN_OUT_4).await.unwrap();
         // This needs a root and its leaves.

@@ -230,7 +230,7 @@ fn on_threads<S: Sync>(
 }
 
 #[test]
-fn nobody_adds_a_key_to_a_range_that_is_counted_unnoticed() {
+fn no_key_enters_a_counted_range_unnoticed() {
     on_tasks(Board::new, add, check);
 }
 

@@ -6,10 +6,11 @@
 //!                      steady? ──► from, counters           end, counters
 //! ```
 //!
-//! Nobody leads: whoever takes the operation that begins the next part turns the page for all. What
-//! was counted before and after is noted at that moment. Where workers are of many processes, each
-//! has a course, and whichever is warm goes on warming up until all are. A signal ends the part
-//! that is on: the measured one as if its time were over, and the warm-up without anything to show.
+//! No worker leads. The worker that takes the first operation of the next part starts that part for
+//! all workers. The counters before and after are read at that moment. With workers of many
+//! processes, each process has a course, and a warm process keeps warming up until all processes
+//! are warm. A signal ends the current part. The measured part ends as if its time were over; the
+//! warm-up ends without a result.
 
 mod plan;
 
@@ -32,21 +33,21 @@ const OVER: u8 = 2;
 pub struct Course {
     plan: Plan,
     nodes: Vec<Arc<Node>>,
-    /// Operations that a worker takes at a time, so that workers on threads rarely meet.
+    /// Operations that a worker takes at once, so that workers on threads rarely contend.
     chunk: u64,
     stage: AtomicU8,
-    /// Operations taken, in the warm-up and in the measured part.
+    /// Operations taken in the warm-up and in the measured part.
     taken: [AtomicU64; 2],
-    /// Operations until the next look at the warm-up.
+    /// Number of operations at which the warm-up is examined next.
     window_end: AtomicU64,
-    /// When the part that is on ends, in nanoseconds; 0 when a signal ended it.
+    /// The end of the current part in nanoseconds; 0 when a signal ended it.
     until: AtomicU64,
-    /// The measured part begins when somebody [says](Course::begin) when, and not when this process
-    /// is warm.
+    /// The measured part begins at the time that [`begin`](Course::begin) sets, and not when this
+    /// process is warm.
     waits: AtomicBool,
-    /// It is warm, and waits.
+    /// The process is warm, and waits.
     is_warm: AtomicBool,
-    /// A signal ended it: not even what was taken is done.
+    /// A signal ended the course: no operation begins, not even a taken one.
     is_stopped: AtomicBool,
     marks: Mutex<Marks>,
 }
@@ -63,7 +64,7 @@ struct Marks {
     stopped: Option<Signal>,
 }
 
-/// What a worker has taken and not begun yet.
+/// The operations that a worker has taken and not begun yet.
 #[derive(Default)]
 pub struct Share {
     stage: Cell<u8>,
@@ -71,7 +72,7 @@ pub struct Share {
 }
 
 impl Course {
-    /// A run on these nodes with so many workers, which begins now.
+    /// A run on these nodes with `workers` workers, which begins now.
     pub fn new(
         plan: Plan,
         nodes: &[Arc<Node>],
@@ -79,7 +80,7 @@ impl Course {
         is_simulated: bool,
         now: Time,
     ) -> Course {
-        // In a simulated world all is one thread, and one by one is the most even.
+        // A simulated world is one thread, and chunks of one operation are the most even.
         let even = plan.operations.unwrap_or(1 << 20) / (256 * workers.max(1) as u64);
         let chunk = if is_simulated { 1 } else { even.clamp(1, 64) };
         let window_end = match plan.warmup {
@@ -106,7 +107,8 @@ impl Course {
         }
     }
 
-    /// Takes one operation; in which part it counts. `None` when there are no more.
+    /// Takes one operation, and returns the part in which it counts. `None` when no operation is
+    /// left.
     #[inline]
     pub fn next(&self, share: &Share, now: Time) -> Option<Part> {
         loop {
@@ -114,8 +116,8 @@ impl Course {
             let part = match stage {
                 WARM_UP => Part::WarmUp,
                 MEASURED => Part::Measured,
-                // Operations that were taken are done, so that as many are done as were asked for;
-                // but none begins when the time is over.
+                // Taken operations are executed, so that the number of operations is the requested
+                // one. But none begins when the time is over.
                 _ if share.stage.get() == MEASURED
                     && share.left.get() > 0
                     && now.as_nanos() < self.until.load(Ordering::Relaxed)
@@ -147,7 +149,7 @@ impl Course {
         }
     }
 
-    /// Goes on to the next part, or the next window, unless somebody else did.
+    /// Starts the next part, or the next window, unless another worker did.
     #[cold]
     fn turn(&self, stage: u8, now: Time) {
         let mut marks = self.marks.lock();
@@ -176,24 +178,24 @@ impl Course {
             return;
         }
         if self.waits.load(Ordering::Relaxed) && now.as_nanos() < agreed {
-            // It goes on as it is until then.
+            // The warm-up continues until then.
             self.window_end.store(u64::MAX, Ordering::Relaxed);
             return self.is_warm.store(true, Ordering::Release);
         }
-        // What all have agreed on is the same for all; else it begins here.
+        // The agreed time is the same for all processes. Without one, the part begins here.
         marks.from = if is_warm { Time::from_nanos(agreed) } else { now };
         let now = marks.from;
         marks.before = self.counters();
         let until = self.plan.time.map_or(Time::MAX, |time| now + time);
         self.until.store(until.as_nanos(), Ordering::Relaxed);
-        // Whoever sees the stage sees the end that belongs to it.
+        // A worker that sees the stage also sees the end of that stage.
         self.stage.store(MEASURED, Ordering::Release);
     }
 
-    /// Whether a warm-up is over; if it is not, there is another window.
+    /// Whether the warm-up is over. If it is not, another window begins.
     fn is_steady(&self, marks: &mut Marks, window: u64) -> bool {
         let end = self.window_end.load(Ordering::Relaxed);
-        // Somebody else has judged this window already.
+        // Another worker has examined this window already.
         if self.taken[usize::from(WARM_UP)].load(Ordering::Relaxed) < end {
             return false;
         }
@@ -208,13 +210,13 @@ impl Course {
         if steady || ratios.len() == Warmup::WINDOWS_MAX {
             return true;
         }
-        // From here on: what was taken beyond the end was given to nobody.
+        // The next window begins here: no worker got the operations that were taken beyond the end.
         let taken = self.taken[usize::from(WARM_UP)].load(Ordering::Relaxed);
         self.window_end.store(taken.max(end) + window, Ordering::Relaxed);
         false
     }
 
-    /// Ends the run on all workers because of an error, of which the first counts.
+    /// Ends the run on all workers because of an error. The first error counts.
     pub fn fail(&self, error: String) {
         self.marks.lock().error.get_or_insert(error);
         self.stage.store(OVER, Ordering::Release);
@@ -225,20 +227,20 @@ impl Course {
         self.marks.lock().error.clone().map(AppError::Failed)
     }
 
-    /// Ends the part that is on, and with it the run, because of a signal: with the next operation
-    /// that a worker would take. Whether that part is measured.
+    /// Ends the current part, and with it the run, because of a signal. Workers stop at their next
+    /// operation. Returns whether the current part is measured.
     pub fn stop(&self, signal: Signal) -> bool {
         let mut marks = self.marks.lock();
         marks.stopped.get_or_insert(signal);
         self.is_stopped.store(true, Ordering::Relaxed);
-        // Under the lock, so that nobody who turns the page sets another end behind it.
+        // The store is under the lock, so that no worker in `turn` sets another end after it.
         self.until.store(0, Ordering::Relaxed);
         self.stage.load(Ordering::Acquire) != WARM_UP
     }
 
-    /// Whether this process's warm-up is to end when those of all processes do, each of which has a
-    /// course; from here on it is. One that is limited by time ends at the same time anyway, and
-    /// where there is none all begin at once.
+    /// Makes the warm-up wait for those of the other processes, and returns whether it does. Each
+    /// process has a course. A warm-up with a time limit ends at the same time anyway, and without
+    /// a warm-up all processes begin at once.
     pub(crate) fn waits_for_others(&self) -> bool {
         let waits = match self.plan.warmup {
             Warmup::Operations(operations) => operations > 0,
@@ -249,18 +251,18 @@ impl Course {
         waits
     }
 
-    /// Whether it is warm, and waits for others.
+    /// Whether the process is warm, and waits for other processes.
     pub(crate) fn is_warm(&self) -> bool {
         self.is_warm.load(Ordering::Acquire)
     }
 
-    /// The measured part of a course that waits begins at this time; or not at all.
+    /// Sets the time at which the measured part of a waiting course begins, or fails the course.
     pub(crate) fn begin(&self, at: Result<Time, AppError>) {
         match at {
             Err(error) => self.fail(error.to_string()),
             Ok(time) => {
                 let marks = self.marks.lock();
-                // Under the lock, so that it does not undo a signal's.
+                // The store is under the lock, so that it does not undo a signal's store.
                 if marks.stopped.is_none() {
                     self.until.store(time.as_nanos(), Ordering::Relaxed);
                 }
@@ -272,8 +274,8 @@ impl Course {
         !self.is_stopped.load(Ordering::Relaxed) && self.marks.lock().error.is_none()
     }
 
-    /// Goes on to the next part if the time of this one is over: for workers that wait, and take no
-    /// operation meanwhile.
+    /// Starts the next part if the time of the current part is over: for waiting workers, which
+    /// take no operation.
     pub fn look(&self, now: Time) {
         let stage = self.stage.load(Ordering::Acquire);
         if stage != OVER && now.as_nanos() >= self.until.load(Ordering::Relaxed) {
@@ -281,7 +283,7 @@ impl Course {
         }
     }
 
-    /// The part that is on; nothing when there are no more operations to take.
+    /// The current part; `None` when no operation is left.
     pub fn part(&self) -> Option<Part> {
         match self.stage.load(Ordering::Acquire) {
             WARM_UP => Some(Part::WarmUp),
@@ -290,28 +292,28 @@ impl Course {
         }
     }
 
-    /// Whether there are no more operations to take.
+    /// Whether no operation is left.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.stage.load(Ordering::Acquire) == OVER
     }
 
-    /// When the measured part began. Right in the measured part only.
+    /// The time at which the measured part began. Valid only in the measured part.
     pub fn from(&self) -> Time {
         self.marks.lock().from
     }
 
-    /// Operations that were taken: in the warm-up, and in the measured part.
+    /// Operations taken in the warm-up and in the measured part.
     pub fn taken(&self) -> (u64, u64) {
         let [warm, measured] = &self.taken;
         (warm.load(Ordering::Relaxed), measured.load(Ordering::Relaxed))
     }
 
-    /// How it went. To be called when all workers have ended.
+    /// The outcome of the run. Call this when all workers have ended.
     ///
     /// # Errors
-    /// The error that ended it; [`AppError::Stopped`] when that was a signal before anything was
-    /// measured.
+    /// The error that ended the run; [`AppError::Stopped`] when a signal ended the run before the
+    /// measured part.
     pub fn went(&self) -> Result<Went, AppError> {
         let marks = self.marks.lock();
         if let Some(error) = &marks.error {

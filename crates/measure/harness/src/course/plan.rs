@@ -1,41 +1,41 @@
-//! What is asked of a run, and how it went.
+//! The plan of a run, and its outcome.
 
 use std::time::Duration;
 
 use latchwork_runtime::Time;
 use latchwork_selcc::Counters;
 
-/// How a run warms up.
+/// The warm-up of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Warmup {
-    /// For so many operations of all workers together; 0 is none.
+    /// For this number of operations of all workers together; 0 is no warm-up.
     Operations(u64),
-    /// For so long.
+    /// For this time.
     Time(Duration),
-    /// Until the hit ratio is steady: over [`Warmup::STEADY`] windows of so many operations the
-    /// highest and the lowest are no further apart than a hundredth. At most
+    /// Until the hit ratio is steady: over [`Warmup::STEADY`] windows of this many operations, the
+    /// highest and the lowest hit ratio are at most a hundredth apart. The maximum is
     /// [`Warmup::WINDOWS_MAX`] windows.
     Steady {
-        /// Operations of all workers together: about as many as all caches have frames, so that in
-        /// a window everything that is cached could be replaced.
+        /// Operations of all workers together. With about as many operations as all caches have
+        /// frames, a window can replace the whole contents of the caches.
         window: u64,
     },
 }
 
 impl Warmup {
-    /// Windows that must agree.
+    /// Number of windows that must agree.
     pub const STEADY: usize = 3;
-    /// Windows at most.
+    /// Maximum number of windows.
     pub const WINDOWS_MAX: usize = 40;
-    /// How far the hit ratios of windows may be apart.
+    /// Maximum difference between the hit ratios of windows.
     pub(super) const APART: f64 = 0.01;
 }
 
-/// When a run is measured and when it ends: after so many operations of all workers together, after
-/// so much time, or whatever comes first.
+/// The measured part of a run. It ends after a number of operations of all workers together, after
+/// a time, or at the earlier of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// What comes before.
+    /// The warm-up before it.
     pub warmup: Warmup,
     /// Operations in the measured part.
     pub operations: Option<u64>,
@@ -46,31 +46,32 @@ pub struct Plan {
 /// A part of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// It does not count.
+    /// The part does not count.
     WarmUp,
-    /// It does.
+    /// The part counts.
     Measured,
 }
 
-/// How a run went, apart from what its workers know.
+/// The outcome of a run, without the workers' own results.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Went {
-    /// When the measured part began.
+    /// The start of the measured part.
     pub from: Time,
-    /// When it ended by the plan. No operation of a limited time began at or after this time.
-    /// Workers' last operations end later, and a rate is of the time until then.
+    /// The end of the measured part by the plan. With a time limit, no operation began at or after
+    /// this time. The workers' last operations end later, and a rate is over the time until the
+    /// last of them ends.
     pub end: Time,
     /// Operations of the warm-up.
     pub warm_ups: u64,
     /// Hit ratios of the windows of a warm-up until steady.
     pub hit_ratios: Vec<f64>,
-    /// What each compute node counted in between.
+    /// The counters of each compute node over the measured part.
     pub counters: Vec<Counters>,
 }
 
 impl Went {
-    /// This run and the part of it that went on in another process, whose place is behind this
-    /// one's: from when the first was measured to the end of the last.
+    /// Joins this outcome with that of another process, whose index is behind this one's. The
+    /// measured part is from the first start to the last end.
     #[must_use]
     pub fn beside(mut self, other: Went) -> Went {
         self.from = self.from.min(other.from);

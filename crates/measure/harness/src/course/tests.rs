@@ -58,7 +58,7 @@ fn it_goes_on_though_nobody_takes_anything() {
 
 #[test]
 fn a_warm_up_is_over_when_its_windows_agree() {
-    // Without nodes nothing misses: the windows agree at once.
+    // Without nodes there are no misses, so the windows agree at once.
     let steady = course(Warmup::Steady { window: 10 }, Some(5), None);
     let (warm, measured) = parts(&steady, 1);
     assert_eq!((warm, measured), (10 * Warmup::STEADY as u64, 5));
@@ -80,7 +80,7 @@ fn an_error_ends_it_for_all() {
 #[test]
 fn a_signal_ends_the_measured_part_as_if_its_time_were_over() {
     let plan = Plan { warmup: Warmup::Operations(0), operations: Some(1 << 30), time: None };
-    // Many are taken at a time.
+    // A worker takes many operations at once.
     let course = Course::new(plan, &[], 1, false, Time::ZERO);
     let share = Share::default();
     let at = Time::from_nanos;
@@ -159,9 +159,9 @@ fn threads_share_the_operations() {
     assert_eq!(measured, 100_000);
 }
 
-/// Bug: after the end of a timed run each worker began what was left of its share, up to 64
-/// operations, which were counted. Mechanism: a share was worked off whatever had ended the run.
-/// Fix: only where the number of operations ended it.
+/// Bug: after the end of a timed run each worker began the rest of its share, up to 64 operations,
+/// which were counted. Mechanism: a share was worked off however the run ended. Fix: a share is
+/// worked off only if the number of operations ended the run.
 #[test]
 fn no_operation_begins_when_the_time_is_over() {
     let (us, share) = (Duration::from_micros, Share::default());
@@ -174,7 +174,7 @@ fn no_operation_begins_when_the_time_is_over() {
     assert_eq!([1_000, 1_001, 5_000].map(next), [None; 3]);
     assert_eq!(timed.part(), None);
 
-    // Where the number ends it, another worker's share is worked off.
+    // If the number of operations ends the run, another worker's share is worked off.
     let counted = Course::new(plan(Some(512 * 4), None), &[], 1, false, Time::ZERO);
     let (own, other) = (Share::default(), Share::default());
     let mut done = 0;

@@ -1,5 +1,5 @@
-//! A program that a test starts, follows and sends signals to. For tests of programs, each of which
-//! takes it in by its path.
+//! A program that a test starts, follows and sends signals to. The tests of each program include
+//! this file by its path.
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
@@ -9,15 +9,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a program may say nothing: far longer than any of it takes.
+/// How long a program may print nothing: far longer than any of its steps takes.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// A program that runs. It is ended when this is dropped.
+/// A running program. Dropping the value ends the program.
 pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
     out: Option<JoinHandle<String>>,
-    /// What it has said on standard error so far.
+    /// Standard error so far.
     pub(crate) err: String,
 }
 
@@ -47,14 +47,14 @@ impl Running {
         Running { child, lines, out: Some(out), err: String::new() }
     }
 
-    /// Reads standard error up to a line that tells of something that was done in this phase: what
-    /// counts, of a run.
+    /// Reads standard error up to a line about progress in this phase. In a run only measured
+    /// progress counts.
     pub(crate) fn reach(&mut self, phase: &str) {
         let begin = format!("{phase}: ");
         self.follow(|line| line.starts_with(&begin) && !line.contains(" %, 0 "));
     }
 
-    /// Reads standard error up to such a line, and gives it.
+    /// Reads standard error up to a matching line, and returns that line.
     pub(crate) fn follow(&mut self, is_it: impl Fn(&str) -> bool) -> String {
         loop {
             let line = self.lines.recv_timeout(SILENCE);
@@ -66,20 +66,20 @@ impl Running {
         }
     }
 
-    /// Lets it run for so long.
+    /// Lets the program run for this time.
     pub(crate) fn leave_alone(&self, time: Duration) {
         let (_says, nothing) = channel::<()>();
         let _ = nothing.recv_timeout(time);
     }
 
-    /// Sends it a signal of this name.
+    /// Sends the program a signal of this name.
     pub(crate) fn signal(&self, name: &str) {
         let line = format!("kill -{name} {}", self.child.id());
         let sent = Command::new("sh").args(["-c", &line]).status().expect("a shell");
         assert!(sent.success(), "it still runs: {}", self.err);
     }
 
-    /// Waits until no signal is pending: one that is sent twice before would count once.
+    /// Waits until no signal is pending. A signal that is sent twice before that would count once.
     pub(crate) fn until_delivered(&self) {
         let status = format!("/proc/{}/status", self.child.id());
         let is_none = |line: &str| {
@@ -97,12 +97,12 @@ impl Running {
         panic!("a signal is still pending: {}", self.err);
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the program.
     pub(crate) fn end(mut self) -> Ended {
         loop {
             match self.lines.recv_timeout(SILENCE) {
                 Ok(line) => self.err += &(line + "\n"),
-                // It has closed standard error, as it does when it ends.
+                // The program has closed standard error, as it does when it ends.
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => panic!("it does not end: {}", self.err),
             }

@@ -1,14 +1,20 @@
-//! Readers that may have seen one of several states.
+//! Readers that may have read one of several states.
 //!
-//! A history is serializable if some choice makes it so. All edges that are certain come first. If
-//! they have no cycle, an order of all transactions that follows them, and the end of each where
-//! they leave it open, decides nearly everything: if it permits each reader a state, it is the
-//! proof. Else one that finds none is given each of its states in turn, with a new order for each.
+//! A history is serializable if some choice of a state for each such reader leaves the graph
+//! without a cycle. The search works in steps:
+//!
+//! 1. The certain edges come first. If they have a cycle, no choice is needed.
+//! 2. Otherwise the search takes an order of all transactions that follows the edges. Where the
+//!    edges leave the order open, the ends of the transactions decide.
+//! 3. If this order permits each reader one of its states, the order is the proof. Nearly all
+//!    histories end here.
+//! 4. Otherwise the search takes a reader without a permitted state, and tries each of its states
+//!    in turn. Each try adds the edges of the state and continues with step 2.
 
 use super::graph::{Builder, kind};
 use super::presence::Candidate;
 
-/// A reader, and what it may have seen of a key.
+/// A reader, and the states of a key that it may have read.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
     pub(crate) reader: u32,
@@ -29,7 +35,7 @@ impl Choice {
         after.into_iter().chain(before).filter(|(from, to, _)| from != to)
     }
 
-    /// Adds the edges of one.
+    /// Adds the edges of one candidate.
     pub(crate) fn take(&self, candidate: usize, graph: &mut Builder) {
         for (from, to, kind) in self.edges(self.candidates[candidate]) {
             graph.edge(from, to, kind, self.key);
@@ -37,12 +43,13 @@ impl Choice {
     }
 }
 
-/// Edges that the search may go through in all, and orders that it may try: seconds.
+/// Limits of the search: edges that it may traverse in total, and orders that it may try. They
+/// amount to seconds.
 const EDGES: usize = 60_000_000;
 const TRIES: usize = 2000;
 
-/// Chooses for all of them. `graph` has no cycle before; if it has one afterwards, no choice avoids
-/// one. Returns how many could not be decided, and are left out.
+/// Makes all choices. `graph` has no cycle before. If it has a cycle afterwards, every choice leads
+/// to a cycle. Returns the number of undecided choices, which are left out.
 pub(crate) fn choose(
     graph: &mut Builder,
     choices: Vec<Choice>,
@@ -65,7 +72,7 @@ pub(crate) fn choose(
     }
 }
 
-/// Whether some choice for those that are open has no cycle; `None`: no tries left.
+/// Whether some choice for the open readers has no cycle; `None` if no tries are left.
 fn attempt(
     graph: &mut Builder,
     open: &mut Vec<&Choice>,

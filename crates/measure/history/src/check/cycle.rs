@@ -1,4 +1,4 @@
-//! The shortest cycle of a part of the graph, and what kind it is.
+//! The shortest cycle of a part of the graph, and the class of that cycle.
 
 use std::collections::VecDeque;
 
@@ -6,8 +6,8 @@ use super::graph::{Edge, Graph, NO_KEY, kind};
 use super::index::Index;
 use super::report::{Class, Dependency, Findings, Step, Violation, name};
 
-/// Kinds of edges, from those that no isolation level permits in a cycle to those that only the
-/// highest forbids.
+/// Kinds of edges by level, from kinds that no isolation level permits in a cycle to kinds that
+/// only the highest isolation level forbids.
 const LEVELS: [u8; 4] = [
     kind::WW | kind::WR | kind::WR_RANGE,
     kind::WW | kind::WR | kind::WR_RANGE | kind::RW,
@@ -15,8 +15,8 @@ const LEVELS: [u8; 4] = [
     kind::ALL,
 ];
 
-/// Edges that the search for a shortest cycle may look at in one part; beyond, the best until then
-/// is told.
+/// Edges that the search for a shortest cycle may visit in one part. Beyond that, the report has
+/// the best cycle so far.
 const EDGES: usize = 20_000_000;
 
 /// Reports one cycle of each cyclic part, at the lowest level that has one.
@@ -35,7 +35,7 @@ pub(crate) fn report(graph: &Graph, index: &Index<'_>, transactions: u32, findin
                 ..*edge
             })
             .collect();
-        // Of edges side by side the strongest is told.
+        // Of parallel edges the report names the strongest.
         edges.sort_by_key(|edge| edge.kind);
         let count = part.partition_point(|node| *node < transactions) as u32;
         let inner = Graph::new(part.len() as u32, &edges);
@@ -53,7 +53,7 @@ pub(crate) fn report(graph: &Graph, index: &Index<'_>, transactions: u32, findin
     }
 }
 
-/// A cycle through as few transactions as possible, which are the nodes below `count`.
+/// A cycle through as few transactions as possible. Transactions are the nodes below `count`.
 fn shortest(graph: &Graph, members: &[u32], count: u32, kinds: u8) -> Option<Vec<Edge>> {
     let mut is_member = vec![false; graph.nodes() as usize];
     members.iter().for_each(|node| is_member[*node as usize] = true);
@@ -103,7 +103,7 @@ fn shortest(graph: &Graph, members: &[u32], count: u32, kinds: u8) -> Option<Vec
     best.map(|(_, cycle)| cycle)
 }
 
-/// How far each node is from where a search began, and the edge that led to it.
+/// The distance of each node from the start of a search, and the edge that led to the node.
 type Reached = Vec<Option<(u32, Edge)>>;
 
 fn path(reached: &Reached, start: u32) -> Vec<Edge> {
@@ -116,7 +116,7 @@ fn path(reached: &Reached, start: u32) -> Vec<Edge> {
     cycle
 }
 
-/// The cycle in words, with paths through helper nodes as the edges that they stand for.
+/// The cycle in words. A path through helper nodes becomes the edge that it stands for.
 fn told(index: &Index<'_>, part: &[u32], count: u32, cycle: &[Edge]) -> Violation {
     let mut direct: Vec<Edge> = Vec::new();
     for edge in cycle {

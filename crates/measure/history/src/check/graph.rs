@@ -1,25 +1,25 @@
-//! The graph: transactions, helper nodes, edges with what they stand for; its cyclic parts.
+//! The graph: transactions, helper nodes, edges with their kinds, and the cyclic parts.
 
-/// What an edge stands for, as a bit. The numbers after Adya, Liskov, O'Neil, "Generalized
-/// isolation level definitions" (ICDE 2000), section 4.4.
+/// The kind of an edge, as a bit. The kinds follow Adya, Liskov, O'Neil, "Generalized isolation
+/// level definitions" (ICDE 2000), section 4.4.
 pub(crate) mod kind {
-    /// A version was replaced by the next.
+    /// The target wrote the next version.
     pub(crate) const WW: u8 = 1;
-    /// A version was read.
+    /// The target read the version.
     pub(crate) const WR: u8 = 2;
-    /// What a read saw was replaced.
+    /// The target replaced the version that the source read.
     pub(crate) const RW: u8 = 4;
-    /// A row was deleted, or an entry put, and a range read depends on it.
+    /// A range read depends on a deleted row, or on an entry that was put.
     pub(crate) const WR_RANGE: u8 = 8;
-    /// A row came or went that a range read had not, or had, seen.
+    /// A row appeared that a range read did not see, or a row disappeared that it saw.
     pub(crate) const RW_RANGE: u8 = 16;
-    /// Over before the other began.
+    /// The source ended before the target began.
     pub(crate) const REAL_TIME: u8 = 32;
-    /// All of them.
+    /// All kinds.
     pub(crate) const ALL: u8 = 63;
 }
 
-/// No key: part of a path through helper nodes.
+/// No key: the edge is part of a path through helper nodes.
 pub(crate) const NO_KEY: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,8 +30,8 @@ pub(crate) struct Edge {
     pub(crate) kind: u8,
 }
 
-/// Edges as they are found. Nodes below `transactions` are those, the others help: a path through
-/// them stands for an edge between its ends.
+/// The edges found so far. Nodes below `transactions` are transactions, and all others are helper
+/// nodes. A path through helper nodes stands for an edge between its ends.
 pub(crate) struct Builder {
     pub(crate) transactions: u32,
     pub(crate) nodes: u32,
@@ -49,7 +49,7 @@ impl Builder {
         self.nodes - 1
     }
 
-    /// An edge, unless it leads back to where it comes from: nobody depends on itself.
+    /// Adds an edge, unless it leads back to its source: no transaction depends on itself.
     pub(crate) fn edge(&mut self, from: u32, to: u32, kind: u8, key: u32) {
         if from != to {
             self.edges.push(Edge { from, to, key, kind });
@@ -61,7 +61,7 @@ impl Builder {
     }
 }
 
-/// Edges by where they come from.
+/// The edges, ordered by source.
 pub(crate) struct Graph {
     first: Vec<u32>,
     edges: Vec<Edge>,
@@ -95,8 +95,8 @@ impl Graph {
         &self.edges[self.first[node] as usize..self.first[node + 1] as usize]
     }
 
-    /// The strongly connected components of more than one node, with edges of these kinds only:
-    /// Tarjan's algorithm with a stack of its own, since paths are as long as histories.
+    /// The strongly connected components of more than one node, with edges of these kinds only.
+    /// Tarjan's algorithm with an explicit stack, because paths are as long as histories.
     pub(crate) fn cyclic(&self, kinds: u8) -> Vec<Vec<u32>> {
         const NEW: u32 = u32::MAX;
         let nodes = self.nodes() as usize;
@@ -146,8 +146,8 @@ impl Graph {
         found
     }
 
-    /// The nodes in an order that all edges follow, and among what they leave open lowest `rank`
-    /// first. `None` if there is a cycle.
+    /// The nodes in an order that all edges follow. Where the edges leave the order open, the
+    /// lowest `rank` comes first. `None` if there is a cycle.
     pub(crate) fn order(&self, rank: impl Fn(u32) -> u64) -> Option<Vec<u32>> {
         use std::cmp::Reverse;
         let mut waits = vec![0u32; self.nodes() as usize];

@@ -1,11 +1,11 @@
-//! What the checker looks up: keys by number, the versions of each in their order, who counts as
-//! committed.
+//! The lookups of the checker: keys by number, the versions of each key in their order, and the
+//! transactions that count as committed.
 
 use std::collections::HashMap;
 
 use crate::{Change, History, Operation, Outcome, Transaction, Version};
 
-/// A version that somebody wrote: the last write of its key in a transaction.
+/// A written version: the last write of its key in a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
     pub(crate) key: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Versions {
 
 impl Versions {
     fn new(mut all: Vec<Written>, keys: usize) -> Versions {
-        // A transaction's last write of a key comes last: the sort is stable.
+        // The sort is stable, so a transaction's last write of a key comes last.
         let order = |written: &Written| (written.key, written.cts, written.writer);
         all.sort_by_key(order);
         all.dedup_by(|later, kept| {
@@ -39,22 +39,22 @@ impl Versions {
         Versions { all, first }
     }
 
-    /// Those of a key, in their order.
+    /// The versions of a key, in their order.
     pub(crate) fn of(&self, key: u32) -> &[Written] {
         &self.all[self.place(key)]
     }
 
-    /// Where those of a key stand among all.
+    /// The positions of a key's versions among all versions.
     pub(crate) fn place(&self, key: u32) -> std::ops::Range<usize> {
         self.first[key as usize] as usize..self.first[key as usize + 1] as usize
     }
 
-    /// All of them.
+    /// All versions.
     pub(crate) fn all(&self) -> &[Written] {
         &self.all
     }
 
-    /// Who wrote this one.
+    /// The version with this timestamp, with its writer.
     pub(crate) fn find(&self, key: u32, cts: Version) -> Option<&Written> {
         let of = self.of(key);
         let at = of.partition_point(|written| written.cts < cts);
@@ -64,22 +64,23 @@ impl Versions {
 
 pub(crate) struct Index<'h> {
     pub(crate) history: &'h History,
-    /// Table and key of each number; numbers are in this order.
+    /// Table and key of each number. The numbers are in this order.
     pub(crate) keys: Vec<(u32, &'h [u8])>,
-    /// The numbers of the keys of each transaction's operations, as [`keys_of`] counts them.
+    /// The numbers of the keys of each transaction's operations, in the order of [`keys_of`].
     numbers: Vec<u32>,
     first: Vec<usize>,
-    /// Of committed transactions, and of unknown ones that somebody read from.
+    /// Versions of committed transactions, and of unknown transactions that a counted one read
+    /// from.
     pub(crate) versions: Versions,
-    /// Of those that aborted.
+    /// Versions of aborted transactions.
     pub(crate) undone: Versions,
-    /// Of unknown ones that nobody was seen to read from.
+    /// Versions of unknown transactions without a known reader.
     pub(crate) open: Versions,
     /// Whether a transaction counts as committed.
     pub(crate) counts: Vec<bool>,
 }
 
-/// The keys of an operation: one, or those that a scan has seen.
+/// The keys of an operation: one key, or the keys that a scan saw.
 fn keys_of(operation: &Operation) -> impl Iterator<Item = (u32, &[u8])> {
     let (table, one, seen) = match operation {
         Operation::Read { table, key, .. } | Operation::Write { table, key, .. } => {
@@ -125,7 +126,7 @@ impl<'h> Index<'h> {
         index
     }
 
-    /// The transactions that count, with their numbers.
+    /// The transactions that count as committed, with their numbers.
     pub(crate) fn counted(&self) -> impl Iterator<Item = (u32, &'h Transaction)> {
         (0..).zip(&self.history.transactions).filter(|(number, _)| self.counts[*number as usize])
     }
@@ -134,8 +135,8 @@ impl<'h> Index<'h> {
         &self.history.transactions[number as usize]
     }
 
-    /// When a transaction was over: nobody knows when the writes of one with an unknown outcome
-    /// came to be seen.
+    /// The time at which a transaction was over. With an unknown outcome, the time at which its
+    /// writes became visible is unknown, too.
     pub(crate) fn over(&self, number: u32) -> u64 {
         match self.transaction(number).outcome {
             Outcome::Committed { .. } | Outcome::Aborted { .. } => self.transaction(number).end,
@@ -143,7 +144,7 @@ impl<'h> Index<'h> {
         }
     }
 
-    /// Its operations, each with the numbers of its keys.
+    /// The transaction's operations, each with the numbers of its keys.
     pub(crate) fn operations(&self, number: u32) -> impl Iterator<Item = (&'h Operation, &[u32])> {
         let mut at = self.first[number as usize];
         self.transaction(number).operations.iter().map(move |operation| {
@@ -157,7 +158,7 @@ impl<'h> Index<'h> {
         })
     }
 
-    /// The versions of rows that a transaction says to have seen.
+    /// The versions of rows that a transaction recorded as seen.
     fn seen(&self, number: u32) -> impl Iterator<Item = (u32, Version)> {
         self.operations(number).flat_map(|(operation, keys)| {
             let one = match operation {
@@ -193,7 +194,8 @@ impl<'h> Index<'h> {
                 }
             }
         }
-        // No timestamp, no version: `check` reports a committed one of that kind.
+        // A write without a timestamp has no version. `check` reports a committed transaction with
+        // such writes.
         for kept in [&mut done, &mut undone, &mut open] {
             kept.retain(|written: &Written| written.cts != 0);
         }
@@ -207,8 +209,8 @@ impl<'h> Index<'h> {
         self.open = Versions::new(rest.copied().collect(), keys);
     }
 
-    /// An unknown transaction counts if one that counts has read a version of it; and then so do
-    /// those that it has read from.
+    /// Decides which unknown transactions count. An unknown transaction counts if a counted one has
+    /// read a version of it. Then the transactions that it has read from count, too.
     fn count_unknown(&mut self) {
         if self.open.all().is_empty() {
             return;

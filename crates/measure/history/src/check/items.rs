@@ -1,4 +1,4 @@
-//! Edges of single keys, and what is wrong without any cycle.
+//! Edges of single keys, and errors that need no cycle.
 
 use super::choice::Choice;
 use super::graph::{Builder, kind};
@@ -7,7 +7,7 @@ use super::presence::{Observation, Times};
 use super::report::{Class, Findings, name};
 use crate::{Operation, Version};
 
-/// Walks through all operations of all transactions that count.
+/// Visits all operations of all counted transactions.
 pub(crate) struct Items<'a, 'h> {
     pub(crate) index: &'a Index<'h>,
     pub(crate) times: &'a Times,
@@ -39,7 +39,7 @@ impl Items<'_, '_> {
         }
     }
 
-    /// Who wrote after whom, and whether they can be told apart.
+    /// Adds the edges between writers, and reports versions with equal timestamps.
     fn writers(&mut self) {
         for pair in self.index.versions.all().windows(2) {
             if pair[0].key == pair[1].key {
@@ -68,7 +68,7 @@ impl Items<'_, '_> {
         }
     }
 
-    /// A version that was read.
+    /// Handles a read of a version.
     fn read(&mut self, reader: u32, key: u32, version: Version, hash: Option<u64>) {
         let versions = self.index.versions.of(key);
         let at = versions.partition_point(|written| written.cts < version);
@@ -108,14 +108,14 @@ impl Items<'_, '_> {
         observation.settle(self.index, self.times, self.graph, self.findings, self.choices);
     }
 
-    /// What the reader saw was replaced by the first of these.
+    /// The first of these versions replaced the one that the reader saw.
     fn replaced(&mut self, reader: u32, key: u32, later: &[Written]) {
         if let Some(next) = later.first() {
             self.graph.edge(reader, next.writer, kind::RW, key);
         }
     }
 
-    /// The value that was read is the last that its writer gave the row.
+    /// Checks that the read value is the last one that the writer gave the row.
     fn value(&mut self, reader: u32, written: &Written, hash: Option<u64>) {
         let (Some(read), Some(last)) = (hash, written.change.hash()) else { return };
         if read == last {

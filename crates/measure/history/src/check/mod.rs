@@ -20,12 +20,13 @@ use presence::Times;
 use ranges::Ranges;
 use report::Findings;
 
-/// What to check beside serializability, and how much to tell.
+/// What to check beside serializability, and how much to report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Also that who was over before another began comes before it: strict serializability.
+    /// Whether to check strict serializability too: a transaction that was over before another
+    /// began comes before the other.
     pub is_strict: bool,
-    /// The most violations of each class that the report keeps.
+    /// Maximum number of reported violations of each class.
     pub kept_max: usize,
 }
 
@@ -35,12 +36,12 @@ impl Default for Options {
     }
 }
 
-/// Whether the transactions of a history that are committed could have run one after another.
+/// Checks whether the committed transactions of a history could have run one after another.
 ///
-/// Builds Adya's direct serialization graph (Adya, Liskov, O'Neil, "Generalized isolation level
-/// definitions", ICDE 2000, section 4.4) with versions of each key in the order of their
-/// timestamps, and looks for cycles. Its time and memory grow with operations and with the
-/// logarithm of keys.
+/// The check builds Adya's direct serialization graph (Adya, Liskov, O'Neil, "Generalized isolation
+/// level definitions", ICDE 2000, section 4.4), with the versions of each key in the order of their
+/// timestamps. Then it looks for cycles. Time and memory grow with the operations and with the
+/// logarithm of the keys.
 pub fn check(history: &History, options: Options) -> Report {
     analyze(history, options, false)
 }
@@ -101,8 +102,9 @@ fn analyze(history: &History, options: Options, every_key: bool) -> Report {
     findings.report
 }
 
-/// Who was over before whom: a chain of helper nodes in the order in which transactions ended. Each
-/// leads to its place in the chain, and from there come those that began behind it.
+/// Adds the edges of real time, by a chain of helper nodes in the order in which transactions
+/// ended. Each transaction has an edge to its position in the chain. From that position, edges lead
+/// to the transactions that began later.
 fn real_time(index: &Index<'_>, graph: &mut Builder) {
     let mut ended: Vec<(u64, u32)> =
         index.counted().map(|(number, _)| (index.over(number), number)).collect();
@@ -132,8 +134,8 @@ mod tests {
 
     const KEYS: u8 = 12;
 
-    /// Transactions on a store that does each at once, at some time between its begin and its end;
-    /// in some histories readers see a store that is late, in some timestamps are.
+    /// Transactions on a store that executes each at one instant between its begin and its end. In
+    /// some histories readers see a late state of the store, and in some the timestamps are late.
     fn history(seed: u64) -> History {
         let mut rng = rand::rngs::SmallRng::seed_from_u64(seed);
         let recording = Recording::memory(0);
@@ -145,7 +147,7 @@ mod tests {
         for number in 0..rng.random_range(5..40u64) {
             let now = number * 10 + 100;
             let mut record = recorder.begin(0, 0, now - rng.random_range(0..spread));
-            // Where timestamps are not drawn in time, later versions are earlier ones.
+            // Where timestamps do not follow time, a later version has an earlier timestamp.
             let cts = (now + if is_odd { rng.random_range(0..60) } else { 0 }) * 64 + number;
             let mut state = *states.last().expect("the first");
             let old = if is_late && rng.random_bool(0.2) { rng.random_range(0..4) } else { 0 };
@@ -176,7 +178,7 @@ mod tests {
         recording.history()
     }
 
-    /// Helper nodes say what an edge for each key of each range would say.
+    /// Helper nodes express the same edges as an edge for each key of each range.
     #[test]
     fn ranges_through_helper_nodes_are_ranges_key_by_key() {
         let (mut good, mut bad) = (0, 0);

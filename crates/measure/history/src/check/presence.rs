@@ -1,8 +1,8 @@
-//! Which version was seen by who only knows that a row was there, or that it was not.
+//! The version that a reader saw that only knows that a row existed, or that it did not.
 //!
-//! A tombstone leaves no trace when it is purged, and an entry of an index has no version. So
-//! "nothing there" may be the time before the row came or any time after it went. What happened
-//! when decides:
+//! A tombstone leaves no trace after its purge, and an entry of an index has no version. So
+//! "nothing there" may be the time before the row's insert or any time after its deletion. The
+//! times of the writes decide:
 //!
 //! ```text
 //!   put ──── delete ──── put ──── delete ────────────── put         versions of a key
@@ -11,7 +11,7 @@
 //!                 the last of these, or one of these
 //! ```
 //!
-//! Where that leaves more than one, the reader is free to have seen any: see
+//! If more than one state is left, the reader may have seen any of them: see
 //! [`choice`](super::choice).
 
 use std::ops::Range;
@@ -21,24 +21,24 @@ use super::graph::Builder;
 use super::index::{Index, Written};
 use super::report::{Class, Findings, name};
 
-/// What a reader may have seen: versions with the same answer, of which the first gave it and the
-/// last was the last to give it.
+/// A state that a reader may have seen: consecutive versions with the same answer. The first
+/// version made the answer so, and the write behind the last one ended it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Candidate {
-    /// Who made it so; nobody, if it was so from the start.
+    /// The writer that made the answer so; `None` if it was so from the start.
     pub(crate) after: Option<u32>,
-    /// Who changed it.
+    /// The writer that changed the answer.
     pub(crate) before: Option<u32>,
 }
 
-/// Times of versions, to find those around a reader without a look at all.
+/// Times of versions, to find the versions around a reader without visiting all.
 pub(crate) struct Times {
-    /// For each version the latest end of it and those of its key before it.
+    /// For each version, the latest end among it and the earlier versions of its key.
     ended: Vec<u64>,
-    /// For each version the earliest begin of it and those of its key behind it.
+    /// For each version, the earliest begin among it and the later versions of its key.
     began: Vec<u64>,
-    /// Whether versions of a key follow each other in time as they do in their order. They do not
-    /// if a later one was over before an earlier one began.
+    /// Whether the versions of a key follow each other in time as in their order. They do not if a
+    /// later version was over before an earlier one began.
     in_time: Vec<bool>,
 }
 
@@ -71,7 +71,7 @@ impl Times {
     }
 }
 
-/// Who found a key there, or not, and does not know in which version.
+/// A reader that found a key, or found it missing, in an unknown version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observation {
     pub(crate) reader: u32,
@@ -81,7 +81,7 @@ pub(crate) struct Observation {
 }
 
 impl Observation {
-    /// Adds the edges of the state that was seen, or leaves several to choose from.
+    /// Adds the edges of the observed state, or leaves several states to choose from.
     pub(crate) fn settle(
         self,
         index: &Index<'_>,
@@ -112,13 +112,13 @@ impl Observation {
         }
     }
 
-    /// The states that it may be. None: somebody found what nobody put.
+    /// The possible states. None: the reader found a row that no transaction put.
     fn candidates(self, index: &Index<'_>, times: &Times) -> Vec<Candidate> {
         let Observation { reader, key, is_there, .. } = self;
         let (versions, place) = (index.versions.of(key), index.versions.place(key));
-        // The versions around one that have the same answer, or those at the start.
+        // The consecutive versions around `at` with the same answer, or those at the start.
         let run = |at: Option<usize>| {
-            // A reader's own write ends what it can have seen before.
+            // A reader's own write ends the states that the reader can have seen before it.
             let is_same = |written: &&Written| {
                 written.change.is_put() == is_there && written.writer != reader
             };
@@ -128,7 +128,7 @@ impl Observation {
             from..next + versions[next..].iter().take_while(is_same).count()
         };
         let candidate = |run: &Range<usize>| {
-            // What was there from the start goes on as long as nothing changes it.
+            // The state at the start goes on until a write changes it.
             let is_start = run.is_empty() || run.start == 0 && starts(index, is_there);
             Candidate {
                 after: Some(run.start).filter(|_| !is_start).map(|at| versions[at].writer),
@@ -141,7 +141,7 @@ impl Observation {
             times.began[place].partition_point(|begin| *begin <= me.end).max(overlap_from);
         let is_over = |at: usize| index.over(versions[at].writer) < me.begin;
         let over = (0..overlap_to).rev().find(|at| *at < overlap_from || is_over(*at));
-        // What stood when the reader began.
+        // The state when the reader began.
         let stood = match over {
             Some(at) if versions[at].change.is_put() == is_there => Some(run(Some(at))),
             None if starts(index, is_there) => Some(run(None)),
@@ -163,8 +163,8 @@ impl Observation {
             }
         }
         if found.is_empty() {
-            // None that time permits: the last before the reader, which then has a cycle to show
-            // for it if anything else depends on that.
+            // Time permits no state. The reader gets the last matching state before it began. A
+            // cycle then shows the error if any other edge depends on that.
             let before = (0..over.unwrap_or(0)).rev();
             let same = before.into_iter().find(|at| versions[*at].change.is_put() == is_there);
             if same.is_some() || starts(index, is_there) {
@@ -175,7 +175,7 @@ impl Observation {
     }
 }
 
-/// Whether a key may have been there, or not, before all versions.
+/// Whether a key may have existed, or been missing, before all versions.
 fn starts(index: &Index<'_>, is_there: bool) -> bool {
     !is_there || index.history.base > 0
 }

@@ -1,9 +1,10 @@
-//! Edges of range reads: what came, went or stayed away between the keys that a scan found.
+//! Edges of range reads: keys that appeared, disappeared or stayed away between the keys that a
+//! scan found.
 //!
-//! The keys of a range that a scan did not find were not there: each of them a read of "nothing",
-//! of a version that the scan does not know. What stood there when the reader began follows from
-//! times (see [`presence`](super::presence)). For keys where nothing happened while the reader ran,
-//! [`Snapshots`] make the edges; the others, few, get edges of their own.
+//! A key of the range that a scan did not find was missing. Each such key is a read of "nothing",
+//! in a version that the scan does not know. Times decide which state it was (see
+//! [`presence`](super::presence)). [`Snapshots`] make the edges of keys without a write while the
+//! reader ran. The other keys are few, and get edges of their own.
 
 use std::ops::{Bound, Range};
 
@@ -15,12 +16,12 @@ use super::report::Findings;
 use super::snapshots::{Present, Snapshots, Way};
 use crate::{Operation, Scan};
 
-/// Keys that were written in tables that were scanned, by their place among them.
+/// The written keys of scanned tables; a slot is the index of a key in this list.
 struct Slots {
     keys: Vec<u32>,
-    /// Those where times do not say what a reader saw.
+    /// Slots of keys for which times do not decide what a reader saw.
     special: Vec<usize>,
-    /// Writers, with what they wrote: slot, and the version's place among those of the key.
+    /// Writers with their writes: the slot, and the version's index among the versions of the key.
     written: Vec<(u32, usize, usize)>,
 }
 
@@ -54,14 +55,14 @@ impl Slots {
         Slots { keys, special, written }
     }
 
-    /// What a transaction wrote.
+    /// The writes of a transaction.
     fn of(&self, writer: u32) -> &[(u32, usize, usize)] {
         let start = self.written.partition_point(|(one, ..)| *one < writer);
         let count = self.written[start..].partition_point(|(one, ..)| *one == writer);
         &self.written[start..start + count]
     }
 
-    /// The slots that a scan looked at.
+    /// The slots that a scan covered.
     fn range(&self, index: &Index<'_>, scan: &Scan) -> Range<usize> {
         let slot = |is_below: &dyn Fn(&[u8]) -> bool| {
             self.keys.partition_point(|key| {
@@ -98,7 +99,7 @@ fn borrowed(bound: &Bound<Box<[u8]>>) -> Bound<&[u8]> {
     }
 }
 
-/// A part of a range without any key that was found.
+/// A part of a range in which the scan found no key.
 struct Gap {
     reader: u32,
     slots: Range<usize>,
@@ -110,7 +111,7 @@ pub(crate) struct Ranges<'a, 'h> {
     pub(crate) graph: &'a mut Builder,
     pub(crate) findings: &'a mut Findings,
     pub(crate) choices: &'a mut Vec<Choice>,
-    /// Give every key edges of its own: what the tests compare the rest with.
+    /// Gives every key edges of its own. The tests compare the other method with this one.
     pub(crate) every_key: bool,
 }
 
@@ -126,7 +127,8 @@ impl Ranges<'_, '_> {
         }
     }
 
-    /// In the order in which readers began: what was over by then, and what happened beside them.
+    /// Visits readers in the order in which they began. Adds the edges from writers that were over
+    /// by then and from writers that ran at the same time.
     fn before(&mut self, slots: &Slots) -> Vec<Gap> {
         let index = self.index;
         let begin = |number: u32| index.transaction(number).begin;
@@ -145,7 +147,7 @@ impl Ranges<'_, '_> {
 
         let mut gone = Snapshots::new(slots.keys.len(), Way::ToReaders);
         let mut present = Present::new(slots.keys.len());
-        // The place of the last version of each key that is over, and one more.
+        // For each key, the index of its last version that is over, plus one.
         let (mut last, mut last_gone) = (vec![0; slots.keys.len()], vec![0; slots.keys.len()]);
         let (mut running, mut begun) = (Vec::new(), 0);
         let mut gaps = Vec::new();
@@ -168,7 +170,7 @@ impl Ranges<'_, '_> {
                     gone.insert(self.graph, slot, writer, key);
                 }
             }
-            // Who ran when the reader began, and who began while it ran.
+            // The writers that ran when the reader began, and the writers that began while it ran.
             let started = writers.partition_point(|writer| begin(*writer) <= begin(reader));
             running.extend_from_slice(&writers[begun..started.max(begun)]);
             begun = started.max(begun);
@@ -236,13 +238,13 @@ impl Ranges<'_, '_> {
         }
     }
 
-    /// A key that was not there, and at which something happened while the reader ran.
+    /// Handles a missing key with a write while the reader ran.
     fn missed(&mut self, reader: u32, key: u32) {
         let missed = Observation { reader, key, is_there: false, is_range: true };
         missed.settle(self.index, self.times, self.graph, self.findings, self.choices);
     }
 
-    /// From the last reader to the first: what was put after they were over.
+    /// Visits readers from the last to the first. Adds the edges to puts after they were over.
     fn after(&mut self, slots: &Slots, mut gaps: Vec<Gap>) {
         let index = self.index;
         let begin = |number: u32| index.transaction(number).begin;

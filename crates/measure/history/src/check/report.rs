@@ -1,43 +1,43 @@
-//! What a check found, in words.
+//! The findings of a check, in words.
 
 use std::fmt;
 
 use super::index::Index;
 use crate::TransactionId;
 
-/// What is wrong, the worst first. Names in parentheses are those of Adya, Liskov, O'Neil,
+/// Classes of violations, the worst first. Names in parentheses are those of Adya, Liskov, O'Neil,
 /// "Generalized isolation level definitions" (ICDE 2000).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Class {
-    /// Two transactions have one timestamp, or one that wrote has none. Versions are ordered by
-    /// timestamps, so that this is the one way to a cycle of writes (G0).
+    /// Two transactions have one timestamp, or a writer has no timestamp. Timestamps order the
+    /// versions, so this is the only way to a cycle of writes (G0).
     Timestamp,
-    /// A version was read that nobody wrote, or a key was found that nobody put.
+    /// A read of a version that no transaction wrote, or of a key that no transaction put.
     Unwritten,
-    /// A value was read that the writer of its version did not write.
+    /// A read of a value that the writer of its version did not write.
     Value,
-    /// A version was read whose writer aborted (G1a).
+    /// A read of a version whose writer aborted (G1a).
     AbortedRead,
-    /// A value was read that its writer replaced before it committed (G1b).
+    /// A read of a value that its writer replaced before it committed (G1b).
     IntermediateRead,
     /// A cycle of writes and reads (G1c).
     CircularInformationFlow,
-    /// Two read one version and both replaced it.
+    /// Two transactions read one version and both replaced it.
     LostUpdate,
-    /// A cycle with one anti-dependency between rows: a reader saw some of a writer's changes, and
-    /// not others (G-single).
+    /// A cycle with one anti-dependency between rows: a reader saw some of a writer's changes and
+    /// missed others (G-single).
     ReadSkew,
     /// A cycle with anti-dependencies between rows (G2-item): write skew, long fork.
     AntiDependency,
-    /// A cycle with a key that a range read did not see (G2): a phantom.
+    /// A cycle with a key that a range read missed (G2): a phantom.
     Phantom,
-    /// Serializable, but not in an order that real time permits; checked on request.
+    /// Serializable, but only in orders that real time forbids. Checked on request.
     RealTime,
 }
 
 impl Class {
-    /// Its name in the literature, or a word.
+    /// The name in the literature, or a word of this project.
     pub fn name(self) -> &'static str {
         match self {
             Class::Timestamp => "timestamp",
@@ -54,7 +54,7 @@ impl Class {
         }
     }
 
-    /// What it means.
+    /// The meaning in one sentence.
     pub fn meaning(self) -> &'static str {
         match self {
             Class::Timestamp => "timestamps do not tell transactions apart",
@@ -81,43 +81,43 @@ impl fmt::Display for Class {
 /// Why one transaction comes before another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Dependency {
-    /// The other wrote the next version (ww).
+    /// The other transaction wrote the next version (ww).
     Overwrote,
-    /// The other read its version (wr).
+    /// The other transaction read the version (wr).
     Read,
-    /// The other replaced what it read (rw).
+    /// The other transaction replaced the version that this one read (rw).
     Replaced,
-    /// The other's range read depends on what it put or deleted (wr).
+    /// The other transaction's range read depends on a put or a deletion of this one (wr).
     RangeRead,
-    /// The other put or deleted a row of a range that it read (rw).
+    /// The other transaction put or deleted a row of a range that this one read (rw).
     RangeReplaced,
-    /// It was over before the other began.
+    /// This transaction was over before the other began.
     RealTime,
 }
 
 /// A step of a cycle.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// Who comes first.
+    /// The earlier transaction.
     pub from: TransactionId,
-    /// And who after it.
+    /// The later transaction.
     pub to: TransactionId,
-    /// Why.
+    /// The reason for the order.
     pub dependency: Dependency,
-    /// The same for people, with key and versions.
+    /// The step for people, with key and versions.
     pub text: String,
 }
 
-/// Something that no serializable history has.
+/// An anomaly that no serializable history has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Of which kind.
+    /// The class.
     pub class: Class,
-    /// Who takes part.
+    /// The transactions that take part.
     pub transactions: Vec<TransactionId>,
-    /// The cycle, back to where it began; nothing for what is wrong without one.
+    /// The cycle, back to its start; empty for a violation without a cycle.
     pub cycle: Vec<Step>,
-    /// In words, for what has no cycle.
+    /// The violation in words, if it has no cycle.
     pub text: String,
 }
 
@@ -127,7 +127,7 @@ impl fmt::Display for Violation {
         if self.cycle.is_empty() {
             return writeln!(f, "  {} {}", self.transactions[0], self.text);
         }
-        // A long cycle begins and ends like any other; what is between is in the structure.
+        // The text shows only the start and the end of a long cycle. The structure has all steps.
         const SHOWN: usize = 16;
         for (at, step) in self.cycle.iter().enumerate() {
             if at < SHOWN / 2 || self.cycle.len() - at <= SHOWN / 2 {
@@ -140,39 +140,39 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a check found.
+/// The findings of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// Transactions that are committed.
+    /// Committed transactions.
     pub committed: u64,
-    /// That aborted.
+    /// Aborted transactions.
     pub aborted: u64,
-    /// Whose outcome is not known.
+    /// Transactions with an unknown outcome.
     pub unknown: u64,
-    /// Those among them that others have read from, and that therefore count as committed.
+    /// Unknown transactions that others have read from, and that therefore count as committed.
     pub unknown_seen: u64,
     /// Keys that were read or written.
     pub keys: u64,
-    /// Dependencies, those through helper nodes not counted.
+    /// Dependencies, without those through helper nodes.
     pub dependencies: u64,
     /// Whether real time was checked.
     pub is_strict: bool,
-    /// Reads that could be placed in more than one way, and were left out: of keys that an unknown
-    /// transaction may have put or deleted, or where too many ways were to be tried.
+    /// Undecided reads, which were left out. An unknown transaction may have put or deleted the
+    /// key, or the number of possible states was too large.
     pub undecided: u64,
-    /// What is wrong: of each kind some, cycles as short as they were found.
+    /// Some violations of each class, with the shortest cycles that were found.
     pub violations: Vec<Violation>,
-    /// How many there were in all; of those that share transactions one is counted.
+    /// The number of all violations. Of violations with common transactions, one counts.
     pub violations_found: u64,
 }
 
 impl Report {
-    /// Whether nothing is wrong.
+    /// Whether the check found no violation.
     pub fn is_serializable(&self) -> bool {
         self.violations_found == 0
     }
 
-    /// Whether there is one of this class.
+    /// Whether there is a violation of this class.
     pub fn has(&self, class: Class) -> bool {
         self.violations.iter().any(|violation| violation.class == class)
     }
@@ -207,10 +207,10 @@ impl fmt::Display for Report {
     }
 }
 
-/// A report that is being written.
+/// A report in progress.
 pub(crate) struct Findings {
     pub(crate) report: Report,
-    /// The most violations that are kept of each class.
+    /// Maximum number of violations per class that the report keeps.
     pub(crate) kept_max: usize,
 }
 
@@ -229,7 +229,7 @@ impl Findings {
     }
 }
 
-/// A key as people read it: text where it is text, else bytes.
+/// A key for people: as text if it is text, else as bytes.
 pub(crate) fn name(index: &Index<'_>, key: u32) -> String {
     let (table, key) = index.keys[key as usize];
     let is_text = !key.is_empty() && key.iter().all(|byte| byte.is_ascii_graphic());

@@ -1,10 +1,9 @@
-//! Edges between a range read and all that happened in its range before it, without one for each
-//! key.
+//! Edges between a range read and all earlier writes in its range, without an edge for each key.
 //!
-//! A tree over the keys; its nodes are helper nodes of the graph. What happens at a key leads to
-//! its leaf, and from there to the root. A reader depends on the few nodes that cover its range.
-//! What happens later must not reach it, so a path whose nodes were taken is made anew, beside the
-//! old one, which stays as it was.
+//! The keys are the leaves of a tree. The nodes of the tree are helper nodes of the graph. A write
+//! of a key has an edge to the key's leaf, and from there edges lead to the root. A reader depends
+//! on the few nodes that cover its range. A later write must not reach that reader. So a path with
+//! nodes that a reader has taken is made anew, and the old path stays unchanged.
 //!
 //! ```text
 //!         ┌───────o───────┐             delete of b ──► leaf b ──► ab ──► root
@@ -16,21 +15,21 @@ use super::graph::{Builder, NO_KEY, kind};
 
 const NONE: u32 = u32::MAX;
 
-/// Which way the edges lead.
+/// The direction of the edges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
-    /// From what happened to readers.
+    /// From earlier writes to readers.
     ToReaders,
-    /// From readers to what happens after them.
+    /// From readers to later writes.
     FromReaders,
 }
 
 pub(crate) struct Snapshots {
     way: Way,
     leaves: usize,
-    /// The helper node that stands for each node of the tree, which is laid out as a heap.
+    /// The current helper node of each tree node. The tree is laid out as a heap.
     current: Vec<u32>,
-    /// When it was made, and when it was last taken, in takes.
+    /// The times at which the helper node was made and was last taken, counted in takes.
     made: Vec<u32>,
     taken: Vec<u32>,
     clock: u32,
@@ -56,7 +55,7 @@ impl Snapshots {
         }
     }
 
-    /// An edge from the side of the writers to that of the readers, or back.
+    /// Adds an edge from the writers' side to the readers' side, or the other way round.
     fn edge(&self, graph: &mut Builder, writers: u32, readers: u32, key: u32) {
         match self.way {
             Way::ToReaders => graph.edge(writers, readers, self.kind(), key),
@@ -64,8 +63,8 @@ impl Snapshots {
         }
     }
 
-    /// `writer` did something at a key. What happened there before is forgotten: versions of one
-    /// key are in order anyway.
+    /// Adds a write of a key. The leaf drops the earlier writes of the key, because the versions of
+    /// one key are in order anyway.
     pub(crate) fn insert(&mut self, graph: &mut Builder, leaf: usize, writer: u32, key: u32) {
         let (mut node, mut from, mut label) = (self.leaves + leaf, writer, key);
         while node > 0 {
@@ -74,7 +73,8 @@ impl Snapshots {
                     .map(|above| self.taken[above])
                     .max();
             if self.current[node] != NONE && taken.is_none_or(|taken| self.made[node] > taken) {
-                // Nobody depends on it as it is: it may grow, and is known to those above it.
+                // No reader depends on this node's present edges. So the node may get more edges,
+                // and the nodes above it have it as a child already.
                 self.edge(graph, from, self.current[node], label);
                 return;
             }
@@ -93,7 +93,7 @@ impl Snapshots {
         }
     }
 
-    /// All that happened until now at keys `from..to` has to do with `reader`.
+    /// Connects `reader` with all writes so far at the keys `from..to`.
     pub(crate) fn take(&mut self, graph: &mut Builder, from: usize, to: usize, reader: u32) {
         let (mut low, mut high) = (self.leaves + from, self.leaves + to);
         while low < high {
@@ -118,7 +118,7 @@ impl Snapshots {
     }
 }
 
-/// Which keys are there.
+/// The set of existing keys.
 pub(crate) struct Present {
     leaves: usize,
     count: Vec<u32>,
@@ -139,7 +139,7 @@ impl Present {
         }
     }
 
-    /// Those of `from..to` that are there.
+    /// Appends the existing keys of `from..to`.
     pub(crate) fn find(&self, from: usize, to: usize, found: &mut Vec<usize>) {
         let mut stack = vec![(1, 0, self.leaves)];
         while let Some((node, start, width)) = stack.pop() {
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use rand::{RngExt as _, SeedableRng as _};
 
-    /// Whom a node reaches.
+    /// The transactions that a node reaches.
     fn reached(graph: &Builder, from: u32) -> Vec<u32> {
         let built = graph.build();
         let (mut seen, mut stack) = (vec![false; graph.nodes as usize], vec![from]);

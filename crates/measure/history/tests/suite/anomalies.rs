@@ -1,11 +1,10 @@
-//! Each anomaly of the literature, planted, is found and called by its name; its harmless twin is
-//! not.
+//! Each seeded anomaly of the literature is found and called by its name; its harmless twin is not.
 
 use latchwork_history::{Change, Class, Direction, Outcome, Report};
 
 use crate::common::Maker;
 
-/// One violation, of this class, with a cycle of that many transactions.
+/// Asserts one violation, of this class, with a cycle of this many transactions.
 #[track_caller]
 fn only(report: &Report, class: Class, length: usize) {
     assert_eq!(report.violations_found, 1, "{report}");
@@ -149,7 +148,7 @@ fn unwritten() {
     maker.commit(10).put("x");
     maker.commit(0).read("x", 11);
     only(&maker.check(), Class::Unwritten, 0);
-    // What was there before the recording is nobody's.
+    // No recorded transaction wrote the state from before the recording.
     maker.history.base = 11;
     none(&maker.check());
 }
@@ -169,7 +168,7 @@ fn two_of_one_timestamp() {
 
 #[test]
 fn phantom_insert() {
-    // Two look for rows in a range, find none, and insert one each.
+    // Two transactions look for rows in a range, find none, and insert one each.
     let mut maker = Maker::default();
     maker.commit(10).scan("a", "m", &[]).put("b");
     maker.commit(20).scan("a", "m", &[("b", 10)]).put("c");
@@ -192,7 +191,7 @@ fn phantom_delete() {
     maker.at(6, 1000, committed(0)).scan("a", "m", &[]).read("z", 20);
     maker.commit(0).scan("a", "m", &[("b", 10)]).read("z", 10);
     none(&maker.check());
-    // It has seen the deletion, and not the write beside it.
+    // The reader has seen the deletion, and not the write beside it.
     maker.at(6, 1000, committed(0)).scan("a", "c", &[]).read("z", 10);
     only(&maker.check(), Class::ReadSkew, 2);
 }
@@ -205,7 +204,7 @@ fn a_scan_reaches_only_as_far_as_it_looked() {
         (Direction::Down, "d", true),
         (Direction::Down, "x", false),
     ] {
-        // "m" is missing from what was seen, and there since before "n" was.
+        // The scan missed "m", which was there before "n" was.
         let mut maker = Maker::default();
         maker.commit(10).put("d").put("x").put("m");
         maker.commit(20).read("m", 10).put("n");
@@ -240,8 +239,8 @@ fn own_writes_are_not_missed() {
 
 #[test]
 fn a_purged_tombstone_may_have_been_any() {
-    // "b" came and went twice beside the reader: it may have been gone between, and the keys that
-    // the second pair of transactions wrote say when.
+    // "b" came and went twice while the reader ran, so it may have been missing in between. The
+    // keys that the second pair of transactions wrote decide when.
     let history = |z: u64, y: u64| {
         let mut maker = Maker::default();
         maker.commit(10).put("b");
@@ -259,7 +258,7 @@ fn a_purged_tombstone_may_have_been_any() {
 }
 
 #[test]
-fn unknown_transactions_count_if_somebody_read_from_them() {
+fn unknown_transactions_count_if_a_counted_one_read_from_them() {
     let unknown = |is_read: bool| {
         let mut maker = Maker::default();
         maker.commit(10).put("x").put("y");

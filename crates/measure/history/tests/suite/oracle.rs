@@ -1,7 +1,8 @@
-//! The checker against the definition: a history is serializable if some order of its committed
-//! transactions, run one after another, gives every answer that was recorded, with versions of each
-//! key in the order of their timestamps. All orders of small histories are tried. And against the
-//! crate `adya`, which knows other ways.
+//! The checker against the definition, and against the crate `adya`, which uses other methods.
+//!
+//! By the definition, a history is serializable if some serial order of its committed transactions
+//! gives every recorded answer. The versions of each key must be in the order of their timestamps.
+//! The test tries all orders of small histories.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,7 +17,7 @@ use crate::common::Maker;
 
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 
-/// What stands at a key: the version, and whether it is there.
+/// The state of a key: the version, and whether the key exists.
 type State = BTreeMap<Box<[u8]>, (u64, bool)>;
 
 /// Runs one transaction after those that made `state`; false if it recorded another answer.
@@ -71,12 +72,12 @@ fn runs(transaction: &Transaction, state: &mut State) -> bool {
     })
 }
 
-/// Nobody knows when one with an unknown outcome was over.
+/// The end of a transaction with an unknown outcome is unknown.
 fn is_over(transaction: &Transaction) -> bool {
     !matches!(transaction.outcome, Outcome::Unknown { .. })
 }
 
-/// Whether some order exists that goes on from `state` with all that are left.
+/// Whether some order of all remaining transactions continues from `state`.
 fn orders(left: &mut Vec<&Transaction>, state: &State, is_strict: bool) -> bool {
     if left.is_empty() {
         return true;
@@ -94,7 +95,7 @@ fn orders(left: &mut Vec<&Transaction>, state: &State, is_strict: bool) -> bool 
     })
 }
 
-/// The definition: with all committed transactions, and any of those whose outcome is not known.
+/// The definition: with all committed transactions, and any of the unknown ones.
 fn is_serializable(history: &History, is_strict: bool) -> bool {
     let of = |is_wanted: fn(Outcome) -> bool| -> Vec<&Transaction> {
         history.transactions.iter().filter(|one| is_wanted(one.outcome)).collect()
@@ -109,7 +110,7 @@ fn is_serializable(history: &History, is_strict: bool) -> bool {
     })
 }
 
-/// Which histories are drawn.
+/// The shape of the drawn histories.
 #[derive(Clone, Copy, PartialEq)]
 struct Shape {
     scans: bool,
@@ -118,12 +119,12 @@ struct Shape {
     times: bool,
 }
 
-/// Transactions that run one after another, some of which see what is older than they are, or what
-/// comes after them: a quarter to a half of these histories are not serializable.
+/// Transactions that run one after another. Some of them see a state that is older, or one that
+/// comes later. A quarter to a half of these histories are not serializable.
 fn draw(rng: &mut SmallRng, shape: Shape) -> History {
     let mut maker = Maker::default();
     let count = rng.random_range(3..=6u64);
-    // What each will write, so that a reader may see what is written after it.
+    // The writes of each transaction, so that a reader may see a later write.
     let writes: Vec<BTreeMap<usize, Change>> = (0..count)
         .map(|_| {
             let one = |rng: &mut SmallRng| {
@@ -136,7 +137,7 @@ fn draw(rng: &mut SmallRng, shape: Shape) -> History {
         .collect();
     let oddness = [0.0, 0.3, 0.6][rng.random_range(0..3)];
     for number in 0..count {
-        // The state that this transaction sees of a key, as (version, is there).
+        // The state that this transaction sees of a key, as (version, exists).
         let look = |rng: &mut SmallRng, key: usize| {
             let mut seen = number;
             if rng.random_bool(oddness) {
@@ -165,7 +166,7 @@ fn draw(rng: &mut SmallRng, shape: Shape) -> History {
                 let mut seen = Vec::new();
                 for (key, name) in KEYS.iter().enumerate().take(3) {
                     match look(rng, key) {
-                        // An entry without a version, or a tombstone that is still there.
+                        // An entry without a version, or a tombstone before its purge.
                         (_, true) if rng.random_bool(0.2) => seen.push((*name, 0)),
                         (cts, is_there) if cts > 0 && (is_there || rng.random_bool(0.2)) => {
                             seen.push((*name, cts));
@@ -182,7 +183,7 @@ fn draw(rng: &mut SmallRng, shape: Shape) -> History {
                 made = made.read(KEYS[key], if is_purged { 0 } else { cts });
             }
         }
-        // What it wrote itself is not among what it has seen.
+        // The transaction's own writes are not among its reads.
         let own = writes[number as usize].contains_key(&0);
         for (key, change) in &writes[number as usize] {
             made = made.write(KEYS[*key], *change);
@@ -202,8 +203,8 @@ fn lines(history: &History) -> String {
     String::from_utf8(text).expect("JSON")
 }
 
-/// Verdicts on so many histories: agreed that it is, that it is not, and how often the checker left
-/// reads out.
+/// Compares the results on many histories. Returns the numbers of serializable ones, of others, and
+/// of histories with undecided reads.
 fn compare(shape: Shape, seeds: std::ops::Range<u64>) -> (u64, u64, u64) {
     let (mut good, mut bad, mut open) = (0, 0, 0);
     for seed in seeds {
@@ -269,8 +270,8 @@ fn every_order_that_real_time_permits_with_unknown_outcomes() {
     agree(Shape { scans: true, deletes: true, unknown: true, times: true });
 }
 
-/// As `adya` sees it: lists, with a last reader of all of them, so that it knows every order of
-/// versions.
+/// The history in the form for `adya`: lists, with a last reader of all of them, so that `adya`
+/// knows every order of versions.
 fn adya(history: &History, model: &str) -> bool {
     let mut history = history.clone();
     let mut last: BTreeMap<Box<[u8]>, u64> = BTreeMap::new();
@@ -307,7 +308,7 @@ fn verdict(history: &History, model: Model, level: &str) -> bool {
     match report.valid {
         adya::Valid::True => true,
         adya::Valid::False => false,
-        // It has nothing to say if there is no dependency at all.
+        // Without any dependency `adya` gives no result.
         adya::Valid::Unknown => {
             assert_eq!(report.anomaly_types, ["empty-transaction-graph"], "{text}");
             true
@@ -315,7 +316,7 @@ fn verdict(history: &History, model: Model, level: &str) -> bool {
     }
 }
 
-/// What is exported is less than what was recorded, but never wrong.
+/// The export has less than the recording, but is never wrong.
 #[test]
 fn no_export_makes_a_good_history_bad() {
     let mut caught = [0, 0];
@@ -333,7 +334,7 @@ fn no_export_makes_a_good_history_bad() {
     assert!(caught.iter().all(|caught| *caught > HISTORIES / 20), "it finds nothing: {caught:?}");
 }
 
-/// Whatever a file says that can be read is judged, not a reason to panic.
+/// Every readable file is checked, and none causes a panic.
 #[test]
 fn no_history_is_too_strange() {
     use latchwork_history::{Scan, Seen};

@@ -1,5 +1,4 @@
-//! What is recorded comes back from the file, and what cannot be read or written is said once and
-//! clearly.
+//! The recording comes back from the file. A read or write error is reported once and clearly.
 
 use std::io::Cursor;
 use std::ops::Bound;
@@ -46,7 +45,7 @@ fn workers_record_side_by_side_and_a_file_says_what_memory_says() {
             });
         }
     });
-    // One that is alive, and has not filled its buffer.
+    // A live recorder whose buffer is not full.
     let late = to_file.recorder();
     record(&late, 9, 1);
     assert_eq!(to_file.finish().expect("the disk has room"), 2001);
@@ -77,7 +76,7 @@ fn a_full_disk_is_reported_at_the_end_and_once() {
     };
     assert!(error.to_string().starts_with("/dev/full: creating the history failed"), "{error}");
 
-    // A pipe that nobody reads any more fails later than its first line.
+    // A pipe without a reader fails later than its first line.
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&path).status().expect("coreutils");

@@ -1,7 +1,7 @@
-//! Long histories take seconds, whatever their shape: no part of the check looks at all pairs.
+//! The check of long histories takes seconds for any shape: no part of it compares all pairs.
 //!
-//! `cargo test --release -p latchwork-history --test suite scale:: -- --ignored` for a million transactions
-//! each.
+//! `cargo test --release -p latchwork-history --test suite scale:: -- --ignored` for a million
+//! transactions each.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use latchwork_history::{Change, Direction, History, Options, Outcome, Recorder, 
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-/// How many transactions run at a time.
+/// The number of concurrent transactions.
 const BESIDE: u64 = 16;
 
 fn at(recorder: &Recorder, number: u64) -> latchwork_history::Record {
@@ -44,8 +44,8 @@ fn rows(count: u64) -> History {
     recording.history()
 }
 
-/// A queue: rows come at its end, and a scan from its start takes the first. What is gone lies in
-/// the range of every scan, as new orders do that were delivered.
+/// A queue: rows come at its end, and a scan from its start takes the first. The removed rows are
+/// in the range of every scan, as delivered new orders are.
 fn queue(count: u64) -> History {
     let recording = Recording::memory(0);
     let recorder = recording.recorder();
@@ -71,8 +71,8 @@ fn queue(count: u64) -> History {
     recording.history()
 }
 
-/// Rows come all over a table that is scanned in ranges, short ones and ones to the end, all the
-/// time; one transaction lasts as long as all others together.
+/// Rows come in all parts of a table, and scans read short ranges and ranges up to the end all the
+/// time. One transaction takes as long as all others together.
 fn ranges(count: u64) -> History {
     let mut rng = SmallRng::seed_from_u64(2);
     let recording = Recording::memory(0);
@@ -87,7 +87,7 @@ fn ranges(count: u64) -> History {
             record.write(1, &key.to_be_bytes(), Change::Put);
             store.insert(key, number + 1);
         } else {
-            // To the end, but it stops after a few rows; or short, and whole.
+            // A scan to the end that stops after a few rows, or a short and whole one.
             let limit = 8;
             let scan = record.scan(
                 1,
@@ -109,7 +109,7 @@ fn ranges(count: u64) -> History {
     recording.history()
 }
 
-/// One row that every transaction changes, comes and goes, and nobody knows its version.
+/// One row that every transaction changes, inserts or deletes, without known versions.
 fn hot(count: u64) -> History {
     let recording = Recording::memory(0);
     let recorder = recording.recorder();
@@ -134,7 +134,8 @@ fn passes(history: &History, is_strict: bool) {
     assert_eq!(report.committed, history.transactions.len() as u64);
 }
 
-/// One that has seen the first version of a row and the last: a cycle through all that changed it.
+/// A transaction that saw the first version of a row and the last. It makes a cycle with all that
+/// changed the row.
 fn fails(count: u64) {
     let mut history = hot(count);
     let recording = Recording::memory(0);

@@ -1,5 +1,5 @@
-//! Histories of small stores, whose transactions take turns at random: a store that locks passes,
-//! one with snapshots is caught, and so is each with a fault.
+//! Histories of small stores, whose transactions take turns at random. A store with locks passes, a
+//! store with snapshots is caught, and so is each store with a seeded bug.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -10,28 +10,29 @@ use latchwork_history::{
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-/// How transactions are kept apart.
+/// The isolation of transactions.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Scheme {
     /// One after another.
     Serial,
-    /// Two-phase locking: reads and writes lock, without waiting; a scan locks all keys of its
-    /// range, those that are not there too.
+    /// Two-phase locking: reads and writes lock, without waiting. A scan locks all keys of its
+    /// range, including missing keys.
     Locks,
-    /// The same, but scans lock what they find.
+    /// The same, but scans lock only the keys that they find.
     LocksOfRowsOnly,
-    /// The same, but reads give their locks back at once.
+    /// The same, but reads release their locks at once.
     ShortReadLocks,
-    /// Snapshot isolation: reads of the state at the begin, and the first to commit a key wins.
+    /// Snapshot isolation: reads of the state at the begin; the first transaction to commit a key
+    /// wins.
     Snapshots,
-    /// Each operation sees what is committed at its time, and writes take no account of it.
+    /// Each operation sees the committed state at its time, and writes do not check it.
     ReadCommitted,
 }
 
 const KEYS: u8 = 8;
 const WORKERS: usize = 4;
 
-/// All versions of each key, with whether it is there.
+/// All versions of each key, with whether the key exists.
 type Store = BTreeMap<u8, Vec<(u64, bool)>>;
 
 #[derive(Default)]
@@ -65,7 +66,7 @@ impl Locks {
     }
 }
 
-/// A transaction under way.
+/// A running transaction.
 struct Running {
     record: Record,
     snapshot: u64,
@@ -91,7 +92,7 @@ impl World {
         versions.iter().rev().find(|(cts, _)| *cts <= until).copied().unwrap_or((0, false))
     }
 
-    /// One step of a transaction; false if it has to give up.
+    /// One step of a transaction; false if the transaction must abort.
     fn step(&mut self, who: usize, running: &mut Running) -> bool {
         let locks = !matches!(self.scheme, Scheme::Snapshots | Scheme::ReadCommitted);
         let key = self.rng.random_range(0..KEYS);
@@ -117,8 +118,8 @@ impl World {
                     if let Some(is_put) = running.writes.get(&key) {
                         count += usize::from(*is_put);
                     } else if is_there {
-                        // Some tell which version it was, as rows do, and some do not, as entries
-                        // do.
+                        // Some keys have a known version, as rows do, and some have none, as index
+                        // entries.
                         let version = Some(cts).filter(|_| key % 4 > 0);
                         running.record.saw(scan, &[key], version);
                         count += 1;
@@ -170,7 +171,7 @@ impl World {
             for (key, is_put) in &running.writes {
                 self.store.entry(*key).or_default().push((self.clock, *is_put));
             }
-            // Sometimes the answer is lost, though it is done.
+            // Sometimes the answer is lost, although the commit took effect.
             match self.rng.random_range(0..20) {
                 0 => Outcome::Unknown { cts: self.clock },
                 _ => Outcome::Committed { cts: self.clock },
@@ -249,7 +250,7 @@ fn histories_of_two_phase_locking_pass() {
     }
 }
 
-/// How many of 300 histories of a scheme are caught, and with what.
+/// How many of 300 histories of a scheme are caught, by class.
 fn caught(scheme: Scheme) -> BTreeMap<Class, u64> {
     let mut classes = BTreeMap::new();
     for seed in 0..300 {

@@ -48,7 +48,7 @@ fn a_protocol_without_settling_has_two_owners() {
 }
 
 #[test]
-fn a_protocol_that_takes_refused_bits_back_has_words_that_name_nobody() {
+fn a_protocol_that_takes_refused_bits_back_has_words_that_name_no_owner() {
     is_found(Plant::NoRegisteredWait, 30, &[Check::Owners], busy);
 }
 
@@ -95,14 +95,14 @@ fn buffered_writes_that_overtake_others_or_get_lost_are_found() {
 }
 
 #[test]
-fn lines_that_nobody_frees_are_missed() {
+fn lines_that_are_never_freed_are_missed() {
     let workload = Workload::Memory(MemoryLoad::default());
     let forgets = |seed| Scenario { workload: workload.clone(), ..busy(seed) };
     is_found(Plant::ForgetsToFree, 5, &[Check::Leak], forgets);
 }
 
 #[test]
-fn transactions_that_forget_a_lock_or_look_too_early_are_found() {
+fn transactions_that_forget_a_lock_or_read_too_early_are_found() {
     let load = LocksLoad { flags: 40, looks: 0, ..LocksLoad::default() };
     let locks = |seed| Scenario { workload: Workload::Locks(load.clone()), ..busy(seed) };
     is_found(Plant::ForgetsToLock, 5, &[Check::Owners, Check::Linearizability], locks);
@@ -143,12 +143,12 @@ fn batches_to_nodes_that_were_given_up_have_to_end() {
 }
 
 #[test]
-fn the_dead_have_to_be_buried_for_lines_to_be_used_again() {
+fn dead_nodes_have_to_be_reclaimed_for_lines_to_be_used_again() {
     is_found(Plant::BuriesNobody, 3, &[Check::Leak], mourning);
 }
 
 #[test]
-fn repeated_messages_do_harm_where_they_count_twice() {
+fn duplicated_messages_do_harm_if_they_count_twice() {
     let faults = FaultPlan { repeat_one_in: 3, until_us: 100_000, ..FaultPlan::default() };
     let repeats = |seed| Scenario { faults: faults.clone(), ..busy(seed) };
     let checks = [Check::Owners, Check::Values, Check::Starvation, Check::Panic, Check::Leak];

@@ -1,5 +1,5 @@
-//! A program whose only purpose is to be run by tests, as several processes: one of them does what
-//! the flags say, and the others are to end as it does.
+//! A program that only tests run, as several processes. One process does what the flags say. The
+//! others must end with it.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use latchwork_runtime::Time;
 
 const WORK: Title = Title { name: "work", what: "steps" };
 
-/// Far longer than a test waits.
+/// Far longer than any wait of a test.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// How long each step takes.
+/// The duration of each step.
 const STEP: Duration = Duration::from_millis(1);
 
-/// Steps that the odd one does before.
+/// Steps that the odd process takes first.
 const BEFORE: u32 = 200;
 
 /// Several processes that work together until one of them does something else.

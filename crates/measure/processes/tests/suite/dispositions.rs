@@ -4,7 +4,7 @@ use std::process::Command;
 
 const CHILD: &str = "LATCHWORK_TEST_OF_DISPOSITIONS";
 
-/// Not a test of its own: starts a program, which says what it ignores.
+/// Not a test of its own: a child process that prints its ignored signals.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {
@@ -15,8 +15,8 @@ fn child() {
     println!("{}", String::from_utf8(output.stdout).expect("text"));
 }
 
-/// Bug: under `nohup` a test sent SIGHUP to a program that had inherited it ignored, and waited in
-/// vain. Fix: programs of tests start with the dispositions that they have by default.
+/// Bug: under `nohup` a test sent SIGHUP to a program that had inherited SIGHUP as ignored, and
+/// waited in vain. Fix: tests start programs with the default dispositions.
 #[test]
 fn a_program_ignores_nothing_that_its_test_was_started_to_ignore() {
     let own = std::env::current_exe().expect("this program");

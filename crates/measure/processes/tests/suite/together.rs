@@ -1,5 +1,5 @@
-//! Many processes run one program: when one cannot go on, or is told to stop, none goes on; and all
-//! end alike.
+//! Many processes run one program. When one process cannot continue or gets a signal, all end, and
+//! all end alike.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use latchwork_processes::{Ended, Memory};
 
 const PART: &str = env!("CARGO_BIN_EXE_part");
 
-/// Less than anything would take that nobody was told of.
+/// Shorter than any wait of a process that has not been notified.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const SMALL: &str = "--cache-mb 4";
@@ -16,7 +16,7 @@ fn memory() -> Memory {
     Memory::start(1, 16 << 20)
 }
 
-/// The last line of each, when all have ended with this status.
+/// The last line of each process, when all have ended with this status.
 fn last_lines(ended: &[Ended], status: i32) -> Vec<String> {
     let last = |process: &Ended| {
         assert_eq!(process.status, Some(status), "{}", process.err);
@@ -59,7 +59,7 @@ fn a_signal_to_one_ends_all_while_they_prepare() {
     for (process, odd) in [(0, "slow"), (2, "slow"), (1, "slow --place 0")] {
         let memory = memory();
         let mut program = memory.start_program(PART, 3, &format!("{SMALL} --odd {odd}"));
-        // Whoever is not the odd one waits for it.
+        // All other processes wait for the odd one.
         program.wait_for_line("part: C3 is process 3 of 3", LIMIT);
         program.signal(process, "TERM");
         let lines = last_lines(&program.wait(LIMIT), 143);
@@ -81,14 +81,14 @@ fn a_signal_while_it_waits_for_others_leaves_nothing_behind() {
     let lines = last_lines(&program.wait(LIMIT), 130);
     assert_eq!(lines, ["part: ended by SIGINT before it had a result"]);
     assert_eq!(memory.dead(), []);
-    // It is in nobody's way.
+    // The ended run does not hinder a new one.
     let ended = memory.start_program(PART, 2, SMALL).wait(LIMIT);
     last_lines(&ended, 0);
     memory.end();
 }
 
 #[test]
-fn measured_parts_begin_and_end_together_whoever_is_warm_first() {
+fn measured_parts_begin_and_end_together_whichever_process_is_warm_first() {
     let memory = memory();
     let ended = memory.start_program(PART, 3, &format!("{SMALL} --warm 200")).wait(LIMIT);
     for process in &ended {
@@ -112,7 +112,7 @@ fn two_runs_at_the_same_time_do_not_disturb_each_other() {
 }
 
 #[test]
-fn one_too_many_is_told_who_began_without_it() {
+fn one_process_too_many_gets_the_names_of_those_that_began() {
     let memory = memory();
     let mut two = memory.start_program(PART, 2, &format!("{SMALL} --odd slow"));
     two.wait_for_line("part: C2 is process 2 of 2", LIMIT);

@@ -4,8 +4,8 @@ use super::{Zipfian, refuse};
 use crate::WorkloadError;
 use crate::random::Random;
 
-/// The newest item is the most popular: a zipfian over ages, whose range grows with the number of
-/// items.
+/// A zipfian distribution over ages, with the newest item as the most popular one. The range grows
+/// with the number of items.
 #[derive(Clone, Debug)]
 pub struct Latest {
     ages: Zipfian,
@@ -21,9 +21,10 @@ impl Latest {
         Ok(Latest { ages: Zipfian::new(items, theta)? })
     }
 
-    /// Draws an item number out of `0..items`; `items - 1` is the most popular. `items` may grow
-    /// from draw to draw; a smaller number than before is fine too, then ages beyond it are drawn
-    /// as the oldest item.
+    /// Draws an item number out of `0..items`; `items - 1` is the most popular.
+    ///
+    /// `items` may grow from draw to draw. A smaller number than before is allowed: then an age
+    /// beyond the number yields the oldest item.
     #[inline]
     pub fn draw(&mut self, random: &mut Random, items: u64) -> u64 {
         self.ages.grow_to(items);
@@ -63,7 +64,8 @@ impl Exponential {
     #[inline]
     pub fn draw(&self, random: &mut Random, items: u64) -> u64 {
         let newest = items.saturating_sub(1);
-        // Drawn from the part of the distribution that lies inside, so that no draw is thrown away.
+        // The draw is from the part of the distribution inside the range, so that no draw is
+        // discarded.
         let inside = -(-(items as f64) / self.mean_age).exp_m1();
         let age = -(-random.next_f64() * inside).ln_1p() * self.mean_age;
         newest - (age as u64).min(newest)

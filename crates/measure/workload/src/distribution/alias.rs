@@ -4,8 +4,8 @@ use super::refuse;
 use crate::WorkloadError;
 use crate::random::Random;
 
-/// Item numbers by weights of any kind, by Walker's alias method as Vose builds it: two looks at a
-/// table a draw, however many items there are.
+/// Item numbers by arbitrary weights, by Walker's alias method as Vose builds it. One draw costs
+/// two table lookups for any number of items.
 ///
 /// ```
 /// use latchwork_workload::{distribution::Weighted, random::Random};
@@ -21,7 +21,8 @@ pub struct Weighted {
     columns: Vec<Column>,
 }
 
-/// An item, how much of its column belongs to it (of 2^32), and whose the rest is.
+/// A column of the table. Its item owns `own` / 2^32 of the column, and the item `other` owns the
+/// rest.
 #[derive(Clone, Copy, Debug)]
 struct Column {
     own: u32,
@@ -29,12 +30,12 @@ struct Column {
 }
 
 impl Weighted {
-    /// Items `0..weights.len()`.
+    /// A table for the items `0..weights.len()`.
     ///
     /// # Errors
     ///
-    /// Fails without items or with more than 2^32, when a weight is negative or no number, or when
-    /// all are 0.
+    /// Fails without items or with more than 2^32. Fails when a weight is negative or not a number,
+    /// or when all weights are 0.
     pub fn new(weights: &[f64]) -> Result<Weighted, WorkloadError> {
         let sum: f64 = weights.iter().sum();
         if weights.is_empty() || u32::try_from(weights.len()).is_err() {
@@ -45,7 +46,7 @@ impl Weighted {
         {
             return refuse("weighted", "its weights must be numbers, not negative, and not all 0");
         }
-        // How full the column of an item would be by its own weight; 1 is full.
+        // The height of each item's column by the item's own weight; 1 is full.
         let mut heights: Vec<f64> =
             weights.iter().map(|weight| weight * weights.len() as f64 / sum).collect();
         let (mut low, mut high) = (Vec::new(), Vec::new());
@@ -55,7 +56,7 @@ impl Weighted {
         let full = |item: usize| Column { own: u32::MAX, other: item as u32 };
         let mut columns: Vec<Column> = (0..weights.len()).map(full).collect();
         while let (Some(item), Some(&other)) = (low.pop(), high.last()) {
-            // What is missing comes from one that has too much.
+            // An item with an excess fills the rest of the column.
             let own = (heights[item] * 2f64.powi(32)) as u32;
             columns[item] = Column { own, other: other as u32 };
             heights[other] -= 1.0 - heights[item];
@@ -93,7 +94,7 @@ mod tests {
             let share = f64::from(seen[item]) / 200_000.0;
             assert!((share - weight / 10.0).abs() < 0.004, "{item}: {share}");
         }
-        // 2^-32 of a column at most.
+        // At most 2^-32 of a column.
         assert!(seen[1] <= 1, "{seen:?}");
     }
 

@@ -7,7 +7,8 @@ use crate::random::Random;
 /// `N` alternatives, drawn in proportion to their weights. Weights need not add up to one.
 #[derive(Clone, Debug)]
 pub struct Discrete<const N: usize> {
-    /// Each alternative begins where the one before it ends, on the scale of all 64-bit numbers.
+    /// The end of each alternative on the scale of all 64-bit numbers. An alternative begins where
+    /// the previous one ends.
     ends: [u64; N],
     last: usize,
 }
@@ -37,7 +38,7 @@ impl<const N: usize> Discrete<N> {
         Ok(Discrete { ends, last })
     }
 
-    /// Draws the index of an alternative. One with weight zero is never drawn.
+    /// Draws the index of an alternative. An alternative with weight zero is never drawn.
     #[inline]
     pub fn draw(&self, random: &mut Random) -> usize {
         let at = random.next_u64();

@@ -4,8 +4,8 @@ use super::refuse;
 use crate::WorkloadError;
 use crate::random::Random;
 
-/// A fraction of the items, the lowest numbers, receives a fraction of the draws; uniform inside
-/// either set.
+/// A fraction of the items, the lowest numbers, receives a fraction of the draws. Each of the two
+/// sets is uniform.
 #[derive(Clone, Debug)]
 pub struct Hotspot {
     items: u64,
@@ -17,8 +17,8 @@ impl Hotspot {
     /// The first `hot_data` (a fraction) of `items` receive `hot_operations` (a fraction) of the
     /// draws.
     ///
-    /// A hot fraction above zero means at least one hot item, and below one at least one cold item,
-    /// as far as there are items.
+    /// A hot fraction above zero gives at least one hot item. A hot fraction below one gives at
+    /// least one cold item, if there are enough items.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl Hotspot {
         let least = u64::from(hot_data > 0.0);
         let most = items - u64::from(hot_data < 1.0 && items > 1);
         let hot_items = ((items as f64 * hot_data) as u64).clamp(least, most);
-        // With one of the sets empty, the other receives everything.
+        // If one of the sets is empty, the other set receives all draws.
         let hot_draws = match hot_items {
             0 => 0.0,
             all if all == items => 1.0,

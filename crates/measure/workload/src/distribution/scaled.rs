@@ -1,4 +1,4 @@
-//! A zipfian over fewer items than it is of.
+//! A zipfian distribution folded onto fewer items.
 
 use super::alias::Weighted;
 use super::refuse;
@@ -7,16 +7,16 @@ use crate::WorkloadError;
 use crate::random::Random;
 use std::sync::Arc;
 
-/// The part of the items from which on places keep their share of all: a sixteenth.
+/// From 1/16 of the items on, an item's share of the draws is the one of full size.
 const EVEN_FROM: u64 = 16;
 
-/// A zipfian of any skew over `scale` times as many items as there are, folded onto those that
-/// there are.
+/// A zipfian distribution of any skew over `scale` times the number of items, folded onto the
+/// items.
 ///
-/// Whoever measures a cache with less data than a paper had cannot just shrink the zipfian: over a
-/// thousandth of the items the hottest one is far hotter, and so is the share of the draws that
-/// fall into a cache of a given part of the items. Here the ranks of the full size are kept, and
-/// several of them become one item:
+/// A benchmark of a cache with less data than a paper had cannot just shrink the zipfian. Over a
+/// thousandth of the items the hottest item is far hotter. The share of the draws that fall into a
+/// given part of the items is also larger. This distribution keeps the ranks of the full size and
+/// maps several ranks to one item:
 ///
 /// ```text
 ///   rank    0 ......... K ................ scale * N/16 ............... scale * N
@@ -25,17 +25,17 @@ const EVEN_FROM: u64 = 16;
 ///                         an item
 /// ```
 ///
-/// - The head, one to one: the hottest items are as hot as at full size, and as many threads meet
+/// - The head is one to one. The hottest items are as hot as at full size, and as many threads meet
 ///   at them.
-/// - From a sixteenth of the items on, places are as at full size: the hottest `c * N` items get the share
-///   of the draws that the hottest part `c` gets at full size, for every `c` from 1/16 to 1. So the hit ratio of a
-///   cache follows from its part of the data, whatever the scale.
-/// - Between the two the number of ranks of an item grows geometrically, so that no item is much
-///   hotter than the one before; these are inside any cache that is worth the name, and none of
-///   them is hot enough to be met at.
+/// - From a sixteenth of the items on, shares are those of full size. The hottest `c * N` items get
+///   the share of the draws that the hottest part `c` gets at full size, for every `c` of 1/16
+///   or more. So the hit ratio of a cache follows from its part of the data, for any scale.
+/// - Between the two the number of ranks per item grows geometrically, so that no item is much
+///   hotter than the previous one. A cache of useful size holds all these items. None of them is
+///   hot enough for threads to meet at it.
 ///
-/// Draws come from a table with the probability of each item, summed up over its ranks: exact for
-/// every skew from 0 (uniform), over 1, to whatever. Clones share the table.
+/// Draws come from a table with the probability of each item, summed up over its ranks. The table
+/// is exact for every skew from 0 (uniform), including 1 and above. Clones share the table.
 ///
 /// ```
 /// use latchwork_workload::{distribution::ScaledZipfian, random::Random};
@@ -53,14 +53,14 @@ pub struct ScaledZipfian {
     table: Arc<Weighted>,
 }
 
-/// Which ranks become which item.
+/// The mapping from ranks to items.
 #[derive(Clone, Copy, Debug)]
 struct Fold {
     items: u64,
     scale: u64,
-    /// Items that are one rank each.
+    /// The number of items with one rank each.
     head: f64,
-    /// The first item of `scale` ranks.
+    /// The first item with `scale` ranks.
     even_from: f64,
 }
 
@@ -68,9 +68,13 @@ impl Fold {
     fn new(items: u64, scale: u64) -> Fold {
         let even_from = (items as f64 / EVEN_FROM as f64).ceil().max(1.0);
         let ranks = even_from * scale as f64;
-        // The head K for which K items of one rank, and then a number of ranks that grows by the
-        // factor e every K items, come to `ranks` at `even_from`: K (1 + ln(ranks / K)) =
-        // even_from. The left side grows with K up to `ranks`.
+        // The head K must satisfy K (1 + ln(ranks / K)) = even_from:
+        //
+        // 1. K items have one rank each.
+        // 2. Then the number of ranks grows by the factor e every K items.
+        // 3. At item `even_from` the sum of the ranks is `ranks`.
+        //
+        // The left side grows with K up to `ranks`, so a bisection finds K.
         let (mut low, mut high) = (0.0, even_from);
         for _ in 0..64 {
             let middle = (low + high) / 2.0;
@@ -90,7 +94,7 @@ impl Fold {
         if at < self.head {
             item
         } else if at < self.even_from {
-            // Not below what one rank an item would give.
+            // At least the rank that one rank per item gives.
             ((self.head * ((at - self.head) / self.head).exp()) as u64).max(item)
         } else {
             item * self.scale
@@ -167,7 +171,8 @@ mod tests {
                     let drawn: u32 = seen[..hottest].iter().sum();
                     let share = f64::from(drawn) / 300_000.0;
                     assert!((share - expected).abs() < 0.005, "{theta} {scale} {of}: {share}");
-                    // Shrunk without folding it would be another share: what this type is for.
+                    // A zipfian that is shrunk without folding has another share. This type exists
+                    // for that reason.
                     let shrunk = plain(items * part / of, items, theta);
                     if theta == 0.99 && of == 6 {
                         assert!((shrunk - expected).abs() > 0.02, "{shrunk} {expected}");
@@ -192,8 +197,8 @@ mod tests {
         }
     }
 
-    /// Two threads that draw meet at one item about as often as at full size: the sum of the
-    /// squared probabilities.
+    /// Two drawing threads meet at one item about as often as at full size. The measure is the sum
+    /// of the squared probabilities.
     #[test]
     fn threads_meet_about_as_often_as_at_full_size() {
         let meet = |items: u64, scale: u64| {
@@ -216,7 +221,8 @@ mod tests {
         for item in 0..24_000 {
             let share = zipfian.share(item + 1) - zipfian.share(item);
             assert!(share > 0.0, "{item}");
-            // Ranks are whole, so the first items of several ranks go up and down a little.
+            // Ranks are whole numbers, so the shares of the first items with several ranks vary a
+            // little.
             assert!(share < 2.1 * before, "{item}: {share} after {before}");
             before = share;
         }

@@ -1,11 +1,11 @@
-//! What YCSB calls "zipfian".
+//! The distribution that YCSB calls "zipfian".
 
 use super::{YCSB_THETA, Zipfian, refuse};
 use crate::WorkloadError;
 use crate::hash::ycsb_hash;
 use crate::random::Random;
 
-/// The ranks that YCSB draws from, whatever the number of records.
+/// The number of ranks that YCSB draws from, for any number of records.
 const RANKS: u64 = 10_000_000_000;
 
 /// YCSB's precomputed sum for [`RANKS`] ranks and a skew of 0.99.
@@ -14,9 +14,10 @@ const ZETA_OF_RANKS: f64 = 26.469_028_201_783_02;
 /// YCSB's scrambled zipfian: a zipfian rank out of ten billion (skew 0.99), hashed with FNV-1a and
 /// taken modulo the number of items.
 ///
-/// It spreads the popular items over the whole range, but it is flatter than a zipfian over the
-/// items: the long tail of the ten billion ranks is folded onto all of them. With a million items
-/// the hottest receives 3.8 % of the draws where a zipfian over the items would give it 6.5 %.
+/// The popular items are spread over the whole range. The distribution is flatter than a zipfian
+/// over the items, because the long tail of the ten billion ranks is folded onto all items. With a
+/// million items the hottest item receives 3.8 % of the draws. A zipfian over the items would give
+/// that item 6.5 %.
 #[derive(Clone, Debug)]
 pub struct ScrambledZipfian {
     ranks: Zipfian,
@@ -33,8 +34,8 @@ impl ScrambledZipfian {
         if items == 0 {
             return refuse("scrambled zipfian", "it needs at least one item");
         }
-        // YCSB's largest rank is the count itself, one more than it has; that is kept, since it
-        // decides the scale of the formula.
+        // YCSB's largest rank is the count itself, so YCSB has one rank more than the count. This
+        // code keeps that rank, because the number of ranks decides the scale of the formula.
         let ranks = Zipfian::with_zeta(RANKS + 1, YCSB_THETA, ZETA_OF_RANKS);
         Ok(ScrambledZipfian { ranks, items })
     }

@@ -1,10 +1,10 @@
-//! The two distributions that need no arithmetic to speak of.
+//! The two simplest distributions.
 
 use super::refuse;
 use crate::WorkloadError;
 use crate::random::Random;
 
-/// Every item alike.
+/// All items with the same probability.
 #[derive(Clone, Debug)]
 pub struct Uniform {
     items: u64,
@@ -30,8 +30,8 @@ impl Uniform {
     }
 }
 
-/// One item after the other, round and round. Several workers that share the items each take every
-/// n-th.
+/// One item after the other, in a cycle. Each of n workers that share the items takes every n-th
+/// item.
 #[derive(Clone, Debug)]
 pub struct Sequential {
     items: u64,
@@ -40,7 +40,7 @@ pub struct Sequential {
 }
 
 impl Sequential {
-    /// Item numbers `0..items`, of which this is the sequence of worker `worker` out of `workers`.
+    /// The sequence of worker `worker` out of `workers` over the item numbers `0..items`.
     ///
     /// # Errors
     ///

@@ -5,23 +5,24 @@ use super::refuse;
 use crate::WorkloadError;
 use crate::random::{Random, unit};
 
-/// The skew that YCSB uses wherever it says "zipfian".
+/// The skew of every distribution that YCSB calls "zipfian".
 pub const YCSB_THETA: f64 = 0.99;
 
-/// Terms that [`zeta`] adds one by one before it turns to the Euler-Maclaurin formula.
+/// Number of terms that [`zeta`] adds one by one before the Euler-Maclaurin formula.
 const DIRECT_TERMS: u64 = 1000;
 
-/// Terms that [`zeta_of`] adds one by one: with so many a skew of 10 still has twelve digits.
+/// Number of terms that [`zeta_of`] adds one by one. With this number, a skew of 10 still has
+/// twelve correct digits.
 const SHORT_TERMS: u64 = 100;
 
-/// Growth that is cheaper term by term than from the formula.
+/// Up to this growth, adding terms is cheaper than the formula.
 const GROWTH_TERMS: u64 = 32;
 
 /// The generalised harmonic number: the sum of `i^-theta` for `i` in `1..=items`, for `theta` other
 /// than 1.
 ///
-/// Takes microseconds whatever `items` is: beyond a thousand terms the Euler-Maclaurin formula
-/// gives the rest with an error far below that of adding the terms up.
+/// The computation takes microseconds for any `items`. Beyond a thousand terms the Euler-Maclaurin
+/// formula gives the rest. The error of the formula is far below the error of adding the terms up.
 ///
 /// ```
 /// // The constant that YCSB carries for its ten billion ranks.
@@ -30,7 +31,7 @@ const GROWTH_TERMS: u64 = 32;
 /// ```
 pub fn zeta(items: u64, theta: f64) -> f64 {
     let direct = items.min(DIRECT_TERMS);
-    // Smallest terms first, so that rounding errors do not pile up.
+    // The smallest terms come first, so that rounding errors do not accumulate.
     let head: f64 = (1..=direct).rev().map(|i| (i as f64).powf(-theta)).sum();
     if items == direct { head } else { head + tail(direct as f64, items as f64, theta) }
 }
@@ -44,7 +45,7 @@ pub(super) fn zeta_of(from: u64, to: u64, theta: f64) -> f64 {
     }
     let (from, to) = (direct as f64, to as f64);
     if theta == 1.0 {
-        // Where the formula below has no value, its limit: the logarithm.
+        // At skew 1 the formula below has no value. Its limit is the logarithm.
         let power = |exponent: i32| to.powi(exponent) - from.powi(exponent);
         return head + (to / from).ln() + power(-1) / 2.0 - power(-2) / 12.0 + power(-4) / 120.0;
     }
@@ -54,7 +55,7 @@ pub(super) fn zeta_of(from: u64, to: u64, theta: f64) -> f64 {
 /// The sum of `i^-theta` over the integers in `(from, to]`, by the Euler-Maclaurin formula.
 fn tail(from: f64, to: f64, theta: f64) -> f64 {
     let power = |exponent: f64| to.powf(exponent) - from.powf(exponent);
-    // Written with exp_m1, because the plain difference of powers cancels when theta is near 1.
+    // The code uses exp_m1, because the plain difference of powers cancels when theta is near 1.
     let integral =
         from.powf(1.0 - theta) * ((1.0 - theta) * (to / from).ln()).exp_m1() / (1.0 - theta);
     integral + power(-theta) / 2.0 - theta / 12.0 * power(-theta - 1.0)
@@ -63,9 +64,10 @@ fn tail(from: f64, to: f64, theta: f64) -> f64 {
 
 /// Ranks `0..items`, rank 0 the most popular; about 15 ns a draw. The number of items may grow.
 ///
-/// Ranks 0 and 1 have exactly their zipfian probability; the others follow Gray's closed formula,
-/// which gives a fifth too much to the third rank, a tenth to the next few, and a few per cent too
-/// little to all beyond. YCSB draws in the same way, so results compare.
+/// Ranks 0 and 1 have exactly their zipfian probability. The other ranks follow Gray's closed
+/// formula. That formula gives a fifth too much to the third rank and a tenth to the next few. It
+/// gives a few per cent too little to all ranks beyond. YCSB draws in the same way, so results
+/// compare.
 ///
 /// ```
 /// use latchwork_workload::{distribution::{YCSB_THETA, Zipfian}, random::Random};
@@ -83,7 +85,7 @@ pub struct Zipfian {
     theta: f64,
     alpha: f64,
     zeta_items: f64,
-    /// The sum of the first two terms: below it, ranks 0 and 1 are decided exactly.
+    /// The sum of the first two terms. Below this sum, ranks 0 and 1 are decided exactly.
     zeta_two: f64,
     eta: f64,
 }
@@ -108,7 +110,7 @@ impl Zipfian {
         Ok(Zipfian::with_zeta(items, theta, zeta(items, theta)))
     }
 
-    /// As [`Zipfian::new`] for a `theta` known to be good, with a sum that is already known.
+    /// As [`Zipfian::new`], for a valid `theta` and with a known sum.
     pub(super) fn with_zeta(items: u64, theta: f64, zeta_items: f64) -> Zipfian {
         let mut zipfian = Zipfian {
             items,
@@ -123,7 +125,7 @@ impl Zipfian {
     }
 
     fn update_eta(&mut self) {
-        // With one or two items this is not a number; such draws are decided before it is used.
+        // With one or two items the result is not a number. Such draws are decided before its use.
         self.eta = (1.0 - (2.0 / self.items as f64).powf(1.0 - self.theta))
             / (1.0 - self.zeta_two / self.zeta_items);
     }
@@ -133,10 +135,10 @@ impl Zipfian {
         self.items
     }
 
-    /// Makes the number of items `items` if it is smaller now; never shrinks. Costs tens of
-    /// nanoseconds for a few new items.
+    /// Raises the number of items to `items`; never shrinks. Costs tens of nanoseconds for a few
+    /// new items.
     ///
-    /// The scale of the formula follows the new number (YCSB's keeps the old one).
+    /// The scale of the formula follows the new number. YCSB keeps the scale of the old number.
     #[inline]
     pub fn grow_to(&mut self, items: u64) {
         if items > self.items {
@@ -163,8 +165,8 @@ impl Zipfian {
         self.rank(random.next_f64())
     }
 
-    /// The rank at which the distribution function passes a number made of these bits; the same
-    /// bits give the same rank.
+    /// The rank at which the distribution function passes the number that these bits encode. The
+    /// same bits give the same rank.
     #[inline]
     pub(crate) fn rank_of_bits(&self, bits: u64) -> u64 {
         self.rank(unit(bits))

@@ -10,38 +10,38 @@ use std::marker::PhantomData;
 pub enum MapOperation<V> {
     /// Looked the key up.
     Get {
-        /// What stood there.
+        /// The value found.
         found: Option<V>,
     },
-    /// Inserted the key unless it was there.
+    /// Inserted the key unless the key existed.
     Insert {
         /// The new value.
         value: V,
-        /// Whether it was inserted.
+        /// Whether the key was inserted.
         inserted: bool,
     },
-    /// Replaced the value if the key was there.
+    /// Replaced the value if the key existed.
     Update {
         /// The new value.
         value: V,
-        /// Whether it was there.
+        /// Whether the key existed.
         updated: bool,
     },
-    /// Set the value, whether the key was there or not.
+    /// Set the value, whether the key existed or not.
     Upsert {
         /// The new value.
         value: V,
     },
     /// Removed the key.
     Remove {
-        /// Whether it was there.
+        /// Whether the key existed.
         removed: bool,
     },
-    /// Read the value and replaced it in one step, if the key was there.
+    /// Read the value and replaced it in one step, if the key existed.
     ReadModifyWrite {
-        /// What stood there; nothing means that nothing was written.
+        /// The value found. With `None` the call wrote no value.
         found: Option<V>,
-        /// What was written instead.
+        /// The new value.
         written: V,
     },
 }
@@ -197,8 +197,8 @@ mod tests {
         assert!(history(Some(2)).is_err());
     }
 
-    /// Bug: a call that never returned counted as effective where it changed nothing, so that it
-    /// could not come later, when it did.
+    /// Bug: a call that never returned counted as effective in a state where it changed nothing. So
+    /// it could not take effect later, in a state where it had an effect.
     #[test]
     fn a_call_that_never_returned_may_happen_once_it_has_something_to_do() {
         let history = [

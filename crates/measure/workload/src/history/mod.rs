@@ -1,8 +1,8 @@
-//! Whether what concurrent clients saw can be explained by one order: linearizability.
+//! Linearizability: whether one order explains the answers that concurrent clients received.
 //!
 //! A *call* spans the time from its invocation to its response. A history is linearizable when each
 //! call can be given one instant inside its span so that, in the order of these instants, every
-//! answer is right. Keys are independent of each other (Herlihy and Wing), so each is checked
+//! answer is right. Keys are independent of each other (Herlihy and Wing), so each key is checked
 //! alone.
 //!
 //! ```text
@@ -14,15 +14,15 @@
 //!
 //! Two checkers of linearizability:
 //!
-//! * [`check_register`] for reads and writes of values of which each is written once; `n log n`,
-//!   for the histories of whole runs.
-//! * [`check_object`] for any small state machine ([`Model`]), such as a key of a map ([`MapKey`])
-//!   with inserts, removals and read-modify-writes; its cost grows with the number of calls that
-//!   overlap.
+//! * [`check_register`] is for reads and writes of values, each value written once. Its cost is `n
+//!   log n`, for the histories of whole runs.
+//! * [`check_object`] is for any small state machine ([`Model`]), such as a key of a map
+//!   ([`MapKey`]) with inserts, removals and read-modify-writes. Its cost grows with the number of
+//!   overlapping calls.
 //!
-//! A third one, [`check_sequential`], judges a whole history over all objects by sequential
-//! consistency: in each process's own order, without regard to time. And [`check_store_order`]
-//! judges small ones by what processes with store buffers may see.
+//! A third checker, [`check_sequential`], checks a whole history over all objects for sequential
+//! consistency: in each process's own order, without regard to time. The checker
+//! [`check_store_order`] checks small histories of processes with store buffers.
 //!
 //! ```
 //! use latchwork_simulation::Time;
@@ -34,7 +34,7 @@
 //! for (key, operation, (invoked, returned)) in [
 //!     ("x", Write(1), span(0, 10)),
 //!     ("x", Write(2), span(20, 30)),
-//!     ("x", Read(2), span(25, 40)), // may see the write that is under way
+//!     ("x", Read(2), span(25, 40)), // may see the write that is in flight
 //!     ("y", Read(0), span(0, 90)),
 //! ] {
 //!     history.record(key, Call { invoked, returned, operation });
@@ -65,26 +65,27 @@ use std::collections::BTreeMap;
 
 /// One call by one client.
 ///
-/// One call precedes another if it returned at an earlier time than the other was invoked; calls
-/// that touch at one instant count as concurrent.
+/// A call precedes another call if it returned earlier than the other was invoked. Calls that touch
+/// at one instant count as concurrent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Call<O> {
-    /// When it was invoked.
+    /// The time of the invocation.
     pub invoked: Time,
-    /// When it returned; none if it never did, then it may have happened or not, at any later time.
+    /// The time of the response. `None` if the call never returned: the call may have taken effect
+    /// at any later time, or not at all.
     pub returned: Option<Time>,
-    /// What was asked and what came back.
+    /// The operation with its answer.
     pub operation: O,
 }
 
 impl<O> Call<O> {
-    /// When it returned, or the end of time.
+    /// The time of the response, or the end of time.
     fn end(&self) -> Time {
         self.returned.unwrap_or(Time::MAX)
     }
 }
 
-/// The calls of many clients, key by key.
+/// The calls of many clients, by key.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(bound(deserialize = "K: Ord + serde::Deserialize<'de>, O: serde::Deserialize<'de>"))]
 pub struct History<K, O> {
@@ -92,7 +93,7 @@ pub struct History<K, O> {
 }
 
 impl<K: Ord + Clone, O> History<K, O> {
-    /// Without any call.
+    /// A history without calls.
     pub fn new() -> History<K, O> {
         History { keys: BTreeMap::new() }
     }
@@ -119,7 +120,7 @@ impl<K: Ord + Clone, O> History<K, O> {
         self.keys.is_empty()
     }
 
-    /// Checks the calls of each key, and gives the first key that fails.
+    /// Checks the calls of each key, and returns the first key that fails.
     ///
     /// # Errors
     ///

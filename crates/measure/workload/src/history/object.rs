@@ -1,5 +1,5 @@
-//! Any small state machine: all orders that could explain the history are followed side by side, in
-//! the order of time, as in Lowe's "Testing for linearizability" (2017).
+//! The checker for any small state machine. It follows all orders that could explain the history
+//! side by side, in the order of time, as in Lowe's "Testing for linearizability" (2017).
 //!
 //! ```text
 //!   what happens         explanations: {state, open calls that took effect}
@@ -10,16 +10,17 @@
 //!   read returns 2       {2, write 2}              so write 2 came later
 //! ```
 //!
-//! A call must have taken effect by the time it returns, and not before it is invoked. When the set
-//! is empty, nothing explains the answers so far. Calls whose answer says that they changed nothing
-//! take effect as soon as they can, which loses no explanation, so the set grows only with writes
-//! that overlap. A call that never returned need not take effect; it does only where that changes
-//! something, since else it might as well come later.
+//! 1. A call takes effect at or after its invocation and by its return. When the set is empty, no
+//!    order explains the answers so far.
+//! 2. A read that returned takes effect as soon as its answer is right. A read changes nothing, so
+//!    this loses no explanation, and the set grows only with writes that overlap.
+//! 3. A call that never returned need not take effect. It takes effect only where it changes the
+//!    state: elsewhere its effect might as well come later.
 //!
-//! With many writes that overlap, the set is far too large, although nearly every order would do.
-//! So a quick look comes first, which keeps only the laziest explanations: those in which few calls
-//! took effect before they had to. If one of them lasts to the end, it is an explanation like any
-//! other; only if none does, all are followed.
+//! With many overlapping writes the set is far too large, although nearly every order is an
+//! explanation. So a quick pass comes first. It keeps only the laziest explanations: those in which
+//! few calls took effect before they had to. An explanation that survives the quick pass to the end
+//! is valid. Only if none survives, the full pass follows all orders.
 
 use super::Call;
 use latchwork_simulation::Time;
@@ -27,27 +28,27 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// Calls on one object that may be open at once.
+/// Maximum number of open calls on one object.
 const OPEN_MAX: usize = 128;
 
-/// Explanations that are followed side by side before the checker gives up.
+/// Maximum number of explanations that the checker follows before it gives up.
 const EXPLANATIONS_MAX: usize = 1 << 19;
 
-/// Explanations that the quick look keeps.
+/// Number of explanations that the quick pass keeps.
 const KEPT_MAX: usize = 512;
 
-/// In the quick look, calls that take effect before one that returns, without having to by then.
+/// In the quick pass, at most this many calls take effect early before a call that returns.
 const EAGER_MAX: usize = 2;
 
-/// An object: what its operations do, and which answers are right.
+/// An object: the effects of its operations, and the right answers.
 pub trait Model {
-    /// What the object remembers.
+    /// The state of the object.
     type State: Clone + Eq + Hash;
     /// An operation together with its answer.
     type Operation: Debug;
 
-    /// The state after the operation, or none if in `state` it could not have given its answer.
-    /// `answered` is false for a call that never returned; then its answer must not be looked at.
+    /// The state after the operation. `None` if the operation could not give its answer in `state`.
+    /// `answered` is false for a call that never returned; then its answer must be ignored.
     fn apply(
         &self,
         state: &Self::State,
@@ -55,8 +56,8 @@ pub trait Model {
         answered: bool,
     ) -> Option<Self::State>;
 
-    /// Whether an operation with this answer leaves every state alone in which the answer is right.
-    /// The checker is quick only if it knows that of reads.
+    /// Whether an operation changes no state in which its answer is right. The checker is fast only
+    /// if reads return true here.
     fn only_reads(&self, operation: &Self::Operation) -> bool;
 }
 
@@ -71,7 +72,7 @@ pub enum ObjectViolation {
         /// The call, as its `Debug` form.
         operation: String,
     },
-    /// So many calls overlap that the checker gave up. The history may be right or wrong.
+    /// Too many calls overlap, so the checker gave up. The history may be right or wrong.
     #[error("undecided: too many calls overlap at {at}")]
     Undecided {
         /// Where the checker stopped.
@@ -79,7 +80,7 @@ pub enum ObjectViolation {
     },
 }
 
-/// One explanation of the history so far: the state, and which open calls have taken effect.
+/// One explanation of the history so far: the state, and the open calls that have taken effect.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Explanation<S> {
     state: S,
@@ -90,7 +91,7 @@ struct Explanation<S> {
 struct Open<'a, M: Model> {
     model: &'a M,
     slots: [Option<&'a Call<M::Operation>>; OPEN_MAX],
-    /// The slots in use, as bits, and those of reads that returned.
+    /// The slots in use, as bits, and the slots of reads that return.
     used: u128,
     reads: u128,
 }
@@ -109,7 +110,7 @@ impl<'a, M: Model> Open<'a, M> {
         Open { model, slots: [None; OPEN_MAX], used: 0, reads: 0 }
     }
 
-    /// A slot for a call that is invoked; none when all are taken.
+    /// Takes a slot for an invoked call; `None` when all slots are taken.
     fn invoke(&mut self, call: &'a Call<M::Operation>) -> Option<usize> {
         let slot = (!self.used).trailing_zeros() as usize;
         if slot == OPEN_MAX {
@@ -129,7 +130,7 @@ impl<'a, M: Model> Open<'a, M> {
         self.reads &= !(1 << slot);
     }
 
-    /// Applies the call in `slot`, if it is open, not effective yet, and possible.
+    /// Applies the call in `slot`, if the call is open, not effective yet, and possible.
     fn apply(&self, from: &Explanation<M::State>, slot: usize) -> Option<Explanation<M::State>> {
         let bit = 1 << slot;
         let call = self.slots[slot].filter(|_| from.effective & bit == 0)?;
@@ -139,7 +140,7 @@ impl<'a, M: Model> Open<'a, M> {
             .then_some(Explanation { state, effective: from.effective | bit })
     }
 
-    /// Makes every open read effective whose answer is right.
+    /// Makes every open read with a right answer effective.
     fn settle(&self, mut explanation: Explanation<M::State>) -> Explanation<M::State> {
         for slot in bits(self.reads & !explanation.effective) {
             if let Some(after) = self.apply(&explanation, slot) {
@@ -149,7 +150,7 @@ impl<'a, M: Model> Open<'a, M> {
         explanation
     }
 
-    /// The open calls, first those that return first.
+    /// The open calls in the order of their returns.
     fn by_return(&self) -> Vec<usize> {
         let mut slots: Vec<_> = bits(self.used).collect();
         slots.sort_by_key(|&slot| self.slots[slot].map(Call::end));
@@ -157,9 +158,10 @@ impl<'a, M: Model> Open<'a, M> {
     }
 }
 
-/// Checks the calls on one object that is in state `initial` at first.
+/// Checks the calls on one object with the first state `initial`.
 ///
-/// A call that never returned may have happened at any time after its invocation, or not at all.
+/// A call that never returned may have taken effect at any time after its invocation, or not at
+/// all.
 ///
 /// # Errors
 ///
@@ -177,7 +179,7 @@ pub fn check_object<M: Model>(
 
 type Explanations<M> = Vec<Explanation<<M as Model>::State>>;
 
-/// Goes through the history; `after_return` says which explanations are left when a call has
+/// Goes through the history; `after_return` gives the explanations that are left when a call has
 /// returned.
 fn follow<M: Model>(
     model: &M,
@@ -209,8 +211,8 @@ fn follow<M: Model>(
     Ok(())
 }
 
-/// Invocations and responses in the order of time; at the same instant invocations come first,
-/// since calls that touch are concurrent.
+/// Invocations and responses in the order of time. At one instant invocations come first, because
+/// calls that touch are concurrent.
 fn events<O>(calls: &[Call<O>]) -> Vec<(Time, bool, usize)> {
     let invocations = calls.iter().enumerate().map(|(index, call)| (call.invoked, false, index));
     let responses =
@@ -220,8 +222,8 @@ fn events<O>(calls: &[Call<O>]) -> Vec<(Time, bool, usize)> {
     events
 }
 
-// Both keep explanations in the order in which they were found, not in that of a hash: what is
-// given up is the same in every run.
+// Both functions keep explanations in the order in which they were found, not in the order of a
+// hash. So every run drops the same explanations.
 
 /// All explanations in which the call in `slot` has taken effect, with the slot free again.
 fn after_return<M: Model>(
@@ -352,23 +354,23 @@ mod tests {
         Call { invoked: Time::from_nanos(from), returned: Some(Time::from_nanos(to)), operation }
     }
 
-    /// Bug: a write of what stood there already counted as effective at once, so that it could not
-    /// come later, when something else stood there.
+    /// Bug: a write of the value that the register already held took effect at once. So it could
+    /// not take effect later, when the register held another value.
     #[test]
     fn a_write_of_the_same_value_may_come_later() {
         let history = [span(Write(0), 0, 100), span(Write(1), 10, 20), span(Read(0), 30, 40)];
         assert_eq!(check_object(&Register, 0, &history), Ok(()));
     }
 
-    /// Thirty writes that overlap: far too many orders to follow all of them, and nearly any will
-    /// do.
+    /// Thirty overlapping writes have far too many orders to follow, and nearly any order is an
+    /// explanation.
     #[test]
     fn many_overlapping_writes_are_explained_when_some_lazy_order_does() {
         let write = |i: u32| span(Write(i), u64::from(i), 1_000 + 10 * u64::from(i));
         let mut history: Vec<_> = (0..30).map(write).collect();
         history.push(span(Read(29), 2_000, 2_010));
         assert_eq!(check_object(&Register, 99, &history), Ok(()));
-        // Nobody wrote this.
+        // No call wrote this value.
         history.push(span(Read(98), 2_020, 2_030));
         assert_ne!(check_object(&Register, 99, &history), Ok(()));
     }

@@ -1,9 +1,9 @@
-//! Registers whose values are each written once: Gibbons and Korach, "Testing Shared Memories"
-//! (SIAM J. Comput. 26, 1997), the case with a known reads-from relation.
+//! The checker for registers with each value written once: Gibbons and Korach, "Testing Shared
+//! Memories" (SIAM J. Comput. 26, 1997), the case with a known reads-from relation.
 //!
-//! The write of a value and the reads that returned it form its cluster, and must stand together in
-//! any order that explains the history. From its earliest response to its latest invocation a
-//! cluster must have its value in place, so it claims a *zone*:
+//! The write of a value and the reads that returned it form its cluster. The calls of a cluster
+//! stand together in any order that explains the history. The value is in place from the cluster's
+//! earliest response to its latest invocation, so the cluster claims a *zone*:
 //!
 //! ```text
 //!   write 7   |-----|                            zone runs forward: the value was certainly there
@@ -15,8 +15,11 @@
 //!                  B--------A
 //! ```
 //!
-//! The history is linearizable exactly if no read returned before its write began, no two forward
-//! zones overlap, and no backward zone lies inside a forward one.
+//! The history is linearizable exactly if three conditions hold:
+//!
+//! 1. No read returned before its write began.
+//! 2. No two forward zones overlap.
+//! 3. No backward zone lies inside a forward zone.
 
 use super::Call;
 use latchwork_simulation::Time;
@@ -24,7 +27,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// A call on a register, with what it wrote or what it returned.
+/// A call on a register, with the value that it wrote or returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum RegisterOperation<V> {
     /// Wrote this value, which no other call writes.
@@ -33,17 +36,17 @@ pub enum RegisterOperation<V> {
     Read(V),
 }
 
-/// Why no order explains what was seen.
+/// Why no order explains the history.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RegisterViolation<V: Debug> {
-    /// Two calls wrote the same value, or one wrote the initial value. The checker needs them to
-    /// differ.
+    /// Two calls wrote the same value, or one call wrote the initial value. The checker needs
+    /// distinct values.
     #[error("{value:?} was written twice; this checker needs every written value to differ")]
     WrittenTwice {
         /// The value.
         value: V,
     },
-    /// A read returned a value that nobody wrote.
+    /// A read returned a value that no call wrote.
     #[error("a read from {invoked} to {returned} returned {value:?}, which nobody wrote")]
     NeverWritten {
         /// The value.
@@ -89,29 +92,29 @@ pub enum RegisterViolation<V: Debug> {
 #[derive(Clone, Copy)]
 struct Cluster<V> {
     value: V,
-    /// When the write was invoked; none for the initial value, which was there before all time.
+    /// The time of the write's invocation; `None` for the initial value, which precedes all times.
     written: Option<Time>,
     first_response: Option<Time>,
     last_invocation: Option<Time>,
 }
 
 impl<V> Cluster<V> {
-    /// Whether the value was certainly in place over a stretch of time. Nothing comes before all
-    /// time, so the initial value always was if anybody read it.
+    /// Whether the value was certainly in place for a stretch of time. No time precedes the initial
+    /// value, so the initial value was in place if any call read it.
     fn runs_forward(&self) -> bool {
         self.first_response < self.last_invocation
     }
 }
 
-/// Checks the calls on one register that holds `initial` at first. Values must each be written
+/// Checks the calls on one register with the first value `initial`. Each value must be written
 /// once. Takes time `n log n`.
 ///
-/// A write that never returned counts if somebody read its value; a read that never returned does
-/// not count.
+/// A write that never returned counts if a call read its value. A read that never returned does not
+/// count.
 ///
 /// # Errors
 ///
-/// Fails when no order of the calls explains what they returned, or when a value was written twice.
+/// Fails when no order of the calls explains their answers, or when a value was written twice.
 pub fn check_register<V>(
     initial: V,
     calls: &[Call<RegisterOperation<V>>],
@@ -123,7 +126,7 @@ where
     let (mut forward, backward): (Vec<_>, Vec<_>) =
         clusters.into_iter().partition(Cluster::runs_forward);
     forward.sort_by_key(|cluster| cluster.first_response);
-    // None of them overlap if no neighbours do, since then they stand one behind the other.
+    // The zones are in order, so no two zones overlap if no two neighbours overlap.
     for pair in forward.windows(2) {
         if pair[1].first_response < pair[0].last_invocation {
             return Err(entangled(&pair[0], &pair[1]));
@@ -131,7 +134,7 @@ where
     }
     for cluster in &backward {
         let before = forward.partition_point(|zone| zone.first_response < cluster.last_invocation);
-        // Of the zones that begin before this one, the last also ends last.
+        // Of the zones that begin before this one, the last zone also ends last.
         if let Some(zone) = before.checked_sub(1).map(|last| &forward[last])
             && cluster.first_response < zone.last_invocation
         {
@@ -179,11 +182,11 @@ where
         if let Some(written) = cluster.written.filter(|written| returned < *written) {
             return Err(RegisterViolation::FutureRead { value, returned, written });
         }
-        // The initial value has no first response, which is earlier than any.
+        // The initial value has no first response, and `None` is less than any response.
         cluster.first_response = cluster.first_response.map(|first| first.min(returned));
         cluster.last_invocation = cluster.last_invocation.max(Some(call.invoked));
     }
-    // A value that nobody used holds no stretch of time.
+    // A value that no call used claims no zone.
     clusters.retain(|cluster| cluster.last_invocation.is_some());
     Ok(clusters)
 }
@@ -294,8 +297,8 @@ mod tests {
         assert_eq!(check_register(0, &initial), Err(RegisterViolation::WrittenTwice { value: 0 }));
     }
 
-    /// A random history: calls with real effects at instants inside their spans, and now and then a
-    /// read that returns something else.
+    /// A random history: calls with real effects at instants inside their spans. Now and then a
+    /// read returns another value.
     fn random_history(random: &mut Random) -> Calls {
         let count = 2 + random.below(7);
         let mut spans: Vec<(u64, u64, u64, bool)> = (0..count)

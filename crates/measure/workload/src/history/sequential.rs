@@ -1,35 +1,33 @@
 //! Sequential consistency of a whole history (Lamport, "How to Make a Multiprocessor Computer That
-//! Correctly Executes Multiprocess Programs", 1979): one order of all calls on all objects, in
-//! which the calls of each process stand in its own order, and every call reads what was written
-//! last.
+//! Correctly Executes Multiprocess Programs", 1979). The property: one order of all calls on all
+//! objects keeps the own order of each process, and in it every call reads the latest write.
 //!
 //! In general that is hard to decide (Gibbons and Korach, 1997). Here each written value carries a
-//! version, which says in what order an object was written, so everything that such an order must
-//! keep is known:
+//! version, which gives the order of the writes of an object. So every constraint on the order is
+//! known:
 //!
 //! ```text
 //!   program    a call ──► the next call of its process
-//!   reads      the write of a version ──► who read it
+//!   reads      the write of a version ──► its readers
 //!   writes     the write of a version ──► the write of the next one
-//!   overwrites who read a version ──► the write of the next one
+//!   overwrites a reader of a version ──► the write of the next one
 //! ```
 //!
-//! The history is sequentially consistent exactly if these arrows make no cycle: any order that
-//! keeps them all explains it. Time takes no part, unlike in linearizability, so that a read may be
-//! stale as long as nobody can tell. What linearizability finds object by object, this finds across
-//! objects and without trusting any clock.
+//! The history is sequentially consistent exactly if these arrows form no cycle: any order that
+//! keeps all arrows explains the history. Time takes no part, unlike in linearizability. So a read
+//! may be stale as long as no call shows it. This check covers all objects together, and it trusts
+//! no clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-/// The versions that a call read and wrote of one object, of which it may do either or both. A call
-/// that does both does so in one step. Version 0 is there at first; greater ones were written
-/// later.
+/// The versions that a call read and wrote of one object. A call may read, write, or do both in one
+/// step. Version 0 is the initial one; later writes have greater versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access<P, O> {
-    /// Who called.
+    /// The calling process.
     pub process: P,
-    /// What object.
+    /// The object.
     pub object: O,
     /// The version that it read.
     pub read: Option<u64>,
@@ -37,7 +35,7 @@ pub struct Access<P, O> {
     pub wrote: Option<u64>,
 }
 
-/// Why no order explains what was seen. Calls are named by their place in the history.
+/// Why no order explains the history. A call is named by its position in the history.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SequentialViolation {
     /// Two calls wrote the same version of an object: one of them did not see the other.
@@ -45,14 +43,14 @@ pub enum SequentialViolation {
         "calls {first} and {second} both wrote version {version} of one object: a write was lost"
     )]
     WrittenTwice {
-        /// A call that wrote it.
+        /// One call that wrote the version.
         first: usize,
-        /// The other.
+        /// The other call.
         second: usize,
         /// The version.
         version: u64,
     },
-    /// A call read a version that nobody wrote.
+    /// A call read a version that no call wrote.
     #[error("call {call} read version {version}, which nobody wrote")]
     NeverWritten {
         /// The call.
@@ -60,10 +58,10 @@ pub enum SequentialViolation {
         /// The version.
         version: u64,
     },
-    /// Calls of which each must come before the next, and the last before the first.
+    /// A cycle of calls: each must precede the next, and the last must precede the first.
     #[error("no order explains these calls: {}", Arrows(.cycle))]
     Cycle {
-        /// The calls, each with why it comes before the next.
+        /// The calls, each with the reason why it precedes the next.
         cycle: Vec<(usize, Arrow)>,
     },
 }
@@ -79,16 +77,16 @@ impl SequentialViolation {
     }
 }
 
-/// Why a call comes before another.
+/// Why a call precedes another call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrow {
-    /// Its process called it first.
+    /// The same process made this call first.
     Program,
-    /// It wrote what the other read.
+    /// This call wrote the version that the other read.
     Reads,
-    /// It wrote the version before the other's.
+    /// This call wrote the version before that of the other.
     Writes,
-    /// It read the version before the one that the other wrote.
+    /// This call read the version before the one that the other wrote.
     Overwrites,
 }
 
@@ -109,14 +107,13 @@ impl fmt::Display for Arrows<'_> {
     }
 }
 
-/// Checks a whole history. The calls of each process stand in its own order; how the processes are
-/// mixed means nothing. Takes time `n log n`.
+/// Checks a whole history. The calls of each process stand in its own order. The interleaving of
+/// the processes has no meaning. Takes time `n log n`.
 ///
-/// A call of which it is unknown whether it took effect is left out, unless somebody read what it
-/// wrote.
+/// A call with an unknown outcome is left out, unless a call read what it wrote.
 ///
 /// # Errors
-/// Fails when no order explains the calls, or when versions are not what they should be.
+/// Fails when no order explains the calls, or when the versions are inconsistent.
 pub fn check_sequential<P, O>(calls: &[Access<P, O>]) -> Result<(), SequentialViolation>
 where
     P: Copy + Ord,
@@ -182,15 +179,15 @@ impl Graph {
     /// A short cycle, if there is any.
     fn cycle(&self) -> Option<Vec<(usize, Arrow)>> {
         let left = self.on_cycles();
-        // The calls on cycles and between them; the shortest cycle through any of the first is
-        // short enough for a person.
+        // The calls on cycles and between cycles are left. The shortest cycle through any of the
+        // first calls is short enough for a reader.
         let starts = (0..self.arrows.len()).filter(|at| left[*at]).take(STARTS);
         let cycles = starts.filter_map(|start| self.shortest_through(start, &left));
         cycles.min_by_key(Vec::len)
     }
 
-    /// Which calls are left when those that nothing comes before are taken away again and again,
-    /// and then those that come before nothing.
+    /// Which calls are left after two passes. The first pass removes calls without predecessors,
+    /// again and again. The second pass does the same with calls without successors.
     fn on_cycles(&self) -> Vec<bool> {
         let mut left = vec![true; self.arrows.len()];
         let mut before = vec![Vec::new(); self.arrows.len()];
@@ -229,10 +226,10 @@ impl Graph {
     }
 }
 
-/// From so many calls a short cycle is looked for.
+/// Number of calls from which the search for a short cycle starts.
 const STARTS: usize = 32;
 
-/// Takes away, again and again, what has nothing left in `before`.
+/// Removes, again and again, the calls that have no remaining call in `before`.
 fn peel(left: &mut [bool], before: &[Vec<usize>], after: &[Vec<usize>]) {
     let mut waits: Vec<usize> =
         before.iter().map(|of| of.iter().filter(|at| left[**at]).count()).collect();
@@ -298,7 +295,7 @@ mod tests {
         );
     }
 
-    /// Each object alone is fine, so no check of single objects in program order would tell.
+    /// Each object alone is consistent, so no check of single objects in program order finds this.
     #[test]
     fn two_processes_that_miss_each_others_writes_are_refused() {
         let history: Calls =
@@ -349,7 +346,7 @@ mod tests {
         assert_eq!(check_sequential(&[read(1, 'x', 0), write(1, 'x', 7), read(1, 'x', 7)]), Ok(()));
     }
 
-    /// By trying all orders.
+    /// Tries all orders.
     fn explained(calls: &Calls, done: &mut Vec<bool>, versions: &mut BTreeMap<char, u64>) -> bool {
         if done.iter().all(|done| *done) {
             return true;

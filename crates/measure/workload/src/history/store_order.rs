@@ -1,6 +1,6 @@
-//! Whether what processes with store buffers saw can be explained: sequential consistency, total
-//! store order and partial store order (SPARC Architecture Manual 8, appendix K; Owens, Sarkar and
-//! Sewell, "A Better x86 Memory Model: x86-TSO", 2009), as machines:
+//! The checker for processes with store buffers: sequential consistency, total store order and
+//! partial store order, as machines (SPARC Architecture Manual 8, appendix K; Owens, Sarkar and
+//! Sewell, "A Better x86 Memory Model: x86-TSO", 2009):
 //!
 //! ```text
 //!   process 1        process 2
@@ -12,34 +12,34 @@
 //!   └──────────────────────┘              what memory has
 //! ```
 //!
-//! The checker tries all orders in which stores can leave their buffers. What a process does by
-//! itself, it does as soon as it can: a read that finds its value now changes nothing for anybody,
-//! and so loses no explanation. For small histories, as of litmus tests: the work grows with the
-//! number of orders.
+//! The checker tries all orders in which stores can leave their buffers. A step that concerns one
+//! process alone happens as soon as it can. A read that finds its value now changes nothing for
+//! other processes, so no explanation is lost. The checker is for small histories, as of litmus
+//! tests: its work grows with the number of orders.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt::{self, Debug};
 
-/// States that are tried before the checker gives up.
+/// Maximum number of states that the checker tries before it gives up.
 const STATES_MAX: usize = 1 << 20;
 
-/// In what order a process's stores reach memory.
+/// The order in which a process's stores reach memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoreOrder {
-    /// Each before the process does anything else.
+    /// Each store reaches memory before the process continues.
     Sequential,
-    /// As they were issued.
+    /// In the order of issue.
     Total,
-    /// As they were issued, location by location.
+    /// In the order of issue at each location.
     Partial,
 }
 
-/// What a process did. Every location holds 0 at first.
+/// A step of a process. Every location holds 0 at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step<L> {
     /// Stored a value.
     Write(L, u64),
-    /// Read a location and saw this value.
+    /// Read a location and got this value.
     Read(L, u64),
     /// Waited until its stores had reached memory.
     Fence,
@@ -48,11 +48,11 @@ pub enum Step<L> {
 /// Why a history is not accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreOrderViolation {
-    /// No order explains what was seen.
+    /// No order explains the history.
     #[error("no order of the stores explains {}", Stuck(.stuck))]
     Inexplicable {
-        /// In the attempt that came farthest, what each process could not do: its number, the
-        /// number of the step, and the step. Empty when only the values in the end were wrong.
+        /// The steps at which the attempt that came farthest was stuck: the process's number, the
+        /// step's number, and the step. Empty when only the final values were wrong.
         stuck: Vec<(usize, usize, String)>,
     },
     /// There are so many orders that the checker gave up. The history may be right or wrong.
@@ -78,16 +78,15 @@ impl fmt::Display for Stuck<'_> {
 /// A state of the machine.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State<L> {
-    /// Of each process, the next step and the stores in its buffer.
+    /// For each process, the next step and the stores in its buffer.
     processes: Vec<(usize, VecDeque<(L, u64)>)>,
     memory: BTreeMap<L, u64>,
 }
 
-/// Checks the steps of all processes, each in its program order, and the values that were there in
-/// the end, as far as they are given.
+/// Checks the steps of all processes, each in its program order, and the given final values.
 ///
 /// # Errors
-/// Fails when the machine of this order cannot have done that.
+/// Fails when the machine of this order cannot produce the history.
 pub fn check_store_order<L>(
     order: StoreOrder,
     processes: &[Vec<Step<L>>],
@@ -131,7 +130,7 @@ struct Machine<'a, L> {
 }
 
 impl<L: Copy + Ord + Debug> Machine<'_, L> {
-    /// Lets every process do what it can by itself.
+    /// Lets every process take the steps that concern it alone.
     fn run_on(&self, state: &mut State<L>) {
         let State { processes, memory } = state;
         for (steps, (next, buffer)) in self.processes.iter().zip(processes) {
@@ -158,7 +157,7 @@ impl<L: Copy + Ord + Debug> Machine<'_, L> {
         }
     }
 
-    /// All states to which one store that leaves its buffer leads.
+    /// All states that one store reaches by leaving its buffer.
     fn after(&self, state: &State<L>) -> Vec<State<L>> {
         let mut states = Vec::new();
         for (process, (_, buffer)) in state.processes.iter().enumerate() {
@@ -201,7 +200,7 @@ mod tests {
     use super::StoreOrder::{Partial, Sequential, Total};
     use super::*;
 
-    /// At which levels a history is possible, from the strictest on.
+    /// The levels at which a history is possible, from the strictest level on.
     fn levels(processes: &[Vec<Step<char>>], finals: &[(char, u64)]) -> [bool; 3] {
         let finals = finals.iter().copied().collect();
         [Sequential, Total, Partial]
@@ -251,7 +250,7 @@ mod tests {
         );
     }
 
-    /// Owens, Sarkar and Sewell's n6: a process sees its own store before anybody else does.
+    /// Owens, Sarkar and Sewell's n6: a process sees its own store before any other process does.
     #[test]
     fn a_process_reads_its_own_store_early() {
         let first = vec![Write('x', 1), Read('x', 1), Read('y', 0)];

@@ -1,13 +1,13 @@
-//! What stands in an item, so that whoever reads it can tell whether it was ever written like that.
+//! The contents of an item, from which a reader recognises the write that left them.
 //!
 //! ```text
 //!   word 0   stamp 40 | check 24     check: a hash of the item's number and the stamp
 //!   word k   a hash of word 0 and k
 //! ```
 //!
-//! All of it follows from the stamp and the item's number. So an item of any length shows when it
-//! is torn, when it is another item's, and when it was never written; lost and stale writes show by
-//! the stamps.
+//! All words follow from the stamp and the item's number. So an item of any length shows that it is
+//! torn, that it is another item's, or that it was never written. Lost and stale writes show in the
+//! stamps.
 
 use crate::hash::{GOLDEN, mix};
 
@@ -15,7 +15,7 @@ use crate::hash::{GOLDEN, mix};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ItemNumber(pub u64);
 
-/// What an item says: how often it was written, or by whom, below 2^40.
+/// The stamp of an item, below 2^40: the number of its writes, or the number of its writer.
 #[derive(
     Clone,
     Copy,
@@ -32,27 +32,27 @@ pub struct ItemNumber(pub u64);
 pub struct Stamp(pub u64);
 
 impl Stamp {
-    /// The largest.
+    /// The largest stamp.
     pub const MAX: Stamp = Stamp((1 << 40) - 1);
 }
 
-/// An item that no writer left like that.
+/// An item with contents that no write left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Garbage {
     /// The item.
     pub item: ItemNumber,
-    /// The first of its words that is wrong.
+    /// The item's first wrong word.
     pub word: usize,
 }
 
-/// Items of some 8-byte words.
+/// Items of a fixed number of 8-byte words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ItemLayout {
     words: usize,
 }
 
 impl ItemLayout {
-    /// Items of so many bytes, a multiple of 8 above 0.
+    /// Items of this size in bytes, a multiple of 8 above 0.
     pub fn new(bytes: usize) -> Option<ItemLayout> {
         (bytes > 0 && bytes.is_multiple_of(8)).then_some(ItemLayout { words: bytes / 8 })
     }
@@ -62,7 +62,7 @@ impl ItemLayout {
         self.words * 8
     }
 
-    /// Calls `set` with the place and the value of each word of an item.
+    /// Calls `set` with the index and the value of each word of an item.
     #[inline]
     pub fn write(&self, item: ItemNumber, stamp: Stamp, mut set: impl FnMut(usize, u64)) {
         let first = first_word(item, stamp);
@@ -72,11 +72,11 @@ impl ItemLayout {
         }
     }
 
-    /// The stamp of an item whose words `get` gives.
+    /// The stamp of the item with the words that `get` returns.
     ///
     /// # Errors
     ///
-    /// Fails when no writer left it like that.
+    /// Fails when no write left these words.
     #[inline]
     pub fn read(
         &self,

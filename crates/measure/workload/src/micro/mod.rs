@@ -8,19 +8,18 @@
 //!   items   each line has some, side by side; an access is to one item
 //! ```
 //!
-//! Every node accesses as many lines, whatever part of them it shares with the others: so its cache
-//! has the same part of them, and what sharing costs is all that changes.
+//! Every node accesses the same number of lines, for any share of lines in common with other nodes.
+//! So each node's cache has the same part of its lines, and only the cost of sharing changes.
 //!
-//! One task is one client: it draws where its next access goes from where its last one went.
+//! One task is one client. The client draws the target of its next access from the last target:
 //!
-//! 1. With the probability of *temporal locality* to the line of the last one (SELCC 7.1.2).
-//! 2. Else, with that of *spatial locality*, to the item behind the last one, which may be the
-//!    first of the next line.
-//! 3. Else to a line that is drawn: a shared one with the probability of the sharing ratio, else
-//!    one of the node's own; uniformly or zipfian.
+//! 1. With the probability of *temporal locality*: the line of the last access (SELCC 7.1.2).
+//! 2. Else, with the probability of *spatial locality*: the item behind the last item, which may be
+//!    the first item of the next line.
+//! 3. Else a drawn line: a shared line with the probability of the sharing ratio, else one of the
+//!    node's own lines; uniformly or zipfian.
 //!
-//! Popular lines are scattered, so that they are spread over memory nodes and chunks; which ones
-//! they are is the same on every node.
+//! Popular lines are scattered over memory nodes and chunks. All nodes have the same popular lines.
 
 mod item;
 mod stream;
@@ -32,35 +31,35 @@ use crate::WorkloadError;
 use crate::distribution::ScaledZipfian;
 use crate::histogram::Kind;
 
-/// How popular lines are.
+/// The popularity of lines.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Popularity {
-    /// All alike.
+    /// All lines with the same probability.
     #[default]
     Uniform,
-    /// Line k about (k + 1)^-theta as often as the first.
+    /// Line k about (k + 1)^-theta as often as the first line.
     Zipfian {
         /// The skew.
         theta: f64,
     },
 }
 
-/// What a write does.
+/// The effect of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WriteKind {
-    /// Adds one to what it finds, under the line's latch.
+    /// Adds one to the item, under the line's latch.
     #[default]
     Locked,
-    /// Replaces the item without looking.
+    /// Replaces the item without a read.
     Blind,
 }
 
-/// The workload, as asked for.
+/// The settings of the workload.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MicroConfig {
     /// Lines that each node accesses.
     pub lines: u64,
-    /// How many times as many lines the zipfian is over; see [`ScaledZipfian`].
+    /// The zipfian is over this many times the number of lines; see [`ScaledZipfian`].
     pub scale: u64,
     /// Items of each line.
     pub items_per_line: u64,
@@ -68,27 +67,27 @@ pub struct MicroConfig {
     pub nodes: u64,
     /// Probability that an access is a read.
     pub reads: f64,
-    /// Nodes that only write, while all others only read; instead of `reads` (SELCC 7.1.3).
+    /// Number of nodes that only write, while all others only read; replaces `reads` (SELCC 7.1.3).
     pub writer_nodes: u64,
-    /// Part of these lines that is the same on all nodes, and of the accesses that go there.
+    /// The part of these lines that all nodes share, and the share of accesses to them.
     pub sharing: f64,
-    /// Probability that an access is to the line of the one before.
+    /// Probability that an access goes to the line of the previous access.
     pub temporal: f64,
-    /// Probability that an access is to the item behind the one before, if it is not to the same
-    /// line.
+    /// Probability that an access goes to the item behind the previous item, if it does not go to
+    /// the same line.
     pub spatial: f64,
-    /// How popular lines are.
+    /// The popularity of lines.
     pub popularity: Popularity,
-    /// What a write does.
+    /// The effect of a write.
     pub writes: WriteKind,
 }
 
 /// Kinds of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MicroKind {
-    /// An item is read.
+    /// A read of an item.
     Read,
-    /// An item is written.
+    /// A write of an item.
     Write,
 }
 
@@ -100,20 +99,20 @@ impl Kind for MicroKind {
     }
 }
 
-/// The workload, ready to draw from. Clones share its tables.
+/// The workload with its tables, which clones share.
 #[derive(Clone, Debug)]
 pub struct MicroWorkload {
     config: MicroConfig,
     shared: Region,
-    /// Those of each node, one behind the other, as many each.
+    /// The private lines of all nodes, one node after the other, the same number each.
     private: Region,
 }
 
-/// Lines that are drawn from together.
+/// Lines with a common distribution.
 #[derive(Clone, Debug)]
 struct Region {
     lines: u64,
-    /// Odd steps through the lines, that visit each once.
+    /// An odd step through the lines that visits each line once.
     stride: u64,
     zipfian: Option<ScaledZipfian>,
 }
@@ -129,14 +128,14 @@ impl Region {
         Ok(Region { lines, stride: stride(lines), zipfian })
     }
 
-    /// The line of this popularity: neighbours in popularity are far from each other.
+    /// The line of this popularity. Neighbours in popularity are far from each other.
     fn place(&self, popularity: u64) -> u64 {
         (u128::from(popularity) * u128::from(self.stride) % u128::from(self.lines)) as u64
     }
 }
 
-/// About the golden section of `lines`, and prime to it: multiples of it spread evenly at every
-/// length.
+/// About the golden section of `lines`, and coprime to `lines`. Its multiples spread evenly at
+/// every length.
 fn stride(lines: u64) -> u64 {
     let common = |mut a: u64, mut b: u64| {
         while b > 0 {
@@ -153,7 +152,7 @@ impl MicroWorkload {
     ///
     /// # Errors
     ///
-    /// Fails when it is impossible, with a line that says what would do.
+    /// Fails when the settings are impossible, with one line that states valid settings.
     pub fn new(config: MicroConfig) -> Result<MicroWorkload, WorkloadError> {
         let refuse = |problem: String| Err(WorkloadError::Conflict(problem));
         let MicroConfig { lines, nodes, items_per_line, writer_nodes, .. } = config;
@@ -188,7 +187,7 @@ impl MicroWorkload {
         Ok(MicroWorkload { config, shared, private })
     }
 
-    /// What was asked for.
+    /// The settings.
     pub fn config(&self) -> &MicroConfig {
         &self.config
     }
@@ -202,7 +201,7 @@ impl MicroWorkload {
         }
     }
 
-    /// Lines that all nodes use, and lines of each node alone.
+    /// The number of lines that all nodes use, and the number of private lines of each node.
     pub fn regions(&self) -> (u64, u64) {
         (self.shared.lines, self.private.lines)
     }

@@ -1,9 +1,9 @@
-//! Where accesses go.
+//! The targets of accesses.
 
 use super::{ItemNumber, MicroKind, MicroWorkload, Region};
 use crate::random::Random;
 
-/// Which client of which node.
+/// A client and its node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientIndex {
     /// The compute node, from 0.
@@ -23,7 +23,7 @@ pub struct Access {
     pub item: u64,
 }
 
-/// The accesses of one client, without an end.
+/// The endless accesses of one client.
 #[derive(Clone, Debug)]
 pub struct AccessStream {
     workload: MicroWorkload,
@@ -46,7 +46,7 @@ impl Chance {
     }
 
     fn draw(self, random: &mut Random) -> bool {
-        // What is certain costs no draw.
+        // A certain outcome costs no draw.
         match self.0 {
             0 => false,
             bound if bound >> 64 > 0 => true,

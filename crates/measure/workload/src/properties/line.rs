@@ -1,8 +1,7 @@
 //! The grammar of `java.util.Properties`: logical lines, separators, escapes.
 
-/// The logical lines of a text with the number of the natural line on which each begins: comments
-/// and blank lines left out, continuations joined, leading white space removed. Escapes are left in
-/// place.
+/// The logical lines of a text, each with the number of its first natural line. Comments and blank
+/// lines are left out, continuations are joined, and leading white space is removed. Escapes stay.
 pub(super) fn logical_lines(text: &str) -> Vec<(usize, String)> {
     let mut lines = Vec::new();
     let mut open: Option<(usize, String)> = None;

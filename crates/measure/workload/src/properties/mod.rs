@@ -1,6 +1,6 @@
-//! Properties as Java programs write them, with the place of each remembered for error messages.
+//! Properties as Java programs write them, each with its source for error messages.
 //!
-//! Later assignments win over earlier ones, so files are read in the order of the command line and
+//! Later assignments replace earlier ones. So files are read in the order of the command line, and
 //! single assignments after them.
 //!
 //! ```
@@ -29,12 +29,12 @@ use std::sync::Arc;
 /// A file of properties.
 const FILE: Kind = Kind { name: "a property file", bytes_max: 1 << 20 };
 
-/// Where a property was written.
+/// The source of a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A line of a file, counted from 1.
     File {
-        /// The file as it was named.
+        /// The file name as given.
         name: Arc<str>,
         /// The line on which the assignment begins.
         line: usize,
@@ -59,7 +59,7 @@ pub struct Property {
     pub key: String,
     /// The value, with escapes resolved.
     pub value: String,
-    /// Where it was written.
+    /// The source.
     pub at: Source,
 }
 
@@ -70,7 +70,7 @@ pub struct Properties {
     duplicates: Vec<Duplicate>,
 }
 
-/// A key that one file assigns twice: more often a slip of the writer than a wish.
+/// A key that one file assigns twice: more often a mistake than an intention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Duplicate {
     /// The key.
@@ -93,8 +93,8 @@ impl Properties {
     ///
     /// # Errors
     ///
-    /// Fails when the file cannot be read, is not UTF-8, or has a line that cannot be understood;
-    /// the text names file and line.
+    /// Fails when the file cannot be read, is not UTF-8, or has a malformed line. The text names
+    /// file and line.
     pub fn read_file(&mut self, path: &Path) -> Result<(), WorkloadError> {
         let name = path.display().to_string();
         let text = latchwork_files::read_text(path, FILE)
@@ -106,7 +106,7 @@ impl Properties {
     ///
     /// # Errors
     ///
-    /// Fails at the first line that cannot be understood.
+    /// Fails at the first malformed line.
     pub fn parse(&mut self, text: &str, name: &str) -> Result<(), WorkloadError> {
         let name: Arc<str> = name.into();
         let begin = self.assignments.len();
@@ -124,8 +124,8 @@ impl Properties {
         Ok(())
     }
 
-    /// Adds one assignment from the command line, `key=value`; everything behind the first `=` is
-    /// the value as it stands.
+    /// Adds one assignment from the command line, `key=value`. Everything behind the first `=` is
+    /// the value, unchanged.
     ///
     /// # Errors
     ///
@@ -154,18 +154,18 @@ impl Properties {
         }
     }
 
-    /// The assignment of `key` that counts, which is the last one.
+    /// The effective assignment of `key`, which is the last one.
     pub fn get(&self, key: &str) -> Option<&Property> {
         self.assignments.iter().rev().find(|property| property.key == key)
     }
 
-    /// Keys that one file assigns more than once. That a later file or `-p` replaces a value is no
-    /// slip.
+    /// Keys that one file assigns more than once. A value that a later file or `-p` replaces is no
+    /// mistake.
     pub fn duplicates(&self) -> &[Duplicate] {
         &self.duplicates
     }
 
-    /// All assignments in order, also those that later ones replace.
+    /// All assignments in order, including replaced ones.
     pub fn iter(&self) -> impl Iterator<Item = &Property> {
         self.assignments.iter()
     }

@@ -1,6 +1,6 @@
-//! Which known key was probably meant.
+//! Suggestions for a misspelled key.
 
-/// The keys of `known` that look like `written`, best first, at most three.
+/// The keys of `known` that are similar to `written`, the most similar first, at most three.
 pub fn near_matches<'k>(written: &str, known: &[&'k str]) -> Vec<&'k str> {
     let written = written.to_ascii_lowercase();
     let tolerance = (written.len() / 4).clamp(1, 4);

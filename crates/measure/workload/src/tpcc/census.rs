@@ -1,4 +1,4 @@
-//! How many rows and bytes a population has.
+//! The number of rows and bytes of a population.
 
 use super::populate::{Loaded, Population};
 use super::scale::DISTRICTS;
@@ -33,7 +33,7 @@ impl Size {
     }
 }
 
-/// Sizes of all tables and indexes, without what a store adds to each row.
+/// Sizes of all tables and indexes, without a store's overhead per row.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Census {
     tables: [Size; Table::ALL.len()],
@@ -67,11 +67,12 @@ impl Census {
 }
 
 impl Population {
-    /// About the size of the whole population, from a tenth of a warehouse: enough to see before a
-    /// load whether it fits. The standard's mean of ten lines an order is within a percent.
+    /// The approximate size of the whole population, from a tenth of a warehouse. The estimate
+    /// suffices to check before a load whether the data fits. The standard's mean of ten lines per
+    /// order is within a percent.
     pub fn estimate(&self) -> Census {
         let mut census = Census::default();
-        // Of a table that is divided one part is looked at and taken for all.
+        // For a table that is divided, one part stands for all parts.
         let mut seen = [false; Table::ALL.len()];
         for part in (0..self.part_count()).map_while(|number| self.part(number)) {
             if seen.iter().all(|seen| *seen) {

@@ -1,12 +1,12 @@
-//! How fields become bytes, and the macro that every row's layout is written with.
+//! The encoding of fields, and the macro that defines every row's layout.
 //!
 //! ```text
 //! | updated | fixed | lengths of texts (1 byte each) | texts | rest |
 //! ```
 //!
-//! Integers are little-endian. What transactions change stands first, so that an update writes one
-//! short run of bytes at the row's beginning. The rest, where a row has one, is a text that ends
-//! with the row.
+//! Integers are little-endian. The fields that transactions change stand first, so that an update
+//! writes one short run of bytes at the start of the row. The rest, in rows that have one, is a
+//! text that ends with the row.
 
 use std::num::{NonZeroU8, NonZeroU64};
 
@@ -15,10 +15,10 @@ pub(super) trait Field<'a>: Sized {
     /// Bytes.
     const LEN: usize;
 
-    /// Writes the field into as many bytes.
+    /// Writes the field into `LEN` bytes.
     fn put(&self, out: &mut [u8]);
 
-    /// Reads it back, unless no value is written like that.
+    /// Reads the field back; `None` for bytes that encode no value.
     fn get(bytes: &'a [u8]) -> Option<Self>;
 }
 
@@ -81,7 +81,7 @@ impl<'a> Field<'a> for bool {
     }
 }
 
-/// Text of one length, which stays where it is.
+/// Text of fixed length, borrowed from the bytes.
 impl<'a, const N: usize> Field<'a> for &'a [u8; N] {
     const LEN: usize = N;
 
@@ -96,13 +96,13 @@ impl<'a, const N: usize> Field<'a> for &'a [u8; N] {
     }
 }
 
-/// The field that begins at `at`, which moves behind it.
+/// Reads the field at `at`, and moves `at` behind the field.
 #[inline]
 pub(super) fn take<'a, F: Field<'a>>(bytes: &'a [u8], at: &mut usize) -> Option<F> {
     F::get(slice(bytes, at, F::LEN)?)
 }
 
-/// The next `len` bytes from `at`, which moves behind them.
+/// Returns the next `len` bytes from `at`, and moves `at` behind them.
 #[inline]
 pub(super) fn slice<'a>(bytes: &'a [u8], at: &mut usize, len: usize) -> Option<&'a [u8]> {
     let end = at.checked_add(len)?;
@@ -111,7 +111,7 @@ pub(super) fn slice<'a>(bytes: &'a [u8], at: &mut usize, len: usize) -> Option<&
     Some(found)
 }
 
-/// All bytes from `at`, which moves to the end.
+/// Returns all bytes from `at`, and moves `at` to the end.
 #[inline]
 pub(super) fn rest<'a>(bytes: &'a [u8], at: &mut usize) -> &'a [u8] {
     let found = bytes.get(*at..).unwrap_or_default();
@@ -119,7 +119,7 @@ pub(super) fn rest<'a>(bytes: &'a [u8], at: &mut usize) -> &'a [u8] {
     found
 }
 
-/// Writes a field at `at`, which moves behind it.
+/// Writes a field at `at`, and moves `at` behind the field.
 #[inline]
 pub(super) fn put<'a, F: Field<'a>>(field: &F, out: &mut [u8], at: &mut usize) {
     let end = *at + F::LEN;
@@ -127,7 +127,7 @@ pub(super) fn put<'a, F: Field<'a>>(field: &F, out: &mut [u8], at: &mut usize) {
     *at = end;
 }
 
-/// The length that is written of a text, and the text as far as it goes.
+/// The length byte of a text, and the text cut to that length.
 #[inline]
 pub(super) fn measured(text: &[u8]) -> (u8, &[u8]) {
     debug_assert!(text.len() <= usize::from(u8::MAX), "no text of the standard is that long");
@@ -135,17 +135,17 @@ pub(super) fn measured(text: &[u8]) -> (u8, &[u8]) {
     (len, &text[..usize::from(len)])
 }
 
-/// Bytes that are no row of a table.
+/// Bytes that encode no row of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{len} bytes are no row of {table}: the database is damaged or of another layout")]
 pub struct BadRow {
-    /// The table, as the standard spells it.
+    /// The table, in the standard's spelling.
     pub table: &'static str,
-    /// How many bytes there were.
+    /// The number of bytes.
     pub len: usize,
 }
 
-/// Defines rows, each from what is updated, what is fixed, its texts and the text at its end.
+/// Defines rows: the updated fields, the fixed fields, the texts, and the text at the end.
 macro_rules! rows {
     ($(
         $(#[$meta:meta])*
@@ -167,7 +167,7 @@ macro_rules! rows {
 
         #[allow(unused_mut, unused_assignments, unused_variables)]
         impl $(<$life>)? $Row $(<$life>)? {
-            /// Bytes at the row's beginning that transactions change.
+            /// Bytes at the start of the row that transactions change.
             pub const UPDATED_LEN: usize = 0 $(+ <$Updated as Field<'_>>::LEN)*;
 
             /// Bytes before the texts.
@@ -190,8 +190,8 @@ macro_rules! rows {
                 $(out.extend_from_slice(self.$rest);)?
             }
 
-            /// Writes what transactions change, [`UPDATED_LEN`](Self::UPDATED_LEN) bytes, over the
-            /// beginning of a row. A shorter `row` is left as it is.
+            /// Overwrites the first [`UPDATED_LEN`](Self::UPDATED_LEN) bytes of a row, the ones
+            /// that transactions change. A shorter `row` stays unchanged.
             #[inline]
             pub fn write_updated(&self, row: &mut [u8]) {
                 let Some(out) = row.get_mut(..Self::UPDATED_LEN) else { return };
@@ -199,11 +199,11 @@ macro_rules! rows {
                 $(put(&self.$updated, out, &mut at);)*
             }
 
-            /// The row that stands in `bytes`.
+            /// Decodes a row.
             ///
             /// # Errors
             ///
-            /// Fails when no row is written like that.
+            /// Fails when `bytes` encode no row of this table.
             #[inline]
             pub fn decode(bytes: & $($life)? [u8]) -> Result<Self, BadRow> {
                 Self::read(bytes).ok_or(BadRow { table: $table, len: bytes.len() })

@@ -1,12 +1,12 @@
-//! What a terminal types in: the input of each transaction (clauses 2.4.1 to 2.8.1).
+//! The input of each transaction, as a terminal enters it (clauses 2.4.1 to 2.8.1).
 
 use super::TransactionKind;
 use super::values::{self, LAST_NAME_MAX};
 
-/// The most lines of an order (clause 2.4.1.3).
+/// The maximum number of lines of an order (clause 2.4.1.3).
 pub const LINES_MAX: usize = 15;
 
-/// One transaction with all that it asks for.
+/// One transaction with its input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Transaction {
     /// Clause 2.4.
@@ -22,7 +22,7 @@ pub enum Transaction {
 }
 
 impl Transaction {
-    /// Its type.
+    /// The transaction's type.
     pub fn kind(&self) -> TransactionKind {
         match self {
             Transaction::NewOrder(_) => TransactionKind::NewOrder,
@@ -45,7 +45,7 @@ impl Transaction {
     }
 }
 
-/// A last name, as customers give it.
+/// A customer's last name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LastName {
     bytes: [u8; LAST_NAME_MAX],
@@ -64,24 +64,24 @@ impl LastName {
         name
     }
 
-    /// Its letters.
+    /// The letters of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
-/// How a customer is named.
+/// The choice of a customer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CustomerChoice {
     /// By C_ID.
     Number(u32),
-    /// By C_LAST: among those with that name, ordered by first name, the one in the middle, which
-    /// is number `n / 2` of `n`, rounded up, from 1 (clause 2.5.2.2).
+    /// By C_LAST: the customer in the middle of those with that name, ordered by first name.
+    /// Counted from 1, the middle one of `n` is number `n / 2`, rounded up (clause 2.5.2.2).
     LastName(LastName),
 }
 
 impl CustomerChoice {
-    /// The place, from 0, of the one in the middle of `count` customers with one name.
+    /// The index, from 0, of the middle one of `count` customers with one name.
     pub fn middle(count: usize) -> usize {
         count.div_ceil(2).saturating_sub(1)
     }
@@ -90,7 +90,7 @@ impl CustomerChoice {
 /// A line of a new order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NewOrderLine {
-    /// OL_I_ID. An order that is to be rolled back ends with an item that does not exist.
+    /// OL_I_ID. An order with a rollback ends with an item that does not exist.
     pub item: u32,
     /// OL_SUPPLY_W_ID.
     pub supply_warehouse: u32,
@@ -107,7 +107,7 @@ pub struct NewOrderInput {
     pub district: u8,
     /// C_ID.
     pub customer: u32,
-    /// Whether the last item does not exist, so that the transaction has to be rolled back.
+    /// Whether the last item does not exist, so that the transaction must roll back.
     pub rolls_back: bool,
     pub(super) lines: [NewOrderLine; LINES_MAX],
     pub(super) line_count: u8,
@@ -132,11 +132,11 @@ pub struct PaymentInput {
     pub warehouse: u32,
     /// D_ID.
     pub district: u8,
-    /// C_W_ID, which is another warehouse for 15 %.
+    /// C_W_ID. For 15 % of the payments, this is another warehouse.
     pub customer_warehouse: u32,
     /// C_D_ID.
     pub customer_district: u8,
-    /// The customer there.
+    /// The customer in that district.
     pub customer: CustomerChoice,
     /// H_AMOUNT.
     pub amount_cents: i32,
@@ -173,5 +173,5 @@ pub struct StockLevelInput {
     pub threshold: i16,
 }
 
-/// The orders that a stock level looks at: the last so many of the district (clause 2.8.2.2).
+/// A stock level reads this many of the district's latest orders (clause 2.8.2.2).
 pub const STOCK_LEVEL_ORDERS: u32 = 20;

@@ -12,8 +12,8 @@
 //! STOCK        W_ID | I_ID
 //! ```
 //!
-//! All that belongs to a district begins with its [`DistrictKey`], so a scan from the bytes of one
-//! district's key up to the next one's sees it and nothing else.
+//! Every key in a district begins with the district's [`DistrictKey`]. So a scan from one
+//! district's key to the next district's key covers exactly the one district.
 
 /// Defines keys of big-endian integers.
 macro_rules! keys {
@@ -45,7 +45,7 @@ macro_rules! keys {
                 bytes
             }
 
-            /// The key that `bytes` are; `None` for another length.
+            /// Decodes a key; `None` for another length.
             #[inline]
             pub fn from_bytes(bytes: &[u8]) -> Option<$Key> {
                 let rest = bytes;
@@ -66,7 +66,7 @@ keys! {
         warehouse: u32,
     }
 
-    /// Key of DISTRICT, and the beginning of every key in it.
+    /// Key of DISTRICT, and the prefix of every key in the district.
     DistrictKey {
         /// D_W_ID.
         warehouse: u32,
@@ -84,17 +84,17 @@ keys! {
         customer: u32,
     }
 
-    /// Key of HISTORY, which has none in the standard (clause 1.3.1).
+    /// Key of HISTORY. The standard defines no key for HISTORY (clause 1.3.1).
     HistoryKey {
         /// H_W_ID.
         warehouse: u32,
         /// H_D_ID.
         district: u8,
-        /// What makes it unique, as [`history_number`] gives it.
+        /// The unique number from [`history_number`].
         number: u64,
     }
 
-    /// Key of ORDER and of NEW-ORDER: the oldest order of a district comes first.
+    /// Key of ORDER and of NEW-ORDER. The oldest order of a district comes first.
     OrderKey {
         /// O_W_ID.
         warehouse: u32,
@@ -145,25 +145,25 @@ impl OrderKey {
     }
 }
 
-/// The number of a row of HISTORY that worker `worker` of run `run` writes as its `sequence`th.
-/// The rows of the initial population have the number of their customer, which no run gives.
+/// The number of the HISTORY row that worker `worker` of run `run` writes as its `sequence`th. Rows
+/// of the initial population have their customer's number, which no run returns.
 pub fn history_number(run: u16, worker: u16, sequence: u32) -> u64 {
     let run = u64::from(run) | 1 << 15;
     run << 48 | u64::from(worker) << 32 | u64::from(sequence)
 }
 
-/// The beginning of the name keys of all customers of a district with that last name. Replaces what
-/// `out` holds.
+/// The common prefix of the name keys of all customers of a district with that last name. Replaces
+/// the contents of `out`.
 pub fn customer_name_prefix(district: DistrictKey, last: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&district.to_bytes());
     out.extend_from_slice(last);
-    // Below every letter, so that a name comes before those that it begins.
+    // Zero is below every letter, so a name comes before the names that it is a prefix of.
     out.push(0);
 }
 
-/// The key of a customer in the index by name: in a district by last name, then first name (clause
-/// 2.5.2.2), then number. Replaces what `out` holds.
+/// The key of a customer in the index by name: district, last name, first name (clause 2.5.2.2),
+/// number. Replaces the contents of `out`.
 pub fn customer_name_key(customer: CustomerKey, last: &[u8], first: &[u8], out: &mut Vec<u8>) {
     customer_name_prefix(customer.district_key(), last, out);
     out.extend_from_slice(first);
@@ -171,7 +171,7 @@ pub fn customer_name_key(customer: CustomerKey, last: &[u8], first: &[u8], out: 
     out.extend_from_slice(&customer.customer.to_be_bytes());
 }
 
-/// The customer that a key of the index by name leads to.
+/// The customer of a key in the index by name.
 pub fn customer_of_name_key(key: &[u8]) -> Option<CustomerKey> {
     let (head, _) = key.split_first_chunk::<{ DistrictKey::LEN }>()?;
     let (_, tail) = key.get(DistrictKey::LEN..)?.split_last_chunk::<4>()?;
@@ -182,8 +182,8 @@ pub fn customer_of_name_key(key: &[u8]) -> Option<CustomerKey> {
 /// Bytes of a key in the index of orders by customer.
 pub const ORDER_BY_CUSTOMER_LEN: usize = CustomerKey::LEN + 4;
 
-/// The key of an order in the index by customer. The newest order of a customer comes first: it is
-/// the first of a scan from the [`CustomerKey`]'s bytes.
+/// The key of an order in the index by customer. The newest order of a customer comes first, so it
+/// is the first of a scan from the [`CustomerKey`]'s bytes.
 pub fn order_by_customer_key(customer: CustomerKey, order: u32) -> [u8; ORDER_BY_CUSTOMER_LEN] {
     let mut key = [0; ORDER_BY_CUSTOMER_LEN];
     key[..CustomerKey::LEN].copy_from_slice(&customer.to_bytes());
@@ -191,7 +191,7 @@ pub fn order_by_customer_key(customer: CustomerKey, order: u32) -> [u8; ORDER_BY
     key
 }
 
-/// The customer and the order that a key of the index by customer stands for.
+/// The customer and the order of a key in the index by customer.
 pub fn order_of_customer_key(key: &[u8]) -> Option<(CustomerKey, OrderKey)> {
     let (head, tail) = key.split_first_chunk::<{ CustomerKey::LEN }>()?;
     let customer = CustomerKey::from_bytes(head)?;

@@ -1,4 +1,4 @@
-//! The five transactions, and what the standard asks of each.
+//! The five transactions, and the standard's requirements on each.
 
 use crate::WorkloadError;
 use crate::histogram::Kind;
@@ -30,34 +30,34 @@ impl TransactionKind {
         TransactionKind::StockLevel,
     ];
 
-    /// Its name on a command line, as `--only` takes it.
+    /// The transaction's name on a command line, for `--only`.
     pub fn flag(self) -> &'static str {
         ["neworder", "payment", "orderstatus", "delivery", "stocklevel"][self.index()]
     }
 
-    /// How long a terminal types (clause 5.2.5.2): each time as long.
+    /// The constant time for which a terminal types (clause 5.2.5.2).
     pub fn keying_time(self) -> Duration {
         Duration::from_secs([18, 3, 2, 2, 2][self.index()])
     }
 
-    /// The mean time that a terminal thinks after the answer (clause 5.2.5.4).
+    /// The mean time for which a terminal thinks after the answer (clause 5.2.5.4).
     pub fn mean_think_time(self) -> Duration {
         Duration::from_secs([12, 12, 10, 5, 5][self.index()])
     }
 
-    /// What 90 % of the response times must stay below (clauses 5.2.5.3 and 5.2.5.7). The
-    /// standard's delivery answers when it is queued and may take 80 s to be done (clause 2.7.2.2);
-    /// one that answers only when it is done has the stricter limit.
+    /// The limit for 90 % of the response times (clauses 5.2.5.3 and 5.2.5.7). The standard's
+    /// delivery answers when it is queued, and may take 80 s to finish (clause 2.7.2.2). A delivery
+    /// that answers only when it has finished has the stricter limit.
     pub fn response_time_limit(self) -> Duration {
         Duration::from_secs([5, 5, 5, 5, 20][self.index()])
     }
 
-    /// The least share in the mix, in percent (clause 5.2.3); new orders have what is left.
+    /// The minimum share in the mix, in percent (clause 5.2.3). New orders have the rest.
     pub fn least_percent(self) -> u32 {
         [0, 43, 4, 4, 4][self.index()]
     }
 
-    /// Whether it only reads.
+    /// Whether the transaction only reads.
     pub fn is_read_only(self) -> bool {
         matches!(self, TransactionKind::OrderStatus | TransactionKind::StockLevel)
     }
@@ -66,7 +66,7 @@ impl TransactionKind {
 impl std::str::FromStr for TransactionKind {
     type Err = WorkloadError;
 
-    /// Reads what [`flag`](TransactionKind::flag) says.
+    /// Parses the names of [`flag`](TransactionKind::flag).
     fn from_str(text: &str) -> Result<TransactionKind, WorkloadError> {
         let found = TransactionKind::ALL.into_iter().find(|kind| kind.flag() == text);
         found.ok_or_else(|| {

@@ -1,11 +1,11 @@
-//! Which transaction comes next.
+//! The choice of the next transaction.
 
 use super::TransactionKind;
 use crate::WorkloadError;
 use crate::histogram::Kind;
 use crate::random::Random;
 
-/// How often each transaction occurs, in percent.
+/// The share of each transaction, in percent.
 ///
 /// ```
 /// use latchwork_workload::tpcc::Weights;
@@ -41,7 +41,7 @@ impl Weights {
         }
     }
 
-    /// Nothing but one transaction.
+    /// All weight on one transaction.
     pub fn only(kind: TransactionKind) -> Weights {
         let mut weights = [0; 5];
         weights[kind.index()] = 100;
@@ -77,14 +77,14 @@ impl std::str::FromStr for Weights {
     }
 }
 
-/// How the next transaction is chosen, in one of the ways of clause 5.2.4.2.
+/// The method of choice, one of those in clause 5.2.4.2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Choice {
-    /// From a deck of 100 cards that is shuffled whenever it is empty, so that every hundred
+    /// From a deck of 100 cards that is shuffled whenever it is empty. So every hundred
     /// transactions of a terminal have the exact mix.
     #[default]
     Deck,
-    /// Each by itself at random, as the weights say.
+    /// Each transaction independently at random, by the weights.
     Independent,
 }
 
@@ -93,17 +93,17 @@ pub enum Choice {
 pub struct Mix {
     deck: [TransactionKind; 100],
     choice: Choice,
-    /// Cards of the deck that are still to come.
+    /// Cards that remain in the deck.
     left: usize,
 }
 
 impl Mix {
-    /// A terminal's transactions from its first.
+    /// A terminal's transactions from the first one.
     pub fn new(weights: Weights, choice: Choice) -> Mix {
         let mut cards = TransactionKind::ALL
             .into_iter()
             .flat_map(|kind| std::iter::repeat_n(kind, weights.percent(kind) as usize));
-        // The weights sum to 100, so no card is missing.
+        // The weights sum to 100, so the cards suffice.
         let deck = [(); 100].map(|()| cards.next().unwrap_or(TransactionKind::NewOrder));
         Mix { deck, choice, left: 0 }
     }
@@ -117,7 +117,7 @@ impl Mix {
         if self.left == 0 {
             self.left = self.deck.len();
         }
-        // Shuffling card by card as they are drawn (Fisher and Yates) costs one draw each.
+        // A shuffle card by card (Fisher and Yates) costs one draw per card.
         let drawn = random.below(self.left as u64) as usize;
         self.left -= 1;
         self.deck.swap(drawn, self.left);

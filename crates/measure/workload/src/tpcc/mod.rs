@@ -10,22 +10,25 @@
 //!             Terminal ── Transaction ──► (what runs the transactions)
 //! ```
 //!
-//! The transactions themselves are run by whoever has a store. [`row`] and [`key`] say what stands
-//! where; the arithmetic that the standard prescribes for them is there too
+//! The owner of a store runs the transactions themselves. [`row`] and [`key`] define the layout of
+//! rows and keys. [`row`] also has the arithmetic that the standard prescribes
 //! ([`row::Stock::take_out`], [`row::order_total_cents`], [`row::note_payment`],
 //! [`CustomerChoice::middle`]).
 //!
 //! # Invariants
 //!
 //! * Money is whole cents, rates are whole ten-thousandths: sums are exact.
-//! * Every row of the population follows from the seed and its key alone, and every transaction
-//!   from the seed, the terminal and its number: how many workers there are changes nothing.
-//! * Nothing is allocated for a transaction's input, and nothing to read a row.
+//! * Every row of the population follows from the seed and its key alone. Every transaction follows
+//!   from the seed, the terminal and its number. The number of workers changes nothing.
+//! * A transaction's input allocates nothing, and neither does a read of a row.
 //!
-//! Departures from the standard: 10 % of the rows of some tables are chosen as one of every ten
-//! (clause 4.3.3.1 leaves open how); condition 11 is in the form that also holds after deliveries
-//! ([`check`]); the figures are no published results, since a run here is not audited, is shorter,
-//! and has no terminals beyond their times.
+//! Departures from the standard:
+//!
+//! * 10 % of the rows of some tables are chosen as one of every ten (clause 4.3.3.1 leaves the
+//!   method open).
+//! * Condition 11 is in the form that also holds after deliveries ([`check`]).
+//! * The figures are no published results. A run here is not audited, is shorter, and has no
+//!   terminals beyond their times.
 
 mod census;
 pub mod check;

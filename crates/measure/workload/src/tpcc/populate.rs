@@ -5,8 +5,8 @@
 //!                (any worker)     (one table, one district or warehouse, ascending keys)
 //! ```
 //!
-//! Every row follows from the seed and its key alone. So parts can be loaded by any number of
-//! workers in any order, and the database is the same.
+//! Every row follows from the seed and its key alone. So any number of workers may load the parts
+//! in any order, and the database is the same.
 
 use super::rows_of_part::Rows;
 use super::scale::{self, DISTRICTS, Scale};
@@ -17,17 +17,17 @@ use crate::hash::mix;
 use crate::random::Random;
 use std::num::NonZeroU64;
 
-/// Into so many parts the items, and the stock of a warehouse, are divided.
+/// The items, and the stock of a warehouse, are divided into this many parts.
 const CHUNKS: u32 = 10;
 
-/// Tables that have a part in each district.
+/// Tables with one part per district.
 const BY_DISTRICT: [Table; 5] =
     [Table::Customer, Table::History, Table::Order, Table::OrderLine, Table::NewOrder];
 
-/// Parts of a warehouse: itself, its districts, its stock, and what belongs to each district.
+/// Parts of a warehouse: its row, its districts, its stock, and the tables by district.
 const PARTS_OF_WAREHOUSE: u64 = 2 + CHUNKS as u64 + DISTRICTS as u64 * BY_DISTRICT.len() as u64;
 
-/// What a database contains before the first transaction.
+/// The contents of a database before the first transaction.
 ///
 /// ```
 /// use latchwork_workload::tpcc::{Population, Scale, Table};
@@ -65,7 +65,7 @@ pub struct Part {
     pub(super) numbers: std::ops::Range<u32>,
 }
 
-/// A row to be loaded.
+/// A row to load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loaded<'a> {
     /// Its table.
@@ -74,13 +74,13 @@ pub struct Loaded<'a> {
     pub key: &'a [u8],
     /// The row.
     pub row: &'a [u8],
-    /// Its key in the table's secondary index, where there is one.
+    /// The row's key in the table's secondary index, if the table has one.
     pub index: Option<(Index, &'a [u8])>,
 }
 
 impl Population {
     /// The population of `warehouses` warehouses. All its times are `loaded_us`, in microseconds of
-    /// the caller's clock, or 1 for 0, which stands for null.
+    /// the caller's clock. A time of 0 becomes 1, because 0 encodes null.
     ///
     /// # Errors
     ///
@@ -102,23 +102,23 @@ impl Population {
         self.scale
     }
 
-    /// Warehouses, which are counted from 1.
+    /// The number of warehouses, which are counted from 1.
     pub fn warehouses(&self) -> u32 {
         self.warehouses
     }
 
-    /// The constants that a run has to keep its distance from.
+    /// The constants of the load. The constants of a run must differ from them by a minimum.
     pub fn constants(&self) -> Constants {
         self.constants
     }
 
-    /// How many parts there are.
+    /// The number of parts.
     pub fn part_count(&self) -> u64 {
         u64::from(CHUNKS) + u64::from(self.warehouses) * PARTS_OF_WAREHOUSE
     }
 
-    /// A part by its number from 0; `None` behind the last. Some parts of very small databases are
-    /// empty.
+    /// A part by its number from 0; `None` behind the last part. Some parts of very small databases
+    /// are empty.
     pub fn part(&self, number: u64) -> Option<Part> {
         if number >= self.part_count() {
             return None;
@@ -151,7 +151,7 @@ impl Population {
         Rows::new(self, part)
     }
 
-    /// The generator of one row, whose table has its number in `tag`.
+    /// The generator of one row; `tag` is the number of the row's table.
     #[inline]
     pub(super) fn random(&self, tag: u8, warehouse: u32, district: u8, number: u32) -> Random {
         let place = u64::from(tag) << 40 | u64::from(warehouse) << 8 | u64::from(district);

@@ -190,7 +190,7 @@ rows! {
         }
     }
 
-    /// A row of NEW-ORDER: its key says it all.
+    /// A row of NEW-ORDER. The row holds only its key.
     NewOrder = "NEW-ORDER" {
         updated {}
         fixed {}
@@ -290,8 +290,8 @@ impl<'a> Stock<'a> {
         self.district_infos.get(at..at + 24)?.try_into().ok()
     }
 
-    /// Takes `quantity` out of the stock for a line of an order. Where less than ten would be left,
-    /// 91 are put in (clause 2.4.2.2).
+    /// Takes `quantity` out of the stock for a line of an order. If fewer than ten would be left,
+    /// 91 are added (clause 2.4.2.2).
     pub fn take_out(&mut self, quantity: u8, remote: bool) {
         let left = self.quantity.saturating_sub(i16::from(quantity));
         self.quantity = if left >= 10 { left } else { left + 91 };
@@ -301,8 +301,8 @@ impl<'a> Stock<'a> {
     }
 }
 
-/// What an order costs its customer (clause 2.4.2.2): the sum of its lines, less the discount, with
-/// both taxes, rounded to a cent.
+/// The total of an order (clause 2.4.2.2): the sum of its lines, less the discount, with both
+/// taxes, rounded to a cent.
 pub fn order_total_cents(
     lines_cents: i64,
     discount_e4: u16,
@@ -314,8 +314,9 @@ pub fn order_total_cents(
     ((taxed + 50_000_000).div_euclid(100_000_000)) as i64
 }
 
-/// The C_DATA of a customer with bad credit after a payment (clause 2.5.2.2): a note of the payment
-/// before what was there, cut behind [`CUSTOMER_DATA_MAX`] bytes. Replaces what `out` holds.
+/// The C_DATA of a customer with bad credit after a payment (clause 2.5.2.2). A note of the payment
+/// comes before the old text, and the result is cut behind [`CUSTOMER_DATA_MAX`] bytes. Replaces
+/// the contents of `out`.
 pub fn note_payment(
     customer: super::key::CustomerKey,
     district: super::key::DistrictKey,

@@ -14,24 +14,25 @@ use super::values::{self, uniform};
 use crate::random::Random;
 use std::num::NonZeroU8;
 
-// Draws that must not depend on those of a table's rows have tags of their own, above the tables'.
+// Tags, above the tables' tags, for draws that must be independent of the draws of a table's rows.
 const CHOICE: u8 = 0x40;
 const PERMUTATION: u8 = 0x80;
 const CARRIER: u8 = 0x81;
 
-/// What each customer has paid before the first transaction: H_AMOUNT and C_YTD_PAYMENT.
+/// The payment of each customer before the first transaction: H_AMOUNT and C_YTD_PAYMENT.
 pub(super) const PAID_CENTS: i64 = 1_000;
 
 /// The rows of one [`Part`], from [`Population::rows`].
 ///
-/// Buffers are used again from row to row, so this lends its rows out and is no `Iterator`.
+/// The buffers are reused from row to row. So each row is borrowed from this object, which is no
+/// `Iterator`.
 #[derive(Debug)]
 pub struct Rows<'a> {
     population: &'a Population,
     part: Part,
     /// The customers of a district's orders, for parts of ORDER.
     customers: Vec<u32>,
-    /// The order whose lines are under way, and the next of them, for parts of ORDER-LINE.
+    /// For parts of ORDER-LINE, the current order and the number of its next line.
     lines: Option<Lines>,
     texts: Texts,
     key: Vec<u8>,
@@ -59,7 +60,7 @@ impl<'a> Rows<'a> {
         Rows { population, part, customers, lines: None, texts, key, row, index }
     }
 
-    /// The next row; `None` behind the last.
+    /// The next row; `None` behind the last row.
     #[expect(clippy::should_implement_trait, reason = "the rows are lent out")]
     pub fn next(&mut self) -> Option<Loaded<'_>> {
         self.key.clear();
@@ -187,7 +188,8 @@ impl<'a> Rows<'a> {
         let mut random = self.random(Table::Customer as u8, customer);
         let credit = if self.chosen(customer) { Credit::Bad } else { Credit::Good };
         let scale = self.population.scale;
-        // The first thousand have every last name once, in whichever scale that has so many.
+        // The first thousand customers have every last name once, in each scale with so many
+        // customers.
         let name = match customer - 1 {
             name if name < scale.last_names() => name,
             _ => self.population.constants.last_names(scale).draw(&mut random),
@@ -240,7 +242,7 @@ impl<'a> Rows<'a> {
         row.encode(&mut self.row);
     }
 
-    /// O_OL_CNT of an order, which its lines ask too.
+    /// O_OL_CNT of an order, for the order's row and for its lines.
     fn line_count(&self, order: u32) -> u8 {
         uniform(&mut self.random(Table::Order as u8, order), 5, 15) as u8
     }
@@ -251,7 +253,7 @@ impl<'a> Rows<'a> {
         let mut random = self.random(CARRIER, order);
         let carrier = uniform(&mut random, 1, 10) as u8;
         let delivered = order <= self.population.scale.delivered();
-        // The part's numbers are those of the permutation, so the order's place is in it.
+        // The part's numbers are those of the permutation, so the order's position is in it.
         let customer = self.customers.get(order as usize - 1).copied().unwrap_or(order);
         let row = Order {
             carrier: NonZeroU8::new(carrier).filter(|_| delivered),
@@ -266,7 +268,7 @@ impl<'a> Rows<'a> {
         self.index.extend_from_slice(&order_by_customer_key(customer, order));
     }
 
-    /// The order of the next line, which `lines` then says.
+    /// The order of the next line; `lines` then has the line's number.
     fn next_line(&mut self) -> Option<u32> {
         if let Some(lines) = &mut self.lines
             && lines.next < lines.last
@@ -302,7 +304,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The texts of the row that is being made, one behind the other.
+/// The texts of the current row, one behind the other.
 #[derive(Default, Debug)]
 struct Texts {
     bytes: Vec<u8>,
@@ -310,7 +312,7 @@ struct Texts {
 }
 
 impl Texts {
-    /// None yet.
+    /// Clears the texts.
     fn begin(&mut self) -> &mut Texts {
         self.bytes.clear();
         self.ends.clear();
@@ -322,7 +324,7 @@ impl Texts {
         self.ends.push(self.bytes.len());
     }
 
-    /// Two streets and a city.
+    /// Appends two streets and a city.
     fn push_address(&mut self, random: &mut Random) {
         for _ in 0..3 {
             self.push(|out| values::push_a_string(random, 10, 20, out));
@@ -335,7 +337,7 @@ impl Texts {
         &self.bytes[begin..self.ends[at]]
     }
 
-    /// The same for a text that was pushed with `N` bytes.
+    /// As `get`, for a text that was pushed with `N` bytes.
     fn fixed<const N: usize>(&self, at: usize) -> &[u8; N] {
         self.get(at).try_into().expect("the text was pushed with this length")
     }

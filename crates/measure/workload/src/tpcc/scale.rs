@@ -1,13 +1,13 @@
-//! How large a database is.
+//! The size of a database.
 
 use crate::WorkloadError;
 use std::ops::RangeInclusive;
 
-/// Districts of each warehouse (clause 1.2.1), which no scale changes.
+/// Districts of each warehouse (clause 1.2.1), in every scale.
 pub const DISTRICTS: u8 = 10;
 
-/// The sizes that follow from nothing else, the standard's (clause 1.2.1) unless a test wants a
-/// small database.
+/// The independent sizes. They are the standard's (clause 1.2.1) unless a test needs a small
+/// database.
 ///
 /// ```
 /// use latchwork_workload::tpcc::Scale;
@@ -30,17 +30,17 @@ impl Default for Scale {
 }
 
 impl Scale {
-    /// The standard's items.
+    /// The standard's number of items.
     pub const ITEMS: u32 = 100_000;
 
-    /// The standard's customers of a district.
+    /// The standard's number of customers per district.
     pub const CUSTOMERS: u32 = 3_000;
 
     /// A database of `items` items with `customers` customers in each district.
     ///
     /// # Errors
     ///
-    /// Fails when there would be none, or more than the standard has.
+    /// Fails when a number is zero or above the standard's.
     pub fn new(items: u32, customers: u32) -> Result<Scale, WorkloadError> {
         let within = |what: &str, number: u32, most: u32| match number {
             n if (1..=most).contains(&n) => Ok(()),
@@ -63,17 +63,17 @@ impl Scale {
         self.customers
     }
 
-    /// Orders that each district begins with: one of each customer (clause 4.3.3.1).
+    /// Initial orders of each district: one per customer (clause 4.3.3.1).
     pub fn orders(&self) -> u32 {
         self.customers
     }
 
-    /// The first of these orders, which have been delivered: 2100 of 3000.
+    /// The number of initial orders that are delivered, which come first: 2100 of 3000.
     pub fn delivered(&self) -> u32 {
         self.customers - self.customers * 3 / 10
     }
 
-    /// Last names that occur in a district: the first 1000 customers have one each (clause
+    /// Number of last names in a district. The first 1000 customers have one name each (clause
     /// 4.3.3.1).
     pub fn last_names(&self) -> u32 {
         self.customers.min(1_000)

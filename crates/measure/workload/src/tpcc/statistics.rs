@@ -1,4 +1,4 @@
-//! What happened to the transactions of a run, and the figures that follow.
+//! The outcomes of a run's transactions, and the figures that follow from them.
 
 use super::{TPMC_PER_WAREHOUSE_MAX, TransactionKind};
 use crate::histogram::{Failure, Kind, Latencies, LatencySummary, Measured};
@@ -9,14 +9,14 @@ use std::time::Duration;
 /// Counts of one transaction type beside its latencies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
-    /// New orders that ended with the rollback that was asked of them (clause 2.4.1.4). They are
-    /// among the completed ones too.
+    /// New orders that ended with the intended rollback (clause 2.4.1.4). They also count as
+    /// completed.
     pub rollbacks: u64,
-    /// Attempts that concurrency control, or an error, ended.
+    /// Attempts that ended by concurrency control or by an error.
     pub aborts: u64,
-    /// Attempts that followed such an end.
+    /// Attempts that followed an aborted one.
     pub retries: u64,
-    /// Transactions that were given up.
+    /// Transactions without a further attempt.
     pub failed: u64,
 }
 
@@ -58,38 +58,38 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// A transaction was committed `latency` after its first attempt began.
+    /// Records a transaction that committed `latency` after the start of its first attempt.
     #[inline]
     pub fn completed(&mut self, kind: TransactionKind, latency: Duration) {
         self.latencies.record(kind, latency, None);
     }
 
-    /// A new order was rolled back as it was asked to be: it counts as completed.
+    /// Records a new order with its intended rollback. It counts as completed.
     #[inline]
     pub fn rolled_back(&mut self, kind: TransactionKind, latency: Duration) {
         self.completed(kind, latency);
         self.counts[kind.index()].rollbacks += 1;
     }
 
-    /// An attempt was aborted.
+    /// Records an aborted attempt.
     #[inline]
     pub fn aborted(&mut self, kind: TransactionKind) {
         self.counts[kind.index()].aborts += 1;
     }
 
-    /// Another attempt begins.
+    /// Records the start of another attempt.
     #[inline]
     pub fn retried(&mut self, kind: TransactionKind) {
         self.counts[kind.index()].retries += 1;
     }
 
-    /// A transaction was given up.
+    /// Records a transaction without a further attempt.
     pub fn failed(&mut self, kind: TransactionKind) {
         self.counts[kind.index()].failed += 1;
         self.latencies.record_failure(kind, Failure::Error);
     }
 
-    /// Adds all that `other` counted.
+    /// Adds all counts of `other`.
     pub fn merge(&mut self, other: &Statistics) {
         self.latencies.merge(&other.latencies);
         for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
@@ -97,13 +97,13 @@ impl Statistics {
         }
     }
 
-    /// Forgets everything, as after a warm-up or an interval. Memory is kept.
+    /// Clears all counts, as after a warm-up or an interval. The memory stays allocated.
     pub fn clear(&mut self) {
         self.latencies.clear();
         self.counts = Default::default();
     }
 
-    /// Transactions of a type that were completed, rollbacks included.
+    /// Completed transactions of a type, rollbacks included.
     pub fn count(&self, kind: TransactionKind) -> u64 {
         self.latency(kind).map_or(0, |latency| latency.count)
     }
@@ -125,7 +125,7 @@ impl Statistics {
         self.latencies.ok()
     }
 
-    /// What there is to say of the latencies of each type that occurred.
+    /// The summaries of the latencies of each type that occurred.
     pub fn measured(&self) -> Vec<Measured> {
         self.latencies.measured()
     }
@@ -136,27 +136,27 @@ impl Statistics {
         measured.iter().find(|measured| measured.name == name)?.latency
     }
 
-    /// What 90 % of a type's response times stayed below.
+    /// The 90th percentile of a type's response times.
     pub fn p90(&self, kind: TransactionKind) -> Option<Duration> {
         self.latencies.quantile(kind, 0.9)
     }
 }
 
-/// A run in which terminals waited as the standard has it.
+/// A run in which terminals waited as the standard requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waiting {
-    /// Warehouses that terminals worked in.
+    /// Warehouses in which terminals worked.
     pub warehouses: u32,
 }
 
 /// Statistics over a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a> {
-    /// What happened.
+    /// The statistics.
     pub statistics: &'a Statistics,
-    /// In how long.
+    /// The time.
     pub elapsed: Duration,
-    /// Whether keying and think times were kept, which efficiency needs.
+    /// Whether the run kept keying and think times, which the efficiency requires.
     pub waiting: Option<Waiting>,
 }
 
@@ -166,7 +166,7 @@ impl Summary<'_> {
         if elapsed_s > 0.0 { count as f64 * 60.0 / elapsed_s } else { 0.0 }
     }
 
-    /// New orders per minute (clause 5.4), with those that were rolled back on request.
+    /// New orders per minute (clause 5.4), intended rollbacks included.
     pub fn tpmc(&self) -> f64 {
         self.per_minute(self.statistics.count(TransactionKind::NewOrder))
     }
@@ -176,13 +176,13 @@ impl Summary<'_> {
         self.per_minute(self.statistics.total())
     }
 
-    /// tpmC in percent of what so many waiting terminals can reach at most.
+    /// tpmC in percent of the maximum for this many waiting terminals.
     pub fn efficiency_percent(&self) -> Option<f64> {
         let most = TPMC_PER_WAREHOUSE_MAX * f64::from(self.waiting?.warehouses);
         (most > 0.0).then(|| 100.0 * self.tpmc() / most)
     }
 
-    /// The types whose 90th percentile passes the standard's limit (clause 5.2.5.7).
+    /// The types with a 90th percentile above the standard's limit (clause 5.2.5.7).
     pub fn too_slow(&self) -> Vec<(TransactionKind, Duration)> {
         let measured = TransactionKind::ALL.map(|kind| (kind, self.statistics.p90(kind)));
         let late = |(kind, p90): (TransactionKind, Option<Duration>)| {
@@ -191,9 +191,9 @@ impl Summary<'_> {
         measured.into_iter().filter_map(late).collect()
     }
 
-    /// One line for each type that occurred, in the form of go-tpc, with `prefix` before it:
-    /// `[Current]` for an interval, `[Summary]` for a run. Aborts are a line of their own. After a
-    /// `[Summary]` tpmC follows. Times in milliseconds, down to nanoseconds.
+    /// Writes one line for each type that occurred, in the form of go-tpc, with `prefix` before it:
+    /// `[Current]` for an interval, `[Summary]` for a run. Aborts have a line of their own. After a
+    /// `[Summary]` tpmC follows. Times are in milliseconds, down to nanoseconds.
     ///
     /// # Errors
     ///

@@ -55,8 +55,7 @@ impl Table {
         }
     }
 
-    /// Bytes of the longest row that the standard allows, each text being as long as its field
-    /// (clause 1.3.1).
+    /// Bytes of the standard's longest row, with each text as long as its field (clause 1.3.1).
     pub fn row_len_max(self) -> usize {
         // A name, two streets and a city.
         let address = 10 + 20 + 20 + 20;
@@ -97,7 +96,7 @@ impl Index {
     /// All.
     pub const ALL: [Index; 2] = [Index::CustomerByName, Index::OrderByCustomer];
 
-    /// The table that it leads to.
+    /// The table of the index.
     pub fn table(self) -> Table {
         match self {
             Index::CustomerByName => Table::Customer,

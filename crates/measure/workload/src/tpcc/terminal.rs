@@ -16,13 +16,13 @@ use std::ops::RangeInclusive;
 /// Which lines of new orders another warehouse supplies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RemoteLines {
-    /// Each line by itself with so many percent; 1 is the standard's (clause 2.4.1.5).
+    /// Each line independently with this percentage; 1 is the standard's (clause 2.4.1.5).
     PerLine {
         /// 0 to 100.
         percent: u8,
     },
-    /// So many percent of the orders have one such line, and the others none: the ratio of
-    /// distributed transactions (section 7.3.2 of the paper). The warehouse is of another shard.
+    /// This percentage of the orders has one such line, and the other orders have none: the ratio
+    /// of distributed transactions (section 7.3.2 of the paper). The warehouse is of another shard.
     PerOrder {
         /// 0 to 100.
         percent: u8,
@@ -31,7 +31,7 @@ pub enum RemoteLines {
     },
 }
 
-/// What all terminals of a run have in common.
+/// The common settings of all terminals of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct InputSettings {
     /// The database's scale.
@@ -42,9 +42,9 @@ pub struct InputSettings {
     pub constants: Constants,
     /// The mix.
     pub weights: Weights,
-    /// How it is drawn.
+    /// The method of drawing.
     pub choice: Choice,
-    /// Lines from elsewhere.
+    /// Lines that other warehouses supply.
     pub remote_lines: RemoteLines,
     /// Payments by customers of other warehouses, in percent; 15 is the standard's (clause
     /// 2.5.1.2).
@@ -65,11 +65,11 @@ impl InputSettings {
         }
     }
 
-    /// Whether terminals can work like this.
+    /// Checks the settings.
     ///
     /// # Errors
     ///
-    /// Fails without warehouses, with more than 100 %, and with distributed orders where all
+    /// Fails without warehouses, with more than 100 %, and with distributed orders if all
     /// warehouses are of one shard.
     pub fn check(&self) -> Result<(), WorkloadError> {
         warehouses(self.warehouses)?;
@@ -95,11 +95,11 @@ impl InputSettings {
     }
 }
 
-/// Where a terminal stands.
+/// The home of a terminal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Home {
-    /// In one district, as the standard has it: ten terminals in each warehouse, one in each
-    /// district (clauses 2.8.1.1 and 4.2.2).
+    /// One district, as in the standard: ten terminals in each warehouse, one in each district
+    /// (clauses 2.8.1.1 and 4.2.2).
     District {
         /// The warehouse.
         warehouse: u32,
@@ -112,9 +112,10 @@ pub enum Home {
 }
 
 impl Home {
-    /// The home of terminal `number` of `count`, from 0, that share `among`. With as many terminals
-    /// as warehouses or more, each has a district of its own as long as there are any; with fewer,
-    /// each has its share of the warehouses.
+    /// The home of terminal `number` of `count`, from 0, that share `among`.
+    ///
+    /// With at least as many terminals as warehouses, each terminal has its own district while
+    /// districts remain. With fewer terminals, each has its share of the warehouses.
     pub fn of_terminal(number: u32, count: u32, among: RangeInclusive<u32>) -> Home {
         let (first, warehouses) = (*among.start(), among.count() as u32);
         if count >= warehouses {
@@ -229,8 +230,8 @@ impl Terminal {
         }
     }
 
-    /// A warehouse outside of the block of `shard` that `home` is in; `home` where there is no
-    /// other.
+    /// A warehouse outside of the block of `shard` warehouses around `home`; `home` if there is no
+    /// other warehouse.
     fn other_warehouse(&mut self, home: u32, shard: u32) -> u32 {
         let block = (home - 1) / shard * shard;
         let inside = shard.min(self.settings.warehouses - block);

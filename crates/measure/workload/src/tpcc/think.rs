@@ -1,12 +1,11 @@
-//! How long a terminal types and thinks (clause 5.2.5), for runs with `--wait`.
+//! Keying and think times of a terminal (clause 5.2.5), for runs with `--wait`.
 
 use super::TransactionKind;
 use crate::random::Random;
 use std::time::Duration;
 
-/// The new orders per minute that one warehouse with ten waiting terminals cannot pass: what the
-/// keying and mean think times of the standard's mix leave room for. Efficiency is measured against
-/// it.
+/// The maximum of new orders per minute of one warehouse with ten waiting terminals. It follows
+/// from the keying and mean think times of the standard's mix. Efficiency is relative to it.
 pub const TPMC_PER_WAREHOUSE_MAX: f64 = 12.86;
 
 /// A random think time (clause 5.2.5.4): exponential with the transaction's mean, and cut at ten
@@ -20,14 +19,14 @@ pub const TPMC_PER_WAREHOUSE_MAX: f64 = 12.86;
 /// ```
 pub fn think_time(kind: TransactionKind, random: &mut Random) -> Duration {
     let mean = kind.mean_think_time();
-    // In (0, 1]: never the logarithm of zero.
+    // In (0, 1], so the logarithm's argument is never zero.
     let uniform = 1.0 - random.next_f64();
     let times = (-natural_logarithm(uniform)).clamp(0.0, 10.0);
     Duration::from_nanos((mean.as_nanos() as f64 * times) as u64)
 }
 
-/// The logarithm of a normal number above zero by plain arithmetic, so that simulated worlds are
-/// the same on every platform, which `f64::ln` does not promise. Good to about 15 digits.
+/// The natural logarithm of a normal number above zero, by plain arithmetic, to about 15 digits. So
+/// simulated worlds are the same on every platform; `f64::ln` does not promise that.
 fn natural_logarithm(x: f64) -> f64 {
     const MANTISSA_BITS: u32 = 52;
     const BIAS: i64 = 1023;
@@ -77,7 +76,7 @@ mod tests {
 
     #[test]
     fn ten_waiting_terminals_give_the_most_that_a_warehouse_can() {
-        // With no response time at all, a hundred cards take a terminal so long:
+        // Without any response time, a hundred cards take a terminal this long:
         let weights = [45, 43, 4, 4, 4];
         let hundred_s: f64 = TransactionKind::ALL
             .iter()

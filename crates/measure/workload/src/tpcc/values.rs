@@ -9,11 +9,12 @@ pub fn uniform(random: &mut Random, from: u32, to: u32) -> u32 {
     from + random.below(u64::from(to - from) + 1) as u32
 }
 
-/// The non-uniform distribution over `from..=to` (clause 2.1.6): two uniform numbers are combined
-/// by OR, so that those with many one-bits are frequent, and then turned by a constant.
+/// The non-uniform distribution over `from..=to` (clause 2.1.6). Two uniform numbers are combined
+/// by OR, so that numbers with many one-bits are frequent. Then the result is rotated by a
+/// constant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NonUniform {
-    /// A, the largest of the first of the two numbers: a power of two less one.
+    /// A, the maximum of the first of the two numbers: a power of two less one.
     mask: u32,
     constant: u32,
     from: u32,
@@ -31,15 +32,14 @@ impl NonUniform {
     }
 }
 
-/// The standard's A for a range of `standard` numbers, brought down with a smaller range: the
-/// largest power of two less one that is not above the same share of it.
+/// The standard's A for a range of `standard` numbers, reduced for a smaller range. The result is
+/// the largest power of two less one that does not exceed the same share of the range.
 fn mask_for(mask: u32, standard: u32, now: u32) -> u32 {
     let share = u64::from(mask + 1) * u64::from(now) / u64::from(standard);
     (1 << share.max(1).ilog2()) - 1
 }
 
-/// The constants C of the three non-uniform distributions, which stay the same for a whole run
-/// (clause 2.1.6).
+/// The constants C of the three non-uniform distributions, fixed for a whole run (clause 2.1.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Constants {
     /// C of last names, up to 255.
@@ -51,16 +51,16 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// Those of the initial population.
+    /// The constants of the initial population.
     pub fn for_load(seed: u64) -> Constants {
         Constants::draw(&mut Random::for_stream(seed, LOAD_STREAM))
     }
 
-    /// Those of a run with `seed` on a database that was populated with `load`: the constants of
-    /// last names are 65 to 119 apart, and neither 96 nor 112 (clause 2.1.6.1).
+    /// The constants of a run with `seed` on a database that was populated with `load`. The two
+    /// constants of last names are 65 to 119 apart, and neither 96 nor 112 apart (clause 2.1.6.1).
     pub fn for_run(load: Constants, seed: u64) -> Constants {
         let mut random = Random::for_stream(seed, RUN_STREAM);
-        // A range of 256 has a good number on one side at least of every number.
+        // In a range of 256, every number has a valid number on at least one side.
         loop {
             let run = Constants::draw(&mut random);
             if Constants::may_follow(load, run) {
@@ -104,7 +104,7 @@ impl Constants {
     }
 }
 
-// No part of a population and no terminal has these streams of a seed.
+// Streams of a seed that no part of a population and no terminal uses.
 const LOAD_STREAM: u64 = u64::MAX;
 const RUN_STREAM: u64 = u64::MAX - 1;
 
@@ -140,8 +140,8 @@ fn push_characters(random: &mut Random, alphabet: &[u8], len: u32, out: &mut Vec
     let base = alphabet.len() as u64;
     let mut left = len as usize;
     while left > 0 {
-        // A fraction whose digits to this base are the characters. Nine of them take 54 bits at
-        // most, so that the last is as good as even.
+        // The characters are the digits of a fraction to this base. Nine of them take at most 54
+        // bits, so the last digit is nearly uniform.
         let mut fraction = random.next_u64();
         for _ in 0..left.min(9) {
             let wide = u128::from(fraction) * u128::from(base);
@@ -177,11 +177,11 @@ pub fn zip(random: &mut Random) -> [u8; 9] {
     zip
 }
 
-/// What marks the data of some items and stocks (clause 4.3.3.1), which new orders look for.
+/// The mark in the data of some items and stocks (clause 4.3.3.1). New orders look for it.
 pub const ORIGINAL: &[u8; 8] = b"ORIGINAL";
 
-/// By how much the place moves where the mark is looked for, if it ends there with this byte: until
-/// the byte meets its like in the mark, or is behind it (Horspool, 1980).
+/// The shift of the search position, by the byte at the window's end. The window moves until that
+/// byte meets the same byte in the mark, or moves past the byte (Horspool, 1980).
 const SHIFTS: [u8; 256] = {
     let last = ORIGINAL.len() - 1;
     let mut shifts = [ORIGINAL.len() as u8; 256];
@@ -193,7 +193,7 @@ const SHIFTS: [u8; 256] = {
     shifts
 };
 
-/// Whether I_DATA or S_DATA carries the mark. Looks at every eighth byte or so.
+/// Whether I_DATA or S_DATA carries the mark. Reads about every eighth byte.
 #[inline]
 pub fn is_original(data: &[u8]) -> bool {
     let mut rest = data;
@@ -206,7 +206,8 @@ pub fn is_original(data: &[u8]) -> bool {
     false
 }
 
-/// Appends I_DATA or S_DATA: 26 to 50 characters, with the mark at a random place where `original`.
+/// Appends I_DATA or S_DATA: 26 to 50 characters. If `original`, the mark stands at a random
+/// position.
 pub fn push_data(random: &mut Random, original: bool, out: &mut Vec<u8>) {
     let begin = out.len();
     push_a_string(random, 26, 50, out);

@@ -1,4 +1,4 @@
-//! The six core workloads, as property files of our own.
+//! The six core workloads, as property files of this project.
 
 use super::settings::CoreWorkload;
 use crate::WorkloadError;
@@ -36,7 +36,7 @@ impl Builtin {
     pub const ALL: [Builtin; 6] =
         [Builtin::A, Builtin::B, Builtin::C, Builtin::D, Builtin::E, Builtin::F];
 
-    /// Its letter.
+    /// The workload's letter.
     pub fn letter(self) -> char {
         match self {
             Builtin::A => 'a',
@@ -60,7 +60,7 @@ impl Builtin {
         }
     }
 
-    /// Adds its assignments to `properties`.
+    /// Adds the workload's assignments to `properties`.
     ///
     /// # Errors
     ///

@@ -1,6 +1,5 @@
-//! What stands in a field: bytes that follow from the record's key, the field and a version, so
-//! that whoever reads them can tell whose they are, which write left them, and whether they are
-//! whole.
+//! The contents of a field: bytes that follow from the record's key, the field and a version. From
+//! these bytes a reader recognises the field, the write that left them, and whether they are whole.
 //!
 //! ```text
 //!   field   | version, little endian | words of a generator seeded by key, field and version |
@@ -8,8 +7,8 @@
 //! ```
 //!
 //! A field that mixes bytes of two writes fails, since the words follow from the version in front
-//! of them; so does a field of another record, or another field of this one. Fields shorter than 16
-//! bytes keep the low bytes of the version only; a field of one byte keeps none.
+//! of them. A field of another record fails too, and so does another field of this record. Fields
+//! shorter than 16 bytes keep only the low bytes of the version; a field of one byte keeps none.
 
 use crate::hash::{GOLDEN, hash_bytes, mix};
 use std::fmt;
@@ -19,12 +18,12 @@ pub const VERSION_LEN: usize = 8;
 
 const WORD_FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
 
-/// Which write left a field as it is. Loaded and inserted records have [`Version::LOADED`].
+/// The write that left a field. Loaded and inserted records have [`Version::LOADED`].
 ///
-/// Writers take versions from a [`Versions`] of their own, so each write of a run can be told from
-/// every other. A read-modify-write writes [`Version::next`] of what it read instead: where nothing
-/// else writes, the versions of all fields then add up to the number of fields written, and a lost
-/// update is missing in the sum.
+/// Writers take versions from their own [`Versions`], so all writes of a run are distinct. A
+/// read-modify-write instead writes [`Version::next`] of the version that it read. If nothing else
+/// writes, the versions of all fields add up to the number of written fields. A lost update is then
+/// missing in the sum.
 #[derive(
     Clone,
     Copy,
@@ -41,7 +40,7 @@ const WORD_FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
 pub struct Version(u64);
 
 impl Version {
-    /// The version of a field that was never written after its record came into being.
+    /// The version of a field without a write since its record was loaded or inserted.
     pub const LOADED: Version = Version(0);
 
     /// The version with this number.
@@ -54,7 +53,7 @@ impl Version {
         self.0
     }
 
-    /// What a read-modify-write leaves where it found this version.
+    /// The version that a read-modify-write writes over this version.
     pub const fn next(self) -> Version {
         Version(self.0.wrapping_add(1))
     }
@@ -93,18 +92,18 @@ impl Versions {
     }
 }
 
-/// What the contents of a record's fields are made from: a hash of its key.
+/// The seed of the contents of a record's fields: a hash of the record's key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ContentKey(u64);
 
 impl ContentKey {
-    /// Of the record with this key, as it stands in the store.
+    /// The content key of the record with this key, as it stands in the store.
     #[inline]
     pub fn new(key: &[u8]) -> ContentKey {
         ContentKey(hash_bytes(key))
     }
 
-    /// The hash.
+    /// The hash as a number.
     pub const fn number(self) -> u64 {
         self.0
     }
@@ -152,7 +151,8 @@ pub(super) fn version_of(field: &[u8]) -> Version {
 
 #[inline]
 fn word(seed: u64, index: usize) -> [u8; 8] {
-    // One multiplication: enough that words differ wherever seeds or indices do, and low bytes too.
+    // One multiplication suffices: words differ if their seeds or indices differ, in the low bytes
+    // too.
     let x = seed.wrapping_add((index as u64 + 1).wrapping_mul(GOLDEN)).wrapping_mul(WORD_FACTOR);
     (x ^ (x >> 32)).to_le_bytes()
 }
@@ -172,7 +172,7 @@ pub(super) fn fill(out: &mut [u8], key: ContentKey, field: FieldIndex, version: 
     tail.copy_from_slice(&word(seed, count)[..tail.len()]);
 }
 
-/// The version of a field whose bytes are what one write left there, else nothing.
+/// The version of a field with the bytes of exactly one write, else `None`.
 #[inline]
 pub(super) fn check(bytes: &[u8], key: ContentKey, field: FieldIndex) -> Option<Version> {
     let version = version_of(bytes);

@@ -1,4 +1,4 @@
-//! The counter that gives out the numbers of new records.
+//! The counter that assigns the numbers of new records.
 
 use super::key::RecordNumber;
 use std::cmp::Reverse;
@@ -6,15 +6,16 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Numbers for records to insert, and how far all of them are known to be in the store.
+/// Numbers for records to insert, and the bound below which all records are known to be in the
+/// store.
 ///
-/// Processes that insert into one store share the numbers evenly, without asking each other: of so
-/// many processes each has every so manieth. Each counts its own without gaps, and knows of no
-/// records that others insert.
+/// Processes that insert into one store share the numbers evenly, without communication: each of n
+/// processes has every n-th number. Each process counts its own numbers without gaps, and knows no
+/// records that other processes insert.
 ///
 /// Workers insert in parallel and finish out of order. [`known`](InsertCounter::known) passes a
-/// number only when it and all before it were acknowledged, so whoever draws below it asks for no
-/// record that is not there yet.
+/// number only when that number and all numbers before it are acknowledged. So a worker that draws
+/// below `known` requests no record that is still missing.
 ///
 /// ```
 /// use latchwork_workload::ycsb::{InsertCounter, RecordNumber};
@@ -29,22 +30,23 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub struct InsertCounter {
     next: AtomicU64,
-    /// All numbers below it are acknowledged. Written under the lock only.
+    /// All numbers below this one are acknowledged. Written only under the lock.
     known: AtomicU64,
     early: Mutex<BinaryHeap<Reverse<u64>>>,
-    /// Numbers below it are everybody's.
+    /// Numbers below this one belong to all processes.
     first: u64,
     process: u64,
     processes: u64,
 }
 
 impl InsertCounter {
-    /// The first number given out is `first`; all before it count as acknowledged.
+    /// The first assigned number is `first`. All numbers before it count as acknowledged.
     pub fn new(first: RecordNumber) -> InsertCounter {
         InsertCounter::of_process(first, 0, 1)
     }
 
-    /// That of one of so many processes, counted from 0, which share the numbers from `first` on.
+    /// The counter of one of `processes` processes, counted from 0, which share the numbers from
+    /// `first` on.
     pub fn of_process(first: RecordNumber, process: u64, processes: u64) -> InsertCounter {
         InsertCounter {
             next: AtomicU64::new(first.0),
@@ -65,16 +67,16 @@ impl InsertCounter {
         }
     }
 
-    /// A number that nobody else has. Give it to [`acknowledge`](InsertCounter::acknowledge) once
-    /// the insert is over, whatever came of it: until then no later number counts.
+    /// A number that no other worker has. Pass it to [`acknowledge`](InsertCounter::acknowledge)
+    /// once the insert has ended, with success or not: until then no later number becomes known.
     pub fn claim(&self) -> RecordNumber {
         self.record(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The insert of a claimed number is over.
+    /// Reports that the insert of a claimed number has ended.
     pub fn acknowledge(&self, record: RecordNumber) {
-        // The heap is whole between any two of its operations, so a panic elsewhere does not
-        // matter.
+        // The heap is consistent between any two of its operations, so a panic elsewhere does no
+        // harm.
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
         let inserted = record.0.saturating_sub(self.first) / self.processes;
         early.push(Reverse(self.first + inserted));
@@ -84,17 +86,18 @@ impl InsertCounter {
                 known = known.max(number + 1);
             }
         }
-        // Whoever reads the new bound also sees what the inserting workers did before.
+        // A reader of the new bound also sees the writes of the inserting workers.
         self.known.store(known, Ordering::Release);
     }
 
-    /// All [records](InsertCounter::record) below this one in this process's own count are there.
+    /// All [records](InsertCounter::record) below this one in this process's own count are in the
+    /// store.
     #[inline]
     pub fn known(&self) -> RecordNumber {
         RecordNumber(self.known.load(Ordering::Acquire))
     }
 
-    /// The next number that would be given out.
+    /// The next number that `claim` would return.
     pub fn claimed(&self) -> RecordNumber {
         self.record(self.next.load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! Keys: the names of records.
+//! Keys: the names of records in the store.
 
 use crate::hash::ycsb_hash;
 use std::fmt;
@@ -11,7 +11,7 @@ pub const ZERO_PADDING_MAX: usize = KEY_LEN_MAX - PREFIX.len();
 
 const PREFIX: &[u8; 4] = b"user";
 
-/// The longest that a 64-bit number is in decimal digits.
+/// The maximum number of decimal digits of a 64-bit number.
 const DIGITS_MAX: usize = 20;
 
 /// The number of a record in the order of insertion, from 0.
@@ -26,13 +26,15 @@ impl fmt::Display for RecordNumber {
     }
 }
 
-/// In which order of keys records are inserted.
+/// The order of keys in which records are inserted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum InsertOrder {
-    /// Keys are hashes of record numbers, so neighbours in time are strangers in the key order.
+    /// Keys are hashes of record numbers, so records inserted one after the other are far apart in
+    /// the key order.
     #[default]
     Hashed,
-    /// Keys are record numbers. Only with enough zero padding does the order of keys follow them.
+    /// Keys are record numbers. The order of keys follows the numbers only with enough zero
+    /// padding.
     Ordered,
 }
 
@@ -51,12 +53,12 @@ pub enum InsertOrder {
 pub struct KeyFormat {
     /// Hashes or plain numbers.
     pub order: InsertOrder,
-    /// Numbers are padded with zeros to this many digits; at most [`ZERO_PADDING_MAX`] count.
+    /// Numbers are padded with zeros to this many digits. The maximum is [`ZERO_PADDING_MAX`].
     pub zero_padding: usize,
 }
 
 impl KeyFormat {
-    /// Writes the key of a record into the buffer and gives it. Does not allocate.
+    /// Writes the key of a record into the buffer and returns it. Does not allocate.
     #[inline]
     pub fn write<'a>(&self, record: RecordNumber, buffer: &'a mut KeyBuffer) -> &'a [u8] {
         let mut number = match self.order {
@@ -65,7 +67,7 @@ impl KeyFormat {
         };
         let mut digits = [b'0'; DIGITS_MAX];
         let mut first = DIGITS_MAX;
-        // Two digits a step: half the long divisions.
+        // Two digits per step halve the number of long divisions.
         while number >= 10 {
             let pair = (number % 100) as u8;
             number /= 100;
@@ -95,7 +97,7 @@ impl KeyFormat {
     }
 }
 
-/// Room for the longest key, to be used again and again.
+/// A reusable buffer for the longest key.
 #[derive(Clone, Debug)]
 pub struct KeyBuffer {
     bytes: [u8; KEY_LEN_MAX],

@@ -1,7 +1,7 @@
-//! The keys of YCSB's core workload: those that mean something here, and those that are accepted
-//! and change nothing.
+//! The keys of YCSB's core workload: keys with an effect here, and keys that are accepted and
+//! ignored.
 
-/// Keys with a meaning here, sorted.
+/// Keys with an effect here, sorted.
 pub(super) const KNOWN: &[&str] = &[
     "dataintegrity",
     "exponential.frac",
@@ -39,9 +39,9 @@ pub(super) const KNOWN: &[&str] = &[
     "zipfianscale",
 ];
 
-/// Keys of YCSB's client, of its measurements and of single database bindings, sorted. They say how
-/// YCSB reports or connects, so a file that has them runs here too; each is reported once as
-/// ignored.
+/// Keys of YCSB's client, of its measurements and of single database bindings, sorted. They control
+/// how YCSB reports or connects, so a file with such keys runs here too. Each of these keys is
+/// reported once as ignored.
 pub(super) const IGNORED: &[&str] = &[
     "columnfamily",
     "core_workload_insertion_keep_going_on_error",
@@ -74,10 +74,10 @@ pub(super) const IGNORED: &[&str] = &[
     "timeseries.granularity",
 ];
 
-/// Keys that begin so are ignored as well: YCSB hands them to its tracing library.
+/// Keys with this prefix are ignored as well: YCSB passes them to its tracing library.
 pub(super) const IGNORED_PREFIX: &str = "htrace.";
 
-/// The names of the class that this crate stands in for.
+/// The names of YCSB's class that this crate replaces.
 pub(super) const CLASSES: &[&str] =
     &["site.ycsb.workloads.CoreWorkload", "com.yahoo.ycsb.workloads.CoreWorkload", "core"];
 

@@ -14,10 +14,12 @@
 //!      InsertCounter (shared)
 //! ```
 //!
-//! Keys, defaults and distributions are those of YCSB, so that its files run unchanged. Departures,
-//! each with its reason where it is made: contents carry versions, so that every read can be
-//! checked; sequential requests are dealt out to workers without a shared counter; the room that a
-//! scrambled zipfian keeps for inserts is bounded by the number of records.
+//! Keys, defaults and distributions are those of YCSB, so that its files run unchanged. There are
+//! three departures, each with its reason in the code:
+//!
+//! * Contents carry versions, so that every read can be checked.
+//! * Sequential requests are divided among workers without a shared counter.
+//! * The number of loaded records bounds the room that a scrambled zipfian keeps for inserts.
 
 mod builtin;
 mod content;

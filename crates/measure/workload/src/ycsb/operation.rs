@@ -1,4 +1,4 @@
-//! What a worker asks of the store.
+//! The operations on the store.
 
 use super::content::FieldIndex;
 use super::key::RecordNumber;
@@ -23,15 +23,15 @@ pub enum Operation {
         /// Which of its fields.
         fields: Fields,
     },
-    /// Write fields of a record without looking at them.
+    /// Write fields of a record without a read.
     Update {
         /// Which record.
         record: RecordNumber,
         /// Which of its fields.
         fields: Fields,
     },
-    /// Insert a record. Its number was claimed from the [`InsertCounter`](super::InsertCounter),
-    /// which must be told when the insert is over.
+    /// Insert a record. Its number was claimed from the [`InsertCounter`](super::InsertCounter).
+    /// The caller acknowledges the number to the counter when the insert has ended.
     Insert {
         /// The new record.
         record: RecordNumber,
@@ -40,7 +40,7 @@ pub enum Operation {
     Scan {
         /// The record at whose key the scan begins.
         first: RecordNumber,
-        /// How many records to read, as far as there are so many.
+        /// The number of records to read, if the store has as many.
         records: u32,
         /// Which of their fields.
         fields: Fields,
@@ -57,7 +57,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The kind under which it is measured.
+    /// The kind under which the operation is measured.
     pub fn kind(&self) -> OperationKind {
         match self {
             Operation::Read { .. } => OperationKind::Read,
@@ -69,7 +69,7 @@ impl Operation {
     }
 }
 
-/// The kinds of operations, which are measured apart.
+/// The kinds of operations. Each kind has its own measurements.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum OperationKind {
     /// `READ`.

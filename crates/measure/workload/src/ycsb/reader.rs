@@ -1,4 +1,4 @@
-//! Typed values out of properties, with errors that say where the value stands and what would do.
+//! Typed values out of properties. An error names the position of the value, and valid values.
 
 use super::known::{IGNORED, IGNORED_PREFIX, KNOWN};
 use crate::WorkloadError;
@@ -44,7 +44,7 @@ impl<'a> Reader<'a> {
         self.properties.get(key)
     }
 
-    /// Whether the key was given at all.
+    /// Whether the key was given.
     pub(super) fn has(&self, key: &'static str) -> bool {
         self.property(key).is_some()
     }

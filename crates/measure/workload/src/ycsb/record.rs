@@ -7,8 +7,8 @@
 //!                                u16, little endian, counted from the start of field 0
 //! ```
 //!
-//! With equal lengths a field is a known range of the record, so it can be replaced in place
-//! without looking at the rest.
+//! With equal lengths a field is a known range of the record, so an update replaces it in place
+//! without reading the rest.
 
 use super::content::{self, ContentKey, FieldIndex, Version};
 use crate::WorkloadError;
@@ -24,24 +24,24 @@ pub const RECORD_LEN_MAX: usize = 65_535;
 pub enum FieldLength {
     /// Every field has this many bytes.
     Constant(u16),
-    /// From `min` to `max` bytes, every length alike.
+    /// From `min` to `max` bytes, every length with the same probability.
     Uniform {
         /// The shortest.
         min: u16,
         /// The longest.
         max: u16,
     },
-    /// From `min` bytes up, a zipfian that favours short fields.
+    /// At least `min` bytes, by a zipfian that favours short fields.
     Zipfian {
         /// The shortest.
         min: u16,
-        /// How much longer than `min`.
+        /// The excess over `min`.
         longer: Zipfian,
     },
 }
 
 impl FieldLength {
-    /// The longest that a field can be, in bytes.
+    /// The maximum length of a field, in bytes.
     pub fn max(&self) -> usize {
         match self {
             FieldLength::Constant(len) => usize::from(*len),
@@ -66,15 +66,15 @@ impl FieldLength {
     }
 }
 
-/// Why a record is not what any write left there.
+/// Why a record's bytes are not those of any write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BadRecord {
-    /// It is longer or shorter than its layout says.
+    /// The record's length differs from the layout's.
     #[error("the record has {found} bytes where {expected} belong")]
     Length {
-        /// Bytes that belong there.
+        /// The layout's length in bytes.
         expected: usize,
-        /// Bytes that stand there.
+        /// The actual length in bytes.
         found: usize,
     },
     /// The ends of its fields do not ascend, or point outside.
@@ -91,7 +91,7 @@ pub enum BadRecord {
     },
 }
 
-/// Where the fields of a record stand, and what stands in them.
+/// The layout of a record's fields, and their contents.
 ///
 /// ```
 /// use latchwork_workload::ycsb::{ContentKey, FieldIndex, FieldLength, RecordLayout, Version};
@@ -125,7 +125,7 @@ impl RecordLayout {
     ///
     /// # Errors
     ///
-    /// Fails without fields, with lengths upside down, or when a record could pass
+    /// Fails without fields, with a minimum above the maximum, or when a record could exceed
     /// [`RECORD_LEN_MAX`].
     pub fn new(fields: u16, length: FieldLength) -> Result<RecordLayout, WorkloadError> {
         if fields == 0 {
@@ -159,12 +159,12 @@ impl RecordLayout {
         (0..self.fields).map(FieldIndex)
     }
 
-    /// The longest that a record can be, in bytes.
+    /// The maximum length of a record, in bytes.
     pub fn len_max(&self) -> usize {
         self.table_len() + usize::from(self.fields) * self.length.max()
     }
 
-    /// The length of every field in bytes, where all are equally long.
+    /// The length of every field in bytes, if all fields are equally long.
     pub fn constant_field_len(&self) -> Option<usize> {
         match self.length {
             FieldLength::Constant(len) => Some(usize::from(len)),
@@ -172,7 +172,7 @@ impl RecordLayout {
         }
     }
 
-    /// Whether fields carry whole versions, so that sums over them mean something.
+    /// Whether fields carry whole versions, so that sums of versions are meaningful.
     pub fn keeps_whole_versions(&self) -> bool {
         self.constant_field_len()
             .is_some_and(|len| content::version_len(len) == content::VERSION_LEN)
@@ -185,14 +185,14 @@ impl RecordLayout {
         }
     }
 
-    /// The bytes of a record that a field takes, where that is the same in all records.
+    /// The byte range of a field, if the range is the same in all records.
     #[inline]
     pub fn place(&self, field: FieldIndex) -> Option<Range<usize>> {
         let start = usize::from(field.0);
         self.constant_field_len().map(|len| start * len..(start + 1) * len)
     }
 
-    /// The bytes of this record that a field takes.
+    /// The byte range of a field in this record.
     ///
     /// # Errors
     ///
@@ -222,7 +222,8 @@ impl RecordLayout {
         }
     }
 
-    /// Writes a whole record into `out`, replacing what it holds; allocates only when it must grow.
+    /// Writes a whole record into `out`, replacing its contents. Allocates only when `out` must
+    /// grow.
     pub fn encode(&self, key: ContentKey, version: Version, out: &mut Vec<u8>) {
         out.clear();
         out.resize(self.table_len(), 0);
@@ -235,7 +236,7 @@ impl RecordLayout {
         }
     }
 
-    /// Notes that `field` ends where the record now ends.
+    /// Sets the end of `field` to the present end of the record.
     fn set_end(&self, record: &mut [u8], field: FieldIndex) {
         if self.table_len() > 0 {
             let end = (record.len() - self.table_len()) as u16;
@@ -285,11 +286,11 @@ impl RecordLayout {
         content::version_of(field_bytes)
     }
 
-    /// Checks one field and gives its version.
+    /// Checks one field and returns its version.
     ///
     /// # Errors
     ///
-    /// Fails when the bytes are not what one write of this field of this record left there.
+    /// Fails when the bytes are not those of one write of this field of this record.
     #[inline]
     pub fn verify_field(
         &self,
@@ -301,7 +302,7 @@ impl RecordLayout {
         let whole = content::version_len(bytes.len()) == content::VERSION_LEN;
         let expected = match self.length {
             FieldLength::Constant(len) => usize::from(len),
-            // A short field keeps only a part of the version that its length came from.
+            // A short field keeps only a part of the version from which its length follows.
             _ if whole => self.length.of_seed(content::seed(key, field, version)),
             _ => bytes.len(),
         };
@@ -311,11 +312,11 @@ impl RecordLayout {
         Ok(version)
     }
 
-    /// Checks a whole record and gives the version of each of its fields.
+    /// Checks a whole record and returns the version of each of its fields.
     ///
     /// # Errors
     ///
-    /// Fails at the first thing that no write of this record left there.
+    /// Fails at the first bytes that no write of this record left.
     #[inline]
     pub fn verify(
         &self,
@@ -409,8 +410,8 @@ mod tests {
                 let mut flipped = record.clone();
                 flipped[at] ^= 0x40;
                 let refused = layout.verify(key, &flipped, |_, _| ()).is_err();
-                // A version of one or two bytes may turn into another good one together with its
-                // contents.
+                // A flip can turn a version of one or two bytes into another valid version with
+                // valid contents.
                 assert!(refused || layout.length.max() < 16, "flipped at {at}");
             }
         }

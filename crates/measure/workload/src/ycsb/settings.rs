@@ -1,4 +1,4 @@
-//! A workload as its properties describe it.
+//! The settings of a workload, from its properties.
 
 use super::key::{InsertOrder, KeyFormat, RecordNumber, ZERO_PADDING_MAX};
 use super::known::CLASSES;
@@ -10,24 +10,24 @@ use crate::properties::Properties;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Records where no property says how many.
+/// The number of records if no property gives it.
 const RECORDS_DEFAULT: u64 = 1_000_000;
 
 /// The most records of a workload.
 const RECORDS_MAX: u64 = 1 << 48;
 
-/// Shares of the operations. They are taken in proportion to their sum.
+/// Shares of the operations, relative to their sum.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Mix {
-    /// Of reads.
+    /// Reads.
     pub read: f64,
-    /// Of updates.
+    /// Updates.
     pub update: f64,
-    /// Of inserts.
+    /// Inserts.
     pub insert: f64,
-    /// Of scans.
+    /// Scans.
     pub scan: f64,
-    /// Of read-modify-writes.
+    /// Read-modify-writes.
     pub read_modify_write: f64,
 }
 
@@ -43,21 +43,22 @@ impl Mix {
     }
 }
 
-/// Which records operations ask for.
+/// The distribution of requested records.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum RequestDistribution {
-    /// Every loaded record alike.
+    /// Every loaded record with the same probability.
     Uniform,
     /// A zipfian over the records in the order of insertion: `requestdistribution=zipfian-records`.
     ZipfianRecords {
         /// The skew.
         theta: f64,
-        /// The records stand for so many times as many: `zipfianscale` (see [`ScaledZipfian`]).
+        /// The distribution is that of this many times the number of records: `zipfianscale` (see
+        /// [`ScaledZipfian`]).
         scale: u64,
     },
     /// What YCSB calls `zipfian`: a zipfian over ten billion ranks, hashed onto the records.
     ScrambledZipfian,
-    /// The newest records most.
+    /// The newest records most often.
     Latest {
         /// The skew.
         theta: f64,
@@ -71,17 +72,17 @@ pub enum RequestDistribution {
     },
     /// One record after the other.
     Sequential,
-    /// The newest records most, falling exponentially.
+    /// The newest records most often, with exponentially falling popularity.
     Exponential {
-        /// Percentage of the requests that falls on the newest part.
+        /// Percentage of the requests to the newest part.
         percentile: f64,
-        /// That part, as a fraction of the records.
+        /// The newest part, as a fraction of the records.
         fraction: f64,
     },
 }
 
 impl RequestDistribution {
-    /// What it is, in a word.
+    /// The distribution's name.
     pub fn name(&self) -> &'static str {
         match self {
             RequestDistribution::Uniform => "uniform",
@@ -98,24 +99,24 @@ impl RequestDistribution {
 /// How the lengths of scans are distributed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScanLengthDistribution {
-    /// Every length alike.
+    /// Every length with the same probability.
     Uniform,
     /// A zipfian that favours short scans.
     Zipfian,
 }
 
-/// How many records scans ask for.
+/// The numbers of records that scans read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanLength {
-    /// The fewest.
+    /// The minimum.
     pub min: u32,
-    /// The most.
+    /// The maximum.
     pub max: u32,
-    /// What lies between.
+    /// The distribution between minimum and maximum.
     pub distribution: ScanLengthDistribution,
 }
 
-/// Settings of YCSB's client that stand in workload files. Command-line flags win over them.
+/// Settings of YCSB's client in workload files. Command-line flags replace them.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct ClientSettings {
     /// `threadcount`: workers.
@@ -152,43 +153,42 @@ pub struct ClientSettings {
 pub struct CoreWorkload {
     /// The table's name.
     pub table: String,
-    /// Numbers of the records that are loaded; inserted ones follow.
+    /// Numbers of the loaded records. The numbers of inserted records follow.
     pub records: Range<u64>,
-    /// Operations of a run, where the workload limits them.
+    /// Operations of a run, if the workload limits them.
     pub operations: Option<u64>,
-    /// Fields of a record.
+    /// The layout of a record.
     pub layout: RecordLayout,
-    /// Fields are called this and their number.
+    /// A field's name is this prefix and the field's number.
     pub field_name_prefix: String,
-    /// How records are named.
+    /// The format of keys.
     pub keys: KeyFormat,
     /// Shares of the operations.
     pub mix: Mix,
-    /// Which records they ask for.
+    /// The distribution of requested records.
     pub requests: RequestDistribution,
-    /// How long scans are.
+    /// The lengths of scans.
     pub scan_length: ScanLength,
-    /// Reads ask for all fields, not for one.
+    /// Whether reads request all fields instead of one.
     pub read_all_fields: bool,
-    /// Updates write all fields, not one.
+    /// Whether updates write all fields instead of one.
     pub write_all_fields: bool,
-    /// Every record that is read is checked.
+    /// Whether every read record is checked.
     pub data_integrity: bool,
-    /// What the files say about YCSB's client.
+    /// The client settings in the files.
     pub client: ClientSettings,
     /// The table behind a scaled zipfian, which all streams share.
     pub(super) scaled: Option<ScaledZipfian>,
 }
 
 impl CoreWorkload {
-    /// The workload that properties describe, with YCSB's defaults for what they leave out (a
-    /// million records where `recordcount` is missing), and warnings about keys that change
-    /// nothing.
+    /// The workload that properties describe, with warnings about keys that change nothing. Missing
+    /// keys have YCSB's defaults, or a million records for `recordcount`.
     ///
     /// # Errors
     ///
-    /// Fails at an unknown key, at a value that its key cannot have, and at values that are
-    /// impossible together. The text is one line that names key and place.
+    /// Fails at an unknown key, at an invalid value, and at values that are impossible together.
+    /// The text is one line that names the key and its position.
     pub fn from_properties(
         properties: &Properties,
     ) -> Result<(CoreWorkload, Vec<String>), WorkloadError> {
@@ -239,7 +239,8 @@ impl CoreWorkload {
         RecordNumber(self.records.end)
     }
 
-    /// The records that one of `workers` workers loads. The shares of all cover every record once.
+    /// The records that one of `workers` workers loads. The shares of all workers cover every
+    /// record once.
     pub fn load_share(&self, worker: u64, workers: u64) -> Range<u64> {
         let count = u128::from(self.record_count());
         let bound = |w: u64| {

@@ -13,19 +13,19 @@ use crate::distribution::{
 use crate::random::Random;
 use std::sync::Arc;
 
-/// Draws of a record that is not inserted yet, before a loaded one is taken instead.
+/// Maximum number of redraws of a record that is not inserted yet. Then a loaded record is taken.
 const REDRAWS_MAX: u32 = 256;
 
 /// One worker among all workers of all compute nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WorkerIndex {
-    /// Its number, from 0.
+    /// The worker's number, from 0.
     pub index: u64,
-    /// How many there are.
+    /// The number of workers.
     pub count: u64,
 }
 
-/// Which record next. Record numbers are counted from the first loaded one.
+/// The choice of the next record. Record numbers are counted from the first loaded record.
 #[derive(Clone, Debug)]
 enum Requests {
     Uniform(Uniform),
@@ -44,8 +44,8 @@ enum ScanLengths {
     Zipfian(Zipfian),
 }
 
-/// An endless stream of operations, the same for the same workload, worker and seed as long as
-/// nobody inserts. Drawing allocates nothing.
+/// An endless stream of operations. Without inserts, the stream follows from the workload, the
+/// worker and the seed. Drawing allocates nothing.
 ///
 /// ```
 /// use latchwork_workload::ycsb::{Builtin, InsertCounter, Operation, OperationStream, WorkerIndex};
@@ -216,10 +216,12 @@ impl Requests {
     }
 }
 
-/// The records that a scrambled zipfian makes room for from the start, so that inserts do not move
-/// its popular ones: twice the expected number, as YCSB does. At most as many as are loaded, for
-/// otherwise a long run would throw most of its draws away; and that many when no number of
-/// operations is set.
+/// The number of records for which a scrambled zipfian makes room from the start, so that inserts
+/// do not move its popular records.
+///
+/// The number is twice the expected number of inserts, as in YCSB. The maximum is the number of
+/// loaded records: otherwise a long run would discard most of its draws. Without a number of
+/// operations, the maximum applies.
 fn expected_inserts(workload: &CoreWorkload) -> u64 {
     let share = workload.mix.insert / workload.mix.sum();
     if share == 0.0 {

@@ -1,4 +1,4 @@
-//! What terminals enter is distributed as clause 2 says.
+//! The inputs of terminals have the distributions of clause 2.
 
 use latchwork_workload::random::Random;
 use latchwork_workload::tpcc::values::{Constants, NonUniform, push_last_name};
@@ -39,9 +39,9 @@ fn payments(settings: InputSettings, count: usize) -> Vec<PaymentInput> {
     std::iter::repeat_with(next).take(count).collect()
 }
 
-/// Chi-square: the sum over all values of (seen - expected)^2 / expected is below what chance
-/// passes once in millions, five standard deviations above its mean. Rare values are judged
-/// together.
+/// Chi-square: the sum over all values of (seen - expected)^2 / expected. The limit is five
+/// standard deviations above the mean, which chance exceeds once in millions. Rare values are
+/// grouped.
 fn assert_distributed(what: &str, seen: &BTreeMap<u32, u64>, expected: &BTreeMap<u32, f64>) {
     let draws: u64 = seen.values().sum();
     let total: f64 = expected.values().sum();
@@ -72,7 +72,7 @@ fn flat(from: u32, to: u32) -> BTreeMap<u32, f64> {
     (from..=to).map(|value| (value, 1.0)).collect()
 }
 
-/// NURand(a, from, to) of clause 2.1.6, counted out.
+/// NURand(a, from, to) of clause 2.1.6, counted exactly.
 fn non_uniform(a: u32, constant: u32, from: u32, to: u32) -> BTreeMap<u32, f64> {
     let mut weights: BTreeMap<u32, f64> = flat(from, to);
     weights.values_mut().for_each(|weight| *weight = 0.0);
@@ -97,7 +97,7 @@ fn customers_and_last_names_are_as_non_uniform_as_the_standards() {
     assert_distributed("C_LAST", &draws(LOAD.last_names(scale), 1_000_000), &names);
     let customers = non_uniform(1023, LOAD.customer, 1, 3_000);
     assert_distributed("C_ID", &draws(LOAD.customers(scale), 4_000_000), &customers);
-    // The test itself tells another constant, and a flat distribution, apart.
+    // The test itself detects another constant, and a flat distribution.
     let caught = |weights: BTreeMap<u32, f64>| {
         let seen = draws(LOAD.last_names(scale), 1_000_000);
         std::panic::catch_unwind(|| assert_distributed("wrong", &seen, &weights)).is_err()
@@ -108,15 +108,15 @@ fn customers_and_last_names_are_as_non_uniform_as_the_standards() {
 
 #[test]
 fn items_are_as_non_uniform_as_the_standards() {
-    // 8192 times 100000 pairs are many, so of A = 8191 the thirteen low bits are judged one by one:
-    // a bit of the OR is set unless both numbers lack it.
+    // 8192 times 100000 pairs are many, so for A = 8191 the thirteen low bits are checked one by
+    // one. A bit of the OR is set unless both numbers lack it.
     let constants = Constants { item: 0, ..LOAD };
     let mut random = Random::new(23);
     let items = constants.items(Scale::default());
     let draws: Vec<u32> = (0..200_000).map(|_| items.draw(&mut random)).collect();
     assert!(draws.iter().all(|item| (1..=100_000).contains(item)));
     for bit in 0..13 {
-        // With C = 0 an OR up to 100000 minus one is one below its item; larger ones turn around.
+        // With C = 0, an OR up to 100000 minus one is one below its item; larger ones wrap around.
         let ors = draws.iter().map(|item| item - 1).filter(|or| *or >= 31_072);
         let (mut set, mut all) = (0u32, 0u32);
         ors.for_each(|or| {
@@ -217,7 +217,8 @@ fn payments_come_from_elsewhere_and_by_name_as_often_as_the_standards() {
     assert!(remote.len().abs_diff(30_000) < 800, "{}", remote.len());
     let districts = counted(remote.iter().map(|input| input.customer_district.into()));
     assert_distributed("C_D_ID", &districts, &flat(1, 10));
-    // Which is as seldom the terminal's as any other: five standard deviations of 52.
+    // The customer's district equals the terminal's as rarely as any other: five standard
+    // deviations of 52.
     let same = remote.iter().filter(|input| input.customer_district == input.district).count();
     assert!(same.abs_diff(remote.len() / 10) < 260, "{same}");
     let warehouses = counted(remote.iter().map(|input| input.customer_warehouse));
@@ -311,7 +312,7 @@ fn terminals_have_homes_of_their_own() {
         districts.insert((*warehouse, *district));
     }
     assert_eq!(districts.len(), 40);
-    // Fewer than warehouses: all of these are someone's, none is two's.
+    // With fewer terminals than warehouses, each warehouse belongs to exactly one terminal.
     for (count, last) in [(1, 10), (3, 10), (9, 10), (7, 1_000)] {
         let mut next = 1;
         for number in 0..count {

@@ -1,5 +1,5 @@
-//! The five transactions over tables in memory: the inputs, the rows and the arithmetic fit
-//! together, the twelve conditions hold after any number of transactions, and a transaction that is
+//! The five transactions over tables in memory. The inputs, the rows and the arithmetic fit
+//! together. The twelve conditions hold after any number of transactions. A transaction that is
 //! lost, torn or done twice breaks them.
 
 use latchwork_workload::tpcc::check::{ConsistencyCheck, Report, StockCheck};
@@ -31,7 +31,7 @@ struct Model {
     clock_us: u64,
     payments: u32,
     delivered: u32,
-    /// What a broken engine does, every so often.
+    /// The periodic error of a broken engine.
     fault: Option<Fault>,
 }
 
@@ -47,13 +47,13 @@ enum Fault {
     TornOrder,
     /// A delivery that left the row of NEW-ORDER.
     DeliveredTwice,
-    /// A new order that should have been rolled back is there in part.
+    /// A part of a new order exists although the order should have been rolled back.
     NotRolledBack,
     /// A new order's update of its first stock is overwritten.
     LostStock,
 }
 
-/// A rollback that the input asked for.
+/// A rollback that the input requested.
 struct RolledBack;
 
 impl Model {
@@ -87,7 +87,7 @@ impl Model {
         assert!(before.is_none() || self.fault.is_some(), "{table:?} has the key already");
     }
 
-    /// The head of a row is all that an update writes.
+    /// An update writes only the head of a row.
     fn head(&mut self, table: Table, key: &[u8], write: impl FnOnce(&mut [u8])) {
         write(self.tables[table as usize].get_mut(key).expect("the row is there"));
     }
@@ -365,7 +365,8 @@ impl Model {
 
 const WAREHOUSES: u32 = 3;
 
-/// Runs `count` transactions from ten terminals; every tenth of the fault's kind goes wrong.
+/// Runs `count` transactions from ten terminals. Every tenth transaction of the fault's kind has
+/// the fault.
 fn run(fault: Option<Fault>, count: u32) -> (Model, BTreeMap<TransactionKind, u32>) {
     let scale = Scale::new(200, 40).unwrap();
     let (mut model, settings) = Model::new(scale, WAREHOUSES);

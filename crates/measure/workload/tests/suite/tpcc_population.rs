@@ -21,7 +21,7 @@ fn each(population: &Population, mut visit: impl FnMut(&Loaded<'_>)) {
     }
 }
 
-/// What was seen of a field, to be compared with its bounds.
+/// The values seen in a field, for a comparison with the field's bounds.
 #[derive(Default)]
 struct Seen(BTreeMap<&'static str, (i64, i64, i64, i64)>);
 
@@ -32,8 +32,8 @@ impl Seen {
         *seen = (seen.0.min(value), seen.1.max(value), seen.2 + 1, seen.3 + value);
     }
 
-    /// Every value of the range's ends occurs when `whole`, and the mean is the middle's within
-    /// `tolerance` of the range.
+    /// Checks a field: with `whole`, both ends of the range occur, and the mean is within
+    /// `tolerance` of the range's middle.
     fn uniform(&self, field: &str, range: RangeInclusive<i64>, whole: bool, tolerance: f64) {
         let (min, max, count, sum) = self.0[field];
         assert!(range.contains(&min) && range.contains(&max), "{field}: {min} to {max}");
@@ -174,9 +174,10 @@ fn a_warehouse_of_the_standard_has_its_rows_and_is_consistent() {
 
     // Exactly 10 % are chosen.
     assert_eq!((original, bad_credit), ([10_000, 10_000], 3_000));
-    // Every customer has one order, every last name someone who bears it.
+    // Every customer has one order, and every last name has a customer.
     assert_eq!(customers_of_orders.len(), 30_000);
-    // A random permutation leaves one number where it was, on average, and there are ten.
+    // A random permutation leaves one number in its place on average, and there are ten
+    // permutations.
     assert!(in_place < 30, "{in_place} orders have the number of their customer");
     assert_eq!((names.len(), names.values().sum::<u32>()), (1_000, 3_000));
     assert!(names.values().any(|count| *count >= 10), "last names are not uniform");
@@ -204,7 +205,7 @@ fn a_warehouse_of_the_standard_has_its_rows_and_is_consistent() {
     assert_eq!(estimate.table(Table::Stock).rows, 100_000);
 }
 
-/// What stands in a database: a sum of hashes, so that the order of rows does not count.
+/// The contents of a database: a sum of hashes, so that the order of rows does not count.
 fn fingerprint(population: &Population, parts: impl Iterator<Item = u64>) -> (u64, u64) {
     let (mut rows, mut sum) = (0, 0u64);
     for part in parts.filter_map(|number| population.part(number)) {
@@ -241,7 +242,7 @@ fn the_same_seed_gives_the_same_database_with_any_number_of_loaders() {
             together.fold((0, 0u64), |sum, part| (sum.0 + part.0, sum.1.wrapping_add(part.1)));
         assert_eq!(together, alone);
     }
-    // It does not change between releases either, so that a database can be made again.
+    // The sum does not change between releases, so that a database can be made again.
     assert_eq!(alone, (PINNED_ROWS, PINNED_SUM));
     let other = population(2);
     assert_ne!(fingerprint(&other, 0..other.part_count()), alone);

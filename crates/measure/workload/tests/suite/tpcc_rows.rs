@@ -1,4 +1,4 @@
-//! Rows become bytes and come back, updates touch their beginnings only, and the standard's
+//! Rows become bytes and come back. Updates change only their first bytes. The standard's
 //! arithmetic is exact.
 
 use latchwork_workload::random::Random;
@@ -46,7 +46,7 @@ fn rows_of_every_table_come_back_as_they_were() {
 #[test]
 fn no_row_is_longer_or_shorter_than_it_says() {
     each_row(|table, row| {
-        // The last text of these ends with the row, so only what stands before it has a length.
+        // The last text of these rows ends with the row, so only the texts before it have a length.
         let ends_open =
             matches!(table, Table::Customer | Table::History | Table::Item | Table::Stock);
         let mut longer = row.to_vec();
@@ -81,7 +81,7 @@ fn what_transactions_change_is_the_short_beginning_of_a_row() {
                 $row.encode(&mut whole);
                 $row.write_updated(&mut updated);
                 len = $Row::UPDATED_LEN;
-                // What is too short to be a row stays as it is.
+                // Bytes that are too short for a row stay unchanged.
                 let mut short = vec![7; len - 1];
                 $row.write_updated(&mut short);
                 assert!(short.iter().all(|byte| *byte == 7));
@@ -156,7 +156,7 @@ fn totals_are_exact_and_rounded_to_a_cent() {
     assert_eq!(order_total_cents(10_000, 0, 2_000, 2_000), 14_000);
     // 333.33 * 0.8766 * 1.2345 = 360.7206...: the third place is 0.
     assert_eq!(order_total_cents(33_333, 1_234, 1_000, 1_345), 36_072);
-    // Half a cent goes up.
+    // Half a cent is rounded up.
     assert_eq!(order_total_cents(1, 5_000, 0, 0), 1);
     assert_eq!(order_total_cents(i64::MAX / 2, 0, 0, 0), i64::MAX / 2);
 }
@@ -284,7 +284,7 @@ fn the_mark_is_found_wherever_it_is_and_nowhere_else() {
     let mut random = Random::new(1);
     let (mut with, mut without) = (0, 0);
     for _ in 0..20_000 {
-        // Letters of the mark only, so that much of it is there nearly always.
+        // Only letters of the mark, so that nearly every text has much of the mark.
         let mut data: Vec<u8> =
             (0..random.below(51)).map(|_| ORIGINAL[random.below(8) as usize]).collect();
         if let Some(places) =

@@ -1,5 +1,5 @@
-//! Property files of YCSB run unchanged, our own say the same, and what is wrong in a file is
-//! named.
+//! YCSB's property files run unchanged, this project's files describe the same workloads, and an
+//! error in a file is named.
 
 use latchwork_workload::properties::Properties;
 use latchwork_workload::ycsb::{
@@ -45,7 +45,7 @@ fn builtin_workloads_are_those_of_ycsb() {
     assert_eq!(Builtin::E.workload().unwrap().scan_length.max, 100);
 }
 
-/// The assignments of YCSB's file for workload E, with the comments left out.
+/// The assignments of YCSB's file for workload E, without comments.
 const YCSB_E: &str = "
 recordcount=1000
 operationcount=1000
@@ -102,7 +102,7 @@ fn settings_of_ycsbs_client_are_understood_or_reported_as_ignored() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_its_place_and_what_was_meant() {
+fn an_unknown_key_is_named_with_its_position_and_what_was_meant() {
     assert_eq!(
         refused("recordcount=10\n\nreadproportoin=1\n"),
         "w:3: unknown workload key `readproportoin`; did you mean `readproportion`?"

@@ -8,7 +8,7 @@ use rand_distr::Distribution;
 
 const DRAWS: usize = 1_000_000;
 
-/// Ranks in groups that widen: 0, 1, 2, 3, 4-5, 6-8, ... each with a fair share of the draws.
+/// Ranks in groups of growing size: 0, 1, 2, 3, 4-5, 6-8, ... each with a fair share of the draws.
 fn group(rank: u64) -> usize {
     if rank < 4 { rank as usize } else { ((rank as f64 + 1.0).ln() * 2.0) as usize + 2 }
 }

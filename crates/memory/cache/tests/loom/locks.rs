@@ -131,12 +131,12 @@ fn stamp_beside(look: impl Fn(&Cache) -> Option<u64> + Copy + Send + Sync + 'sta
 }
 
 #[test]
-fn a_stamp_under_the_latch_is_seen_by_whoever_locks_and_then_reads() {
+fn a_read_timestamp_under_the_latch_is_seen_by_a_locker_that_then_reads() {
     stamp_beside(|cache| cache.try_read(line(0)).and_then(validated).map(|(stamp, _)| stamp), true);
 }
 
 #[test]
-fn a_stamp_under_the_latch_is_seen_by_whoever_locks_and_then_latches() {
+fn a_read_timestamp_under_the_latch_is_seen_by_a_locker_that_then_latches() {
     stamp_beside(|cache| cache.try_write(line(0)).map(|guard| guard.words().word(0)), false);
 }
 
@@ -206,7 +206,7 @@ fn write_and_detain(cache: &Cache, lasting: &AtomicU64) -> bool {
 }
 
 #[test]
-fn who_has_seen_what_was_written_sees_that_it_is_detained_or_lasts() {
+fn a_reader_of_a_write_sees_its_node_lock_or_finds_it_durable() {
     let look = |cache: &Cache, lasting: &AtomicU64| {
         let Some(read) = cache.try_read(line(0)) else { return };
         let (seen, locked) = (read.words().word(0), read.locked());
@@ -237,7 +237,7 @@ fn who_has_seen_what_was_written_sees_that_it_is_detained_or_lasts() {
 }
 
 #[test]
-fn a_line_that_is_detained_stays() {
+fn a_line_with_a_node_lock_stays() {
     let take_away = |cache: &Cache, lasting: &AtomicU64| {
         let frame = cache.frame(FrameId(0));
         let seen = cache.line(FrameId(0)).slice(LINE_HEADER..LINE);
@@ -327,7 +327,7 @@ fn a_line_is_not_demoted_under_a_lock_that_was_upgraded() {
 
 /// A task that requests the line finds the lock, or every later lock goes through the protocol.
 #[test]
-fn a_lock_is_seen_by_who_wants_to_be_asked_or_asks() {
+fn a_requester_finds_the_lock_or_later_locks_go_through_the_protocol() {
     let lock = |cache: &Cache, value: &AtomicU64| {
         for _ in 0..2 {
             let TryLock::Locked((id, _)) = cache.try_lock(line(0), Ownership::Shared) else {

@@ -313,7 +313,7 @@ fn two_writers_exclude_each_other_and_both_changes_stay_dirty() {
 }
 
 #[test]
-fn whoever_takes_the_line_away_sees_all_that_was_written_and_nothing_comes_after() {
+fn a_task_that_takes_the_line_away_sees_all_that_was_written_and_nothing_comes_after() {
     loom::model(|| {
         let cache = full(1, Ownership::Exclusive);
         let writer = thread::spawn({
@@ -414,7 +414,7 @@ fn a_frame_that_comes_back_is_the_new_lines_alone() {
 }
 
 #[test]
-fn a_local_holder_keeps_the_line_until_it_lets_go() {
+fn a_local_holder_keeps_the_line_until_its_release() {
     loom::model(|| {
         let cache = full(1, Ownership::Exclusive);
         let frame_of = |cache: &Arc<Cache>| cache.find(line(0)).expect("attached");

@@ -169,7 +169,7 @@ fn readers_never_validate_a_torn_line() {
 }
 
 #[test]
-fn a_hint_is_corrected_when_it_is_wrong_and_misleads_nobody() {
+fn a_hint_is_corrected_when_it_is_wrong_and_misleads_no_reader() {
     let cache = full(3, Ownership::Exclusive);
     let hint = Hint::default();
     let seen = |addr| cache.try_read_at(addr, &hint).map(|read| read.addr());
@@ -233,7 +233,7 @@ fn a_reader_becomes_the_writer_of_what_it_saw_or_of_nothing() {
 }
 
 #[test]
-fn writers_give_way_but_for_those_who_have_the_line_reserved() {
+fn writers_give_way_except_those_that_have_the_line_reserved() {
     let cache = full(1, Ownership::Exclusive);
     let frame = cache.frame(cache.find(line(0)).expect("attached"));
     frame.give_way(true);

@@ -85,7 +85,7 @@ fn lru_agrees_with_a_list() {
 
 /// Lines in use at the end of the order hide no other lines, and are not examined again and again.
 #[test]
-fn a_line_in_use_is_no_victim_of_either_policy_and_in_nobodys_way() {
+fn a_line_in_use_is_no_victim_of_either_policy_and_hinders_no_eviction() {
     for policy in [EPOCH, ReplacementPolicy::Lru] {
         let cache = full(16, policy);
         let reserved = cache.find(line(0)).expect("cached");
@@ -134,7 +134,7 @@ fn a_hot_line_stays() {
 /// Threads that read, write, evict and attach again: at the end every frame is in the list once or
 /// free.
 #[test]
-fn an_lru_list_that_threads_share_loses_nobody() {
+fn an_lru_list_that_threads_share_loses_no_frame() {
     const FRAMES: u64 = 32;
     let cache = full(FRAMES, ReplacementPolicy::Lru);
     thread::scope(|scope| {

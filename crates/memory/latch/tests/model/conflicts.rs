@@ -64,7 +64,7 @@ fn a_downgrade_serves_all_waiting_readers_at_once() {
 }
 
 #[test]
-fn a_writer_makes_all_readers_let_go_and_then_tries_at_once() {
+fn a_writer_makes_all_readers_release_and_then_tries_at_once() {
     let mut script = Script::new(3);
     script.obtain(1, Want::Shared);
     script.obtain(2, Want::Shared);
@@ -82,7 +82,7 @@ fn a_writer_makes_all_readers_let_go_and_then_tries_at_once() {
 }
 
 #[test]
-fn a_writer_waits_behind_a_downgrade_and_its_reader_is_asked_next() {
+fn a_writer_waits_behind_a_downgrade_and_its_reader_gets_the_next_request() {
     let mut script = Script::new(3);
     script.obtain(1, Want::Exclusive);
     script.want(2, Want::Shared);
@@ -101,7 +101,7 @@ fn a_writer_waits_behind_a_downgrade_and_its_reader_is_asked_next() {
 }
 
 #[test]
-fn the_only_reader_upgrades_without_a_question() {
+fn the_only_reader_upgrades_without_a_request() {
     let mut script = Script::new(2);
     script.obtain(1, Want::Shared);
     script.want(1, Want::Exclusive);
@@ -173,7 +173,7 @@ fn an_upgrade_gives_way_to_no_reader() {
 }
 
 #[test]
-fn without_questions_a_refused_upgrade_lets_go() {
+fn without_requests_a_refused_upgrade_releases() {
     let mut script = Script::new(2).latch_only();
     for id in [1, 2] {
         script.obtain(id, Want::Shared);
@@ -190,7 +190,7 @@ fn without_questions_a_refused_upgrade_lets_go() {
 
 /// The node gets a request between its release and the answer to its own request.
 #[test]
-fn who_gives_lines_back_unasked_says_that_the_line_is_gone() {
+fn a_node_that_releases_without_a_request_reports_the_release() {
     for gives_back in [false, true] {
         let mut script = Script::new(2).giving_back(gives_back);
         script.obtain(1, Want::Exclusive);
@@ -208,7 +208,7 @@ fn who_gives_lines_back_unasked_says_that_the_line_is_gone() {
 /// Otherwise a word that still names a node without knowledge of the line would cause requests
 /// without end.
 #[test]
-fn who_asks_again_for_what_was_given_back_pauses() {
+fn a_node_that_requests_a_released_line_again_backs_off() {
     let mut script = Script::new(3).giving_back(true);
     script.obtain(1, Want::Exclusive);
     script.want(2, Want::Exclusive);

@@ -30,7 +30,7 @@ fn upgrading(takeover: bool) -> Script {
 }
 
 #[test]
-fn who_gives_up_an_upgrade_has_its_copy_and_leaves_the_others_theirs() {
+fn a_node_that_gives_up_an_upgrade_keeps_its_copy_and_leaves_the_others_theirs() {
     let mut script = upgrading(true);
     script.receive_request(2, 1);
     script.receive_pledge(1, 2);
@@ -43,7 +43,7 @@ fn who_gives_up_an_upgrade_has_its_copy_and_leaves_the_others_theirs() {
 }
 
 #[test]
-fn a_pledge_that_comes_after_the_wish_was_given_up_goes_back() {
+fn a_pledge_that_comes_after_the_want_was_given_up_goes_back() {
     let mut script = upgrading(true);
     script.refuse(3, 1);
     script.receive_request(2, 1);
@@ -57,7 +57,7 @@ fn a_pledge_that_comes_after_the_wish_was_given_up_goes_back() {
 /// Mechanism: a node that gave up its access counted as one that does not upgrade, though its
 /// request was open. Fix: the node keeps its place in the order until it has its answers.
 #[test]
-fn of_two_who_give_up_their_upgrades_one_gives_way() {
+fn of_two_nodes_that_give_up_their_upgrades_one_gives_way() {
     for takeover in [false, true] {
         let mut script = upgrading(takeover);
         script.want(2, Want::Exclusive);
@@ -75,7 +75,7 @@ fn of_two_who_give_up_their_upgrades_one_gives_way() {
 /// A node with a high priority sends a request, gives up, and wants the line again before the
 /// answer. It continues with the priority of its request.
 #[test]
-fn who_wants_the_line_again_before_it_was_answered_keeps_its_place_in_the_order() {
+fn a_node_that_wants_the_line_again_before_its_answers_keeps_its_position_in_the_order() {
     let mut script = both(false);
     [1, 2].into_iter().for_each(|id| script.obtain(id, Want::Shared));
     [1, 2].into_iter().for_each(|id| script.want(id, Want::Exclusive));
@@ -97,7 +97,7 @@ fn who_wants_the_line_again_before_it_was_answered_keeps_its_place_in_the_order(
 /// The node sent requests to two sharers, without a copy. One sharer has died. The other owns the
 /// line by now, and hands it over.
 #[test]
-fn a_line_that_comes_after_the_wish_was_given_up_is_kept_and_handed_on() {
+fn a_line_that_comes_after_the_want_was_given_up_is_kept_and_handed_on() {
     let mut script = both(false);
     [2, 3].into_iter().for_each(|id| script.obtain(id, Want::Shared));
     script.want(1, Want::Exclusive);
@@ -140,14 +140,14 @@ fn one_of_two_dies() {
 
 /// Both may have sent the other a request when they give up.
 #[test]
-fn a_reader_dies_beside_two_who_upgrade() {
+fn a_reader_dies_beside_two_upgrading_nodes() {
     let [_, (how, setting)] = one_dies(&upgraders(), 0);
     is_live(&format!("a reader dies beside two of both, {how}"), &setting);
 }
 
 #[test]
 #[ignore = "half a million states: seconds"]
-fn a_reader_dies_beside_two_who_upgrade_and_release() {
+fn a_reader_dies_beside_two_nodes_that_upgrade_and_release() {
     let [(how, setting), _] = one_dies(&upgraders(), 0);
     is_live(&format!("a reader dies beside two of both, {how}"), &setting);
 }
@@ -158,7 +158,7 @@ fn upgraders() -> [Client; 3] {
 }
 
 #[test]
-fn a_reader_dies_beside_two_who_write() {
+fn a_reader_dies_beside_two_writers() {
     let clients = [Client::writer(1), Client::writer(2), Client::reader(3).mortal()];
     is_live_with("a reader dies beside two writers", &clients.map(Client::keeping), 0);
 }
@@ -171,13 +171,13 @@ fn a_writer_dies() {
 
 #[test]
 #[ignore = "four million states: minutes"]
-fn a_reader_dies_beside_two_who_upgrade_with_priorities() {
+fn a_reader_dies_beside_two_upgrading_nodes_with_priorities() {
     is_live_with("a reader dies beside two of both, priorities", &upgraders(), 1);
 }
 
 #[test]
 #[ignore = "half a million states: seconds"]
-fn one_dies_beside_two_who_evict() {
+fn one_dies_beside_two_evicting_nodes() {
     let clients = [Client::writer(1), Client::writer(2), Client::reader(3).mortal()];
     is_live_with("a reader dies beside two writers that evict", &clients, 0);
     let clients = [Client::writer(1).mortal(), Client::writer(2), Client::reader(3)];
@@ -190,7 +190,7 @@ fn one_dies_beside_two_who_evict() {
 
 #[test]
 #[ignore = "four million states: minutes"]
-fn one_of_three_who_read_and_write_dies() {
+fn one_of_three_nodes_that_read_and_write_dies() {
     let clients = [Client::both(1).mortal(), Client::both(2), Client::both(3)];
     let clients = clients.map(|client| client.keeping().patient());
     is_live_with("one of three of both dies", &clients, 0);
@@ -205,12 +205,12 @@ fn breaching(breach: Breach) -> Setting {
 
 /// The line is never at rest again, and its frame is lost.
 #[test]
-fn who_goes_on_waiting_for_the_answer_waits_for_ever() {
+fn a_node_that_keeps_waiting_for_the_answer_waits_permanently() {
     never_rests(Breach::UnasksNobody);
 }
 
 #[test]
-fn who_keeps_pledges_for_a_wish_that_it_gave_up_locks_the_pledgers_out() {
+fn a_node_that_keeps_pledges_for_an_abandoned_want_locks_the_pledgers_out() {
     never_rests(Breach::ForgetsGaveUp);
 }
 
@@ -223,11 +223,11 @@ fn never_rests(breach: Breach) {
 
 /// Its frame gets another line while living nodes write into it, or wait for its report.
 #[test]
-fn who_forgets_its_questions_to_the_living_is_not_at_rest() {
+fn a_node_that_forgets_its_requests_to_the_living_is_not_at_rest() {
     is_refuted(&breaching(Breach::UnasksAll), "rest is rest");
 }
 
 #[test]
-fn who_forgets_the_copy_that_it_had_leaves_a_bit_that_nobody_clears() {
+fn a_node_that_forgets_its_copy_leaves_a_bit_that_no_node_clears() {
     is_refuted(&breaching(Breach::ForgetsItsCopy), "the word is true");
 }

@@ -58,14 +58,14 @@ fn two_nodes() {
 }
 
 #[test]
-fn two_nodes_with_numbered_questions() {
+fn two_nodes_with_numbered_requests() {
     let mut setting = Setting::discipline(&TWO, 0);
     setting.rules.seq_modulus = 3;
     holds("two nodes, three numbers", &setting);
 }
 
 #[test]
-fn two_readers_and_one_who_also_writes() {
+fn two_readers_and_one_reader_that_also_writes() {
     let clients = [Client::both(1), Client::reader(2), Client::reader(3)];
     holds("two readers and one of both", &Setting::discipline(&clients, 1));
 }
@@ -77,7 +77,7 @@ fn one_reader_and_two_writers() {
 }
 
 #[test]
-fn one_reader_and_two_who_also_write() {
+fn one_reader_and_two_readers_that_also_write() {
     let clients = [Client::both(1), Client::both(2), Client::reader(3)];
     let clients = clients.map(|client| client.keeping().patient());
     is_live("one reader and two of both", &Setting::discipline(&clients, 0));
@@ -95,7 +95,7 @@ fn requests_that_are_sent_on() {
 /// Without aging, all requests are equal. Smaller settings of it are among the switches.
 #[test]
 #[ignore = "more than half a million states: seconds"]
-fn questions_without_priorities() {
+fn requests_without_priorities() {
     let clients = [Client::both(1), Client::writer(2), Client::reader(3)].map(Client::keeping);
     let mut setting = Setting::discipline(&clients.map(Client::patient), 1);
     setting.rules.aging = false;
@@ -155,27 +155,27 @@ fn one_reader_and_two_writers_that_evict() {
 
 #[test]
 #[ignore = "a million states: half a minute"]
-fn one_reader_and_two_who_also_write_and_evict() {
+fn one_reader_and_two_readers_that_also_write_and_evict() {
     let clients = [Client::both(1), Client::both(2), Client::reader(3)];
     holds("one reader and two of both, evicting", &Setting::discipline(&clients, 0));
 }
 
 #[test]
 #[ignore = "two million states: half a minute"]
-fn three_who_read_and_write() {
+fn three_nodes_that_read_and_write() {
     let clients = THREE.map(|client| client.keeping().patient());
     is_live("three of both", &Setting::discipline(&clients, 0));
 }
 
 #[test]
 #[ignore = "ten million states: minutes"]
-fn three_who_read_and_write_and_evict() {
+fn three_nodes_that_read_and_write_and_evict() {
     holds("three of both, evicting", &Setting::discipline(&THREE, 0));
 }
 
 #[test]
 #[ignore = "five million states: minutes"]
-fn two_who_also_write_and_a_reader_with_priorities() {
+fn two_readers_that_also_write_and_a_reader_with_priorities() {
     let clients = [Client::both(1), Client::both(2), Client::reader(3)];
     holds("one reader and two of both, priorities", &Setting::discipline(&clients, 1));
 }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! just model-larger                          # their names
-//! just model-larger four_who_write           # one of them
-//! LATCHWORK_MODEL_GIB=12 just model-larger three_who_read_and_write_with_priorities
+//! just model-larger four_writers           # one of them
+//! LATCHWORK_MODEL_GIB=12 just model-larger three_nodes_that_read_and_write_with_priorities
 //! ```
 //!
 //! Worlds that differ by node ids alone count as one here (`symmetry.rs`). A search that needs more
@@ -53,7 +53,7 @@ fn search(name: &str, setting: Setting, live: bool) {
 
 #[test]
 #[ignore = "larger"]
-fn two_who_read_and_write_many_priorities_and_numbers() {
+fn two_nodes_that_read_and_write_many_priorities_and_numbers() {
     let mut setting = Setting::discipline(&[1, 2].map(Client::both), 4);
     setting.rules.seq_modulus = 4;
     search("two of both, priorities to 4, four numbers", setting, true);
@@ -61,35 +61,35 @@ fn two_who_read_and_write_many_priorities_and_numbers() {
 
 #[test]
 #[ignore = "larger"]
-fn three_who_read_and_write_with_priorities_keeping() {
+fn three_nodes_that_read_and_write_with_priorities_keeping() {
     let clients = [1, 2, 3].map(|id| Client::both(id).keeping());
     search("three of both, keeping, priorities to 1", Setting::discipline(&clients, 1), false);
 }
 
 #[test]
 #[ignore = "larger"]
-fn three_who_read_and_write_with_priorities() {
+fn three_nodes_that_read_and_write_with_priorities() {
     let clients = [1, 2, 3].map(Client::both);
     search("three of both, evicting, priorities to 1", Setting::discipline(&clients, 1), false);
 }
 
 #[test]
 #[ignore = "larger"]
-fn four_who_write() {
+fn four_writers() {
     let clients = [1, 2, 3, 4].map(Client::writer);
     search("four writers, evicting, priorities to 1", Setting::discipline(&clients, 1), true);
 }
 
 #[test]
 #[ignore = "larger"]
-fn five_who_write() {
+fn five_writers() {
     let clients = [1, 2, 3, 4, 5].map(Client::writer);
     search("five writers, evicting", Setting::discipline(&clients, 0), false);
 }
 
 #[test]
 #[ignore = "larger"]
-fn one_who_also_writes_and_three_readers() {
+fn one_reader_that_also_writes_and_three_readers() {
     let mut clients = [1, 2, 3, 4].map(Client::reader);
     clients[0] = Client::both(1);
     search("one of both and three readers, evicting", Setting::discipline(&clients, 0), true);
@@ -97,7 +97,7 @@ fn one_who_also_writes_and_three_readers() {
 
 #[test]
 #[ignore = "larger"]
-fn one_who_also_writes_and_four_readers() {
+fn one_reader_that_also_writes_and_four_readers() {
     let mut clients = [1, 2, 3, 4, 5].map(|id| Client::reader(id).keeping());
     clients[0] = Client::both(1).keeping();
     search("one of both and four readers, keeping", Setting::discipline(&clients, 0), false);
@@ -105,14 +105,14 @@ fn one_who_also_writes_and_four_readers() {
 
 #[test]
 #[ignore = "larger"]
-fn two_who_write_and_two_readers() {
+fn two_writers_and_two_readers() {
     let clients = [Client::writer(1), Client::writer(2), Client::reader(3), Client::reader(4)];
     search("two writers and two readers, evicting", Setting::discipline(&clients, 0), false);
 }
 
 #[test]
 #[ignore = "larger"]
-fn two_who_also_write_and_two_readers_keeping() {
+fn two_readers_that_also_write_and_two_readers_keeping() {
     let clients = [Client::both(1), Client::both(2), Client::reader(3), Client::reader(4)];
     let clients = clients.map(|client| client.keeping().patient());
     search("two of both and two readers, keeping", Setting::discipline(&clients, 0), false);

@@ -23,7 +23,7 @@ fn met(mut script: Script, lock: Want, want: Want) -> Script {
 }
 
 #[test]
-fn whoever_meets_an_exclusive_lock_is_refused_at_once() {
+fn a_node_that_meets_an_exclusive_lock_is_refused_at_once() {
     for want in [Want::Shared, Want::Exclusive] {
         let mut script = met(Script::new(2).no_wait(), Want::Exclusive, want);
         script.receive_request(1, 2);
@@ -83,7 +83,7 @@ fn an_exclusive_owner_with_a_lock_to_read_lets_readers_in() {
 }
 
 #[test]
-fn who_waits_already_is_refused_when_the_line_is_locked() {
+fn a_waiting_node_is_refused_when_the_line_is_locked() {
     let mut script = Script::new(2).no_wait();
     script.obtain(1, Want::Exclusive);
     script.reserve(1);
@@ -122,7 +122,7 @@ fn a_line_that_is_not_settled_can_be_locked() {
 
 /// A writer with the pledge of one sharer meets the lock of another, and gives the pledge up.
 #[test]
-fn a_pledge_is_given_back_when_another_sharer_has_locked() {
+fn a_pledge_is_released_when_another_sharer_has_locked() {
     let mut script = Script::new(3).with_takeover().no_wait();
     script.obtain(1, Want::Shared);
     script.obtain(2, Want::Shared);
@@ -157,7 +157,7 @@ fn a_locked_line_is_not_evicted() {
 /// Without requests, a refusal does not show whether a line is locked or only in use. An access
 /// that does not wait ends.
 #[test]
-fn without_questions_a_refused_word_ends_the_try() {
+fn without_requests_a_refused_word_ends_the_try() {
     let mut script = met(Script::new(2).latch_only().no_wait(), Want::Shared, Want::Exclusive);
     assert!(!script.is_wanted(2) && !script.is_pausing(2));
     script.expect_word(0, &[1]);
@@ -200,7 +200,7 @@ fn two_nodes_that_lock_and_do_not_forward() {
 }
 
 #[test]
-fn two_nodes_that_lock_and_do_not_ask() {
+fn two_nodes_that_lock_and_send_no_requests() {
     for clients in [TWO, no_wait(TWO)] {
         let mut setting = Setting::discipline(&clients, 0);
         setting.rules.invalidate = false;
@@ -209,7 +209,7 @@ fn two_nodes_that_lock_and_do_not_ask() {
 }
 
 #[test]
-fn two_nodes_that_lock_and_whose_connections_fail() {
+fn two_nodes_that_lock_with_failing_connections() {
     holds("two that lock, one failure", &Setting::discipline(&no_wait(TWO), 0).failing(1));
 }
 

@@ -66,7 +66,7 @@ fn a_line_that_is_wanted_back_waits_for_its_own_release() {
 }
 
 #[test]
-fn a_question_that_meets_a_release_is_answered_when_the_release_is_done() {
+fn a_request_that_meets_a_release_is_answered_when_the_release_is_done() {
     let mut script = asked(Want::Exclusive);
     script.evict(1);
     script.receive_request(1, 2);
@@ -79,7 +79,7 @@ fn a_question_that_meets_a_release_is_answered_when_the_release_is_done() {
 }
 
 #[test]
-fn a_question_that_comes_after_an_eviction_is_dropped() {
+fn a_request_that_comes_after_an_eviction_is_dropped() {
     let mut script = asked(Want::Exclusive);
     script.evict(1);
     script.complete(1, WordOp::ReleaseExclusive);
@@ -106,7 +106,7 @@ fn a_registered_wait_becomes_ownership_when_the_holder_evicts() {
 }
 
 #[test]
-fn a_question_that_comes_after_a_downgrade_is_answered_at_once() {
+fn a_request_that_comes_after_a_downgrade_is_answered_at_once() {
     let mut script = asked(Want::Shared);
     script.want(3, Want::Shared);
     script.complete(3, WordOp::AcquireShared);
@@ -120,7 +120,7 @@ fn a_question_that_comes_after_a_downgrade_is_answered_at_once() {
 }
 
 #[test]
-fn a_writer_asks_a_waiting_reader_that_does_not_know_yet_that_it_owns() {
+fn a_writer_sends_a_request_to_a_waiting_reader_that_does_not_know_yet_that_it_owns() {
     let mut script = asked(Want::Shared);
     script.evict(1);
     script.complete(1, WordOp::ReleaseExclusive);
@@ -144,7 +144,7 @@ fn asked_during_a_hand_over() -> Script {
 }
 
 #[test]
-fn a_question_that_meets_a_hand_over_is_sent_on_to_the_receiver() {
+fn a_request_that_meets_a_hand_over_is_sent_on_to_the_receiver() {
     let mut script = asked_during_a_hand_over();
     script.receive_grant(2);
     script.receive_settled(2);
@@ -157,7 +157,7 @@ fn a_question_that_meets_a_hand_over_is_sent_on_to_the_receiver() {
 }
 
 #[test]
-fn a_question_that_is_sent_on_and_overtakes_the_grant_is_dropped() {
+fn a_request_that_is_sent_on_and_overtakes_the_grant_is_dropped() {
     let mut script = asked_during_a_hand_over();
     script.receive_request(2, 3);
     script.receive_answer(3, 1, Answer::Dropped);
@@ -169,7 +169,7 @@ fn a_question_that_is_sent_on_and_overtakes_the_grant_is_dropped() {
 
 /// The request is late: the receiver has used the line and released it before.
 #[test]
-fn a_question_that_is_sent_on_and_comes_after_the_line_is_gone_is_dropped() {
+fn a_request_that_is_sent_on_and_comes_after_the_release_is_dropped() {
     let mut script = asked_during_a_hand_over();
     script.receive_grant(2);
     script.receive_settled(2);
@@ -185,7 +185,7 @@ fn a_question_that_is_sent_on_and_comes_after_the_line_is_gone_is_dropped() {
 
 /// The request is late: the receiver is releasing the line at the moment.
 #[test]
-fn a_question_that_is_sent_on_and_meets_a_release_is_answered_after_it() {
+fn a_request_that_is_sent_on_and_meets_a_release_is_answered_after_it() {
     let mut script = asked_during_a_hand_over();
     script.receive_grant(2);
     script.receive_settled(2);
@@ -202,7 +202,7 @@ fn a_question_that_is_sent_on_and_meets_a_release_is_answered_after_it() {
 
 /// The request is late: the line is on its way back, and so is the request.
 #[test]
-fn a_question_that_is_sent_on_twice_in_a_row_is_still_one() {
+fn a_request_that_is_sent_on_twice_in_a_row_is_still_one() {
     let mut script = asked_during_a_hand_over();
     script.receive_grant(2);
     script.receive_settled(2);
@@ -224,7 +224,7 @@ fn a_question_that_is_sent_on_twice_in_a_row_is_still_one() {
 }
 
 #[test]
-fn a_question_is_remembered_while_local_code_has_the_line_reserved() {
+fn a_request_is_queued_while_local_code_has_the_line_reserved() {
     let mut script = asked(Want::Exclusive);
     script.reserve(1);
     script.receive_request(1, 2);
@@ -237,7 +237,7 @@ fn a_question_is_remembered_while_local_code_has_the_line_reserved() {
 }
 
 #[test]
-fn remembered_questions_travel_with_the_line() {
+fn queued_requests_travel_with_the_line() {
     let mut script = asked(Want::Exclusive);
     script.want(3, Want::Exclusive);
     script.complete(3, WordOp::AcquireExclusive);
@@ -262,7 +262,7 @@ fn remembered_questions_travel_with_the_line() {
 /// for the answer to that request before it would serve any request, its own included. Fix: the
 /// giver of a line answers the receiver's other requests.
 #[test]
-fn what_a_receiver_has_asked_others_does_not_travel_to_it() {
+fn a_receivers_own_requests_do_not_travel_to_it() {
     let mut script = Script::new(3);
     script.obtain(1, Want::Shared);
     script.obtain(2, Want::Shared);
@@ -290,7 +290,7 @@ fn what_a_receiver_has_asked_others_does_not_travel_to_it() {
 /// Mechanism: one owner refused while another gave the line; the last answer raised the priority of
 /// a want that had been met. Fix: only an unmet want is raised.
 #[test]
-fn a_wish_that_was_met_and_refused_leaves_no_priority() {
+fn a_want_that_was_met_and_refused_leaves_no_priority() {
     let mut script = Script::new(3);
     script.obtain(1, Want::Shared);
     script.obtain(2, Want::Shared);

@@ -57,14 +57,14 @@ fn a_receiver_that_does_not_wait_for_the_giver_leads_to_a_stale_read() {
 }
 
 #[test]
-fn an_undo_while_the_question_is_out_lets_a_reader_in_beside_a_writer() {
+fn an_undo_while_the_request_is_open_lets_a_reader_in_beside_a_writer() {
     // The bits of the last node carry into the exclusive field.
     let clients = [Client::writer(57).keeping(), Client::reader(58).keeping()];
     is_refuted(&setting(UNDO, &clients), "one writer or many readers");
 }
 
 #[test]
-fn an_undo_while_the_question_is_out_makes_the_word_untrue() {
+fn an_undo_while_the_request_is_open_makes_the_word_untrue() {
     let clients = [Client::writer(1), Client::reader(2)];
     let mut setting = setting(UNDO, &clients);
     setting.demand = Demand::Everything;
@@ -72,7 +72,7 @@ fn an_undo_while_the_question_is_out_makes_the_word_untrue() {
 }
 
 #[test]
-fn an_undo_that_has_landed_before_the_question_is_harmless_where_receivers_wait() {
+fn an_undo_that_has_landed_before_the_request_is_harmless_if_receivers_wait() {
     let clients = [Client::writer(56), Client::writer(57), Client::reader(58)];
     let mut setting = setting(UNDO, &clients);
     setting.rules.seq_modulus = 1;
@@ -105,7 +105,7 @@ fn an_operation_that_is_repeated_blindly_makes_the_word_untrue() {
 /// Requests are sent on after a hand-over. To keep each request one (R5), the node that sends a
 /// request on drops its own copy.
 #[test]
-fn a_question_that_is_sent_on_and_not_forgotten_is_two() {
+fn a_request_that_is_sent_on_and_not_forgotten_is_two() {
     for breach in [Breach::SendsOnTwice, Breach::RefusesWhatItSendsOn] {
         let writers = [1, 2, 3].map(|id| Client::writer(id).keeping());
         let mut setting = Setting::discipline(&writers, 0).passing_on();

@@ -144,7 +144,7 @@ fn every_phase_has_its_reaction_to_a_writer() {
 }
 
 #[test]
-fn a_reader_that_asks_a_reader_has_missed_a_downgrade() {
+fn a_reader_that_sends_a_reader_a_request_has_missed_a_downgrade() {
     let machine = Machine::holding(Hold::Shared);
     assert_eq!(reaction(machine, RequestKind::Read), (Some(Answer::Released), None));
 }
@@ -238,7 +238,7 @@ fn a_request_that_overtakes_the_grant_is_sent_away() {
 }
 
 #[test]
-fn whoever_receives_a_line_remembers_what_travels_along() {
+fn a_node_that_receives_a_line_queues_the_travelling_requests() {
     let mut machine = Machine::holding(Hold::Nothing).after(Event::Want(Want::Exclusive));
     machine.take(completed(WordOp::AcquireExclusive, held_by(3)));
     machine.copy.reserved = true;
@@ -259,7 +259,7 @@ fn whoever_receives_a_line_remembers_what_travels_along() {
 }
 
 #[test]
-fn an_answer_to_another_question_changes_nothing() {
+fn an_answer_to_another_request_changes_nothing() {
     let mut machine = Machine::holding(Hold::Nothing).after(Event::Want(Want::Exclusive));
     machine.take(completed(WordOp::AcquireExclusive, held_by(3)));
     let before = machine.line.clone();
@@ -291,7 +291,7 @@ fn an_upgrade_waits_for_those_that_come_before_it() {
 }
 
 #[test]
-fn a_wish_that_is_met_already_asks_for_nothing() {
+fn a_want_that_is_met_already_requests_nothing() {
     for (hold, want) in [
         (Hold::Shared, Want::Shared),
         (Hold::Exclusive, Want::Shared),

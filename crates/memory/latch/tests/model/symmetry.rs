@@ -172,13 +172,13 @@ fn readers_can_change_names() {
 }
 
 #[test]
-fn writers_can_change_names_where_nobody_reads() {
+fn writers_can_change_names_if_no_node_reads() {
     let setting = Setting::discipline(&[1, 2, 3].map(Client::writer), 1);
     assert_eq!(broken(&setting, 1, 2), None);
 }
 
 #[test]
-fn who_upgrades_cannot_change_names_and_the_check_sees_it() {
+fn upgrading_nodes_cannot_change_names_and_the_check_sees_it() {
     let both = Setting::discipline(&[Client::both(1), Client::both(2)], 0);
     assert!(broken(&both, 1, 2).is_some());
     let clients = [Client::writer(1), Client::writer(2), Client::reader(3)];
@@ -207,7 +207,7 @@ fn a_search_up_to_names_takes_half_of_the_states_and_says_the_same() {
 }
 
 #[test]
-fn groups_are_of_those_who_do_the_same() {
+fn groups_are_of_nodes_that_do_the_same() {
     let ids = |clients: &[Client]| {
         let ids = |group: Vec<ComputeNodeId>| group.into_iter().map(ComputeNodeId::get).collect();
         groups(clients).into_iter().map(ids).collect::<Vec<Vec<u8>>>()

@@ -44,7 +44,7 @@ fn a_writer_takes_the_line_from_all_sharers_with_one_operation() {
 }
 
 #[test]
-fn one_who_upgrades_keeps_its_copy_and_takes_the_others_over() {
+fn a_node_that_upgrades_keeps_its_copy_and_takes_the_others_over() {
     let mut script = Script::new(3).with_takeover();
     (1..=3).for_each(|id| script.obtain(id, Want::Shared));
     script.want(2, Want::Exclusive);
@@ -61,7 +61,7 @@ fn one_who_upgrades_keeps_its_copy_and_takes_the_others_over() {
 }
 
 #[test]
-fn a_reader_that_joined_is_asked_too_and_the_pledges_stand() {
+fn a_reader_that_joined_gets_a_request_too_and_the_pledges_stand() {
     let (mut script, writer) = {
         let mut script = Script::new(3).with_takeover();
         script.obtain(1, Want::Shared);
@@ -195,7 +195,7 @@ fn of_two_writers_with_half_of_the_pledges_each_one_gets_the_other_half() {
 
 /// The same writer sends a new request before its report has arrived.
 #[test]
-fn a_question_that_overtakes_the_report_waits_for_it() {
+fn a_request_that_overtakes_the_report_waits_for_it() {
     let mut script = Script::new(3).with_takeover();
     script.obtain(1, Want::Shared);
     script.want(2, Want::Shared);
@@ -258,7 +258,7 @@ fn two_nodes_without_forwarding() {
 }
 
 #[test]
-fn two_readers_and_one_who_also_writes() {
+fn two_readers_and_one_reader_that_also_writes() {
     let clients = [Client::both(1), Client::reader(2), Client::reader(3)];
     holds("takeover, two readers and one of both", &takeover(&clients, 1));
 }
@@ -270,7 +270,7 @@ fn one_reader_and_two_writers() {
 }
 
 #[test]
-fn one_who_also_writes_beside_a_writer_and_a_reader() {
+fn a_reader_that_also_writes_beside_a_writer_and_a_reader() {
     let clients = [Client::both(1), Client::writer(2), Client::reader(3)];
     let clients = clients.map(|client| client.keeping().patient());
     is_live("takeover, one of both, a writer and a reader", &takeover(&clients, 0));
@@ -278,7 +278,7 @@ fn one_who_also_writes_beside_a_writer_and_a_reader() {
 
 #[test]
 #[ignore = "two million states: half a minute"]
-fn three_who_read_and_write() {
+fn three_nodes_that_read_and_write() {
     let clients = [1, 2, 3].map(|id| Client::both(id).keeping().patient());
     is_live("takeover, three of both", &takeover(&clients, 0));
 }
@@ -295,7 +295,7 @@ fn connections_that_fail_under_takeovers() {
 
 #[test]
 #[ignore = "millions of states: minutes"]
-fn three_who_read_and_write_and_evict() {
+fn three_nodes_that_read_and_write_and_evict() {
     holds("takeover, three of both, evicting", &takeover(&both(&[1, 2, 3]), 0));
 }
 
@@ -308,7 +308,7 @@ fn one_reader_and_two_writers_with_priorities() {
 
 #[test]
 #[ignore = "millions of states: minutes"]
-fn two_who_also_write_and_a_reader_with_priorities() {
+fn two_readers_that_also_write_and_a_reader_with_priorities() {
     let clients = [Client::both(1), Client::both(2), Client::reader(3)];
     holds("takeover, one reader and two of both, priorities", &takeover(&clients, 1));
 }

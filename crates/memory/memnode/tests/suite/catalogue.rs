@@ -80,7 +80,7 @@ fn registrations_that_are_dropped_anywhere_leave_whole_entries_or_none() {
 }
 
 #[test]
-fn whoever_waits_for_a_name_gets_it_or_an_error_in_time() {
+fn a_wait_for_a_name_ends_with_the_name_or_an_error_in_time() {
     let world = World::new(1, &[1], 2, 1);
     let pool = world.format();
     let (waits, builds) = (world.worker(1), world.worker(2));
@@ -166,7 +166,7 @@ fn lost_races_use_up_no_records() {
 /// The reuse of names uses up nothing. Of several nodes that reuse a name at the same time, one
 /// succeeds.
 #[test]
-fn a_name_whose_object_was_removed_is_free_for_another_one() {
+fn the_name_of_a_removed_object_is_free_for_another_one() {
     for seed in 0..20 {
         let world = World::new(seed, &[1], 3, 1);
         let pool = world.format();

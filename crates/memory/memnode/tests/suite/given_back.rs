@@ -74,7 +74,7 @@ fn what_a_node_leaves_of_its_chunks_the_next_ones_give_out() {
 
 /// All of a node's chunks return, except one in which a latch word names a node.
 #[test]
-fn chunks_that_are_given_back_whole_are_used_again_unless_somebody_is_in_them() {
+fn chunks_that_are_released_whole_are_used_again_unless_a_node_is_in_them() {
     let world = World::new(1, &[3, 3], 2, 1);
     let pool = world.format();
     let per_chunk = geometry().lines_per_chunk() as usize;
@@ -106,7 +106,7 @@ fn chunks_that_are_given_back_whole_are_used_again_unless_somebody_is_in_them() 
 /// A node that found no chunk finds the chunks that others have returned since, after a call of
 /// `look_again`. It does not take its own chunks for new ones.
 #[test]
-fn who_has_looked_at_all_chunks_finds_those_that_come_back() {
+fn a_node_that_has_tried_all_chunks_finds_those_that_come_back() {
     let world = World::new(1, &[2], 2, 1);
     let pool = world.format();
     let (stays, goes) = (world.register(1, &pool, QUICK), world.register(2, &pool, QUICK));

@@ -6,7 +6,7 @@ use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 use crate::common::{CHUNK, LINE, World, geometry};
 
 #[test]
-fn whoever_joins_finds_what_was_formatted() {
+fn a_joining_node_finds_what_was_formatted() {
     for seed in 0..20 {
         let world = World::new(seed, &[3, 1, 7], 2, 1);
         let made = world.format();

@@ -44,7 +44,7 @@ fn lost(end: Result<(), RelaxedError>) -> Vec<LostWrite> {
 /// The first line belongs to another node, which dies. Where stores have one order, no write after
 /// it is seen.
 #[test]
-fn what_waits_for_a_node_that_died_is_lost_and_told() {
+fn writes_that_wait_for_a_dead_node_are_lost_and_reported() {
     for level in BUFFERED {
         let cluster = two_nodes(Protocol::Selcc);
         let (meeting, world) = (Rc::new(Meeting::default()), cluster.clone());
@@ -116,7 +116,7 @@ fn what_waits_for_a_node_that_died_is_lost_and_told() {
 /// The next call reports the loss, whichever call it is, and only that one; the call itself does
 /// nothing.
 #[test]
-fn the_next_call_tells_of_a_loss_and_no_other() {
+fn the_next_call_reports_a_loss_and_no_other() {
     for (level, call) in
         BUFFERED.into_iter().flat_map(|level| [0, 1, 2, 3].map(|call| (level, call)))
     {
@@ -157,7 +157,7 @@ fn the_next_call_tells_of_a_loss_and_no_other() {
 }
 
 #[test]
-fn a_dropped_buffer_writes_what_it_has_and_tells_of_the_rest() {
+fn a_dropped_buffer_writes_what_it_has_and_reports_the_rest() {
     for (level, protocol) in
         BUFFERED.into_iter().flat_map(|level| Protocol::ALL.map(|p| (level, p)))
     {
@@ -190,7 +190,7 @@ fn a_dropped_buffer_writes_what_it_has_and_tells_of_the_rest() {
 
 /// The worker's executor ends while there are writes in the buffer.
 #[test]
-fn writes_that_are_abandoned_are_told() {
+fn abandoned_writes_are_reported() {
     for level in BUFFERED {
         let told: Told = rc(Vec::new());
         let cluster = two_nodes(Protocol::Selcc);
@@ -223,7 +223,7 @@ fn writes_that_are_abandoned_are_told() {
 /// A worker that stands still until a write's deadline has passed does not make the write visible
 /// then.
 #[test]
-fn a_write_whose_deadline_has_passed_never_becomes_visible() {
+fn a_write_after_its_deadline_never_becomes_visible() {
     for level in BUFFERED {
         let cluster = two_nodes(Protocol::Selcc);
         let (meeting, world) = (Rc::new(Meeting::default()), cluster.clone());

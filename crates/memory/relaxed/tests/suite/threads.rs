@@ -229,7 +229,7 @@ enum End {
 /// Each write that was taken is visible after the worker's end, or reported as lost; no other write
 /// is.
 #[test]
-fn whatever_ends_a_worker_loses_no_write_untold() {
+fn the_end_of_a_worker_loses_no_write_without_a_report() {
     let ends = [End::Leaves, End::LeavesWriters, End::Drops];
     let kinds =
         [Consistency::Tso, Consistency::Pso].into_iter().flat_map(|l| ends.map(|end| (l, end)));

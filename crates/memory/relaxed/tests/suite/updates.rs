@@ -121,7 +121,7 @@ async fn write_among_updates(
 }
 
 #[test]
-fn updates_that_overlap_for_ever_let_a_write_through() {
+fn updates_that_overlap_endlessly_let_a_write_through() {
     for (level, protocol) in kinds() {
         contended(level, protocol, LIMIT, |member, buffer, lines| async move {
             let pause = Some(Duration::from_nanos(100));
@@ -147,7 +147,7 @@ async fn begin<T>(mut future: Pin<&mut impl Future<Output = T>>) {
 
 /// A task keeps the future of an update, and writes.
 #[test]
-fn an_update_that_nobody_awaits_fails_a_write_in_the_end() {
+fn an_update_that_no_task_awaits_fails_a_write_in_the_end() {
     const DEADLINE: Duration = Duration::from_micros(500);
     for (level, protocol) in kinds() {
         contended(level, protocol, DEADLINE, |member, buffer, lines| async move {
@@ -171,7 +171,7 @@ fn an_update_that_nobody_awaits_fails_a_write_in_the_end() {
 
 /// A task keeps the future of a write that is held back, and updates.
 #[test]
-fn a_write_that_nobody_awaits_delays_updates_until_its_deadline_only() {
+fn a_write_that_no_task_awaits_delays_updates_until_its_deadline_only() {
     const DEADLINE: Duration = Duration::from_micros(500);
     for (level, protocol) in kinds() {
         contended(level, protocol, DEADLINE, |member, buffer, lines| async move {

@@ -52,7 +52,7 @@ fn a_shorter_lease_gives_the_line_up_more_often() {
 /// A line that only one local worker uses has no waiting accesses. It is given up at once, whatever
 /// the line lease.
 #[test]
-fn who_waits_for_nobody_keeps_nobody_waiting() {
+fn a_node_that_waits_for_no_other_keeps_no_other_waiting() {
     let end = World::of(&[Writes, Writes], 1).with("lease", "inf").run();
     assert!(end.jain() > 0.99 && end.counters.handovers > 100, "{end:?}");
 }

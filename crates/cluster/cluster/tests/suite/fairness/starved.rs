@@ -74,7 +74,7 @@ fn pauses_that_shrink_end_the_longest_waits() {
 
 /// Without aging no node counts as starved: no priority, no hold-off, no matching use.
 #[test]
-fn without_ageing_nobody_counts_as_starved() {
+fn without_aging_no_node_counts_as_starved() {
     let end = one_writer().with("aging", "off").run();
     assert_eq!((end.counters.holdoffs, end.counters.refused_by_priority), (0, 0));
     assert!(end.writer() <= 8, "{end:?}");
@@ -83,7 +83,7 @@ fn without_ageing_nobody_counts_as_starved() {
 /// `starved-at` is the number of refusals before a node counts as starved. This writer is never
 /// refused eight times in a row.
 #[test]
-fn who_was_refused_less_often_is_not_starved() {
+fn a_node_that_was_refused_less_often_is_not_starved() {
     let refused = |often| one_writer().with("starved-at", often).run().counters.refused_by_priority;
     assert!(refused("2") > 100);
     assert_eq!(refused("8"), 0);
@@ -106,7 +106,7 @@ fn a_writer_that_takes_over_is_not_starved() {
 /// word is free, and its own writers wait. Fix: the node holds off for a while after refusals of
 /// the requesters.
 #[test]
-fn who_gives_the_line_back_does_not_keep_it() {
+fn a_node_that_releases_the_line_does_not_keep_it() {
     for (nic, aging) in [("ethernet10g", "on"), ("ethernet10g", "off"), ("connectx3", "on")] {
         let mut world = World::of(&[Writes; 3], 2).with("forwarding", "off").with("aging", aging);
         (world.nic, world.lasts) = (nic, Duration::from_millis(40));

@@ -109,7 +109,7 @@ fn a_dropped_upgrade_is_done_or_not() {
 
 /// The ticket of a dropped task is dropped with the task: no node waits for its expiry.
 #[test]
-fn a_dropped_holder_lets_go_at_once() {
+fn a_dropped_holder_releases_at_once() {
     in_some_worlds(|seed| {
         let hold = |stage: &Stage, line: &GlobalAddr| {
             let need = Need { addr: *line, mode: Mode::Exclusive };

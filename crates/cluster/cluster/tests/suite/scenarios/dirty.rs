@@ -222,7 +222,7 @@ fn only_what_changed_is_written_back() {
 /// All nodes change random ranges of a line, with evictions in between. The test keeps a copy for
 /// comparison. Each reader finds the last value written, and at the end the memory has it too.
 #[test]
-fn random_changes_by_everybody_add_up_to_the_same_bytes_everywhere() {
+fn random_changes_by_all_nodes_add_up_to_the_same_bytes_everywhere() {
     in_every_world(|seed| {
         let stage = Stage::new(4, seed);
         let line = stage.line();

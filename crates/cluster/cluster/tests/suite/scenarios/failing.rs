@@ -83,7 +83,7 @@ fn a_claim_that_was_never_made_is_refused_by_the_word_of_now() {
 /// A reader registers and is cut off. When it reads the word, the holder has released the line: the
 /// reader owns the line.
 #[test]
-fn a_wait_whose_holder_left_before_the_look_is_ownership() {
+fn a_registered_wait_is_ownership_when_the_holder_left_before_the_read() {
     in_every_world(|seed| {
         let stage = Stage::new(2, seed);
         let line = stage.line();
@@ -170,7 +170,7 @@ fn a_hand_over_that_is_cut_off_is_made_once() {
 
 /// An invalidation request: the same request is sent again, and counts once if both copies arrive.
 #[test]
-fn a_question_that_is_cut_off_is_asked_once() {
+fn a_request_that_is_cut_off_is_sent_once() {
     with_every_cut(|stage, cut| {
         let line = stage.line();
         stage.write(A, line, 1);
@@ -210,7 +210,7 @@ fn a_forward_that_is_cut_off_arrives_once() {
 /// giver's probe comes. The grant has not been taken, so it never counts. The line is forwarded
 /// once more.
 #[test]
-fn a_grant_that_is_overtaken_by_the_doubt_about_it_never_counts() {
+fn a_grant_that_is_overtaken_by_its_probe_never_counts() {
     in_every_world(|seed| {
         let stage = Stage::new(3, seed);
         let line = stage.line();

@@ -50,7 +50,7 @@ fn others_go_on(stage: &Stage) {
 
 /// The exclusive owner is lost: readers and writers get an error at once, each time.
 #[test]
-fn a_line_whose_owner_is_gone_fails_and_others_do_not() {
+fn a_line_of_a_lost_owner_fails_and_others_do_not() {
     in_every_world(|seed| {
         let stage = stage(seed);
         let line = stage.line();
@@ -69,7 +69,7 @@ fn a_line_whose_owner_is_gone_fails_and_others_do_not() {
 
 /// A sharer is lost. Present and new sharers can still read the line, and only writes fail.
 #[test]
-fn a_line_one_of_whose_readers_is_gone_can_still_be_read() {
+fn a_line_with_a_lost_reader_can_still_be_read() {
     in_every_world(|seed| {
         let stage = stage(seed);
         let line = stage.line();
@@ -87,7 +87,7 @@ fn a_line_one_of_whose_readers_is_gone_can_still_be_read() {
 /// The receiver of a hand-over is lost before the line arrives. The word names it already. The
 /// giver has finished with the line and sends other requesters on; they find out for themselves.
 #[test]
-fn a_hand_over_to_a_node_that_is_gone_ends_for_the_giver() {
+fn a_hand_over_to_a_lost_node_ends_for_the_giver() {
     in_every_world(|seed| {
         let stage = stage(seed);
         let line = stage.line();
@@ -110,7 +110,7 @@ fn a_hand_over_to_a_node_that_is_gone_ends_for_the_giver() {
 /// A reader is lost before its requested line arrives. The giver keeps its copy, flushed, and other
 /// nodes read on.
 #[test]
-fn a_downgrade_for_a_reader_that_is_gone_loses_nothing() {
+fn a_downgrade_for_a_lost_reader_loses_nothing() {
     in_every_world(|seed| {
         let stage = stage(seed);
         let line = stage.line();
@@ -137,7 +137,7 @@ fn a_downgrade_for_a_reader_that_is_gone_loses_nothing() {
 /// A node waits behind a lost node: its request travelled there with the line. The deadline ends
 /// the wait.
 #[test]
-fn a_question_that_travelled_to_a_node_that_is_gone_ends_at_the_deadline() {
+fn a_request_that_travelled_to_a_lost_node_ends_at_the_deadline() {
     in_every_world(|seed| {
         let stage = stage(seed);
         let line = stage.line();
@@ -169,7 +169,7 @@ fn a_question_that_travelled_to_a_node_that_is_gone_ends_at_the_deadline() {
 /// line fails at once, whatever the node had of the line. Its frame is free for the remaining
 /// lines.
 #[test]
-fn lines_on_a_memory_node_that_is_gone_take_no_frames_with_them() {
+fn lines_on_a_lost_memory_node_take_no_frames_with_them() {
     in_every_world(|seed| {
         let mut config: ClusterConfig = small(2, 1, 4, seed);
         config.node.deadline = DEADLINE;
@@ -212,7 +212,7 @@ fn lines_on_a_memory_node_that_is_gone_take_no_frames_with_them() {
 /// sends requests to them any more. Each access to such a line fails at once, and its frame is free
 /// for the remaining lines.
 #[test]
-fn lines_of_nodes_that_are_known_to_be_gone_take_no_frames_with_them() {
+fn lines_of_nodes_that_are_known_to_be_lost_take_no_frames_with_them() {
     in_every_world(|seed| {
         let stage = stage(seed);
         let frames = stage.node(A).cache().capacity();
@@ -267,7 +267,7 @@ fn lock(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> Lock {
 /// other nodes get an error that says so. Lines that it had locked to read stay readable, and can
 /// be locked to read.
 #[test]
-fn locks_of_a_node_that_is_gone_are_errors_and_not_locks() {
+fn locks_of_a_lost_node_are_errors_and_not_locks() {
     in_every_world(|seed| {
         let stage = stage(seed);
         let (written, read) = (stage.line(), stage.line());
@@ -326,7 +326,7 @@ fn the_frame_of_a_locked_line_that_is_lost_comes_back_with_the_end_of_the_lock()
 /// A requester is lost before the answer. The line of the answer is lost with it, and the holder
 /// goes on.
 #[test]
-fn an_answer_to_a_node_that_is_gone_disturbs_nobody() {
+fn an_answer_to_a_lost_node_disturbs_no_other() {
     in_every_world(|seed| {
         let stage = stage(seed);
         let line = stage.line();

@@ -42,7 +42,7 @@ fn a_grant_that_is_overtaken_by_its_settled_is_settled() {
 /// operation is not. Fix: B answers that it has no line, and the requesters read the word again. A
 /// reports only when the forward is complete too.
 #[test]
-fn a_line_whose_forward_is_late_belongs_to_nobody_else_meanwhile() {
+fn a_line_with_a_late_forward_belongs_to_no_other_node_meanwhile() {
     in_every_world(|seed| {
         let stage = Stage::new(3, seed);
         let line = stage.line();

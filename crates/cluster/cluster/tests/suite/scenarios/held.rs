@@ -161,7 +161,7 @@ fn a_frame_that_is_held_is_free_for_others_when_that_ends() {
 /// it. The drop finds the latch held, and the writer's end had found the line reserved. Fix: code
 /// that finds the latch held sets the alarm for its end.
 #[test]
-fn a_line_is_given_back_that_was_held_when_the_last_access_was_dropped() {
+fn a_line_is_released_that_was_held_when_the_last_access_was_dropped() {
     in_every_world(|seed| {
         let mut config = small(2, 1, 16, seed);
         config.node.costs = Some(CpuCosts { latch_hold: HOLD, ..CpuCosts::default() });

@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_micros(300);
 /// in vain; the second ends its access last. Fix: every worker that ends an access checks, whether
 /// other workers have checked before or not.
 #[test]
-fn a_request_is_served_when_the_last_of_two_workers_lets_go() {
+fn a_request_is_served_when_the_last_of_two_workers_releases() {
     in_every_world(|seed| {
         let mut stage = Stage::new(2, seed);
         let second = stage.add_worker(A);
@@ -90,7 +90,7 @@ fn a_request_that_meets_a_local_writer_is_served_when_the_writer_is_done() {
 /// A reservation that is never dropped expires. A later drop does no harm, whatever the frame holds
 /// by then.
 #[test]
-fn a_reservation_that_is_kept_too_long_lapses() {
+fn a_reservation_that_is_kept_too_long_expires() {
     in_every_world(|seed| {
         let stage = Stage::with(2, 4, seed);
         let (line, others) =
@@ -114,7 +114,7 @@ fn a_reservation_that_is_kept_too_long_lapses() {
 /// The setting `lapse` is this time. With zero, a reservation delays other nodes only for the time
 /// of a message.
 #[test]
-fn a_reservation_that_lapses_at_once_keeps_nobody_waiting() {
+fn a_reservation_that_expires_at_once_keeps_no_node_waiting() {
     in_every_world(|seed| {
         let mut config = small(2, 1, 16, seed);
         config.node.lapse = Duration::ZERO;
@@ -182,7 +182,7 @@ fn a_change_from_reading_to_writing_lets_an_invalidation_in_between() {
 /// A reader waits for a line. The grant is a reservation, so no node can take the line away before
 /// the reader has had its turn.
 #[test]
-fn who_was_granted_a_line_uses_it_once_before_it_goes() {
+fn a_node_that_was_granted_a_line_uses_it_once_before_it_goes() {
     in_every_world(|seed| {
         let stage = Stage::new(3, seed);
         let line = stage.line();

@@ -43,7 +43,7 @@ fn all_write(stage: Stage, line: GlobalAddr, writers: Vec<JoinHandle<u64>>) {
 /// requests again and again. Fix: the owner queues one request of every node, and sends on those
 /// that do not fit into the grant.
 #[test]
-fn nobody_is_refused_although_more_wait_than_can_travel() {
+fn no_node_is_refused_although_more_wait_than_can_travel() {
     in_every_world(|seed| {
         let (stage, line, ticket, writers) = wanted_by_all(seed);
         stage.drop_on(A, ticket);
@@ -62,7 +62,7 @@ fn nobody_is_refused_although_more_wait_than_can_travel() {
 /// were sent on behind it. The node owns nothing yet, and refuses the requesters. Then they repeat
 /// their requests, and no node waits for an answer that does not come.
 #[test]
-fn questions_that_overtake_their_grant_are_asked_again() {
+fn requests_that_overtake_their_grant_are_sent_again() {
     in_every_world(|seed| {
         let (mut stage, line, ticket, writers) = wanted_by_all(seed);
         stage.add_worker(B);

@@ -10,7 +10,7 @@ use crate::scenarios::stage::*;
 /// A writer's request finds no copy of the line. The answer is `Dropped`, and the writer reads the
 /// word again.
 #[test]
-fn a_question_that_arrives_after_an_eviction_is_answered() {
+fn a_request_that_arrives_after_an_eviction_is_answered() {
     in_every_world(|seed| {
         let stage = Stage::new(2, seed);
         let line = stage.line();
@@ -55,7 +55,7 @@ fn a_registered_wait_becomes_ownership_before_its_owner_knows() {
 /// A request to a sharer finds an exclusive holder. The line changes hands, with the data that the
 /// upgrade wrote.
 #[test]
-fn a_question_that_arrives_after_an_upgrade_gets_what_was_written() {
+fn a_request_that_arrives_after_an_upgrade_gets_what_was_written() {
     in_every_world(|seed| {
         let stage = Stage::new(2, seed);
         let line = stage.line();
@@ -75,7 +75,7 @@ fn a_question_that_arrives_after_an_upgrade_gets_what_was_written() {
 
 /// A request to a former holder: it has no line to give, and the requester finds the new holder.
 #[test]
-fn a_question_that_arrives_after_a_hand_over_leads_to_the_new_holder() {
+fn a_request_that_arrives_after_a_hand_over_leads_to_the_new_holder() {
     in_every_world(|seed| {
         let stage = Stage::new(3, seed);
         let line = stage.line();
@@ -98,7 +98,7 @@ fn a_question_that_arrives_after_a_hand_over_leads_to_the_new_holder() {
 /// queued until the operation is complete. An earlier answer would send the requester back to a
 /// word that still names the old holder. Then the request goes on to the new holder.
 #[test]
-fn a_question_that_arrives_during_a_hand_over_is_sent_on_after_it() {
+fn a_request_that_arrives_during_a_hand_over_is_sent_on_after_it() {
     in_every_world(|seed| {
         let stage = Stage::new(3, seed);
         let line = stage.line();
@@ -121,7 +121,7 @@ fn a_question_that_arrives_during_a_hand_over_is_sent_on_after_it() {
 /// A writer sent a request to the exclusive holder, which gave the line up in the meantime and came
 /// back as a reader.
 #[test]
-fn a_writers_question_that_meets_a_reader_makes_it_leave() {
+fn a_writers_request_that_meets_a_reader_makes_it_leave() {
     in_every_world(|seed| {
         let stage = Stage::releasing(2, seed);
         let line = stage.line();
@@ -143,7 +143,7 @@ fn a_writers_question_that_meets_a_reader_makes_it_leave() {
 /// A reader sent a request to the exclusive holder, which gave the line up in the meantime and came
 /// back as a reader too. The request is out of date, and no node loses a copy for it.
 #[test]
-fn a_readers_question_that_meets_a_reader_costs_nobody_a_copy() {
+fn a_readers_request_that_meets_a_reader_costs_no_node_its_copy() {
     in_every_world(|seed| {
         let stage = Stage::new(2, seed);
         let line = stage.line();
@@ -166,7 +166,7 @@ fn a_readers_question_that_meets_a_reader_costs_nobody_a_copy() {
 /// A request meets the same holder in the same state, but in a later ownership. It counts like a
 /// new request.
 #[test]
-fn a_question_that_meets_a_later_ownership_is_served_from_it() {
+fn a_request_that_meets_a_later_ownership_is_served_from_it() {
     in_every_world(|seed| {
         let stage = Stage::new(2, seed);
         let line = stage.line();
@@ -219,7 +219,7 @@ fn a_grant_that_comes_before_the_other_answers_is_good() {
 /// to A travels on to B with a hand-over, and meets the request to B there. Fix: a hand-over
 /// answers all other requests of its receiver.
 #[test]
-fn a_hand_over_does_not_bring_a_writer_its_own_questions() {
+fn a_hand_over_does_not_bring_a_writer_its_own_requests() {
     in_every_world(|seed| {
         let stage = Stage::new(3, seed);
         let line = stage.line();

@@ -41,7 +41,7 @@ fn first_of_two(seed: u64, aging: bool) -> usize {
 
 /// Without aging the first request is served first, as among equals.
 #[test]
-fn who_was_refused_before_is_served_before_who_came_first() {
+fn a_node_that_was_refused_before_is_served_before_one_that_came_first() {
     in_every_world(|seed| {
         assert_eq!(first_of_two(seed, true), C, "seed {seed}: the higher priority");
         assert_eq!(first_of_two(seed, false), B, "seed {seed}: the first that came");

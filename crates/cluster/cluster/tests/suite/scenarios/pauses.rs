@@ -23,7 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_micros(470);
 /// seconds by default, and went on afterwards. Mechanism: the back-off became shorter with every
 /// refusal, and stayed short. Fix: the back-off grows with the wait.
 #[test]
-fn who_is_refused_for_long_asks_less_and_less_often() {
+fn a_node_that_is_refused_for_long_sends_requests_less_and_less_often() {
     in_every_world(|seed| {
         let stage = Stage::new(3, seed);
         let line = stage.line();
@@ -52,7 +52,7 @@ fn who_is_refused_for_long_asks_less_and_less_often() {
 /// upgraded at once, sent requests to all, and was refused. Mechanism: a pledge ended the back-off
 /// of the copy's owner. Fix: the back-off goes on when the copy comes back.
 #[test]
-fn who_gets_a_pledge_back_pauses_on() {
+fn a_node_that_gets_a_pledge_back_keeps_backing_off() {
     in_every_world(|seed| {
         let stage = Stage::new(5, seed);
         let (line, writers) = (stage.line(), [B, C, D]);

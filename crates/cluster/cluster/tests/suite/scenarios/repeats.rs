@@ -50,7 +50,7 @@ fn ask_twice(stage: &Stage) -> (GlobalAddr, GlobalAddr, Gate) {
 /// A granted request arrives once more. A second grant would WRITE into a frame that now holds
 /// another line. It would also make a node the owner without its knowledge.
 #[test]
-fn a_question_that_arrives_again_after_its_grant_is_dropped() {
+fn a_duplicate_request_after_its_grant_is_dropped() {
     in_every_world(|seed| {
         let stage = Stage::with(2, 8, seed);
         let (line, other, again) = ask_twice(&stage);
@@ -65,7 +65,7 @@ fn a_question_that_arrives_again_after_its_grant_is_dropped() {
 
 /// The same without message numbers: the harm is real, and the test sees it.
 #[test]
-fn without_numbers_a_question_that_arrives_again_destroys_another_line() {
+fn without_numbers_a_duplicate_request_destroys_another_line() {
     in_every_world(|seed| {
         let mut config = small(2, 1, 8, seed);
         config.node.drops_repeats = false;
@@ -83,7 +83,7 @@ fn without_numbers_a_question_that_arrives_again_destroys_another_line() {
 /// Every message of a whole hand-over arrives twice, the second time after the end: requests,
 /// grants with travelling requests, answers, reports.
 #[test]
-fn a_hand_over_of_which_every_message_is_repeated_happens_once() {
+fn a_hand_over_with_every_message_duplicated_happens_once() {
     in_every_world(|seed| {
         let stage = Stage::new(3, seed);
         let line = stage.line();

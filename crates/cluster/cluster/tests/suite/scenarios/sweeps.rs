@@ -17,7 +17,7 @@ const HOLD_OFF: Duration = Duration::from_micros(100);
 /// last, and no other alarm comes. Fix: the end of the hold-off is deleted with the alarm, and not
 /// compared again.
 #[test]
-fn a_hold_off_is_over_for_a_worker_whose_sweep_began_before_its_end() {
+fn a_hold_off_is_over_for_a_worker_with_a_sweep_that_began_before_its_end() {
     in_every_world(|seed| {
         let mut config = small(2, 1, 16, seed);
         // Doubled once, because the writer was refused once.

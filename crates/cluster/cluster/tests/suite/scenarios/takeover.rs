@@ -143,7 +143,7 @@ fn a_pledge_that_is_given_up_costs_its_owner_no_verb() {
 /// The claim is held in flight while a reader joins. The claim fails, the new sharer gets a request
 /// too, and the pledges stay valid.
 #[test]
-fn a_reader_that_joins_is_asked_as_well() {
+fn a_reader_that_joins_gets_a_request_as_well() {
     in_every_world(|seed| {
         let stage = stage(seed);
         let line = shared(&stage);
@@ -210,7 +210,7 @@ fn a_takeover_that_is_cut_off_happens_once() {
 
 /// One of the sharers is lost: the writer fails, and the other sharers keep their copies.
 #[test]
-fn a_writer_that_cannot_ask_everybody_gives_its_pledges_back() {
+fn a_writer_that_cannot_reach_every_sharer_releases_its_pledges() {
     in_every_world(|seed| {
         let stage = stage(seed);
         let line = shared(&stage);
@@ -230,7 +230,7 @@ fn a_writer_that_cannot_ask_everybody_gives_its_pledges_back() {
 /// The writer is lost and has a pledge. An access to the line at the pledging node fails at its
 /// deadline, as for any line of a lost node. Other lines go on.
 #[test]
-fn a_pledge_to_a_node_that_is_gone_keeps_the_line_and_every_wait_ends() {
+fn a_pledge_to_a_lost_node_keeps_the_line_and_every_wait_ends() {
     in_every_world(|seed| {
         let stage = stage(seed);
         let line = shared(&stage);

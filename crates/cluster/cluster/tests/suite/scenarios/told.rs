@@ -106,7 +106,7 @@ fn copies_that_the_dead_share_take_no_frames_with_them() {
 /// either node. Mechanism: a node that gave its upgrade up left the order of upgrading nodes,
 /// though its request was still open. Fix: the node stays in that order until it has its answers.
 #[test]
-fn two_who_cannot_ask_the_dead_answer_each_other() {
+fn two_nodes_that_cannot_reach_the_dead_one_answer_each_other() {
     in_every_world(|seed| {
         for takeover in [false, true] {
             let mut config = config(seed);
@@ -141,7 +141,7 @@ fn two_who_cannot_ask_the_dead_answer_each_other() {
 /// learns that the other node is dead. The first requests may have arrived, and cost a frame each.
 /// The last one was never sent and costs none, though the line was given up before that was known.
 #[test]
-fn a_question_that_was_not_sent_yet_when_its_node_was_found_dead_costs_no_frame() {
+fn a_request_that_was_not_sent_yet_when_its_node_was_found_dead_costs_no_frame() {
     in_every_world(|seed| {
         let network =
             if seed.is_multiple_of(2) { SimConfig::default() } else { SimConfig::rough() };
@@ -176,7 +176,7 @@ fn a_question_that_was_not_sent_yet_when_its_node_was_found_dead_costs_no_frame(
 /// A node learns that another node is dead, and its fabric removes the peer before the workers
 /// know. A request that is posted in between fails as if it had not been posted.
 #[test]
-fn a_question_posted_between_the_fabric_and_the_node_learning_of_a_death_costs_no_frame() {
+fn a_request_posted_between_the_fabric_and_the_node_learning_of_a_death_costs_no_frame() {
     in_every_world(|seed| {
         let network = SimConfig { tells_unsent: true, ..SimConfig::default() };
         let stage = Stage::over(config(seed), network);
@@ -204,7 +204,7 @@ fn a_question_posted_between_the_fabric_and_the_node_learning_of_a_death_costs_n
 /// before its requests take effect. B learns at once that it is self-fenced. Its submitted requests
 /// take no effect, and any node can get the line.
 #[test]
-fn what_was_rung_as_the_lease_ended_takes_no_effect_where_its_node_is_kept_out() {
+fn a_batch_rung_as_the_lease_ended_takes_no_effect_where_its_node_is_fenced() {
     in_every_world(|seed| {
         let stage = Stage::on(config(seed));
         let line = stage.line();

@@ -188,7 +188,7 @@ fn without_a_slot_a_line_is_written_back_from_its_frame() {
 /// gets another frame, waits for the release, and finds its own changes. The record queues a
 /// request that comes in the meantime, and answers it when the release is complete.
 #[test]
-fn a_line_without_a_frame_waits_for_its_own_release_and_remembers_who_asks() {
+fn a_line_without_a_frame_waits_for_its_own_release_and_queues_requests() {
     in_every_world(|seed| {
         let stage = stage_of(1, 6, seed);
         let [line, other] = neighbours(&stage);
@@ -234,7 +234,7 @@ fn a_worker_leaves_when_its_copies_have_arrived() {
 
 /// Copies of lines of a lost memory node are not kept.
 #[test]
-fn the_copy_of_a_line_whose_memory_is_gone_is_given_back() {
+fn the_copy_of_a_line_on_a_lost_memory_node_is_released() {
     in_every_world(|seed| {
         let stage = stage_of(1, 6, seed);
         let line = stage.line();

@@ -18,7 +18,7 @@ fn at_home(member: &Member, random: &mut Random, _: usize) -> usize {
 }
 
 #[test]
-fn lines_that_nodes_write_in_turn_go_early() {
+fn lines_that_nodes_write_in_turn_are_released_early() {
     let (lazy_time, lazy) = writes(Protocol::Selcc, &[], anywhere);
     let (time, adaptive) = writes(Protocol::Selcc, &[("release", "adaptive")], anywhere);
     assert_eq!(lazy.early_releases, 0);
@@ -37,7 +37,7 @@ fn what_is_used_again_at_once_is_still_there() {
 /// Lines that are used again at once are part of the prediction, which is then right to keep them:
 /// lines stay although other nodes take them away later.
 #[test]
-fn without_lingering_a_use_at_once_is_a_bet_won() {
+fn without_lingering_a_use_at_once_is_a_right_prediction() {
     let (_, lingers) = writes(Protocol::Selcc, &[("release", "adaptive")], often_again);
     let settings = [("release", "adaptive"), ("linger", "0")];
     let (_, at_once) = writes(Protocol::Selcc, &settings, often_again);
@@ -46,7 +46,7 @@ fn without_lingering_a_use_at_once_is_a_bet_won() {
 }
 
 #[test]
-fn what_nobody_else_uses_stays() {
+fn a_line_that_no_other_node_uses_stays() {
     let (_, counters) = writes(Protocol::Selcc, &[("release", "adaptive")], at_home);
     // One miss for each line at each node, and the lines that one node made.
     assert!(counters.cache_misses <= 2 * LINES as u64, "{counters:?}");
@@ -65,7 +65,7 @@ fn under_sel_every_access_is_a_remote_one() {
 
 /// The use of a shared copy depends on the next event: a read or a writer.
 #[test]
-fn copies_go_early_where_writers_come_first_and_stay_where_readers_do() {
+fn copies_are_released_early_where_writers_come_first_and_stay_where_readers_do() {
     let run = |reads, settings: &[(&str, &str)]| {
         let load = Load { reads, ..Load::default() };
         accesses(load, Protocol::Selcc, settings, anywhere).1
@@ -99,7 +99,7 @@ fn with_takeover_copies_stay() {
 
 /// A request for a line that was released early makes no node wait.
 #[test]
-fn a_line_that_was_given_back_is_looked_at_again_at_once() {
+fn a_released_line_is_tried_again_at_once() {
     let (_, lazy) = writes(Protocol::Selcc, &[], anywhere);
     let (_, adaptive) = writes(Protocol::Selcc, &[("release", "adaptive")], anywhere);
     assert!(lazy.invalidations_dropped > 0, "{lazy:?}");

@@ -97,7 +97,7 @@ fn threads_fill_a_pool_and_keep_what_they_have() {
 }
 
 #[test]
-fn nodes_without_work_hold_nobodys_freed_lines_back() {
+fn nodes_without_work_hold_no_freed_lines_back() {
     async fn churn(member: Member) -> Result<(), MemoryError> {
         let memory = &member.memory;
         if member.index != 0 {

@@ -91,7 +91,7 @@ fn shape(seed: u64, protocol: Protocol) -> Shape {
 }
 
 #[test]
-fn scans_see_every_lasting_key_once_and_in_order_while_pages_split() {
+fn scans_see_every_permanent_key_once_and_in_order_while_pages_split() {
     for (seed, protocol) in seeds(5 << 20, 10).flat_map(|seed| Protocol::ALL.map(|p| (seed, p))) {
         let shape = shape(seed, protocol);
         let cluster = Simulated::start(shape.config(), shape.network()).expect("a configuration");
@@ -105,7 +105,7 @@ fn scans_see_every_lasting_key_once_and_in_order_while_pages_split() {
 }
 
 #[test]
-fn scans_of_threads_see_every_lasting_key_once() {
+fn scans_of_threads_see_every_permanent_key_once() {
     for protocol in Protocol::ALL {
         let shape = Shape { workers: 2, frames: 12, ..shape(1, protocol) };
         let cluster = Embedded::start(shape.config()).expect("a configuration");

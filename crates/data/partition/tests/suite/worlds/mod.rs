@@ -47,7 +47,7 @@ fn on_a_rough_network() {
 }
 
 #[test]
-fn messages_that_are_lost_late_or_repeated() {
+fn messages_that_are_lost_late_or_duplicated() {
     for scheme in Scheme::ALL {
         for seed in 20..24 {
             let faults = Faults {

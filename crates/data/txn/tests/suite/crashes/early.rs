@@ -144,7 +144,7 @@ fn find(stage: &Stage, left: &Torn, keys: &'static [(u8, Row)]) {
 /// there after a crash.
 /// after a crash.
 #[test]
-fn who_is_told_of_a_row_finds_it_after_a_crash() {
+fn a_row_that_was_reported_is_there_after_a_crash() {
     for (stage, told) in stages().flat_map(|stage| Told::ALL.map(|told| (stage.clone(), told))) {
         for (teller, row) in [(0, Some(77)), (0, None), (1, Some(77)), (1, None)] {
             let scheme = stage.scheme;
@@ -185,7 +185,7 @@ fn who_is_told_of_a_row_finds_it_after_a_crash() {
 
 /// A caller learns that a row exists from an insert that fails.
 #[test]
-fn a_row_of_which_is_told_that_it_exists_does() {
+fn a_row_that_was_reported_to_exist_does() {
     for stage in stages() {
         let left = stage.play(&Torn::new(1), |part| async move {
             let (database, table) = part.open().await;
@@ -218,14 +218,14 @@ fn a_row_of_which_is_told_that_it_exists_does() {
 
 /// A node that has read what another node has written writes something itself, in its own log.
 #[test]
-fn what_another_node_has_built_on_is_lasting() {
+fn a_commit_that_another_node_has_built_on_is_durable() {
     for (stage, row) in stages().flat_map(|s| [(s.clone(), Some(77)), (s, None)]) {
         let left = stage.play(&Torn::new(1), move |part| async move {
             let (database, table) = part.open().await;
             if part.node == 0 {
                 put(&database, &table, 2, 1).await;
-                // Other transactions of this node continue with the row, so its node lock lasts
-                // longer than a sync.
+                // Other transactions of this node continue with the row, so its node lock is
+                // held for longer than a sync.
                 let first = part.commit(&database, &table, Some(2)).await;
                 let last = part.commit(&database, &table, row).await;
                 part.next();
@@ -263,7 +263,7 @@ fn what_another_node_has_built_on_is_lasting() {
 
 /// No transaction sees a new row before it is durable.
 #[test]
-fn a_new_row_is_seen_when_it_is_lasting() {
+fn a_new_row_is_visible_when_it_is_durable() {
     for (stage, node) in stages().flat_map(|s| [(s.clone(), 0), (s, 1)]) {
         let left = stage.play(&Torn::new(1), move |part| async move {
             let (database, table) = part.open().await;
@@ -389,7 +389,7 @@ async fn add_one(database: &Database<Worker>, table: &Table<Worker>) {
 
 /// Tasks of one node that write a row without a gap do not keep it from other nodes.
 #[test]
-fn another_node_gets_a_row_that_is_always_detained() {
+fn another_node_gets_a_row_that_always_has_a_node_lock() {
     for scheme in Scheme::ALL {
         stage(scheme).play(&Torn::new(1), move |part| async move {
             let (database, table) = part.open().await;
@@ -438,7 +438,7 @@ fn another_node_gets_a_row_that_is_always_detained() {
 /// When the log fails, rows on which other transactions depend stay locked, and no caller gets
 /// them.
 #[test]
-fn when_the_log_fails_nobody_is_told_of_what_it_had_not_taken() {
+fn when_the_log_fails_no_client_sees_what_the_log_had_not_taken() {
     for stage in stages() {
         let left = stage.play(&Torn::new(1), |part| async move {
             let (database, table) = part.open().await;

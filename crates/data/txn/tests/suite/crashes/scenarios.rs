@@ -60,7 +60,7 @@ fn what_a_node_that_is_behind_adds_is_younger_than_what_was_deleted() {
 
 /// A transaction that looks up a deleted row has seen the deletion, and commits later.
 #[test]
-fn who_finds_a_row_deleted_commits_after_the_deletion() {
+fn a_transaction_that_finds_a_row_deleted_commits_after_the_deletion() {
     for scheme in CLOCKS {
         let stage = Stage { scheme, ..Stage::default() };
         stage.play(&Torn::new(1), |part| async move {
@@ -214,7 +214,7 @@ fn a_new_table_does_not_get_the_rows_of_one_that_was_lost() {
 /// An in-doubt commit stays locked. A checkpoint would have the rows as they were before, and would
 /// remove the log that may have the commit.
 #[test]
-fn there_is_no_checkpoint_over_what_nobody_knows() {
+fn there_is_no_checkpoint_over_an_unknown_outcome() {
     for scheme in Scheme::ALL {
         let stage = Stage { scheme, block: 1, ..Stage::default() };
         stage.play(&Torn::new(1), |part| async move {

@@ -61,7 +61,7 @@ fn the_place_is_free(stage: &Stage) {
 }
 
 #[test]
-fn a_place_that_is_given_up_while_its_line_is_locked() {
+fn a_row_location_that_is_left_while_its_line_is_locked() {
     for scheme in Scheme::ALL {
         let (stage, adds) = with_a_place_to_be_given_up(scheme, micros(100_000));
         let locked = stage.lock(A, false, 0);
@@ -77,11 +77,11 @@ fn a_place_that_is_given_up_while_its_line_is_locked() {
 }
 
 #[test]
-fn a_commit_that_is_dropped_while_it_gives_up_a_place_whose_line_is_locked() {
+fn a_commit_that_is_dropped_while_it_leaves_a_row_location_on_a_locked_line() {
     // Under timestamp ordering `B` would wait for a leaf that `A` has.
     for scheme in [Scheme::TwoPhaseLocking, Scheme::Optimistic] {
         // `B` has the line of row 9 at 300 µs, and requests the line of its location. No answer
-        // tells `B` that this line is locked.
+        // says that this line is locked.
         let (stage, adds) = with_a_place_to_be_given_up(scheme, micros(500));
         let locked = stage.lock(A, false, 0);
         stage.cluster.pause(A, micros(600));
@@ -100,7 +100,7 @@ fn a_commit_that_is_dropped_while_it_gives_up_a_place_whose_line_is_locked() {
 }
 
 #[test]
-fn a_place_that_a_lock_holds_up_is_told_until_the_lock_is_gone() {
+fn a_row_location_that_a_lock_holds_up_is_reported_until_the_lock_is_released() {
     let (stage, adds) = with_a_place_to_be_given_up(Scheme::TwoPhaseLocking, micros(100_000));
     let locked = stage.lock(A, false, 0);
     assert!(stage.end(adds).expect("it ends soon").is_err());
@@ -155,7 +155,7 @@ async fn read<const N: usize>(part: &Part, keys: [u32; N]) -> Result<Tx, TxnErro
 }
 
 #[test]
-fn a_remembered_place_of_another_row_by_now_is_not_kept_locked() {
+fn a_cached_location_that_has_another_row_by_now_is_not_kept_locked() {
     for scheme in Scheme::ALL {
         let stage = with_a_place_that_is_none(scheme);
         let tx = stage.on(A, async |part: Part| read(&part, [1]).await).expect("it is elsewhere");
@@ -185,7 +185,7 @@ fn a_line_that_is_locked_for_a_row_stays_so_when_another_is_looked_for_there_in_
 }
 
 #[test]
-fn who_meets_a_lock_at_a_remembered_place_of_another_row_aborts_once() {
+fn a_transaction_that_meets_a_lock_at_a_stale_cached_location_aborts_once() {
     let stage = with_a_place_that_is_none(Scheme::TwoPhaseLocking);
     let locked = stage.lock(A, false, 0);
     let mut conflicts = 0;

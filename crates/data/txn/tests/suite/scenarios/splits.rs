@@ -17,7 +17,7 @@ async fn add(part: &Part, id: u32) -> Result<(), TxnError> {
 }
 
 #[test]
-fn who_splits_a_leaf_that_it_has_looked_at_is_not_in_its_own_way() {
+fn a_transaction_that_splits_a_leaf_that_it_has_read_does_not_conflict_with_itself() {
     for scheme in Scheme::ALL {
         let stage = Stage::new(scheme, 1);
         // In ascending order, and into the middle of the existing rows.

@@ -1,6 +1,6 @@
-//! Histories by hand.
+//! Histories made by hand.
 
-// Every test file takes what it needs.
+// Every test file uses a part of these.
 
 use std::ops::Bound;
 
@@ -8,7 +8,7 @@ use latchwork_history::{
     Change, Direction, History, Operation, Outcome, Report, Scan, Seen, Transaction, TransactionId,
 };
 
-/// A history that grows.
+/// A history under construction.
 #[derive(Default)]
 pub(crate) struct Maker {
     pub(crate) history: History,
@@ -39,7 +39,7 @@ impl Maker {
     }
 }
 
-/// A transaction that grows. All in table 1.
+/// A transaction under construction. All its keys are in table 1.
 pub(crate) struct Made<'a>(&'a mut Transaction);
 
 impl Made<'_> {
@@ -69,7 +69,7 @@ impl Made<'_> {
         self.operation(Operation::Write { table: 1, key: key.as_bytes().into(), change })
     }
 
-    /// A scan of `from..=to` that saw these; version 0 for an entry without one.
+    /// A scan of `from..=to` that saw these keys; version 0 for an entry without one.
     pub(crate) fn scan(self, from: &str, to: &str, seen: &[(&str, u64)]) -> Self {
         self.scan_to(from, to, Direction::Up, None, seen)
     }

@@ -20,7 +20,7 @@ fn the_same_holds_without_a_cache() {
 }
 
 #[test]
-fn a_handful_of_keys_that_everybody_wants() {
+fn a_handful_of_keys_that_all_clients_want() {
     for seed in seeds(2 << 20, 20) {
         let protocol = Protocol::ALL[seed as usize % 2];
         let scenario = with_load(drawn(seed, protocol), |load| (load.keys, load.loaded) = (4, 0));

@@ -38,7 +38,7 @@ fn one_order_explains_what_two_nodes_of_threads_saw() {
 
 /// Eight workers and four handlers on few cores: all of them make progress.
 #[test]
-fn four_nodes_of_threads_all_finish_and_nobody_starves() {
+fn four_nodes_of_threads_all_finish_and_none_starves() {
     for protocol in Protocol::ALL {
         let shape = shape(4, 300, protocol);
         let each = shape.tasks as u64 * shape.operations;

@@ -1,4 +1,4 @@
-//! What a check found, condition by condition.
+//! The findings of a check, by condition.
 
 use crate::result::CheckOutcome;
 use std::collections::BTreeMap;
@@ -7,43 +7,43 @@ use std::fmt;
 /// The conditions of the standard.
 pub const CONDITIONS: usize = 12;
 
-/// The place in the findings of rows that belong nowhere, before the standard's conditions.
+/// The index of rows in the wrong place, before the standard's conditions.
 pub(super) const PLACEMENT: usize = 0;
 
-/// The place in the findings of the check on stocks, behind the standard's conditions.
+/// The index of the stock check, behind the standard's conditions.
 pub(super) const STOCK: usize = CONDITIONS + 1;
 
 const PLACES: usize = STOCK + 1;
 
-/// So many offenders of each condition are named.
+/// Maximum number of named offenders per condition.
 const NAMED_MAX: usize = 10;
 
-/// Someone who breaks a condition.
+/// A row or sum that breaks a condition.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Violation {
-    /// Who, and how.
+    /// The offender, and how it breaks the condition.
     pub text: String,
 }
 
-/// What was found of one condition.
+/// The findings on one condition.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct ConditionReport {
     /// Comparisons.
     pub compared: u64,
-    /// Those that failed.
+    /// Failed comparisons.
     pub violations: u64,
-    /// The first of these.
+    /// The first violations.
     pub named: Vec<Violation>,
 }
 
-/// Findings while they are made.
+/// Findings during the check.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Findings {
     conditions: [ConditionReport; PLACES],
 }
 
 impl Findings {
-    /// Notes a comparison, and who failed it where it did.
+    /// Counts a comparison, and records the offender of a failed one.
     #[inline]
     pub(super) fn compare(&mut self, condition: usize, holds: bool, who: impl FnOnce() -> String) {
         let report = &mut self.conditions[condition];
@@ -69,14 +69,17 @@ pub struct Report {
 }
 
 impl Report {
-    /// A condition, 1 to 12; 0 is that each row belongs to a warehouse, a district and a customer
-    /// that the database has, of which only failures are counted; 13 is what
-    /// [`StockCheck`](super::StockCheck) added. `None` for others.
+    /// The findings of a condition; `None` for an unknown number.
+    ///
+    /// - 0: each row belongs to an existing warehouse, district and customer. Only failures are
+    ///   counted.
+    /// - 1 to 12: the standard's conditions.
+    /// - 13: the findings that [`StockCheck`](super::StockCheck) added.
     pub fn condition(&self, number: usize) -> Option<&ConditionReport> {
         self.findings.conditions.get(number)
     }
 
-    /// Whether nothing breaks a condition, and each of the standard's was compared at least once.
+    /// Whether no condition is broken, and each of the standard's was compared at least once.
     pub fn is_ok(&self) -> bool {
         (0..PLACES).all(|number| self.holds(number))
     }
@@ -95,7 +98,7 @@ impl Report {
         &mut self.findings
     }
 
-    /// Adds what was found of other warehouses.
+    /// Adds the findings of other warehouses.
     pub fn merge(&mut self, other: Report) {
         for (mine, theirs) in self.findings.conditions.iter_mut().zip(other.findings.conditions) {
             mine.compared += theirs.compared;
@@ -123,7 +126,7 @@ fn check_name(number: usize) -> String {
     }
 }
 
-/// One line for each condition, and one for each offender that is named.
+/// One line for each condition, and one for each named offender.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, report) in self.findings.conditions.iter().enumerate() {
@@ -152,7 +155,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Money as people write it.
+/// Money in the usual notation.
 pub(super) fn money(cents: i128) -> String {
     let sign = if cents < 0 { "-" } else { "" };
     let cents = cents.unsigned_abs();

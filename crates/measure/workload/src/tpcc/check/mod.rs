@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! scans ── table, key, row ──► ConsistencyCheck ── finish ──► Report: by condition, what was compared
-//!                               (some warehouses)                     and who breaks it
+//!                               (some warehouses)                     and what breaks it
 //! ```
 //!
 //! | condition | says, of each | |
@@ -20,13 +20,14 @@
 //! | 11 | district | rows of ORDER - rows of NEW-ORDER = 2100 + sum of C_DELIVERY_CNT |
 //! | 12 | customer | C_BALANCE + C_YTD_PAYMENT = sum of delivered OL_AMOUNT |
 //!
-//! The standard's condition 11 says 2100 and so holds before the first delivery only; as each
-//! delivery of an order takes one row of NEW-ORDER away and counts one at its customer, the form
-//! above is the same before, and holds ever after.
+//! The standard's condition 11 says 2100 and so holds only before the first delivery. Each delivery
+//! of an order removes one row of NEW-ORDER and adds one to its customer's C_DELIVERY_CNT. So the
+//! form above equals the standard's before the first delivery, and holds after every delivery.
 //!
-//! Of STOCK the twelve say nothing; [`StockCheck`] compares it with the lines of new orders.
+//! The twelve conditions do not cover STOCK. [`StockCheck`] compares STOCK with the lines of new
+//! orders.
 //!
-//! Money is compared in cents. A row that is not there counts as zero, so what refers to it shows.
+//! Money is compared in cents. A missing row counts as zero, so a reference to it fails the check.
 
 mod findings;
 mod state;
@@ -45,18 +46,18 @@ use findings::{Findings, PLACEMENT};
 use state::WarehouseState;
 use std::ops::RangeInclusive;
 
-/// Checks some of the warehouses of a database, or all.
+/// The check of some or all warehouses of a database.
 ///
-/// Rows may come in any order. Give it all rows of the seven tables whose primary keys begin with
-/// one of its warehouses, and all rows of HISTORY of the whole database, since customers pay
-/// elsewhere too; it ignores what concerns other warehouses only, and ITEM and STOCK, of which the
-/// conditions say nothing.
+/// Rows may come in any order. The check needs all rows of the seven tables whose primary keys
+/// begin with one of its warehouses. It also needs all rows of HISTORY of the whole database, since
+/// customers pay elsewhere too. It ignores rows that concern other warehouses only, ITEM, and
+/// STOCK, which the conditions do not cover.
 ///
-/// Memory: 32 bytes for each customer, and about 60 for each order whose rows are still to come. A
-/// caller that scans ORDER, NEW-ORDER and ORDER-LINE district by district, or by ranges of O_ID
-/// within a district, and calls [`settle`](ConsistencyCheck::settle) behind each, keeps the latter
-/// small. Large databases are checked some warehouses at a time, on several workers if there are;
-/// reports [`merge`](Report::merge).
+/// Memory: 32 bytes for each customer, and about 60 for each order with missing rows. The latter
+/// stay few if the caller scans ORDER, NEW-ORDER and ORDER-LINE district by district, or by ranges
+/// of O_ID within a district. The caller then calls [`settle`](ConsistencyCheck::settle) behind
+/// each range. Large databases are checked some warehouses at a time, on several workers if
+/// available; [`merge`](Report::merge) joins the reports.
 ///
 /// ```
 /// use latchwork_workload::tpcc::{Population, Scale, check::ConsistencyCheck};
@@ -78,14 +79,14 @@ use std::ops::RangeInclusive;
 pub struct ConsistencyCheck {
     scale: Scale,
     warehouses: u32,
-    /// The first of those that are checked.
+    /// The first checked warehouse.
     first: u32,
     states: Vec<WarehouseState>,
     findings: Findings,
 }
 
 impl ConsistencyCheck {
-    /// Checks the warehouses `checked` of a database of this scale with so many warehouses.
+    /// Checks the warehouses `checked` of a database of this scale with `warehouses` warehouses.
     pub fn new(scale: Scale, warehouses: u32, checked: RangeInclusive<u32>) -> ConsistencyCheck {
         let first = (*checked.start()).max(1);
         let last = (*checked.end()).min(warehouses);
@@ -97,7 +98,7 @@ impl ConsistencyCheck {
     ///
     /// # Errors
     ///
-    /// Fails when `key` or `row` is none of the table.
+    /// Fails when `key` or `row` does not belong to the table.
     pub fn add(&mut self, table: Table, key: &[u8], row: &[u8]) -> Result<(), BadRow> {
         let bad = BadRow { table: table.name(), len: key.len() };
         match table {
@@ -156,7 +157,7 @@ impl ConsistencyCheck {
         }
     }
 
-    /// A row of HISTORY: for where it was paid, and for whom.
+    /// A row of HISTORY: it counts at the place of payment and at the paying customer.
     pub fn history(&mut self, key: HistoryKey, row: &History<'_>) {
         let amount_cents = i64::from(row.amount_cents);
         let paid_at = DistrictKey { warehouse: key.warehouse, district: key.district };
@@ -204,8 +205,8 @@ impl ConsistencyCheck {
         }
     }
 
-    /// Judges the orders below `order` of a district, all of whose rows have come, and forgets
-    /// them.
+    /// Checks the orders below `order` of a district, and drops them. All rows of these orders must
+    /// have come.
     pub fn settle(&mut self, district: DistrictKey, order: u32) {
         let at = district.warehouse.wrapping_sub(self.first) as usize;
         if let Some(state) = self.states.get_mut(at) {
@@ -213,7 +214,7 @@ impl ConsistencyCheck {
         }
     }
 
-    /// Judges everything.
+    /// Makes the remaining comparisons.
     pub fn finish(mut self) -> Report {
         for (number, mut state) in self.states.into_iter().enumerate() {
             let warehouse = self.first + number as u32;
@@ -226,8 +227,7 @@ impl ConsistencyCheck {
         self.findings.into_report()
     }
 
-    /// The state of a warehouse that is checked here; a row of one that does not exist is a
-    /// finding.
+    /// The state of a checked warehouse. A row of a warehouse that does not exist is a finding.
     fn place(&mut self, table: Table, warehouse: u32) -> Option<&mut WarehouseState> {
         if !(1..=self.warehouses).contains(&warehouse) {
             self.stray(table, WarehouseKey { warehouse });

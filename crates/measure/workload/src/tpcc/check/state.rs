@@ -1,4 +1,4 @@
-//! What is known of a warehouse while its rows come, and the comparisons at the end.
+//! The sums of a warehouse while its rows come, and the comparisons at the end.
 
 use super::findings::{Findings, money};
 use crate::tpcc::key::{CustomerKey, DistrictKey, OrderKey, OrderLineKey};
@@ -6,7 +6,8 @@ use crate::tpcc::row::{Customer, District, Order, OrderLine, Warehouse};
 use crate::tpcc::scale::{DISTRICTS, Scale};
 use std::collections::BTreeMap;
 
-/// Sums of a warehouse. They have more bits than the fields, since a damaged row may hold anything.
+/// Sums of a warehouse. They have more bits than the fields, because a damaged row may hold any
+/// value.
 #[derive(Debug)]
 pub(super) struct WarehouseState {
     ytd_cents: i128,
@@ -31,7 +32,7 @@ struct DistrictState {
     deliveries: u64,
     /// By C_ID, from 1.
     customers: Vec<CustomerState>,
-    /// Orders that are not yet judged.
+    /// Orders that are not yet checked.
     open: BTreeMap<u32, OrderState>,
 }
 
@@ -47,7 +48,7 @@ struct CustomerState {
 
 #[derive(Default, Debug)]
 struct OrderState {
-    /// O_C_ID; 0 while there is no row.
+    /// O_C_ID; 0 while the row is missing.
     customer: u32,
     lines_promised: u32,
     has_carrier: bool,
@@ -91,7 +92,7 @@ impl WarehouseState {
         self.ytd_cents += i128::from(row.ytd_cents);
     }
 
-    // Each of these says whether the row has a place here.
+    // Each of these methods returns whether the row belongs here.
 
     pub(super) fn district(&mut self, key: DistrictKey, row: &District<'_>) -> bool {
         let Some(state) = self.place(key.district) else { return false };
@@ -156,8 +157,8 @@ impl WarehouseState {
         true
     }
 
-    /// Conditions 5 to 7 of the orders below `below`, whose delivered amounts go to their
-    /// customers.
+    /// Checks conditions 5 to 7 for the orders below `below`, and adds the delivered amounts to
+    /// their customers.
     pub(super) fn settle(&mut self, key: DistrictKey, below: u32, findings: &mut Findings) {
         let Some(state) = self.place(key.district) else { return };
         let rest = match below {
@@ -176,7 +177,7 @@ impl WarehouseState {
         }
     }
 
-    /// The conditions on sums, when all orders are settled.
+    /// Checks the conditions on sums, when all orders are settled.
     pub(super) fn judge(&self, warehouse: u32, scale: Scale, findings: &mut Findings) {
         let sum = |of: fn(&DistrictState) -> i128| self.districts.iter().map(of).sum::<i128>();
         let ytd = self.ytd_cents;
@@ -204,7 +205,7 @@ impl OrderState {
             format!("warehouse {warehouse}, district {district}, order {order}")
         };
         let carrier = if has_carrier { "has" } else { "has no" };
-        // An order that is not there has no carrier, and so no row of NEW-ORDER may be there.
+        // A missing order has no carrier, and so no row of NEW-ORDER may exist for it.
         let exists = self.customer != 0;
         findings.compare(5, has_carrier != is_new && exists || !exists && !is_new, || {
             let is_new = if is_new { "is" } else { "is not" };

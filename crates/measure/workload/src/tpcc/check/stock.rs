@@ -1,5 +1,5 @@
-//! A check beyond the standard's: stocks have been taken out for every line of a new order. None of
-//! the twelve conditions looks at STOCK, so an update that is lost there would not show.
+//! A check beyond the standard: each line of a new order has reduced a stock. None of the twelve
+//! conditions covers STOCK, so a lost update there would pass them.
 
 use super::findings::{Report, STOCK};
 use crate::tpcc::Table;
@@ -7,11 +7,12 @@ use crate::tpcc::key::{OrderLineKey, StockKey};
 use crate::tpcc::row::{BadRow, OrderLine, Stock};
 use crate::tpcc::scale::Scale;
 
-/// Compares, of each warehouse, the sums of S_YTD, S_ORDER_CNT and S_REMOTE_CNT with the quantities
-/// and the numbers of the lines that it supplied.
+/// For each warehouse, compares the sums of S_YTD, S_ORDER_CNT and S_REMOTE_CNT with the lines that
+/// it supplied: with their quantities and their numbers.
 ///
-/// Wants all rows of STOCK and ORDER-LINE of the whole database, in any order; several workers take
-/// a share each and [`merge`](StockCheck::merge). Lines of the initial population took nothing out.
+/// The check needs all rows of STOCK and ORDER-LINE of the whole database, in any order. Several
+/// workers take a share each and [`merge`](StockCheck::merge). Lines of the initial population
+/// reduced no stock.
 ///
 /// Memory: 64 bytes for each warehouse.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -36,16 +37,16 @@ struct Sums {
 }
 
 impl StockCheck {
-    /// Checks a database of this scale with so many warehouses.
+    /// A check of a database of this scale with `warehouses` warehouses.
     pub fn new(scale: Scale, warehouses: u32) -> StockCheck {
         StockCheck { scale, warehouses: vec![Sums::default(); warehouses as usize], strays: 0 }
     }
 
-    /// Takes a row into account; those of other tables say nothing here.
+    /// Takes a row into account; ignores rows of other tables.
     ///
     /// # Errors
     ///
-    /// Fails when `key` or `row` is none of the table.
+    /// Fails when `key` or `row` does not belong to the table.
     pub fn add(&mut self, table: Table, key: &[u8], row: &[u8]) -> Result<(), BadRow> {
         let bad = BadRow { table: table.name(), len: key.len() };
         match table {
@@ -81,7 +82,7 @@ impl StockCheck {
         sums.by_lines.remote += u64::from(row.supply_warehouse != key.warehouse);
     }
 
-    /// Adds what another worker saw.
+    /// Adds the sums of another worker.
     pub fn merge(&mut self, other: &StockCheck) {
         for (mine, theirs) in self.warehouses.iter_mut().zip(&other.warehouses) {
             mine.by_stock.add(theirs.by_stock);
@@ -90,7 +91,7 @@ impl StockCheck {
         self.strays += other.strays;
     }
 
-    /// Judges, and adds the findings to those of the conditions.
+    /// Makes the comparisons, and adds the findings to those of the conditions.
     pub fn finish_into(self, report: &mut Report) {
         for (warehouse, sums) in (1u32..).zip(&self.warehouses) {
             let Sums { by_stock, by_lines } = sums;

@@ -1,4 +1,4 @@
-//! Each condition is seen to hold, and seen to fail on a database that breaks it.
+//! Each condition holds on a correct database, and fails on a database that breaks it.
 
 use super::*;
 use crate::tpcc::Population;
@@ -49,7 +49,7 @@ impl Database {
         check.finish()
     }
 
-    /// Exactly these conditions are broken, and what breaks them is named.
+    /// Asserts that exactly these conditions are broken, and that the report names the offenders.
     fn breaks(&self, conditions: &[usize], named: &[&str]) {
         let report = self.check();
         assert_eq!(report.broken(), conditions, "{report}");
@@ -59,7 +59,7 @@ impl Database {
     }
 }
 
-/// Reads a row, lets `change` work on it, and writes it back.
+/// Reads a row, applies `change`, and writes the row back.
 macro_rules! change {
     ($database:expr, $Row:ident, $key:expr, |$row:ident| $change:expr) => {{
         let bytes = $database.row(Table::$Row, &$key.to_bytes());
@@ -149,7 +149,7 @@ fn condition_5_wants_exactly_the_orders_without_carrier_to_be_new() {
     change!(database, Order, order(17), |row| row.carrier = NonZeroU8::new(3));
     database.breaks(&[5, 7], &["order 17: has O_CARRIER_ID and is in NEW-ORDER"]);
 
-    // A new order whose order was lost, in the way that a torn insert would leave it.
+    // A new order without its order, as a torn insert would leave it.
     let mut database = Database::new();
     let mut row = Vec::new();
     NewOrder {}.encode(&mut row);
@@ -160,7 +160,7 @@ fn condition_5_wants_exactly_the_orders_without_carrier_to_be_new() {
 
 #[test]
 fn condition_6_wants_as_many_lines_as_each_order_promises() {
-    // One line more here and one less there, which the sums of condition 4 do not show.
+    // One line more here and one less there: the sums of condition 4 stay equal.
     let mut database = Database::new();
     change!(database, Order, order(3), |row| row.lines += 1);
     change!(database, Order, order(4), |row| row.lines -= 1);
@@ -172,7 +172,7 @@ fn condition_6_wants_as_many_lines_as_each_order_promises() {
 
 #[test]
 fn condition_7_wants_exactly_the_lines_of_delivered_orders_delivered() {
-    // Lines of the first orders cost nothing, so the sums of condition 10 do not show it.
+    // Lines of the first orders cost nothing, so the sums of condition 10 stay equal.
     let mut database = Database::new();
     change!(database, OrderLine, line(3, 2), |row| row.delivered_us = None);
     database.breaks(&[7], &["order 3: has O_CARRIER_ID, and "]);
@@ -305,7 +305,7 @@ fn rows_without_a_place_are_named_and_break_nothing_off() {
         spoil(&mut database);
         database.breaks(&[0], &[named]);
     }
-    // Who paid is nobody: the payment is missing at the one who did.
+    // The named customer does not exist, and the payment is missing at the paying customer.
     let mut database = Database::new();
     change!(database, History, payment(10, 7), |row| row.customer = 21);
     database.breaks(&[0, 10], &["customer: 21"]);
@@ -335,7 +335,7 @@ fn parts_of_a_database_add_up_to_the_whole() {
     let whole = database.check();
     let part = |checked: RangeInclusive<u32>| {
         let mut check = ConsistencyCheck::new(scale(), WAREHOUSES, checked);
-        // District by district, as a caller does that wants to keep little in memory.
+        // District by district, as a caller with little memory does.
         let mut last = None;
         for ((table, key), row) in &database.0 {
             check.add(*table, key, row).unwrap();

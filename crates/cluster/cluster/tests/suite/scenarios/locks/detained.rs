@@ -21,7 +21,7 @@ fn is_detained(stage: &Stage, worker: usize, line: GlobalAddr) -> bool {
 }
 
 #[test]
-fn a_line_that_is_detained_is_locked_for_other_nodes_only() {
+fn a_line_with_a_node_lock_is_locked_for_other_nodes_only() {
     in_every_way(2, |stage| {
         let stage = stage();
         let line = stage.line();
@@ -51,7 +51,7 @@ fn a_line_that_is_detained_is_locked_for_other_nodes_only() {
 
 /// Waiting nodes get an answer, and in the end the line.
 #[test]
-fn an_access_that_waits_gets_a_line_that_was_detained() {
+fn a_waiting_access_gets_a_line_after_its_node_lock() {
     in_every_way(2, |stage| {
         for write in [false, true] {
             let stage = stage();
@@ -69,7 +69,7 @@ fn an_access_that_waits_gets_a_line_that_was_detained() {
 
 /// Other lines are replaced. A line under a node lock stays, and counts as locked.
 #[test]
-fn lines_that_are_detained_are_not_evicted_and_have_a_bound() {
+fn lines_with_node_locks_are_not_evicted_and_have_a_bound() {
     in_every_world(|seed| {
         let stage = Stage::with(1, 8, seed);
         let lines: Vec<_> = (0..40).map(|_| stage.line()).collect();
@@ -98,7 +98,7 @@ fn lines_that_are_detained_are_not_evicted_and_have_a_bound() {
 /// Locks of a node that follow one another without a gap do not keep a line forever. When other
 /// nodes have been refused for a while, no transaction locks the line before it is released.
 #[test]
-fn a_line_that_others_want_is_let_go() {
+fn a_line_that_other_nodes_want_is_released() {
     in_every_way(2, |stage| {
         let stage = stage();
         let line = stage.line();

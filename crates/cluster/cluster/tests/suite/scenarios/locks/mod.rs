@@ -128,7 +128,7 @@ fn many_lock_a_line_to_read_and_none_to_write_beside_them() {
 }
 
 #[test]
-fn a_line_that_is_locked_to_write_is_refused_to_everybody() {
+fn a_line_that_is_locked_to_write_is_refused_to_all() {
     in_every_way(2, |stage| {
         let stage = stage();
         let line = stage.line();
@@ -267,7 +267,7 @@ fn a_worker_that_leaves_unlocks() {
 
 /// An owner that does not answer: the lock attempt ends at its deadline, as any access.
 #[test]
-fn a_lock_of_a_line_whose_owner_does_not_answer_ends_in_time() {
+fn a_lock_attempt_ends_in_time_when_the_owner_does_not_answer() {
     in_every_world(|seed| {
         let mut config = small(2, 1, 16, seed);
         config.node.deadline = Duration::from_millis(10);

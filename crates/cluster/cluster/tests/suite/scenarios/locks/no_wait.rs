@@ -44,7 +44,7 @@ fn a_line_that_is_here_is_locked_without_waiting() {
 
 /// An access that waits for the line, but not for the end of a lock.
 #[test]
-fn an_access_that_does_not_wait_for_locks_is_told_at_once() {
+fn an_access_that_does_not_wait_for_locks_fails_at_once() {
     in_every_way(2, |stage| {
         for (lock_mode, mode, passes) in [
             (Mode::Shared, Mode::Shared, true),
@@ -76,7 +76,7 @@ fn an_access_that_does_not_wait_for_locks_is_told_at_once() {
 /// still gets its answer at once, each time. This does not shorten the back-off of the waiting
 /// access.
 #[test]
-fn who_does_not_wait_is_told_at_once_also_while_its_node_pauses() {
+fn an_access_without_a_wait_fails_at_once_also_while_its_node_pauses() {
     in_every_way(2, |stage| {
         for write in [false, true] {
             let mut stage = stage();
@@ -103,7 +103,7 @@ fn who_does_not_wait_is_told_at_once_also_while_its_node_pauses() {
 /// The node of a refused reader reads the word as long as its bit waits there, so it does not back
 /// off.
 #[test]
-fn a_refused_reader_that_tries_again_is_told_at_once() {
+fn a_refused_reader_that_tries_again_fails_at_once() {
     in_every_way(2, |stage| {
         let stage = stage();
         let line = stage.line();
@@ -160,7 +160,7 @@ fn lines_that_were_refused_leave_frames_to_others() {
 
 /// The lock attempt has been dropped when its answer comes: the node does not repeat the request.
 #[test]
-fn a_wish_for_a_lock_that_is_dropped_ends_with_the_answer() {
+fn a_dropped_lock_attempt_ends_with_the_answer() {
     in_every_way(2, |stage| {
         for mode in BOTH {
             let stage = stage();

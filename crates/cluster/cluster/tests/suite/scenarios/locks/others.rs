@@ -27,7 +27,7 @@ fn an_access_without_a_lock_waits_for_the_end_of_the_lock() {
 /// Race: B also reads the line and has no lock. B wanted to write and was refused so often that it
 /// has the highest priority. A's lock prevents A from giving way, so B has to give way to A.
 #[test]
-fn a_lock_is_upgraded_before_those_whom_it_keeps_waiting() {
+fn a_lock_is_upgraded_before_the_accesses_that_wait_for_it() {
     in_every_way(2, |stage| {
         let stage = stage();
         let line = stage.line();
@@ -75,7 +75,7 @@ fn a_line_is_locked_while_its_hand_over_is_not_settled() {
 
 /// A node that already waits for the line gets an answer when the line is locked.
 #[test]
-fn a_remembered_request_is_refused_when_the_line_is_locked() {
+fn a_queued_request_is_refused_when_the_line_is_locked() {
     in_every_world(|seed| {
         let stage = Stage::new(2, seed);
         let line = stage.line();
