@@ -4,7 +4,7 @@
 #   docs/reference/tests.md      the files of tests, with the first sentence of each
 #   scripts/reference.sh            writes the pages
 #   scripts/reference.sh --check    writes nothing; exit status 1 when a page differs
-# Needs awk and git only.
+# Needs awk only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,13 +16,13 @@ case ${1-} in
     ;;
 esac
 
-# The sources, new ones included.
-sources() { git ls-files --cached --others --exclude-standard -- "$@" | sort -u; }
+# The Rust files whose path has the pattern.
+sources() { find crates apps fuzz benches -name target -prune -o -name '*.rs' -path "$1" -print | sort; }
 
 # The list that a macro `counters! { /// what it counts / name, .. }` has.
 counters() {
     local file
-    file=$(grep -l '^counters! {' $(sources 'crates/*.rs'))
+    file=$(grep -l '^counters! {' $(sources 'crates/*'))
     [ "$(wc -w <<<"$file")" = 1 ] || {
         echo "reference: the counters of a node are in one file, and not in: $file" >&2
         exit 1
@@ -39,7 +39,6 @@ counters() {
 tests() {
     local file package last=
     while read -r file; do
-        [ -f "$file" ] || continue
         package=${file%%/tests/*}
         sentence=$(awk '
             !/^\/\/!/ { exit }
@@ -56,8 +55,7 @@ tests() {
         [ "$package" = "$last" ] || printf '%s### %s\n\n' "${last:+$'\n'}" "\`$package\`"
         last=$package
         printf -- '- `%s`: %s\n' "${file#"$package"/tests/}" "$sentence"
-    done < <(sources 'crates/*/tests/*.rs' 'apps/*/tests/*.rs' 'fuzz/tests/*.rs' 'benches/*/tests/*.rs' |
-        grep -vE '/(main|common|mod)\.rs$|/common/')
+    done < <(sources '*/tests/*' | grep -vE '/src/|/(main|common|mod)\.rs$|/common/')
 }
 
 status=0

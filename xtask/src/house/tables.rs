@@ -61,6 +61,6 @@ mod tests {
             .with("docs/both.md", &format!("<!-- a: begin -->\n<!-- a: end -->\n{rows}Two.\n"));
         let found = check(&fixture.tree());
         let found: Vec<_> = found.iter().map(|f| (f.path.as_str(), f.line)).collect();
-        assert_eq!(found, [("docs/tables.md", 3), ("docs/both.md", 3)]);
+        assert_eq!(found, [("docs/both.md", 3), ("docs/tables.md", 3)]);
     }
 }
