@@ -13,6 +13,7 @@
 #   box X Y W H node|step|state TEXT, arrow X1 Y1 X2 Y2 KIND TEXT, text X Y TEXT
 # Needs awk only.
 set -euo pipefail
+export LC_ALL=C
 cd "$(dirname "$0")/.."
 
 case ${1-} in

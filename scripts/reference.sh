@@ -6,6 +6,7 @@
 #   scripts/reference.sh --check    writes nothing; exit status 1 when a page differs
 # Needs awk only.
 set -euo pipefail
+export LC_ALL=C
 cd "$(dirname "$0")/.."
 
 case ${1-} in
