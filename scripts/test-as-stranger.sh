@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: scripts/test-as-stranger.sh [--user NAME] [--limit SECONDS] [--keep] [CARGO ARGUMENT ...]
+# usage: scripts/test-as-stranger.sh [--user NAME] [--limit SECONDS] [--keep] [--here] [CARGO ARGUMENT ...]
 # Runs the tests as a user without any rights on the machine. They run from a copy of this checkout
 # that no process can write, with a separate target directory, under nohup. They have no home
 # directory and no variables except PATH and TMPDIR. If root starts the script, each test program
@@ -7,7 +7,9 @@
 # in `-p latchwork-memnode-app`; without them the whole workspace is tested.
 #
 # The target directory is STRANGER_TARGET (default: a new one under TMPDIR, which takes a whole
-# build). --keep keeps it, and the logs of failed programs. Exit status 1 if any program failed.
+# build). --keep keeps it, and the logs of failed programs. --here takes no copy: this checkout is
+# read-only while the tests run, so that programs which STRANGER_TARGET has of it are used. That
+# needs root. Exit status 1 if any program failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,11 +21,13 @@ die() {
 user=nobody
 limit=900
 keep=
+here=
 while [[ ${1:-} == --* ]]; do
     case $1 in
         --user) user=${2:?} && shift ;;
         --limit) limit=${2:?} && shift ;;
         --keep) keep=yes ;;
+        --here) here=yes ;;
         --workspace | --package | --test | --lib | --bins) break ;;
         *) die "there is no $1: see the head of this file" ;;
     esac
@@ -33,6 +37,7 @@ done
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/latchwork-stranger.XXXXXX")
 copy=$work/checkout
+[ -z "$here" ] || copy=$PWD
 target=${STRANGER_TARGET:-$work/target}
 mounted=
 end() {
@@ -40,7 +45,7 @@ end() {
     if [ -n "$keep" ]; then
         echo "test-as-stranger: $work is kept"
     else
-        chmod -R u+w "$copy" 2>/dev/null || true
+        [ -n "$here" ] || chmod -R u+w "$copy" 2>/dev/null || true
         rm -rf "$work"
     fi
 }
@@ -48,8 +53,12 @@ trap end EXIT
 trap 'exit 130' INT TERM
 
 mkdir -p "$copy" "$target"
-git ls-files -z --cached --others --exclude-standard | tar --null --ignore-failed-read -T - -cf - | tar -xf - -C "$copy"
-chmod -R a+rX,a-w "$copy"
+if [ -z "$here" ]; then
+    git ls-files -z --cached --others --exclude-standard | tar --null --ignore-failed-read -T - -cf - | tar -xf - -C "$copy"
+    chmod -R a+rX,a-w "$copy"
+elif [ "$(id -u)" != 0 ]; then
+    die "--here makes this checkout read-only for a while: only root can"
+fi
 chmod a+rx "$work" "$target"
 # Root can write read-only files; only a read-only file system prevents that.
 if [ "$(id -u)" = 0 ]; then

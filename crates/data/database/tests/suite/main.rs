@@ -1,5 +1,6 @@
 //! The tests of `latchwork-database`, as one program.
 
 mod faults;
+mod found;
 mod memory;
 mod open;

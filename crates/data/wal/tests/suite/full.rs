@@ -98,3 +98,38 @@ fn what_is_open_to_be_read_is_not_written() {
     let error = open(&torn).expect_err("one at a time");
     assert!(matches!(error, WalError::InUse { .. }), "{error}");
 }
+
+/// A closed log ends with a record that says so. Without room for that record the log stays as the
+/// last commit left it: no part of the record is found behind the commits.
+#[test]
+fn an_end_record_without_room_is_taken_back_and_loses_no_commit() {
+    let mut partial = 0;
+    for room in (0..800).step_by(9) {
+        let torn = Torn::new(room);
+        let directory = open(&torn).expect("empty");
+        let log = start(&directory, Settings::default());
+        let (before, after) = run(async |handle| {
+            commit(&log, &handle, 1..=5, 100).await;
+            let before = bytes(&torn);
+            torn.set_capacity(size(&before) + room);
+            log.close(&handle, common::soon(&handle)).await.expect("all commits are durable");
+            (before, bytes(&torn))
+        });
+        let is_whole = size(&after) > size(&before);
+        if !is_whole {
+            partial += 1;
+            assert_eq!(after, before, "{room} bytes of room");
+        }
+        drop((log, directory));
+        torn.set_capacity(u64::MAX);
+        let torn = torn.kill();
+        let directory = open(&torn).expect("there is room");
+        assert!(directory.losses().is_empty(), "{room} bytes of room");
+        assert_eq!(counters(&directory.replay(1).expect("whole")), [1, 2, 3, 4, 5]);
+    }
+    assert!((4..80).contains(&partial), "the record had no room {partial} times of 89");
+}
+
+fn size(files: &[(String, Vec<u8>)]) -> u64 {
+    files.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+}

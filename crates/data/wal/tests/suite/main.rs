@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod common;
+mod cut;
 mod damage;
 mod full;
 mod kill;
