@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# usage: scripts/test-as-stranger.sh [--user NAME] [--limit SECONDS] [--keep] [--here] [CARGO ARGUMENT ...]
+# usage: scripts/test-as-stranger.sh [--user NAME] [--limit SECONDS] [--keep] [--here]
+#            [CARGO ARGUMENT ...]
 # Runs the tests as a user without any rights on the machine. They run from a copy of this checkout
 # that no process can write, with a separate target directory, under nohup. They have no home
 # directory and no variables except PATH and TMPDIR. If root starts the script, each test program
