@@ -19,8 +19,8 @@ use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
 use latchwork_runtime::{Clock, Time};
 use latchwork_selcc::Node;
 
-use super::burials::{Burials, is_kept_out_by_all, kept_out};
 use super::patience::{Patience, Waiting};
+use super::reclaims::{Reclaims, fenced, is_fenced_by_all};
 use crate::JoinError;
 use crate::ports::Ports;
 use crate::transport::Link;
@@ -59,7 +59,7 @@ struct Known {
     /// Why the fabric refused a node, with the node's member epoch.
     refused: BTreeMap<NodeName, (u64, String)>,
     /// The dead nodes that this node has fenced and reported.
-    kept_out: BTreeSet<NodeName>,
+    fenced: BTreeSet<NodeName>,
     /// The dead nodes that could not be fenced for certain, and for which a warning was printed.
     doubtful: BTreeSet<NodeName>,
 }
@@ -189,7 +189,7 @@ fn knows(node: NodeName) -> String {
 impl Shared {
     fn follow(&self) {
         let mut seen: Option<Arc<View>> = None;
-        let mut burials = Burials::default();
+        let mut reclaims = Reclaims::default();
         // True while an action has failed. The thread tries again even if the view stays the same.
         let mut owes = false;
         while !self.stop.load(Ordering::Relaxed) {
@@ -207,9 +207,9 @@ impl Shared {
                 let is_dead =
                     member.state == MemberState::Dead && member.node != self.membership.me().node;
                 // Fencing comes first, because the dead node may act here until then.
-                let is_out = is_dead && self.keep_out(member);
+                let is_out = is_dead && self.fence(member);
                 self.meet(member);
-                owes |= is_dead && !(is_out && self.bury(&mut burials, view, member));
+                owes |= is_dead && !(is_out && self.reclaim(&mut reclaims, view, member));
             }
         }
     }
@@ -245,8 +245,8 @@ impl Shared {
 
     /// Fences a dead node here, and reports it in this node's contact for all members. Returns
     /// whether both are done.
-    fn keep_out(&self, dead: &Member) -> bool {
-        if self.known.lock().kept_out.contains(&dead.node) {
+    fn fence(&self, dead: &Member) -> bool {
+        if self.known.lock().fenced.contains(&dead.node) {
             return true;
         }
         // A dead node that this node never met is fenced too, because its connection may be in
@@ -257,22 +257,22 @@ impl Shared {
             tracing::warn!(node = %dead.node, "a dead node could not be fenced for certain");
         }
         let done = is_certain
-            && self.membership.contact(&kept_out(dead.node), &dead.epoch.to_string()).is_ok();
+            && self.membership.contact(&fenced(dead.node), &dead.epoch.to_string()).is_ok();
         if done {
             tracing::info!(node = %dead.node, "a dead node is fenced");
-            self.known.lock().kept_out.insert(dead.node);
+            self.known.lock().fenced.insert(dead.node);
         }
         done
     }
 
     /// Reclaims a dead compute node when all members have fenced it. Returns whether this node has
     /// nothing left to do until the view changes.
-    fn bury(&self, burials: &mut Burials, view: &View, dead: &Member) -> bool {
+    fn reclaim(&self, reclaims: &mut Reclaims, view: &View, dead: &Member) -> bool {
         let NodeName::Compute(id) = dead.node else { return true };
         let node = self.node.lock().clone();
         match node {
-            Some((own, ports)) if is_kept_out_by_all(view, dead) => {
-                burials.bury(own.id(), &ports, id)
+            Some((own, ports)) if is_fenced_by_all(view, dead) => {
+                reclaims.reclaim(own.id(), &ports, id)
             }
             // A memory node leaves the work to compute nodes. A process whose compute node is not
             // built yet tries again.

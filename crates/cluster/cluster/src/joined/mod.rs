@@ -9,12 +9,12 @@
 //!                                      └─ Introductions: nodes know each other before they act
 //! ```
 
-mod burials;
 mod error;
 mod group;
 mod introductions;
 mod leaving;
 mod patience;
+mod reclaims;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use latchwork_cluster::{Keeper, Simulated};
+use latchwork_cluster::{Simulated, SimulatedNode};
 use latchwork_runtime::JoinHandle;
 use latchwork_verbs::MemoryNodeId;
 use latchwork_workload::random::Random;
@@ -28,7 +28,7 @@ const STREAM: u64 = u64::MAX - 1;
 /// A death notice: the reaction of one node to the loss of another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tiding {
-    KeepOut { by: Keeper, dead: usize },
+    KeepOut { by: SimulatedNode, dead: usize },
     Forget { node: usize, dead: usize },
     Bury { node: usize, dead: usize },
 }
@@ -56,7 +56,7 @@ pub(super) struct Departures {
     told: Duration,
     random: RefCell<Random>,
     gone: RefCell<Vec<usize>>,
-    kept_out: RefCell<BTreeSet<(Keeper, usize)>>,
+    kept_out: RefCell<BTreeSet<(SimulatedNode, usize)>>,
     /// Lost nodes that all members have fenced.
     ready: RefCell<BTreeSet<usize>>,
     burials: RefCell<Vec<(usize, usize, JoinHandle<bool>)>>,
@@ -84,10 +84,10 @@ impl Departures {
             return;
         }
         self.gone.borrow_mut().push(dead);
-        for by in keepers(cluster).filter(|by| *by != Keeper::Compute(dead)) {
+        for by in keepers(cluster).filter(|by| *by != SimulatedNode::Compute(dead)) {
             let kept_out = at + self.up_to(self.told);
             add(agenda, kept_out, Coming::Tiding(Tiding::KeepOut { by, dead }));
-            if let Keeper::Compute(node) = by {
+            if let SimulatedNode::Compute(node) = by {
                 let forgotten = kept_out + self.up_to(self.told / 4);
                 add(agenda, forgotten, Coming::Tiding(Tiding::Forget { node, dead }));
             }
@@ -104,7 +104,7 @@ impl Departures {
         agenda: &mut Agenda,
     ) -> bool {
         match tiding {
-            Tiding::KeepOut { by: Keeper::Compute(node), .. }
+            Tiding::KeepOut { by: SimulatedNode::Compute(node), .. }
             | Tiding::Forget { node, .. }
             | Tiding::Bury { node, .. }
                 if !cluster.lives(node) =>
@@ -112,13 +112,13 @@ impl Departures {
                 return false;
             }
             Tiding::KeepOut { by, dead } => {
-                cluster.keep_out(by, dead);
+                cluster.fence(by, dead);
                 self.kept_out.borrow_mut().insert((by, dead));
                 self.look(cluster, at, agenda);
             }
             Tiding::Forget { node, dead } => cluster.forget(node, dead),
             Tiding::Bury { node, dead } => {
-                let task = cluster.bury(node, dead).expect("room for one more port");
+                let task = cluster.reclaim(node, dead).expect("room for one more port");
                 self.burials.borrow_mut().push((node, dead, task));
             }
         }
@@ -129,7 +129,7 @@ impl Departures {
     fn look(&self, cluster: &Simulated, at: Duration, agenda: &mut Agenda) {
         for &dead in self.gone.borrow().iter() {
             let keeps_out = |by| self.kept_out.borrow().contains(&(by, dead));
-            if cluster.may_bury(keeps_out) && self.ready.borrow_mut().insert(dead) {
+            if cluster.may_reclaim(keeps_out) && self.ready.borrow_mut().insert(dead) {
                 for node in (0..cluster.nodes().len()).filter(|node| cluster.lives(*node)) {
                     let later = at + self.up_to(self.told / 4);
                     add(agenda, later, Coming::Tiding(Tiding::Bury { node, dead }));
@@ -160,20 +160,20 @@ impl Departures {
     }
 }
 
-fn keepers(cluster: &Simulated) -> impl Iterator<Item = Keeper> {
+fn keepers(cluster: &Simulated) -> impl Iterator<Item = SimulatedNode> {
     let (compute, memory) = (cluster.nodes().len(), cluster.config().memory_nodes as u16);
-    let memory = (0..memory).map(|node| Keeper::Memory(MemoryNodeId(node)));
-    (0..compute).map(Keeper::Compute).chain(memory)
+    let memory = (0..memory).map(|node| SimulatedNode::Memory(MemoryNodeId(node)));
+    (0..compute).map(SimulatedNode::Compute).chain(memory)
 }
 
 impl Tiding {
     /// The reaction for messages: a compute node's index, and the text.
     pub(super) fn told(self) -> (usize, String) {
         match self {
-            Tiding::KeepOut { by: Keeper::Compute(node), dead } => {
+            Tiding::KeepOut { by: SimulatedNode::Compute(node), dead } => {
                 (node, format!("keeps C{} out", dead + 1))
             }
-            Tiding::KeepOut { by: Keeper::Memory(node), dead } => {
+            Tiding::KeepOut { by: SimulatedNode::Memory(node), dead } => {
                 (dead, format!("memory node {} keeps it out", node.0))
             }
             Tiding::Forget { node, dead } => (node, format!("gives C{} up", dead + 1)),

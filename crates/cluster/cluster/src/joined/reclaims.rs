@@ -1,4 +1,4 @@
-//! [`Burials`]: reclaims dead compute nodes. A dead node is reclaimed when all members have fenced
+//! [`Reclaims`]: reclaims dead compute nodes. A dead node is reclaimed when all members have fenced
 //! it.
 //!
 //! ```text
@@ -23,32 +23,37 @@ use latchwork_membership::{Member, NodeName, View};
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 use latchwork_verbs::{ComputeNodeId, SetupError};
 
-use crate::burial::{empty_slot, may_begin};
 use crate::ports::Ports;
+use crate::reclaim::{empty_slot, may_begin};
 
 /// The key in a node's contact for a dead node that it has fenced. The value is the dead node's
 /// member epoch.
-pub(super) fn kept_out(node: NodeName) -> String {
+pub(super) fn fenced(node: NodeName) -> String {
     format!("fenced-{node}")
 }
 
 /// Whether all members report that they have fenced this dead node.
-pub(super) fn is_kept_out_by_all(view: &View, dead: &Member) -> bool {
-    let (key, epoch) = (kept_out(dead.node), dead.epoch.to_string());
+pub(super) fn is_fenced_by_all(view: &View, dead: &Member) -> bool {
+    let (key, epoch) = (fenced(dead.node), dead.epoch.to_string());
     may_begin(view.joined().map(|member| member.contact.get(&key) == Some(&epoch)))
 }
 
 /// The nodes that this process has reclaimed, and an executor and a port for the work.
 #[derive(Default)]
-pub(super) struct Burials {
+pub(super) struct Reclaims {
     done: BTreeSet<ComputeNodeId>,
     // Made at the first death, and used for all: a registered region is never removed.
     worker: Option<(Executor<RealDriver>, Rc<Port>)>,
 }
 
-impl Burials {
+impl Reclaims {
     /// Empties the epoch slot of a dead node, as the node `own`. Returns whether the slot is empty.
-    pub(super) fn bury(&mut self, own: ComputeNodeId, ports: &Ports, dead: ComputeNodeId) -> bool {
+    pub(super) fn reclaim(
+        &mut self,
+        own: ComputeNodeId,
+        ports: &Ports,
+        dead: ComputeNodeId,
+    ) -> bool {
         if self.done.contains(&dead) {
             return true;
         }
@@ -102,7 +107,7 @@ mod tests {
         let dead = member("C3", Dead, &[]);
         let judge = |members: &[Member]| {
             let members: BTreeMap<_, _> = members.iter().map(|m| (m.node, m.clone())).collect();
-            is_kept_out_by_all(&View { revision: 9, members }, &dead)
+            is_fenced_by_all(&View { revision: 9, members }, &dead)
         };
         let says: &[(&str, &str)] = &[("fenced-C3", "7")];
         let (m0, c1) = (member("M0", Joined, says), member("C1", Joined, says));

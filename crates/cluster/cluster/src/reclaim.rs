@@ -13,8 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether a dead node may be reclaimed. The iterator says for each present member whether it has
 /// fenced the dead node.
-pub(crate) fn may_begin(keep_out: impl IntoIterator<Item = bool>) -> bool {
-    keep_out.into_iter().all(|keeps_out| keeps_out)
+pub(crate) fn may_begin(has_fenced: impl IntoIterator<Item = bool>) -> bool {
+    has_fenced.into_iter().all(|has_fenced| has_fenced)
 }
 
 /// Empties the epoch slot of a dead node, by a port that the executor of `handle` polls. Returns
