@@ -40,8 +40,8 @@
 //! 1. A node asks for the reclaim of D only after a view V in which D is dead and every member has
 //!    reported the fence of D.
 //! 2. A member reports only a fence that its fabric has confirmed. A fence is never undone.
-//! 3. A node that is not a member in V and lives now joined after V, hence after the lease of D
-//!    had ended. D admits no node without a lease. So D never had a connection to that node.
+//! 3. A living node that is not a member in V joined after V. The lease of D had ended before V, and
+//!    D submits nothing without a lease. So no request of D is to that node.
 //! 4. So at every time after V, D can change nothing at any living node.
 //!
 //! The other direction needs no order. A request of a living node to D can reach D before the

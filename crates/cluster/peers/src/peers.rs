@@ -89,11 +89,6 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         }
     }
 
-    /// Whether the fabric has refused the present holder of an id.
-    pub fn is_refused(&self, node: N) -> bool {
-        self.peers.get(&node).is_some_and(|peer| matches!(peer.link, Link::Refused(_)))
-    }
-
     /// Whether this node may act: of two compute nodes, the node with the higher member epoch waits
     /// until each of the two knows the other.
     pub fn is_introduced(&self) -> bool {

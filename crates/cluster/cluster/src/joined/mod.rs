@@ -10,11 +10,13 @@
 //! ```
 
 mod error;
+mod follower;
 mod group;
 mod introductions;
 mod leaving;
 mod patience;
 mod reclaims;
+mod reports;
 
 use std::future::Future;
 use std::sync::Arc;
