@@ -46,7 +46,7 @@ pub struct Simulated {
 /// Called after every event of a [run](Simulated::run).
 pub type Watch = Box<dyn FnMut(&Simulated)>;
 
-/// A node that fences another node.
+/// A node of a simulated cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum SimulatedNode {
     /// A compute node, by its index.
@@ -365,17 +365,8 @@ impl Simulated {
         own.miss(dead);
     }
 
-    /// Whether a dead node may be reclaimed. `has_fenced` says for each member whether it has fenced
-    /// the node. As in a cluster of processes, dead members are not waited for.
-    pub fn may_reclaim(&self, has_fenced: impl Fn(SimulatedNode) -> bool) -> bool {
-        let compute = (0..self.nodes().len()).filter(|node| self.lives(*node));
-        let memory = (0..self.config.memory_nodes).map(|node| MemoryNodeId(node as u16));
-        let members = compute.map(SimulatedNode::Compute).chain(memory.map(SimulatedNode::Memory));
-        reclaim::may_begin(members.map(has_fenced))
-    }
-
-    /// Lets a compute node reclaim a dead node. Call it when that [is
-    /// allowed](Simulated::may_reclaim). Returns whether it is done.
+    /// Lets a compute node reclaim a dead node: it empties the epoch slot. Every member must have
+    /// fenced the dead node. Returns whether it is done.
     ///
     /// # Errors
     /// [`SetupError::TooManyRegions`] and [`SetupError::Region`].
