@@ -69,9 +69,10 @@ test *ARGS:
 shake *ARGS:
     scripts/shake-tests.sh "$@"
 
-# Exhaustive searches of the protocol that take minutes and gigabytes.
+# Exhaustive searches of the protocol, and of the order of a death, that take minutes and gigabytes.
 model *ARGS:
     cargo test --release -p latchwork-latch --test model -- --ignored --nocapture --skip larger:: "$@"
+    cargo test --release -p latchwork-peers --test model -- --ignored --nocapture "$@"
 
 # The larger searches, by name; without a name, the list of names: `just model-larger four_writers`.
 model-larger *ARGS:

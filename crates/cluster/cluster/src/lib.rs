@@ -59,7 +59,6 @@
 #![forbid(unsafe_code)]
 
 mod build;
-mod burial;
 mod config;
 mod costs;
 mod embedded;
@@ -70,6 +69,7 @@ mod joined;
 mod memory_host;
 mod ports;
 mod protocol;
+mod reclaim;
 mod simulated;
 #[cfg(feature = "tcp")]
 mod transport;
@@ -83,7 +83,7 @@ pub use joined::{Group, JoinError, Joined, Patience, Waiting};
 #[cfg(feature = "tcp")]
 pub use memory_host::MemoryHost;
 pub use protocol::Protocol;
-pub use simulated::{Keeper, Simulated, Watch};
+pub use simulated::{Simulated, SimulatedNode, Watch};
 #[cfg(feature = "tcp")]
 pub use transport::{SHARED_DIRECTORY, Transport};
 pub use usage::Usage;

@@ -19,8 +19,8 @@ use crate::ClusterConfig;
 use crate::build::{
     Blueprint, ClusterError, Member, Nodes, handler_config, name_of_worker, worker_config,
 };
-use crate::burial;
 use crate::costs::cpu_costs;
+use crate::reclaim;
 
 /// The most virtual time that the building of the pool may take.
 const BUILD_LIMIT: Duration = Duration::from_secs(1);
@@ -46,9 +46,9 @@ pub struct Simulated {
 /// Called after every event of a [run](Simulated::run).
 pub type Watch = Box<dyn FnMut(&Simulated)>;
 
-/// A node that fences another node.
+/// A node of a simulated cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Keeper {
+pub enum SimulatedNode {
     /// A compute node, by its index.
     Compute(usize),
     /// A memory node.
@@ -308,7 +308,7 @@ impl Simulated {
     }
 
     /// Crashes a compute node like [`kill`](Simulated::kill), but its submitted requests stay in
-    /// flight. They take effect at every node that has not [fenced](Simulated::keep_out) it.
+    /// flight. They take effect at every node that has not [fenced](Simulated::fence) it.
     ///
     /// # Panics
     /// When there is no such node.
@@ -345,13 +345,13 @@ impl Simulated {
     ///
     /// # Panics
     /// When there is no such node.
-    pub fn keep_out(&self, by: Keeper, dead: usize) {
+    pub fn fence(&self, by: SimulatedNode, dead: usize) {
         let dead = self.nodes()[dead].id();
-        let kept_out = match by {
-            Keeper::Compute(node) => self.network.keep_out(self.nodes()[node].id(), dead),
-            Keeper::Memory(node) => self.network.keep_out_of_memory(node, dead),
+        let fenced = match by {
+            SimulatedNode::Compute(node) => self.network.keep_out(self.nodes()[node].id(), dead),
+            SimulatedNode::Memory(node) => self.network.keep_out_of_memory(node, dead),
         };
-        kept_out.expect("a node of this fabric");
+        fenced.expect("a node of this fabric");
     }
 
     /// A compute node gives up a dead node, in the order of a cluster of processes. First its
@@ -365,31 +365,22 @@ impl Simulated {
         own.miss(dead);
     }
 
-    /// Whether a dead node may be reclaimed. `keeps_out` says for each member whether it has fenced
-    /// the node. As in a cluster of processes, dead members are not waited for.
-    pub fn may_bury(&self, keeps_out: impl Fn(Keeper) -> bool) -> bool {
-        let compute = (0..self.nodes().len()).filter(|node| self.lives(*node));
-        let memory = (0..self.config.memory_nodes).map(|node| MemoryNodeId(node as u16));
-        let members = compute.map(Keeper::Compute).chain(memory.map(Keeper::Memory));
-        burial::may_begin(members.map(keeps_out))
-    }
-
-    /// Lets a compute node reclaim a dead node. Call it when that [is
-    /// allowed](Simulated::may_bury). Returns whether it is done.
+    /// Lets a compute node reclaim a dead node: it empties the epoch slot. Every member must have
+    /// fenced the dead node. Returns whether it is done.
     ///
     /// # Errors
     /// [`SetupError::TooManyRegions`] and [`SetupError::Region`].
     ///
     /// # Panics
     /// When there is no such node.
-    pub fn bury(&self, node: usize, dead: usize) -> Result<JoinHandle<bool>, SetupError> {
+    pub fn reclaim(&self, node: usize, dead: usize) -> Result<JoinHandle<bool>, SetupError> {
         let (own, dead) = (self.nodes()[node].id(), self.nodes()[dead].id());
         let handle = self.handlers[node].0.handle();
         let port = Port::permitted(&self.fabric, own, &handle, lasts(&self.leases[node]))?;
         Ok(handle.clone().spawn_service(async move {
             let poller = port.poller();
             handle.add_poller(poller.clone());
-            let done = burial::empty_slot(&port, &handle, dead).await;
+            let done = reclaim::empty_slot(&port, &handle, dead).await;
             handle.remove_poller(&poller);
             done
         }))

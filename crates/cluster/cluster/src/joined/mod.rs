@@ -9,12 +9,14 @@
 //!                                      └─ Introductions: nodes know each other before they act
 //! ```
 
-mod burials;
 mod error;
+mod follower;
 mod group;
 mod introductions;
 mod leaving;
 mod patience;
+mod reclaims;
+mod reports;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -8,8 +8,9 @@
 //!   in between: no operation takes too long      └ every live node reads all data
 //! ```
 
-mod departures;
+mod deaths;
 mod observer;
+mod order;
 mod strikes;
 mod survivors;
 
@@ -31,7 +32,7 @@ use latchwork_verbs_sim::Faults;
 use crate::checks::{Verdict, leaks, steps::Steps};
 use crate::workloads::{self, Load};
 use crate::{Check, Checks, Failure, NodeFaults, Plant, Report, Scenario, Trace};
-use departures::{Agenda, Coming, Departures, Tiding};
+use deaths::{Agenda, Coming, Deaths, Reaction};
 use strikes::{Strike, strikes};
 
 /// Runs a world to its end, or to its first failure. It never panics: a panic inside is a failure
@@ -113,7 +114,7 @@ struct World {
     steps: RefCell<Steps>,
     workers: RefCell<Vec<(VirtualWorker, Member)>>,
     node_faults: Cell<NodeFaults>,
-    departures: Departures,
+    deaths: Deaths,
     /// For each node, the frames lost to lines of lost nodes, when all nodes had been notified.
     lost_frames: RefCell<Vec<usize>>,
     tree: RefCell<Option<TreeStatistics>>,
@@ -144,7 +145,7 @@ impl World {
             cluster,
             workers: RefCell::new(workers),
             node_faults: Cell::default(),
-            departures: Departures::new(scenario),
+            deaths: Deaths::new(scenario),
             lost_frames: RefCell::default(),
             tree: RefCell::default(),
             undecided: Cell::new(0),
@@ -205,7 +206,7 @@ impl World {
             let strikes = strikes(&self.scenario);
             let mut agenda = Agenda::new();
             for (at, strike) in &strikes {
-                departures::add(&mut agenda, *at, Coming::Strike(*strike));
+                deaths::add(&mut agenda, *at, Coming::Strike(*strike));
             }
             // Reactions to faults may come after the end of the faults.
             self.follow(begin, &mut agenda, plan.until())?;
@@ -216,7 +217,7 @@ impl World {
             self.all_told()?;
         }
         self.all_end(&tasks)?;
-        self.bury()
+        self.reclaim()
     }
 
     /// Runs the world through all entries of the agenda before `until`.
@@ -230,7 +231,7 @@ impl World {
             self.go_on(begin + at, &|| false)?;
             match coming {
                 Coming::Strike(strike) => self.strike(at, strike, agenda),
-                Coming::Tiding(tiding) => self.tell(at, tiding, agenda),
+                Coming::Reaction(reaction) => self.react(at, reaction, agenda),
             }
         }
         Ok(())
@@ -247,33 +248,33 @@ impl World {
         }
         if let Some(node) = strike.departs() {
             self.observer.is_gone(node, matches!(strike, Strike::Lapse { .. }));
-            self.departures.gone(&self.cluster, at, node, agenda);
+            self.deaths.gone(&self.cluster, at, node, agenda);
         }
     }
 
-    fn tell(&self, at: Duration, tiding: Tiding, agenda: &mut Agenda) {
-        let buries = matches!(tiding, Tiding::Bury { .. });
-        if buries && self.scenario.plant == Some(Plant::BuriesNobody) {
+    fn react(&self, at: Duration, reaction: Reaction, agenda: &mut Agenda) {
+        let reclaims = matches!(reaction, Reaction::Reclaim { .. });
+        if reclaims && self.scenario.plant == Some(Plant::BuriesNobody) {
             return;
         }
-        if self.departures.tell(&self.cluster, at, tiding, agenda) {
-            let (node, text) = tiding.told();
+        if self.deaths.react(&self.cluster, at, reaction, agenda) {
+            let (node, text) = reaction.told();
             self.observer.note_of_node(node, text);
         }
     }
 
     /// Waits until the lost nodes are reclaimed, in a world with death notices.
-    fn bury(&self) -> Result<(), Failed> {
-        let over = || self.departures.are_over(&self.cluster);
+    fn reclaim(&self) -> Result<(), Failed> {
+        let over = || self.deaths.are_over(&self.cluster);
         if !self.go_on(Time::MAX, &over)? {
-            return self.failed(Check::Starvation, "a burial has no end".to_owned());
+            return self.failed(Check::Starvation, "a reclaim has no end".to_owned());
         }
         // The content of a lost memory node cannot be changed.
         if self.scenario.faults.lost_memory > 0 || self.scenario.plant == Some(Plant::BuriesNobody)
         {
             return Ok(());
         }
-        match self.departures.buried(&self.cluster) {
+        match self.deaths.reclaimed(&self.cluster) {
             Ok(burials) => {
                 self.node_faults.set(NodeFaults { burials, ..self.node_faults.get() });
                 Ok(())

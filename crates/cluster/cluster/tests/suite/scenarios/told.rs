@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use latchwork_cache::Ownership;
-use latchwork_cluster::{ClusterConfig, Keeper};
+use latchwork_cluster::{ClusterConfig, SimulatedNode};
 use latchwork_coherence::{MemoryError, Mode};
 use latchwork_latch::WordOp;
 use latchwork_verbs::{BATCH_MAX, GlobalAddr, MemoryNodeId, VerbError};
@@ -24,11 +24,11 @@ fn config(seed: u64) -> ClusterConfig {
 /// A node is dead. All other nodes have been notified and have reacted.
 fn tell_all(stage: &Stage, dead: usize) {
     for node in [A, B, C].into_iter().filter(|node| *node != dead && stage.cluster.lives(*node)) {
-        stage.cluster.keep_out(Keeper::Compute(node), dead);
+        stage.cluster.fence(SimulatedNode::Compute(node), dead);
         stage.cluster.forget(node, dead);
     }
     for memory in 0..stage.cluster.config().memory_nodes {
-        stage.cluster.keep_out(Keeper::Memory(MemoryNodeId(memory as u16)), dead);
+        stage.cluster.fence(SimulatedNode::Memory(MemoryNodeId(memory as u16)), dead);
     }
     let seen = |node: usize| !stage.cluster.lives(node) || !stage.node(node).minds(id(dead));
     stage.until("all have seen to it", || [A, B, C].into_iter().all(seen));
@@ -223,7 +223,7 @@ fn a_batch_rung_as_the_lease_ended_takes_no_effect_where_its_node_is_fenced() {
         drop(rung);
         stage.pass(A_WHILE);
         assert_eq!((stage.write(A, line, 1), stage.write(C, line, 2)), (0, 1), "seed {seed}");
-        let buried = stage.cluster.bury(A, B).expect("room for a port");
+        let buried = stage.cluster.reclaim(A, B).expect("room for a port");
         assert!(stage.end(buried), "seed {seed}: it is kept out, so its slot stands still");
         stage.abandon();
     });

@@ -11,12 +11,6 @@ use latchwork_verbs::ComputeNodeId;
 /// The limit of one attempt.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether a dead node may be reclaimed. The iterator says for each present member whether it has
-/// fenced the dead node.
-pub(crate) fn may_begin(keep_out: impl IntoIterator<Item = bool>) -> bool {
-    keep_out.into_iter().all(|keeps_out| keeps_out)
-}
-
 /// Empties the epoch slot of a dead node, by a port that the executor of `handle` polls. Returns
 /// whether that is done. A failed attempt can be repeated.
 pub(crate) async fn empty_slot(port: &Port, handle: &Handle, dead: ComputeNodeId) -> bool {

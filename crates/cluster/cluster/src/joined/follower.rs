@@ -1,0 +1,226 @@
+//! [`Follower`]: the membership thread of a process. It gives each view to the node's
+//! [`Peers`], and carries out the effects that the machine asks for.
+//!
+//! ```text
+//!   Membership ── view ──► Peers ── effects ──► Link: admit, fence, remove
+//!                            ▲                  Node: local waits, message numbers
+//!                            │                  Membership: reports in the own contact
+//!                            └── ends ───────── Reclaims: epoch slots
+//! ```
+//!
+//! The thread carries out one effect at a time, and what an effect calls for comes next. So the
+//! work for one peer is not interrupted by the work for another one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use latchwork_membership::{Membership, MembershipError, NodeName, View};
+use latchwork_peers::{NodeEpoch, PeerEffect, PeerInput, PeerReport, PeerRules, Peers};
+use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
+use latchwork_runtime::{Clock, Time};
+use latchwork_selcc::Node;
+
+use super::reclaims::Reclaims;
+use super::reports;
+use crate::ports::Ports;
+use crate::transport::Link;
+
+/// How long one wait for a change of the view takes. The thread notices its end this late. Failed
+/// effects are repeated after this time.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long the node's workers may take to notice that another node has died or left.
+const MISS: Duration = Duration::from_secs(5);
+
+/// The time between two looks at the workers, while they notice that.
+const NOTICE: Duration = Duration::from_millis(1);
+
+/// The limit of one attempt to fence a dead node.
+const FENCE: Duration = Duration::from_secs(5);
+
+/// What the membership thread shares with the rest of the process.
+pub(super) struct Shared {
+    pub(super) membership: Membership,
+    pub(super) link: Link,
+    pub(super) stop: AtomicBool,
+    pub(super) peers: Mutex<Peers<NodeName>>,
+    /// Why the fabric refused a node, with the node's member epoch. The node may have died or left
+    /// since.
+    pub(super) refusals: Mutex<BTreeMap<NodeName, (u64, String)>>,
+    /// This process's compute node once it exists, with its ports.
+    pub(super) node: Mutex<Option<(Arc<Node>, Ports)>>,
+}
+
+impl Shared {
+    pub(super) fn new(membership: &Membership, link: &Link) -> Shared {
+        let me = membership.me();
+        let own = NodeEpoch { node: me.node, epoch: me.epoch };
+        let peers = Peers::new(own, me.node.compute().is_some(), PeerRules::default());
+        Shared {
+            membership: membership.clone(),
+            link: link.clone(),
+            stop: AtomicBool::new(false),
+            peers: Mutex::new(peers),
+            refusals: Mutex::default(),
+            node: Mutex::default(),
+        }
+    }
+}
+
+/// The state of the membership thread.
+pub(super) struct Follower {
+    shared: Arc<Shared>,
+    /// The last view.
+    view: Arc<View>,
+    is_serving: bool,
+    reclaims: Reclaims,
+    /// The dead nodes that could not be fenced for certain, and for which a warning was printed.
+    doubtful: BTreeSet<NodeEpoch<NodeName>>,
+}
+
+impl Follower {
+    pub(super) fn new(shared: Arc<Shared>) -> Follower {
+        let view = shared.membership.view();
+        let (reclaims, doubtful) = (Reclaims::default(), BTreeSet::new());
+        Follower { shared, view, is_serving: false, reclaims, doubtful }
+    }
+
+    /// Follows the views until the process ends the thread.
+    pub(super) fn follow(mut self) {
+        let mut seen = None;
+        while !self.is_stopped() {
+            let mut due = Vec::new();
+            match self.shared.membership.wait(LOOK, |view| Some(view.revision) != seen) {
+                Ok(view) => {
+                    seen = Some(view.revision);
+                    self.view = view;
+                    let view = reports::read(&self.view, self.shared.link.key());
+                    self.shared.peers.lock().step(PeerInput::View(&view), &mut due);
+                }
+                // The keeper reports a store that does not answer.
+                Err(MembershipError::Deadline { .. }) => {}
+                // Without a lease the call ends at once.
+                Err(_) => thread::park_timeout(LOOK),
+            }
+            let mut peers = self.shared.peers.lock();
+            if !self.is_serving && self.shared.node.lock().is_some() {
+                self.is_serving = true;
+                peers.step(PeerInput::Serving, &mut due);
+            }
+            // The fabric may now accept a node that it refused before.
+            peers.step(PeerInput::Retry, &mut due);
+            drop(peers);
+            self.carry_out(due);
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.shared.stop.load(Ordering::Relaxed)
+    }
+
+    fn carry_out(&mut self, mut due: Vec<PeerEffect<NodeName>>) {
+        due.reverse();
+        while let Some(effect) = due.pop() {
+            // The process ends, and needs no peer any more.
+            if self.is_stopped() {
+                return;
+            }
+            let done = self.perform(effect);
+            let mut next = Vec::new();
+            self.shared.peers.lock().step(PeerInput::Ended { effect, done }, &mut next);
+            due.extend(next.into_iter().rev());
+        }
+    }
+
+    /// Carries out one effect. Returns whether it had success.
+    fn perform(&mut self, effect: PeerEffect<NodeName>) -> bool {
+        match effect {
+            PeerEffect::Admit(peer) => self.admit(peer),
+            PeerEffect::Fence(peer) => self.fence(peer),
+            PeerEffect::Report(report) => self.report(&report),
+            PeerEffect::Forget { peer, has_left } => {
+                self.forget(peer.node, has_left);
+                true
+            }
+            PeerEffect::Reclaim(peer) => self.reclaim(peer),
+        }
+    }
+
+    /// The address in the contact of a node.
+    fn address(&self, of: NodeEpoch<NodeName>) -> Option<&str> {
+        let member = self.view.get(of.node).filter(|member| member.epoch == of.epoch)?;
+        member.contact.get(self.shared.link.key()).map(String::as_str)
+    }
+
+    fn admit(&self, peer: NodeEpoch<NodeName>) -> bool {
+        let Some(address) = self.address(peer) else { return false };
+        let shared = &*self.shared;
+        let NodeEpoch { node, epoch } = peer;
+        if let Err(error) = shared.link.add_peer(shared.membership.me().node, node, address) {
+            let why = (epoch, error.to_string());
+            let before = shared.refusals.lock().insert(node, why.clone());
+            // The attempt is repeated, so an unchanged reason is not printed again.
+            if before != Some(why) {
+                tracing::warn!(%node, epoch, %error, "a node cannot be reached");
+            }
+            return false;
+        }
+        if let (NodeName::Compute(id), Some((own, _))) = (node, &*shared.node.lock()) {
+            // The previous holder of the id is dead or has left. The new holder cannot have sent a
+            // message yet.
+            own.forget(id);
+        }
+        shared.refusals.lock().remove(&node);
+        tracing::info!(%node, epoch, contact = address, "a node can be reached");
+        true
+    }
+
+    fn fence(&mut self, peer: NodeEpoch<NodeName>) -> bool {
+        let NodeEpoch { node, epoch } = peer;
+        let is_certain = self.shared.link.fence(node, epoch, self.address(peer), FENCE);
+        if !is_certain && self.doubtful.insert(peer) {
+            tracing::warn!(%node, "a dead node could not be fenced for certain");
+        }
+        is_certain
+    }
+
+    fn report(&self, report: &PeerReport<NodeName>) -> bool {
+        let (key, value) = reports::contact_of(report);
+        let done = self.shared.membership.contact(&key, &value).is_ok();
+        if let (PeerReport::Fenced(peer), true) = (report, done) {
+            tracing::info!(node = %peer.node, "a dead node is fenced");
+        }
+        done
+    }
+
+    fn forget(&self, node: NodeName, has_left: bool) {
+        self.shared.link.remove_peer(node);
+        let own = self.shared.node.lock().clone();
+        let Some((own, _)) = own else { return };
+        if let NodeName::Compute(id) = node {
+            own.miss(id);
+            // Wait for the workers before another holder of that id is admitted.
+            let clock = Clock::start();
+            // When this node ends, no worker is left to notice it, and no node is admitted.
+            while own.minds(id) && !self.is_stopped() && clock.now() < Time::ZERO + MISS {
+                thread::park_timeout(NOTICE);
+            }
+        }
+        if has_left {
+            // Resources that the node did not need any more are free again.
+            own.allocator().look_again();
+        }
+    }
+
+    fn reclaim(&mut self, dead: NodeEpoch<NodeName>) -> bool {
+        let node = self.shared.node.lock().clone();
+        match (dead.node, node) {
+            (NodeName::Compute(id), Some((own, ports))) => {
+                self.reclaims.reclaim(own.id(), &ports, id)
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The views of the membership as [`Peers`](latchwork_peers::Peers) reads them: members publish
+//! their reports in their contacts.
+//!
+//! ```text
+//!   contact of C1:  knows-C3 = 9      C1 has admitted C3, which joined at member epoch 9
+//!                   fenced-C2 = 7     C1 has fenced C2, which had joined at member epoch 7
+//! ```
+
+use std::collections::BTreeSet;
+
+use latchwork_membership::{Member, MemberState, NodeName, View};
+use latchwork_peers::{ClusterView, NodeEpoch, NodeState, NodeView, PeerReport};
+
+const KNOWS: &str = "knows-";
+const FENCED: &str = "fenced-";
+
+/// The key and the value of a report in the contact of the member that gives it.
+pub(super) fn contact_of(report: &PeerReport<NodeName>) -> (String, String) {
+    let (kind, NodeEpoch { node, epoch }) = match report {
+        PeerReport::Knows(peer) => (KNOWS, peer),
+        PeerReport::Fenced(peer) => (FENCED, peer),
+    };
+    (format!("{kind}{node}"), epoch.to_string())
+}
+
+/// The report of an entry in a contact. Other entries are none.
+fn report_in(key: &str, value: &str) -> Option<PeerReport<NodeName>> {
+    let peer =
+        |node: &str| Some(NodeEpoch { node: node.parse().ok()?, epoch: value.parse().ok()? });
+    if let Some(node) = key.strip_prefix(KNOWS) {
+        return peer(node).map(PeerReport::Knows);
+    }
+    peer(key.strip_prefix(FENCED)?).map(PeerReport::Fenced)
+}
+
+/// The view, as the order of a death needs it. `address` is the key of the addresses in contacts.
+pub(super) fn read(view: &View, address: &str) -> ClusterView<NodeName> {
+    let node = |member: &Member| NodeView {
+        epoch: member.epoch,
+        state: match member.state {
+            MemberState::Joined => NodeState::Joined,
+            MemberState::Left => NodeState::Left,
+            MemberState::Dead => NodeState::Dead,
+        },
+        has_slot: member.node.compute().is_some(),
+        is_reachable: member.contact.contains_key(address),
+        reports: reports_of(member),
+    };
+    ClusterView { nodes: view.members.iter().map(|(name, member)| (*name, node(member))).collect() }
+}
+
+fn reports_of(member: &Member) -> BTreeSet<PeerReport<NodeName>> {
+    member.contact.iter().filter_map(|(key, value)| report_in(key, value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork_membership::Role;
+    use std::collections::BTreeMap;
+
+    fn member(name: &str, state: MemberState, says: &[(&str, &str)]) -> Member {
+        let node: NodeName = name.parse().expect("a name");
+        let role = match node {
+            NodeName::Memory(_) => Role::Memory { bytes: 1 << 20 },
+            NodeName::Compute(_) => Role::Compute,
+        };
+        let contact = says.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        Member { node, epoch: 7, role, contact: contact.collect(), state }
+    }
+
+    fn of(name: &str, epoch: u64) -> NodeEpoch<NodeName> {
+        NodeEpoch { node: name.parse().expect("a name"), epoch }
+    }
+
+    #[test]
+    fn a_report_is_read_as_it_is_published() {
+        for report in [PeerReport::Knows(of("C12", 41)), PeerReport::Fenced(of("M0", 1))] {
+            let (key, value) = contact_of(&report);
+            assert_eq!(report_in(&key, &value), Some(report));
+        }
+        // Members of earlier versions publish the same text.
+        let (key, value) = contact_of(&PeerReport::Fenced(of("C3", 7)));
+        assert_eq!((&*key, &*value), ("fenced-C3", "7"));
+        let foreign =
+            [("tcp", "7"), ("fenced-C3", "x"), ("fenced-", "7"), ("fenced-C99", "7"), ("C3", "7")];
+        for (key, value) in foreign {
+            assert_eq!(report_in(key, value), None, "{key} = {value}");
+        }
+    }
+
+    #[test]
+    fn every_member_has_to_fence_the_dead_node_and_with_its_last_epoch() {
+        use MemberState::{Dead, Joined, Left};
+        let dead = member("C3", Dead, &[]);
+        let judge = |members: &[Member]| {
+            let members: BTreeMap<_, _> = members.iter().map(|m| (m.node, m.clone())).collect();
+            let view = read(&View { revision: 9, members }, "tcp");
+            view.have_all_reported(&PeerReport::Fenced(of("C3", 7)))
+        };
+        let says: &[(&str, &str)] = &[("fenced-C3", "7")];
+        let (m0, c1) = (member("M0", Joined, says), member("C1", Joined, says));
+        assert!(judge(&[m0.clone(), c1.clone(), dead.clone()]));
+        for silent in ["M1", "C2"] {
+            let silent = member(silent, Joined, &[("fenced-C4", "7")]);
+            assert!(!judge(&[m0.clone(), c1.clone(), dead.clone(), silent]));
+        }
+        let old = member("M1", Joined, &[("fenced-C3", "6")]);
+        assert!(!judge(&[m0.clone(), c1.clone(), old]));
+        // A member that died or left has no memory that the dead node could touch.
+        let gone = [member("M1", Dead, &[]), member("C2", Left, &[])];
+        assert!(judge(&[m0, c1, dead.clone(), gone[0].clone(), gone[1].clone()]));
+    }
+
+    #[test]
+    fn a_member_is_reachable_when_its_contact_has_an_address_of_this_fabric() {
+        let there = member("C1", MemberState::Joined, &[("tcp", "127.0.0.1:1")]);
+        let view = View { revision: 9, members: BTreeMap::from([(there.node, there)]) };
+        let is_reachable = |address| read(&view, address).nodes.values().all(|n| n.is_reachable);
+        assert!(is_reachable("tcp") && !is_reachable("shm"));
+    }
+}

@@ -1,0 +1,280 @@
+//! [`Peers`]: the machine of one node.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use crate::peer::{Link, Peer, Progress};
+use crate::{ClusterView, NodeEpoch, NodeState, NodeView, PeerReport, PeerRules};
+
+/// What the driver of a [`Peers`] reports to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeerInput<'a, N: Ord> {
+    /// A view has arrived. Views may be skipped, repeated, and out of order.
+    View(&'a ClusterView<N>),
+    /// This node can reclaim dead nodes from now on: its own part of the memory pool is open.
+    Serving,
+    /// An effect has ended. `done` says whether it had success; without success it may have taken
+    /// effect all the same.
+    Ended {
+        /// The effect, as the machine asked for it.
+        effect: PeerEffect<N>,
+        /// Whether the effect had success.
+        done: bool,
+    },
+    /// Some time has passed: effects that failed are asked for again.
+    Retry,
+}
+
+/// What a [`Peers`] asks its driver to do. The driver reports each end by [`PeerInput::Ended`].
+/// Effects of one batch may run in any order, and at the same time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum PeerEffect<N> {
+    /// Make the fabric know the peer, and expect its message numbers from the first one.
+    Admit(NodeEpoch<N>),
+    /// Fence the peer here: from the success on, nothing of this member epoch, and of no earlier
+    /// one, changes anything at this node. Requests in flight are included.
+    Fence(NodeEpoch<N>),
+    /// Publish the report. Without success the report may be published all the same.
+    Report(PeerReport<N>),
+    /// Remove the peer from the fabric, and end every local wait for an answer of the peer. It
+    /// cannot fail.
+    Forget {
+        /// The peer.
+        peer: NodeEpoch<N>,
+        /// The peer left gracefully: chunks that it returned may be free.
+        has_left: bool,
+    },
+    /// Empty the epoch slot of the dead node, if the slot is one of this member epoch.
+    Reclaim(NodeEpoch<N>),
+}
+
+impl<N: Copy> PeerEffect<N> {
+    /// The peer of the effect.
+    pub fn peer(&self) -> NodeEpoch<N> {
+        match self {
+            PeerEffect::Report(report) => report.peer(),
+            PeerEffect::Admit(peer)
+            | PeerEffect::Fence(peer)
+            | PeerEffect::Forget { peer, .. }
+            | PeerEffect::Reclaim(peer) => *peer,
+        }
+    }
+}
+
+/// One node's part in the joins, leaves and deaths of all its peers. The crate's page has the order
+/// and its proof.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Peers<N: Ord> {
+    rules: PeerRules,
+    me: NodeEpoch<N>,
+    /// Whether this node is a compute node. Memory nodes reclaim no node.
+    has_slot: bool,
+    has_view: bool,
+    is_serving: bool,
+    peers: BTreeMap<N, Peer>,
+}
+
+impl<N: Copy + Ord + Debug> Peers<N> {
+    /// The machine of a node that knows no peer. `has_slot` says whether it is a compute node.
+    pub fn new(me: NodeEpoch<N>, has_slot: bool, rules: PeerRules) -> Self {
+        let (has_view, is_serving) = (false, false);
+        Peers { rules, me, has_slot, has_view, is_serving, peers: BTreeMap::new() }
+    }
+
+    /// The member epoch with which the fabric knows a node.
+    pub fn known(&self, node: N) -> Option<u64> {
+        match self.peers.get(&node)?.link {
+            Link::Known(epoch) => Some(epoch),
+            _ => None,
+        }
+    }
+
+    /// Whether this node may act: of two compute nodes, the node with the higher member epoch waits
+    /// until each of the two knows the other.
+    pub fn is_introduced(&self) -> bool {
+        let before_me = |peer: &&Peer| {
+            peer.has_slot && peer.state == NodeState::Joined && peer.epoch < self.me.epoch
+        };
+        let is_mutual = |peer: &Peer| {
+            let says_so = peer.knows_me || !self.rules.mutual_introduction;
+            peer.link == Link::Known(peer.epoch) && says_so
+        };
+        self.has_view && (!self.has_slot || self.peers.values().filter(before_me).all(is_mutual))
+    }
+
+    /// Whether an effect has failed, so that [`PeerInput::Retry`] does something.
+    pub fn has_failed(&self) -> bool {
+        self.peers.values().any(Peer::has_failed)
+    }
+
+    /// Takes one input, and appends the effects that it calls for to `out`, in the order in which a
+    /// driver that does one at a time carries them out.
+    pub fn step(&mut self, input: PeerInput<'_, N>, out: &mut Vec<PeerEffect<N>>) {
+        match input {
+            PeerInput::View(view) => {
+                for (&node, seen) in &view.nodes {
+                    if node != self.me.node {
+                        self.see(node, seen);
+                        self.count_reports(node, view);
+                    }
+                }
+                self.has_view = true;
+                self.advance_all(out);
+            }
+            PeerInput::Serving => {
+                self.is_serving = true;
+                self.advance_all(out);
+            }
+            PeerInput::Ended { effect, done } => {
+                self.ended(effect, done);
+                self.advance(effect.peer().node, out);
+            }
+            PeerInput::Retry => {
+                self.peers.values_mut().for_each(Peer::retry);
+                self.advance_all(out);
+            }
+        }
+        if cfg!(debug_assertions) && self.rules == PeerRules::default() {
+            self.check();
+        }
+    }
+
+    /// Asserts the invariants of the machine between two steps.
+    ///
+    /// # Panics
+    /// When an invariant does not hold.
+    pub fn check(&self) {
+        assert!(!self.peers.contains_key(&self.me.node), "this node is its own peer");
+        assert!(self.has_view || self.peers.is_empty(), "a peer from no view");
+        for peer in self.peers.values() {
+            peer.check(self.is_serving && self.has_slot);
+            assert!(
+                self.has_slot && peer.has_slot || peer.knows == Progress::Open,
+                "only compute nodes are introduced to each other"
+            );
+        }
+    }
+
+    /// Takes over what a view says of one peer. A node dies and leaves once, and a later holder of
+    /// its id has a higher member epoch. So the order of arrival of the views does not matter.
+    fn see(&mut self, node: N, seen: &NodeView<N>) {
+        let me = self.me;
+        let peer = self.peers.entry(node).or_insert_with(|| Peer::new(seen));
+        let is_later = seen.epoch > peer.epoch;
+        let is_other = (seen.epoch, seen.state) != (peer.epoch, peer.state);
+        if is_later || is_other && !self.rules.latest_counts {
+            peer.replace(seen);
+        }
+        if seen.epoch == peer.epoch {
+            if peer.state == NodeState::Joined {
+                peer.state = seen.state;
+            }
+            peer.is_reachable |= seen.is_reachable;
+            peer.knows_me |= seen.reports.contains(&PeerReport::Knows(me));
+        }
+    }
+
+    /// Notes whether a view shows a dead peer fenced by all members.
+    fn count_reports(&mut self, node: N, view: &ClusterView<N>) {
+        let (rules, seen) = (self.rules, &view.nodes[&node]);
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        if seen.state != NodeState::Dead || seen.epoch != peer.epoch {
+            return;
+        }
+        let report = PeerReport::Fenced(NodeEpoch { node, epoch: peer.epoch });
+        let of_any_epoch = |member: &NodeView<N>| {
+            let is_of_node =
+                |r: &PeerReport<N>| matches!(r, PeerReport::Fenced(p) if p.node == node);
+            member.reports.iter().any(is_of_node)
+        };
+        peer.is_fenced_by_all |= !rules.all_report
+            || view.have_all_reported(&report)
+            || !rules.epoch_counts && view.joined().all(of_any_epoch);
+    }
+
+    fn ended(&mut self, effect: PeerEffect<N>, done: bool) {
+        let NodeEpoch { node, epoch } = effect.peer();
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        // The end of an effect for an earlier holder changes nothing of the latest one.
+        let is_latest = epoch == peer.epoch;
+        match effect {
+            PeerEffect::Admit(_) if peer.link == Link::Admitting(epoch) => {
+                peer.link = if done { Link::Known(epoch) } else { Link::Refused(epoch) };
+            }
+            PeerEffect::Forget { .. } if peer.link == Link::Forgetting(epoch) => {
+                peer.link = Link::None;
+            }
+            PeerEffect::Fence(_) if peer.fencing == Some(epoch) => {
+                peer.fencing = None;
+                if is_latest && peer.state == NodeState::Dead {
+                    peer.fence = Progress::ended(done || !self.rules.certain_fence);
+                }
+            }
+            PeerEffect::Report(PeerReport::Knows(_)) if is_latest => {
+                peer.knows = Progress::ended(done);
+            }
+            PeerEffect::Report(PeerReport::Fenced(_)) if is_latest => {
+                peer.fenced = Progress::ended(done);
+            }
+            PeerEffect::Reclaim(_) if is_latest => peer.reclaim = Progress::ended(done),
+            _ => {}
+        }
+    }
+
+    fn advance_all(&mut self, out: &mut Vec<PeerEffect<N>>) {
+        let nodes: Vec<N> = self.peers.keys().copied().collect();
+        nodes.into_iter().for_each(|node| self.advance(node, out));
+    }
+
+    /// Asks for everything that is due for one peer.
+    fn advance(&mut self, node: N, out: &mut Vec<PeerEffect<N>>) {
+        use Progress::{Done, Open, Running};
+        let (rules, is_compute, is_serving) = (self.rules, self.has_slot, self.is_serving);
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        peer.tidy();
+        let latest = NodeEpoch { node, epoch: peer.epoch };
+        let (is_joined, is_dead) = (peer.state == NodeState::Joined, peer.state == NodeState::Dead);
+
+        // Fencing comes first, because the dead node may act here until then. A dead node that the
+        // fabric does not know is fenced too, because its connection may be in progress.
+        if is_dead && peer.fence == Open && !peer.is_busy() {
+            peer.fencing = Some(latest.epoch);
+            out.push(PeerEffect::Fence(latest));
+        }
+        if is_dead && peer.fence == Done && peer.fenced == Open {
+            peer.fenced = Running;
+            out.push(PeerEffect::Report(PeerReport::Fenced(latest)));
+        }
+        let is_met = is_joined && peer.link == Link::Known(latest.epoch);
+        if is_met && is_compute && peer.has_slot && peer.knows == Open {
+            peer.knows = Running;
+            out.push(PeerEffect::Report(PeerReport::Knows(latest)));
+        }
+        match peer.link {
+            Link::Known(epoch) if epoch != latest.epoch || !is_joined => {
+                let waits = peer.is_busy() && rules.fence_before_forget;
+                if is_joined && peer.is_reachable && !rules.forget_before_admit {
+                    peer.link = Link::Admitting(latest.epoch);
+                    out.push(PeerEffect::Admit(latest));
+                } else if !waits {
+                    peer.link = Link::Forgetting(epoch);
+                    let peer_then = NodeEpoch { node, epoch };
+                    let has_left = epoch == latest.epoch && peer.state == NodeState::Left;
+                    out.push(PeerEffect::Forget { peer: peer_then, has_left });
+                }
+            }
+            Link::None if is_joined && peer.is_reachable && !peer.is_busy() => {
+                peer.link = Link::Admitting(latest.epoch);
+                out.push(PeerEffect::Admit(latest));
+            }
+            _ => {}
+        }
+        // A dead compute node is reclaimed when all members have fenced it. A recovery puts its
+        // steps here, each with a report of its own that all members give before the next step.
+        let is_due = peer.is_fenced_by_all && peer.fence == Done && peer.reclaim == Open;
+        if is_dead && is_due && peer.has_slot && is_compute && is_serving {
+            peer.reclaim = Running;
+            out.push(PeerEffect::Reclaim(latest));
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! [`PeerRules`]: the rules of the order, each with a switch for the model.
+
+/// The rules of [`Peers`](crate::Peers). Clusters use the default, where every rule holds. The model
+/// switches off one rule at a time, and finds the run that breaks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PeerRules {
+    /// A node reports a fence only after the fabric has confirmed the fence.
+    pub certain_fence: bool,
+    /// A node reclaims a dead node only after every member has reported the fence. Without this
+    /// rule its own fence is enough.
+    pub all_report: bool,
+    /// A report counts for one member epoch only. Without this rule it counts for every holder of
+    /// the id.
+    pub epoch_counts: bool,
+    /// A view that is older than an earlier one changes nothing. Without this rule the last view
+    /// that arrives counts.
+    pub latest_counts: bool,
+    /// A node tries to fence a dead node before it forgets the dead node.
+    pub fence_before_forget: bool,
+    /// A node forgets the earlier holder of an id before it admits the next one.
+    pub forget_before_admit: bool,
+    /// A node acts only after the members with lower member epochs have reported that they know it.
+    pub mutual_introduction: bool,
+}
+
+impl Default for PeerRules {
+    fn default() -> Self {
+        PeerRules {
+            certain_fence: true,
+            all_report: true,
+            epoch_counts: true,
+            latest_counts: true,
+            fence_before_forget: true,
+            forget_before_admit: true,
+            mutual_introduction: true,
+        }
+    }
+}

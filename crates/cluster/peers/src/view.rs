@@ -1,0 +1,94 @@
+//! [`ClusterView`]: what the membership store says of all nodes, as far as [`Peers`](crate::Peers)
+//! needs it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A node with its member epoch. A later holder of the id has a higher member epoch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeEpoch<N> {
+    /// The id of the node.
+    pub node: N,
+    /// The member epoch.
+    pub epoch: u64,
+}
+
+/// The state of a node in a view.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum NodeState {
+    /// The node is a member.
+    Joined,
+    /// The node has left gracefully.
+    Left,
+    /// The lease of the node ended before the node left.
+    Dead,
+}
+
+/// What a member has published about a peer. All members read it in their views.
+///
+/// The recovery of a dead node adds its reports here: one for each step that all members complete
+/// before the next step begins.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum PeerReport<N> {
+    /// The member has admitted the peer.
+    Knows(NodeEpoch<N>),
+    /// The member has fenced the peer. The peer can change nothing at the member any more.
+    Fenced(NodeEpoch<N>),
+}
+
+impl<N: Copy> PeerReport<N> {
+    /// The peer of the report.
+    pub fn peer(&self) -> NodeEpoch<N> {
+        match self {
+            PeerReport::Knows(peer) | PeerReport::Fenced(peer) => *peer,
+        }
+    }
+}
+
+/// A node in a view.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct NodeView<N> {
+    /// The member epoch.
+    pub epoch: u64,
+    /// The state of the node.
+    pub state: NodeState,
+    /// Whether the node has an epoch slot in the pool: whether it is a compute node.
+    pub has_slot: bool,
+    /// Whether the node has published how to reach it.
+    pub is_reachable: bool,
+    /// The reports of the node.
+    pub reports: BTreeSet<PeerReport<N>>,
+}
+
+/// The latest holder of each id, at one revision of the membership store.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ClusterView<N: Ord> {
+    /// The nodes, by id.
+    pub nodes: BTreeMap<N, NodeView<N>>,
+}
+
+impl<N: Ord> Default for ClusterView<N> {
+    fn default() -> Self {
+        ClusterView { nodes: BTreeMap::new() }
+    }
+}
+
+impl<N: Copy + Ord> ClusterView<N> {
+    /// The members.
+    pub fn joined(&self) -> impl Iterator<Item = &NodeView<N>> {
+        self.nodes.values().filter(|node| node.state == NodeState::Joined)
+    }
+
+    /// Whether every member has published this report. This is the barrier between two steps of the
+    /// order of a death.
+    ///
+    /// The view itself decides which members count:
+    ///
+    /// - A node that joins after the view has nothing that the dead node could know of. A memory
+    ///   node that joins later is not part of the pool.
+    /// - A member that died or left before the report has nothing left that the dead node could
+    ///   change for another node. The content of a dead memory node is lost. The lines of a dead
+    ///   compute node stay in their latch words, and no node frees them.
+    pub fn have_all_reported(&self, report: &PeerReport<N>) -> bool {
+        self.joined().all(|node| node.reports.contains(report))
+    }
+}

@@ -1,0 +1,19 @@
+//! An exhaustive model of the joins, leaves and deaths of nodes. It drives the machines of
+//! `latchwork_peers`, the same code that processes and simulated worlds drive.
+//!
+//! ```text
+//!   world.rs    the store with all its views, the fabric of each node, the epoch slots; S1 to S5
+//!   setting.rs  which nodes there are, what may happen to them, and the steps
+//!   holds.rs    what holds with all rules
+//!   refuted.rs  what does not hold without one of them
+//!   runs.rs     single runs of one machine
+//! ```
+//!
+//! `cargo test -p latchwork-peers --test model -- --nocapture` prints the numbers of states and the
+//! counterexamples. With `--ignored` it also runs the settings that take minutes.
+
+mod holds;
+mod refuted;
+mod runs;
+mod setting;
+mod world;

@@ -1,0 +1,272 @@
+//! [`Setting`]: the nodes of a world, what may happen to them, and the steps of the model.
+
+use std::fmt::Write as _;
+
+use latchwork_peers::{NodeState, PeerEffect, PeerInput, PeerRules};
+use stateright::{Checker, HasDiscoveries, Model, Property};
+
+use crate::world::{How, Id, World, actors_are_introduced, is_compute, is_settled};
+
+/// The due steps that a world needs at most until nothing is due.
+const DUE_MAX: usize = 400;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) ids: Vec<Id>,
+    /// The nodes have met when the world begins. Otherwise they have just joined.
+    pub(crate) met: bool,
+    /// The ids whose holders may die and leave.
+    pub(crate) mortal: Vec<Id>,
+    pub(crate) deaths: u8,
+    pub(crate) leaves: u8,
+    /// The joins after the beginning, and the ids that they take.
+    pub(crate) joins: u8,
+    pub(crate) joining: Vec<Id>,
+    /// The id of a dead node is given again as soon as its slot is empty.
+    pub(crate) reuse: bool,
+    /// The effects that may fail.
+    pub(crate) failures: u8,
+    pub(crate) rules: PeerRules,
+    /// A reclaim changes no slot of another member epoch.
+    pub(crate) reclaim_names_epoch: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Step {
+    /// A view arrives: any one since the node's join, also one that is older than the last.
+    Deliver {
+        at: usize,
+        revision: u64,
+    },
+    End {
+        at: usize,
+        effect: PeerEffect<Id>,
+        how: How,
+    },
+    Retry {
+        at: usize,
+    },
+    Act {
+        at: usize,
+    },
+    Die {
+        at: usize,
+    },
+    Leave {
+        at: usize,
+    },
+    Join {
+        id: Id,
+    },
+}
+
+impl Setting {
+    /// Nodes that have met and that all may die.
+    pub(crate) fn of(ids: &[Id], deaths: u8) -> Setting {
+        Setting {
+            ids: ids.to_vec(),
+            met: true,
+            mortal: ids.to_vec(),
+            deaths,
+            leaves: 0,
+            joins: 0,
+            joining: Vec::new(),
+            reuse: false,
+            failures: 0,
+            rules: PeerRules::default(),
+            reclaim_names_epoch: true,
+        }
+    }
+
+    fn first(&self) -> World {
+        let mut world = World::new(&self.ids, self.rules);
+        if self.met {
+            world = self.run_down(world).expect("the nodes meet").without_history();
+        }
+        World {
+            deaths: self.deaths,
+            leaves: self.leaves,
+            joins: self.joins,
+            failures: self.failures,
+            ..world
+        }
+    }
+
+    /// Takes due steps until none is left. Returns `None` if that takes too long.
+    fn run_down(&self, mut world: World) -> Option<World> {
+        let mut steps = Vec::new();
+        for _ in 0..DUE_MAX {
+            steps.clear();
+            self.due(&world, &mut steps);
+            let Some(next) = steps.iter().find_map(|step| self.take(&world, *step)) else {
+                return Some(world);
+            };
+            world = next;
+        }
+        None
+    }
+
+    /// The steps that happen sooner or later: the last view arrives, effects have success, failed
+    /// effects are repeated, and nodes that may act do so.
+    fn due(&self, world: &World, steps: &mut Vec<Step>) {
+        let last = world.revision();
+        for (at, life) in world.lives.iter().enumerate().filter(|(_, life)| life.lives()) {
+            let machine = life.machine.as_ref().expect("it lives");
+            let done = |effect: &PeerEffect<Id>| Step::End { at, effect: *effect, how: How::Done };
+            steps.extend(life.running.iter().map(done));
+            steps.push(Step::Deliver { at, revision: last });
+            if machine.has_failed() {
+                steps.push(Step::Retry { at });
+            }
+            let slot = world.slots[usize::from(life.me.node)];
+            let may_act = is_compute(life.me.node) && !life.acts && slot.is_none();
+            if may_act && machine.is_introduced() {
+                steps.push(Step::Act { at });
+            }
+        }
+    }
+
+    fn steps(&self, world: &World, steps: &mut Vec<Step>) {
+        self.due(world, steps);
+        for (at, life) in world.lives.iter().enumerate() {
+            let end = |effect, how| Step::End { at, effect, how };
+            if !life.lives() {
+                steps.extend(life.running.iter().map(|effect| end(*effect, How::Done)));
+                continue;
+            }
+            let late = world.views.range(life.me.epoch..world.revision());
+            steps.extend(late.map(|(revision, _)| Step::Deliver { at, revision: *revision }));
+            if world.failures > 0 {
+                for &effect in &life.running {
+                    match effect {
+                        PeerEffect::Forget { .. } => {}
+                        PeerEffect::Admit(_) => steps.push(end(effect, How::Failed)),
+                        PeerEffect::Fence(_) | PeerEffect::Report(_) | PeerEffect::Reclaim(_) => {
+                            steps.extend(
+                                [How::Failed, How::Unconfirmed].map(|how| end(effect, how)),
+                            );
+                        }
+                    }
+                }
+            }
+            if self.mortal.contains(&life.me.node) {
+                steps.extend((world.deaths > 0).then_some(Step::Die { at }));
+                let leaves = world.leaves > 0 && is_compute(life.me.node);
+                steps.extend(leaves.then_some(Step::Leave { at }));
+            }
+        }
+        for &id in self.joining.iter().filter(|_| world.joins > 0) {
+            let is_free = match world.last_view().nodes.get(&id).map(|node| node.state) {
+                None | Some(NodeState::Left) => true,
+                Some(NodeState::Joined) => false,
+                Some(NodeState::Dead) => self.reuse && world.slots[usize::from(id)].is_none(),
+            };
+            steps.extend(is_free.then_some(Step::Join { id }));
+        }
+    }
+
+    fn take(&self, world: &World, step: Step) -> Option<World> {
+        let mut next = world.clone();
+        match step {
+            Step::Deliver { at, revision } => next.deliver(at, revision),
+            Step::End { at, effect, how } => {
+                next.ends(at, effect, how, self.reclaim_names_epoch);
+                next.failures -= u8::from(how != How::Done);
+            }
+            Step::Retry { at } => next.step(at, PeerInput::Retry),
+            Step::Act { at } => next.act(at),
+            Step::Die { at } => {
+                next.end(at, true);
+                next.deaths -= 1;
+            }
+            Step::Leave { at } => {
+                next.end(at, false);
+                next.leaves -= 1;
+            }
+            Step::Join { id } => {
+                next.join(id, self.rules);
+                next.joins -= 1;
+            }
+        }
+        (next != *world).then_some(next)
+    }
+}
+
+const NO_FAULT: &str = "no step breaks an invariant";
+const INTRODUCED: &str = "S5: of two that act, each knows the other";
+const SETTLES: &str = "L: slots of dead nodes become empty";
+
+impl Model for Setting {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![self.first()]
+    }
+
+    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+        self.steps(world, steps);
+    }
+
+    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+        self.take(world, step)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(NO_FAULT, |_, world: &World| world.fault.is_none()),
+            Property::always(INTRODUCED, |_, world| actors_are_introduced(world)),
+            // Every order of due steps ends in a world in which nothing is due. Such worlds are
+            // states of their own, so one order is enough here.
+            Property::always(SETTLES, |setting: &Setting, world: &World| {
+                world.fault.is_some()
+                    || setting.run_down(world.clone()).is_some_and(|end| is_settled(&end))
+            }),
+        ]
+    }
+}
+
+/// Searches all states, and demands all properties of each.
+pub(crate) fn holds(name: &str, setting: Setting) {
+    let checker = setting.checker().finish_when(HasDiscoveries::Any).spawn_bfs().join();
+    println!("{name}: {} states", checker.unique_state_count());
+    if let Some((property, path)) = checker.discoveries().into_iter().next() {
+        panic!("{name}: {property}\n{}", story(&path.into_vec()));
+    }
+}
+
+/// Searches until a state breaks the property, and expects one. `what` is the name of the property,
+/// or the invariant that a step breaks.
+pub(crate) fn is_refuted(name: &str, setting: Setting, what: &str) {
+    let checker = setting.checker().finish_when(HasDiscoveries::Any).spawn_bfs().join();
+    println!("{name}: {} states", checker.unique_state_count());
+    let mut found = Vec::new();
+    for (property, path) in checker.discoveries() {
+        let fault = path.last_state().fault.unwrap_or(property);
+        println!("{name}: {fault}\n{}", story(&path.into_vec()));
+        found.push(fault);
+    }
+    assert!(found.iter().any(|found| found.starts_with(what)), "{name}: {found:?}");
+}
+
+fn story(path: &[(World, Option<Step>)]) -> String {
+    let mut text = String::new();
+    for (world, step) in path {
+        let Some(step) = step else { continue };
+        let of = |at: usize| {
+            let me = world.lives[at].me;
+            format!("node {}@{}", me.node, me.epoch)
+        };
+        let line = match *step {
+            Step::Deliver { at, revision } => format!("{}: view {revision} arrives", of(at)),
+            Step::End { at, effect, how } => format!("{}: {effect:?} {how:?}", of(at)),
+            Step::Retry { at } => format!("{}: retry", of(at)),
+            Step::Act { at } => format!("{}: acts", of(at)),
+            Step::Die { at } => format!("{}: dies, view {}", of(at), world.revision() + 1),
+            Step::Leave { at } => format!("{}: leaves, view {}", of(at), world.revision() + 1),
+            Step::Join { id } => format!("node {id} joins, view {}", world.revision() + 1),
+        };
+        writeln!(text, "  {line}").expect("a string takes all");
+    }
+    text
+}

@@ -1,0 +1,169 @@
+//! [`Order`]: the machines that decide what each node of a world does about a death.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use latchwork_cluster::{Simulated, SimulatedNode};
+use latchwork_peers::{
+    ClusterView, NodeEpoch, NodeState, NodeView, PeerEffect, PeerInput, PeerReport, PeerRules,
+    Peers,
+};
+use latchwork_verbs::MemoryNodeId;
+
+/// The member epoch of every node of a world: ids are given once.
+const EPOCH: u64 = 1;
+
+/// A reclaim that has become due: the node that reclaims, and the dead node.
+pub(super) type Due = (usize, usize);
+
+/// The machines of all nodes, and the view that all of them have.
+///
+/// A world has no membership store. Its view reaches all machines at once. The time that a node
+/// takes to learn of a death is in the time at which its effects begin, which the world draws.
+pub(super) struct Order {
+    view: ClusterView<SimulatedNode>,
+    machines: BTreeMap<SimulatedNode, Peers<SimulatedNode>>,
+    /// The effects that the machines have asked for, and that have not begun.
+    asked: BTreeSet<(SimulatedNode, PeerEffect<SimulatedNode>)>,
+    /// The dead nodes, in the order of their deaths.
+    dead: Vec<usize>,
+}
+
+/// All nodes of a cluster, compute nodes first.
+pub(super) fn nodes_of(cluster: &Simulated) -> impl Iterator<Item = SimulatedNode> {
+    let (compute, memory) = (cluster.nodes().len(), cluster.config().memory_nodes as u16);
+    let memory = (0..memory).map(|node| SimulatedNode::Memory(MemoryNodeId(node)));
+    (0..compute).map(SimulatedNode::Compute).chain(memory)
+}
+
+fn of(node: SimulatedNode) -> NodeEpoch<SimulatedNode> {
+    NodeEpoch { node, epoch: EPOCH }
+}
+
+/// The fence of a compute node.
+pub(super) fn fence(dead: usize) -> PeerEffect<SimulatedNode> {
+    PeerEffect::Fence(of(SimulatedNode::Compute(dead)))
+}
+
+/// The end of a compute node's part in this node's work.
+pub(super) fn forget(dead: usize) -> PeerEffect<SimulatedNode> {
+    PeerEffect::Forget { peer: of(SimulatedNode::Compute(dead)), has_left: false }
+}
+
+/// The reclaim of a compute node.
+pub(super) fn reclaim(dead: usize) -> PeerEffect<SimulatedNode> {
+    PeerEffect::Reclaim(of(SimulatedNode::Compute(dead)))
+}
+
+impl Order {
+    /// The machines of a cluster whose nodes know each other.
+    pub(super) fn new(cluster: &Simulated) -> Order {
+        let has_slot = |node| matches!(node, SimulatedNode::Compute(_));
+        let member = |node| NodeView {
+            epoch: EPOCH,
+            state: NodeState::Joined,
+            has_slot: has_slot(node),
+            is_reachable: true,
+            reports: BTreeSet::new(),
+        };
+        let machine = |node| Peers::new(of(node), has_slot(node), PeerRules::default());
+        let mut order = Order {
+            view: ClusterView { nodes: nodes_of(cluster).map(|n| (n, member(n))).collect() },
+            machines: nodes_of(cluster).map(|node| (node, machine(node))).collect(),
+            asked: BTreeSet::new(),
+            dead: Vec::new(),
+        };
+        for node in nodes_of(cluster) {
+            order.step(node, PeerInput::Serving);
+        }
+        order.publish();
+        assert!(order.asked.is_empty(), "nothing is due while all nodes live");
+        order
+    }
+
+    /// A compute node has died or lost its lease. Returns the reclaims that are due now.
+    pub(super) fn died(&mut self, dead: usize) -> Vec<Due> {
+        let node = SimulatedNode::Compute(dead);
+        self.dead.push(dead);
+        self.machines.remove(&node);
+        self.asked.retain(|(by, _)| *by != node);
+        self.view.nodes.get_mut(&node).expect("a node of this world").state = NodeState::Dead;
+        self.publish()
+    }
+
+    /// An effect begins.
+    ///
+    /// # Panics
+    /// When the machine of this node has not asked for it.
+    pub(super) fn begins(&mut self, by: SimulatedNode, effect: PeerEffect<SimulatedNode>) {
+        assert!(self.asked.remove(&(by, effect)), "{by:?} is not asked for {effect:?}");
+    }
+
+    /// An effect has ended. Returns the reclaims that are due now.
+    pub(super) fn ended(
+        &mut self,
+        by: SimulatedNode,
+        effect: PeerEffect<SimulatedNode>,
+        done: bool,
+    ) -> Vec<Due> {
+        if self.step(by, PeerInput::Ended { effect, done }) { self.publish() } else { Vec::new() }
+    }
+
+    /// An effect that a machine has asked for, and that has not begun.
+    pub(super) fn open_effect(&self) -> Option<String> {
+        let (by, effect) = self.asked.first()?;
+        Some(format!("{by:?} has not begun {effect:?}"))
+    }
+
+    /// Gives the view to all machines until none has a report to add. Returns the reclaims that
+    /// have become due, in the order of the deaths.
+    fn publish(&mut self) -> Vec<Due> {
+        let before = self.asked.clone();
+        let mut is_new = true;
+        while is_new {
+            let (view, nodes) =
+                (self.view.clone(), self.machines.keys().copied().collect::<Vec<_>>());
+            is_new = false;
+            for node in nodes {
+                is_new |= self.step(node, PeerInput::View(&view));
+            }
+        }
+        let place = |dead: usize| self.dead.iter().position(|other| *other == dead);
+        let due = self.asked.difference(&before).filter_map(|(by, effect)| match (by, effect) {
+            (SimulatedNode::Compute(node), PeerEffect::Reclaim(peer)) => match peer.node {
+                SimulatedNode::Compute(dead) => Some((place(dead), *node, dead)),
+                SimulatedNode::Memory(_) => None,
+            },
+            _ => None,
+        });
+        let mut due: Vec<_> = due.collect();
+        due.sort_unstable();
+        due.into_iter().map(|(_, node, dead)| (node, dead)).collect()
+    }
+
+    /// Gives one input to a machine. What takes no time in a world ends at once: admissions and
+    /// reports, and the memory nodes' part in forgetting a peer. Returns whether the view has new
+    /// reports.
+    fn step(&mut self, by: SimulatedNode, input: PeerInput<'_, SimulatedNode>) -> bool {
+        let Some(machine) = self.machines.get_mut(&by) else { return false };
+        let mut out = Vec::new();
+        machine.step(input, &mut out);
+        let mut is_new = false;
+        for effect in out {
+            match effect {
+                PeerEffect::Report(report) => is_new |= self.report(by, report),
+                PeerEffect::Admit(_) => {}
+                PeerEffect::Forget { .. } if matches!(by, SimulatedNode::Memory(_)) => {}
+                _ => {
+                    self.asked.insert((by, effect));
+                    continue;
+                }
+            }
+            is_new |= self.step(by, PeerInput::Ended { effect, done: true });
+        }
+        is_new
+    }
+
+    fn report(&mut self, by: SimulatedNode, report: PeerReport<SimulatedNode>) -> bool {
+        self.view.nodes.get_mut(&by).is_some_and(|node| node.reports.insert(report))
+    }
+}
