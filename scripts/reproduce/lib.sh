@@ -35,7 +35,7 @@ fail() {
 # ---- sizes -----------------------------------------------------------------------------------------
 
 # One factor for all data: 24 million lines of 2 KiB are 24 thousand, 2 billion records are 2 million. What is
-# cached is the same part of them as in the paper, and --scale keeps zipfian accesses as they are at full size.
+# cached is the same part of them as in the paper, and the setting scale keeps zipfian accesses as they are at full size.
 sizes() {
     scale=$(pick 1000 4000)
     lines=$((24000000 / scale))
@@ -51,7 +51,7 @@ pick() {
 
 # Virtual time of ConnectX-3; the same flags give the same figures on every machine. The paper's mechanisms and no
 # more, whatever the defaults are; a later flag wins.
-simulated=(--fabric sim --nic connectx3 --seed 42 --release lazy --takeover off --inflight 1)
+simulated=(--fabric sim --nic connectx3 --seed 42 --set release=lazy --set takeover=off --inflight 1)
 
 # Operations to measure with so many compute nodes.
 operations() {
@@ -69,7 +69,7 @@ learned() {
 micro() {
     local length=()
     [[ " $* " == *" --time "* ]] || length=(--operations "$(operations "$1")")
-    echo microbench "${simulated[@]}" --lines "$lines" --scale "$scale" --cache-share $cache_8gb \
+    echo microbench "${simulated[@]}" --lines "$lines" --set scale="$scale" --set cache-share=$cache_8gb \
         --compute-nodes "$1" --memory-nodes "$1" --threads "$2" "${length[@]}" "${@:3}"
 }
 
@@ -88,7 +88,7 @@ tree() {
 # milliseconds, FLAG ... The cache of a node is an eighth of the database (8 GB of 64 in the paper's).
 orders() {
     echo tpcc "${simulated[@]}" --compute-nodes 8 --memory-nodes 8 --gcl-size 2048 --threads "$(pick 4 2)" \
-        --warehouses "$(pick 32 16)" --items "$(pick 500 200)" --customers "$(pick 60 30)" --cache-mb "$(pick 10 3)" \
+        --warehouses "$(pick 32 16)" --set items="$(pick 500 200)" --set customers="$(pick 60 30)" --cache-mb "$(pick 10 3)" \
         --warmup "$(awk "BEGIN { print $1 / 1000 }")" --time "$(awk "BEGIN { print $2 / 1000 }")" "${@:3}"
 }
 
@@ -181,7 +181,7 @@ compare() {
     point "${labels[@]}" series=SELCC -- $(micro $nodes $workers "$@")
     point "${labels[@]}" series=SEL -- $(micro $nodes $workers "$@" --protocol sel)
     point "${labels[@]}" "series=SELCC, adaptive release" -- \
-        $(micro $nodes $workers "$@" --release adaptive $(learned $nodes))
+        $(micro $nodes $workers "$@" --set release=adaptive $(learned $nodes))
 }
 
 finish() {

@@ -26,20 +26,21 @@ pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
     };
     // Checked here, where it can be mended: who formats the memory nodes would fail, for all.
     let least = 2 * ClusterConfig::default().chunk_size;
-    if cli.memory < least {
-        let (given, least) = (many(cli.memory as usize, "byte"), least >> 20);
+    let bytes = cli.memory_bytes();
+    if bytes < least {
+        let (given, least) = (many(bytes as usize, "byte"), least >> 20);
         let text = format!(
-            "--memory: {given} cannot be all that a memory node has; use --memory {least}M or more"
+            "--memory-mb: {given} cannot be all that a memory node has; use --memory-mb {least} or more"
         );
         return Err(AppError::Usage(text));
     }
-    let (membership, transport) = join.join(Role::Memory { bytes: cli.memory })?;
+    let (membership, transport) = join.join(Role::Memory { bytes })?;
     let host = MemoryHost::start(&transport, membership.clone(), cli.prefault).map_err(failed)?;
     let me = membership.me();
     say(&format!(
         "memnode: {} serves {} MiB over {} at {}",
         me.node,
-        cli.memory >> 20,
+        bytes >> 20,
         transport.name(),
         host.address(),
     ));

@@ -166,10 +166,10 @@ impl Logs {
 fn tell_losses(directory: &LogDirectory, accept_loss: bool) {
     // Without the flag they are those of a cut that was interrupted, and is complete now.
     for loss in directory.losses() {
-        say(&format!("tpcc: --accept-loss: {loss}"));
+        say(&format!("tpcc: accept-loss: {loss}"));
     }
     if accept_loss && directory.losses().is_empty() {
-        say("tpcc: --accept-loss: the log has lost nothing that is known");
+        say("tpcc: accept-loss: the log has lost nothing that is known");
     }
 }
 

@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use toml::de::DeTable;
 
 use super::file::Said;
-use super::flags::Flag;
+use super::flags::{Flag, SET};
 use super::given::{Given, Origin};
 use super::known::{Known, Meaning};
+use super::set;
 use crate::AppError;
 
 const PREFIX: &str = "LATCHWORK_";
@@ -51,6 +52,10 @@ pub(super) fn read(
         match meaning {
             Meaning::Flag(flag) => {
                 let values = values(flag, value?).map_err(|why| origin.wrong(&name, why))?;
+                if flag.name == SET {
+                    said.settings = set::expand(known, &values, false, &origin)?;
+                    continue;
+                }
                 said.given.push(Given { flag: flag.clone(), values, origin });
             }
             Meaning::Command => {
@@ -62,7 +67,7 @@ pub(super) fn read(
             Meaning::Unknown(why) => return Err(origin.wrong(&name, why)),
         }
     }
-    Ok(said)
+    said.whole()
 }
 
 /// One value; where a flag may be given several times also a list as TOML has it.

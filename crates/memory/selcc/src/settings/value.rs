@@ -40,8 +40,8 @@ impl Value for Duration {
 impl Value for bool {
     fn parse(text: &str, _least: u64) -> Option<Self> {
         match text {
-            "on" => Some(true),
-            "off" => Some(false),
+            "on" | "true" => Some(true),
+            "off" | "false" => Some(false),
             _ => None,
         }
     }
