@@ -95,8 +95,8 @@ pub(crate) struct Flags {
     /// Operations before measuring; auto goes on until the hit ratio is steady.
     #[arg(long, value_name = "OPS|auto", default_value = "auto", value_parser = warmup, help_heading = "Run")]
     pub(crate) warmup: WarmupFlag,
-    /// Interval at which the result document tells the operations of each node so far. [default: it
-    /// does not]
+    /// Interval at which the result document tells the operations of each node so far. [default:
+    /// none]
     #[arg(long, value_name = "US", value_parser = whole_micros(1..=1_000_000_000), hide = true, help_heading = "Settings: Output")]
     pub(crate) series_us: Option<u64>,
     #[command(flatten)]

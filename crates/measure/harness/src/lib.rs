@@ -18,8 +18,9 @@
 //! [`main`] is the same without those.
 //!
 //! A program takes the flags into its own command line with `#[command(flatten)]`. Those of the
-//! protocol are made from [`latchwork_selcc::Settings::TABLE`]: a new setting is a flag of every
-//! program.
+//! protocol are made from [`latchwork_selcc::Settings::TABLE`]: an entry of the table is a setting of
+//! every program. A flag that few runs need is a setting, too: its help heading begins with
+//! `Settings: `, [`config`] keeps it out of `--help` and takes it as `--set NAME=VALUE`.
 //!
 //! # What holds
 //!

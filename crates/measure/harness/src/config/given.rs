@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command};
 
+use super::environment::variable;
 use super::flags::Flag;
 use crate::AppError;
 use crate::parse::one_line;
@@ -38,7 +39,10 @@ impl Origin {
     /// What is wrong with what was written there.
     pub(super) fn wrong(&self, key: &str, what: impl fmt::Display) -> AppError {
         AppError::Usage(match self {
-            Origin::Variable(name) => format!("{name}: {what}"),
+            // A list of settings is about other names than its variable's.
+            Origin::Variable(name) if variable(key).eq_ignore_ascii_case(name) => {
+                format!("{name}: {what}")
+            }
             Origin::Set => format!("--set {key}: {what}"),
             origin => format!("{origin}: {key}: {what}"),
         })

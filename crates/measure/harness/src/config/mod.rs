@@ -43,6 +43,7 @@ mod tests;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
 use latchwork_files::Named;
 
@@ -136,7 +137,8 @@ pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     };
     let print = alone.get_flag(flags::PRINT);
     let strict = if print { relaxed } else { command.clone() };
-    let mut matches = strict.try_get_matches_from(arguments)?;
+    let parsed = strict.try_get_matches_from(arguments);
+    let mut matches = parsed.map_err(|error| missing_settings(error, &flags))?;
     if print {
         let text = print::print(program, &command, &flags, &matches, &given, subcommand.as_ref());
         return Ok(Read::Print(text));
@@ -175,6 +177,18 @@ fn on_command_line(known: &Known<'_>, alone: &ArgMatches) -> Result<Vec<Given>, 
         set::add(&mut given, set::expand(known, &values, true, &Origin::Set)?)?;
     }
     Ok(given)
+}
+
+/// An error about a setting that another one needs, with the setting as `--set` has it.
+fn missing_settings(error: clap::Error, flags: &[flags::Flag]) -> ReadError {
+    if error.kind() != ErrorKind::MissingRequiredArgument {
+        return ReadError::CommandLine(error);
+    }
+    let settings = flags.iter().filter(|flag| flag.is_setting);
+    let line = settings.fold(one_line(&error), |line, flag| {
+        line.replace(&format!("--{} <", flag.name), &format!("--set {}=<", flag.name))
+    });
+    ReadError::Elsewhere(AppError::Usage(line))
 }
 
 /// The file, and who asks for it.

@@ -34,7 +34,8 @@ pub fn settings<C: CommandFactory>() -> Vec<SettingRow> {
 /// Settings that a program has beyond those of all programs.
 pub fn own_settings<C: CommandFactory>() -> Vec<SettingRow> {
     let shared = shared_settings();
-    settings::<C>().into_iter().filter(|row| !shared.contains(row)).collect()
+    let own = |row: &SettingRow| row.group != PROTOCOL && !shared.contains(row);
+    settings::<C>().into_iter().filter(own).collect()
 }
 
 /// Settings of all programs, beside those of the protocol.

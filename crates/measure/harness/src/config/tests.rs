@@ -354,8 +354,16 @@ fn what_is_wrong_with_a_setting_names_the_place_and_what_would_do() {
         assert!(line.contains(told), "{text} {arguments}: {line}");
     }
     for (name, value, told) in [
-        ("LATCHWORK_SET", "evict-batch=99", "LATCHWORK_SET: 99: use a whole number from 1 to 64"),
-        ("LATCHWORK_SET", "evict-bach=1", "LATCHWORK_SET: ycsb has no such setting; did you mean"),
+        (
+            "LATCHWORK_SET",
+            "evict-batch=99",
+            "LATCHWORK_SET: evict-batch: 99: use a whole number from 1 to 64",
+        ),
+        (
+            "LATCHWORK_SET",
+            "evict-bach=1",
+            "LATCHWORK_SET: evict-bach: ycsb has no such setting; did you mean",
+        ),
     ] {
         let line = wrong("", &[(name, value)], "");
         assert!(line.contains(told), "{value}: {line}");

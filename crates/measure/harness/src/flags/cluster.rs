@@ -290,6 +290,7 @@ mod tests {
             ("--set pause=2d", "--set pause=2d: use a time", "from 1ns"),
             ("--set pauses=2us", "--set pauses: test has no such setting", "pause?"),
             ("--set threads=2", "--set threads: threads is a flag", "write --threads"),
+            ("--join file:/x --set tls-cert=c", "provided: --set tls-key=<FILE>", "tls-ca=<FILE>"),
             ("--set pause", "--set pause: use NAME=VALUE", "test --help-settings"),
             ("--cache-mb 256MB", "--cache-mb", "256M"),
         ] {
