@@ -179,7 +179,7 @@ pub(crate) struct Run {
     /// Prints every command, and starts none.
     #[arg(long, help_heading = "Results")]
     pub(crate) dry_run: bool,
-    /// Prints all results as an archive, for whoever started this elsewhere.
+    /// Prints all results as an archive, for the process that started this elsewhere.
     #[arg(long, hide = true)]
     pub(crate) archive: bool,
 
@@ -252,7 +252,7 @@ pub(crate) struct Clean {
     pub(crate) shm_dir: Vec<PathBuf>,
 }
 
-/// Waits until whoever started it is over, and cleans up.
+/// Waits until the process that started it has ended, and cleans up.
 #[derive(Debug, Args)]
 pub(crate) struct Guard {
     #[arg(long)]
@@ -267,14 +267,14 @@ pub(crate) struct Guard {
     pub(crate) directories: Vec<PathBuf>,
 }
 
-/// Runs a process for somebody on another machine, as long as its standard input is open.
+/// Runs a process for another machine, as long as its standard input is open.
 #[derive(Debug, Args)]
 pub(crate) struct Attend {
     #[arg(required = true, last = true)]
     pub(crate) command: Vec<String>,
 }
 
-/// Becomes a command that dies with whoever started it.
+/// Becomes a command that dies with the process that started it.
 #[derive(Debug, Args)]
 pub(crate) struct Node {
     #[arg(long)]

@@ -24,7 +24,7 @@ pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
         let text = "a memory node is one of a cluster: say which, with --join file:/DIRECTORY/NAME or etcd://HOST:PORT/NAME";
         return Err(AppError::Usage(text.to_owned()));
     };
-    // Checked here, where it can be mended: who formats the memory nodes would fail, for all.
+    // Checked here, where the user can mend it: later the node that formats memory would fail.
     let least = 2 * ClusterConfig::default().chunk_size;
     let bytes = cli.memory_bytes();
     if bytes < least {

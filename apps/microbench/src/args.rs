@@ -86,10 +86,10 @@ pub(crate) struct Flags {
     /// Cache of each compute node, as a part of its lines, instead of --cache-mb. [default: 0.1667]
     #[arg(long, value_name = "PART", value_parser = positive, conflicts_with = "cache_mb", hide = true, help_heading = "Settings: Memory")]
     pub(crate) cache_share: Option<f64>,
-    /// Stop after so many measured operations. [default: 200000, unless --time is given]
+    /// Stop after this many measured operations. [default: 200000, unless --time is given]
     #[arg(long, value_name = "N", value_parser = whole(1..=u64::MAX / 2), help_heading = "Run")]
     pub(crate) operations: Option<u64>,
-    /// Stop after so many seconds of measuring, virtual ones in a simulated network.
+    /// Stop after this many seconds of measuring, virtual ones in a simulated network.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Run")]
     pub(crate) time: Option<Duration>,
     /// Operations before measuring; auto goes on until the hit ratio is steady.

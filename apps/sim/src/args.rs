@@ -143,13 +143,13 @@ pub(crate) struct HuntArgs {
     /// Worlds that run side by side. [default: one per core]
     #[arg(long, value_name = "N", value_parser = whole(1..=1024usize))]
     pub(crate) jobs: Option<usize>,
-    /// The first seed. [default: one that nobody has chosen]
+    /// The first seed. [default: one that the machine draws]
     #[arg(long, value_name = "N", value_parser = whole(0..=u64::MAX))]
     pub(crate) from_seed: Option<u64>,
-    /// End after so many worlds, even when there is time left.
+    /// End after this many worlds, even when there is time left.
     #[arg(long, value_name = "N", value_parser = whole(1..=u64::MAX))]
     pub(crate) worlds: Option<u64>,
-    /// Go on when a world fails, and tell of all in the end.
+    /// Go on when a world fails, and report all failures at the end.
     #[arg(long)]
     pub(crate) keep_going: bool,
     #[command(flatten)]

@@ -29,7 +29,7 @@ impl Said {
     /// With the settings that `set` tells among the others.
     ///
     /// # Errors
-    /// When one setting is told twice.
+    /// When one setting is given twice.
     pub(super) fn whole(mut self) -> Result<Said, AppError> {
         let settings = std::mem::take(&mut self.settings);
         set::add(&mut self.given, settings)?;

@@ -1,4 +1,4 @@
-//! What programs can be told: the flags and settings of a command, found in clap's own description.
+//! The flags and settings of a program, found in clap's own description of its command line.
 
 use std::path::PathBuf;
 
@@ -138,7 +138,7 @@ pub(super) fn of(command: &Command) -> Vec<Flag> {
     command.get_arguments().filter_map(flag).collect()
 }
 
-/// The same command where nothing has to be given: for whoever looks at parts of what is.
+/// The same command without required flags: it parses one part of what is given.
 pub(super) fn relaxed(command: &Command) -> Command {
     command
         .clone()

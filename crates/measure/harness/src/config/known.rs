@@ -21,7 +21,7 @@ pub(super) enum Meaning<'a> {
     Command,
     /// Another program's.
     Elsewhere,
-    /// Nobody's: why, and what was meant.
+    /// No program's: the reason, with the name that was probably meant.
     Unknown(String),
 }
 

@@ -7,14 +7,14 @@
 //!   target = 10000                   │                          │
 //!      └─────── weaker ──────────────┴────────── stronger ──────┘
 //!                                    │
-//!             each value checked by itself, told of its line or its variable
+//!             each value checked by itself; an error names its line or variable
 //!                                    │
 //!                     one command line ──► clap ──► the program's own checks
 //! ```
 //!
-//! What a program can be told is what clap knows of it; there is no second list. Only what other
-//! programs can be told stands in one ([`missing`] finds what it lacks), since a file may be for
-//! several of them.
+//! Clap's description of a command line is the only list of a program's own flags and settings. A
+//! second list has those of the other programs, since one file may be for several programs.
+//! [`missing`] finds what the second list lacks.
 //!
 //! # What holds
 //!
@@ -57,7 +57,7 @@ use known::Known;
 pub use old::old_spellings;
 pub use settings::{SettingRow, own_settings, page_table, settings, shared_settings};
 
-/// What came of everything that a program was told.
+/// What a program does with everything that was given.
 pub(crate) enum Read<C> {
     /// Run with this.
     Run(Box<Configured<C>>),
@@ -76,7 +76,7 @@ pub(crate) struct Configured<C> {
     pub(crate) warning: Option<String>,
 }
 
-/// Why a program cannot be run with what it was told.
+/// Why a program cannot run with what was given.
 #[derive(Debug)]
 pub(crate) enum ReadError {
     /// The command line; or nothing is wrong, and it asks for help.
@@ -97,7 +97,7 @@ impl From<AppError> for ReadError {
     }
 }
 
-/// Puts together what a program was told.
+/// Merges the command line, the environment and the file.
 pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     program: &'static str,
     arguments: impl IntoIterator<Item = OsString>,
@@ -151,8 +151,8 @@ pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     Ok(Read::Run(Box::new(Configured { cli, log, places: Places(given), file, warning })))
 }
 
-/// What a program is told by these words alone, the first of which is its name: for tests and for
-/// programs that read a command line of another one.
+/// Parses a command line, without a file and the environment: for tests, and for programs that read
+/// a command line of another program. The first word is the program's name.
 ///
 /// # Errors
 /// What is wrong, in one line.
@@ -191,7 +191,7 @@ fn missing_settings(error: clap::Error, flags: &[flags::Flag]) -> ReadError {
     ReadError::Elsewhere(AppError::Usage(line))
 }
 
-/// The file, and who asks for it.
+/// The path of the file, with the flag or the variable that names it.
 fn file_to_read(
     alone: &ArgMatches,
     variables: &[(OsString, OsString)],
@@ -226,7 +226,7 @@ fn rewrite(
     all
 }
 
-/// What a command line says beyond flags that can be told elsewhere: counted flags, those of a
+/// What a command line says beyond flags that files can give: counted flags, those of a
 /// subcommand alone, and what stands without any.
 fn others(command: &Command, matches: &ArgMatches, given: &[Given]) -> Vec<OsString> {
     let mut others = Vec::new();

@@ -1,4 +1,4 @@
-//! `--set NAME=VALUE`: what it says about settings, as if each setting were given by its own name.
+//! `--set NAME=VALUE`, turned into settings that are given by their own names.
 
 use std::ffi::OsString;
 
@@ -49,10 +49,10 @@ pub(super) fn expand(
     Ok(settings)
 }
 
-/// Puts what `set` says beside what settings are told by their own names in the same place.
+/// Adds the settings of `set` to those that the same place gives by their own names.
 ///
 /// # Errors
-/// When both tell one setting.
+/// When both give one setting.
 pub(super) fn add(given: &mut Vec<Given>, settings: Vec<Given>) -> Result<(), AppError> {
     for setting in settings {
         let name = &setting.flag.name;

@@ -11,14 +11,14 @@ use super::print::in_words;
 /// The group of the protocol's settings, which the book has on its own.
 const PROTOCOL: &str = "Protocol";
 
-/// A setting as people are told of it.
+/// A setting as help and the book show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingRow {
     /// What belongs together.
     pub group: String,
     /// Its name, as in `--set NAME=VALUE`.
     pub name: String,
-    /// Its value where nobody sets it, or how that is found.
+    /// Its default, as a value or in words.
     pub default: String,
     /// The values that it takes, with their unit.
     pub takes: String,
@@ -89,9 +89,9 @@ fn default(arg: &Arg, help: &str) -> String {
     told.strip_prefix("not set, default: ").map_or(told.clone(), str::to_owned)
 }
 
-/// The values that a setting takes, as its own parser tells somebody who gives it another.
+/// The values that a setting takes, in the words of its own parser: the text of its error.
 fn takes(arg: &Arg, name: &str, relaxed: &Command) -> String {
-    // No parser takes this, but one for free text.
+    // Only a parser of free text takes this.
     let wrong = format!("--{name}=\u{1}");
     let refused = relaxed.clone().try_get_matches_from(["program", &wrong]).err();
     let source = refused.as_ref().and_then(std::error::Error::source).map(ToString::to_string);
@@ -100,7 +100,7 @@ fn takes(arg: &Arg, name: &str, relaxed: &Command) -> String {
     let takes = match source {
         Some(text) => words(text.strip_prefix("use ").unwrap_or(&text)),
         None if !possible.is_empty() => possible.join(" or "),
-        None => arg.get_value_names().unwrap_or_default().join(" ").to_string(),
+        None => arg.get_value_names().unwrap_or_default().join(" "),
     };
     let repeated = matches!(arg.get_action(), ArgAction::Append);
     if repeated { format!("{takes}; may be repeated") } else { takes }

@@ -296,7 +296,7 @@ fn set_and_the_settings_own_name_mean_the_same_everywhere() {
     );
     assert_eq!(good("", &[], "--set device=a --set device=b").device, ["a", "b"]);
     assert!(good("device = \"a\"", &[], "--set huge=on").device.is_empty(), "it is hidden");
-    // Settings of another program, where several are told.
+    // Settings of another program in a file for several programs.
     assert_eq!(good("set = [\"early-release=on\"]", &[], "").evict_batch, 8);
 }
 

@@ -87,8 +87,8 @@ impl ClusterFlags {
         }
     }
 
-    /// The configuration on this fabric, with so many workers on each node. `memory_bytes` says how
-    /// many bytes each memory node should have where no flag does.
+    /// The configuration on this fabric, with this number of workers on each node. Without
+    /// `--memory-mb`, `memory_bytes` gives the bytes of each memory node.
     ///
     /// # Errors
     /// The first thing that is impossible.

@@ -22,7 +22,7 @@ const SECRET: &str = "secret";
 /// Secrets, keys and certificates.
 const CREDENTIAL: Kind = Kind { name: "a secret, a key or certificates", bytes_max: 1 << 20 };
 
-/// Where a node listens that is told nothing.
+/// The default address on which a node listens.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Flags of a process that joins a cluster.
@@ -184,8 +184,8 @@ impl JoinFlags {
         Ok(Some(JoinChoice { endpoint, kind, flags, rdma, security }))
     }
 
-    /// A flag that says nothing to a program that is a whole cluster, if one was given. Those that
-    /// have a default are not told from it.
+    /// A given setting that has no effect without `--join`. A setting with a default cannot be
+    /// distinguished from its default, so that none of them is here.
     fn given_in_vain(&self) -> Option<String> {
         let path = |flag: &str, path: &Option<PathBuf>| {
             path.as_ref().map(|path| format!("{flag}={}", path.display()))
@@ -198,9 +198,9 @@ impl JoinFlags {
             .or_else(|| path("--set shm-dir", &self.shm_dir))
     }
 
-    /// A flag that says nothing to this fabric, if one was given, and the fabric that it is for:
-    /// nobody is to take a cluster for protected that is not. Addresses harm nobody, so that one
-    /// command line can be that of any fabric.
+    /// A given setting that has no effect on this fabric, and the fabric that has it. A user must
+    /// not believe that a secret protects a cluster where none does. Addresses are accepted on
+    /// every fabric, so that one command line can serve all.
     fn given_to_another(&self, kind: FabricKind) -> Option<(String, &'static str)> {
         let path = |flag: &str, path: &Option<PathBuf>| {
             path.as_ref().map(|path| format!("{flag}={}", path.display()))
@@ -293,7 +293,7 @@ impl JoinChoice {
         let told = without_password(&self.endpoint);
         let failed = |error: MembershipError| AppError::Failed(format!("--join {told}: {error}"));
         if self.kind == FabricKind::Ibverbs {
-            // Looked at before a place is taken: who could not use it would die in it.
+            // Opened before the node joins: a node without devices would die as a member.
             let devices = ibv::Fabric::open(self.rdma.clone());
             devices.map_err(|error| AppError::Failed(error.to_string()))?;
         }
