@@ -9,11 +9,11 @@ _default:
 ycsb *ARGS:
     cargo run --release --bin ycsb -- "$@"
 
-# TPC-C, two warehouses on two compute nodes: `just tpcc --cc occ -w 4 --interval 1`.
+# TPC-C, two warehouses on two compute nodes: `just tpcc --cc occ -w 4 --set interval=1`.
 tpcc *ARGS:
     cargo run --release --bin tpcc -- "$@"
 
-# The micro-benchmark of GAM and SELCC: `just microbench --fabric sim --compute-nodes 8 --locality 50`.
+# The micro-benchmark of GAM and SELCC: `just microbench --fabric sim --compute-nodes 8 --set locality=50`.
 microbench *ARGS:
     cargo run --release --bin microbench -- "$@"
 
@@ -33,7 +33,7 @@ sim *ARGS:
 hunt *ARGS:
     cargo run --release --bin sim -- hunt "$@"
 
-# Generated inputs for all parsers of files and sockets: `just fuzz --seconds 600 log`.
+# Generated inputs for all parsers of files and sockets: `just fuzz --time 600 log`.
 fuzz *ARGS:
     cargo run --profile test -p latchwork-fuzz -- "$@"
 
@@ -83,7 +83,7 @@ model-larger *ARGS:
 loom *ARGS:
     scripts/loom.sh "$@"
 
-# The cost of an access, beside the machine's limits; fills docs/evidence/costs.md. `just costs --rounds 31`.
+# The cost of an access, beside the machine's limits; fills docs/evidence/costs.md. `just costs --repeats 31`.
 costs *ARGS:
     mkdir -p target/costs
     scripts/instructions.sh target/costs/instructions.tsv

@@ -31,7 +31,21 @@ use latchwork_cluster::{ClusterConfig, Embedded, Member};
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
-/// The settings of criterion: 20 samples that take this many seconds together.
+/// Tells which flags of the command line have another name now. They work for one more version.
+pub fn tell_old_flags(renamed: &[(&str, &str)]) {
+    for (old, new) in renamed {
+        let is_old = |word: String| {
+            word.strip_prefix("--").and_then(|flag| flag.split('=').next()) == Some(old)
+        };
+        if std::env::args().any(is_old) {
+            eprintln!(
+                "--{old} is an old flag, which the next version does not have; write --{new}"
+            );
+        }
+    }
+}
+
+/// How criterion measures: 20 samples that take so many seconds together.
 pub fn samples(seconds: u64) -> Criterion {
     Criterion::default()
         .sample_size(20)

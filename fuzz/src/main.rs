@@ -1,4 +1,4 @@
-//! Runs fuzz targets: `cargo run --profile test -p latchwork-fuzz -- --seconds 60 [TARGET..]`.
+//! Runs fuzz targets: `cargo run --profile test -p latchwork-fuzz -- --time 60 [TARGET..]`.
 
 #![forbid(unsafe_code)]
 
@@ -21,8 +21,8 @@ use latchwork_runtime::Clock;
 struct Cli {
     /// The targets; without a name all of them
     targets: Vec<String>,
-    /// How long, all targets together
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    /// Seconds for all targets together
+    #[arg(long = "time", alias = "seconds", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seconds: u64,
     /// Where the inputs begin; drawn and printed where it is not given
     #[arg(long)]
@@ -49,6 +49,11 @@ struct Cli {
 
 fn main() -> ExitCode {
     let mut cli = Cli::parse();
+    if std::env::args().any(|word| word == "--seconds" || word.starts_with("--seconds=")) {
+        eprintln!(
+            "latchwork-fuzz: an old flag, which the next version does not have; now write --time"
+        );
+    }
     let targets = match targets(&cli.targets) {
         Ok(targets) => targets,
         Err(error) => {

@@ -64,7 +64,7 @@ fn worker(
     let program = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
     let mut command = Command::new(program);
     command.arg(target.name).arg("--worker").arg(current);
-    command.args(["--seconds", &seconds.to_string(), "--seed", &seed.to_string()]);
+    command.args(["--time", &seconds.to_string(), "--seed", &seed.to_string()]);
     command.arg("--corpus").arg(&cli.corpus);
     for (flag, is_on) in [("--keep", cli.keep), ("--classes", cli.classes)] {
         command.args(is_on.then_some(flag));

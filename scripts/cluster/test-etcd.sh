@@ -11,7 +11,7 @@ trap 'rm -rf "$results"' EXIT
 small=(-p recordcount=1000 --operations 2000 --threads 1 --cache-mb 8)
 run() {
     echo "== etcd, $1"
-    "$bin/cluster" run --on "$1" --fabric tcp --store etcd --memory-nodes 2 --compute-nodes 3 --memory 128M \
+    "$bin/cluster" run --on "$1" --fabric tcp --store etcd --memory-nodes 2 --compute-nodes 3 --memory-mb 128M \
         --time-limit 120 --results "$results/$1" ycsb -- check -w a "${small[@]}" 2>"$results/$1.err" || {
         cat "$results/$1.err" >&2
         return 1

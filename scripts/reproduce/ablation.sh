@@ -18,7 +18,7 @@ row() {
 # often. With theta 10 all nodes write to a few lines.
 if [ "$quick" = 0 ]; then
     names=("uniform 50" "uniform 0" "local 50" "zipf 95" "zipf 50" "theta 10, 0")
-    cells=("--reads 50" "--reads 0" "--reads 50 --locality 50"
+    cells=("--reads 50" "--reads 0" "--reads 50 --set locality=50"
         "--reads 95 --theta 0.99" "--reads 50 --theta 0.99" "--reads 0 --theta 10")
 else
     names=("uniform 50" "zipf 50")
@@ -34,18 +34,18 @@ while IFS=$'\t' read -r setting value; do
     "linger 0") continue ;;       # That means something with adaptive release only: below.
     "release adaptive") flags=($(learned 8)) ;;
     esac
-    row "$setting $value" "--$setting" "$value" "${flags[@]}"
+    row "$setting $value" --set "$setting=$value" "${flags[@]}"
 done < <("$programs/figure" switches)
 # Flags that are no protocol settings, and combinations.
 row "inflight 4" --inflight 4
 row "inflight 8" --inflight 8
-row "adaptive, linger 0" --release adaptive --linger 0 $(learned 8)
-row "adaptive, takeover" --release adaptive --takeover on $(learned 8)
+row "adaptive, linger 0" --set release=adaptive --set linger=0 $(learned 8)
+row "adaptive, takeover" --set release=adaptive --set takeover=on $(learned 8)
 row "blind writes" --writes blind
 row "blind writes, tso" --writes blind --consistency tso
-row "blind writes, tso, one at a time" --writes blind --consistency tso --write-batch 1
+row "blind writes, tso, one at a time" --writes blind --consistency tso --set write-batch=1
 row "blind writes, pso" --writes blind --consistency pso
-row "takeover, 4 in flight" --takeover on --inflight 4
-row "adaptive, takeover, 4 in flight" --release adaptive --takeover on --inflight 4 $(learned 8)
+row "takeover, 4 in flight" --set takeover=on --inflight 4
+row "adaptive, takeover, 4 in flight" --set release=adaptive --set takeover=on --inflight 4 $(learned 8)
 
 finish

@@ -11,15 +11,15 @@ for reads in 95 50 0; do
             SELCC) flags=() ;;
             "4 in flight") flags=(--inflight 4) ;;
             "8 in flight") flags=(--inflight 8) ;;
-            "adaptive release") flags=(--release adaptive $(learned $nodes)) ;;
-            takeover) flags=(--takeover on) ;;
-            "takeover, 4 in flight") flags=(--takeover on --inflight 4) ;;
-            *) flags=(--release adaptive --takeover on --inflight 4 $(learned $nodes)) ;;
+            "adaptive release") flags=(--set release=adaptive $(learned $nodes)) ;;
+            takeover) flags=(--set takeover=on) ;;
+            "takeover, 4 in flight") flags=(--set takeover=on --inflight 4) ;;
+            *) flags=(--set release=adaptive --set takeover=on --inflight 4 $(learned $nodes)) ;;
             esac
             # The middle numbers of nodes are only for these three series.
             [[ $nodes == @(1|16) || $series == @(SELCC|"takeover, 4 in flight"|"all three") ]] || continue
             point reads=$reads nodes=$nodes "series=$series" -- \
-                $(micro $nodes 8 --cache-share $cache_16gb --reads $reads --sharing 100 "${flags[@]}")
+                $(micro $nodes 8 --set cache-share=$cache_16gb --reads $reads --sharing 100 "${flags[@]}")
         done
     done
 done

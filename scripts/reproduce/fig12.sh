@@ -7,7 +7,7 @@ figure fig12 "$@"
 
 for reads in 95 50 0; do
     for nodes in $(pick "16 8 4 2 1" "16 1"); do
-        flags=(--cache-share $cache_16gb --reads $reads)
+        flags=(--set cache-share=$cache_16gb --reads $reads)
         for sharing in $(pick "0 25 50 75 100" "0 100"); do
             point set=paper reads=$reads nodes=$nodes "series=SELCC, $sharing % shared" -- \
                 $(micro $nodes 8 "${flags[@]}" --sharing $sharing)
@@ -15,7 +15,7 @@ for reads in 95 50 0; do
         point set=paper reads=$reads nodes=$nodes series=SEL -- \
             $(micro $nodes 8 "${flags[@]}" --sharing 100 --protocol sel)
         point set=beyond reads=$reads nodes=$nodes "series=SELCC, 100 % shared, adaptive release" -- \
-            $(micro $nodes 8 "${flags[@]}" --sharing 100 --release adaptive $(learned $nodes))
+            $(micro $nodes 8 "${flags[@]}" --sharing 100 --set release=adaptive $(learned $nodes))
     done
     for sharing in 0 100; do
         point set=small reads=$reads nodes=16 "series=SELCC, $sharing % shared, 8 GB" -- \

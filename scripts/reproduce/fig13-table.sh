@@ -6,7 +6,7 @@ figure fig13-table "$@"
 
 for bytes in 512 1024 2048 4096 8192; do
     point bytes=$bytes series=SELCC -- \
-        $(micro 8 8 --gcl-size $bytes --lines $((lines * 2048 / bytes)) --reads 0 --locality 50)
+        $(micro 8 8 --gcl-size $bytes --lines $((lines * 2048 / bytes)) --reads 0 --set locality=50)
 done
 
 finish

@@ -6,7 +6,7 @@ figure fig13 "$@"
 
 for reads in 95 50 0; do
     for threads in $(pick "16 8 4 2 1" "8 1"); do
-        compare 8 $threads reads=$reads threads=$((8 * threads)) -- --reads $reads --locality 50
+        compare 8 $threads reads=$reads threads=$((8 * threads)) -- --reads $reads --set locality=50
     done
 done
 

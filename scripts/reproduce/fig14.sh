@@ -15,8 +15,8 @@ done
 for reads in 95 50 0; do
     for nodes in 56 32 16 8; do
         point set=alone reads=$reads threads=$nodes "series=SEL, each alone" -- \
-            $(micro 8 1 --compute-nodes $nodes --memory-mb 1024 --stripes 8 --reads $reads --theta 0.99 \
-                --protocol sel --pause 1ns --pause-max 1ns)
+            $(micro 8 1 --compute-nodes $nodes --memory-mb 1024 --set stripes=8 --reads $reads --theta 0.99 \
+                --protocol sel --set pause=1ns --set pause-max=1ns)
     done
     point set=alone reads=$reads threads=56 "series=SELCC, 8 x 7" -- $(micro 8 7 --reads $reads --theta 0.99)
 done

@@ -7,7 +7,7 @@ figure fig15a "$@"
 
 for lease in 0 256 inf; do
     point lease=$lease "series=lease $lease" -- \
-        $(micro 8 8 --time "$(pick 0.2 0.05)" --reads 0 --theta 10 --lease $lease)
+        $(micro 8 8 --time "$(pick 0.2 0.05)" --reads 0 --theta 10 --set lease=$lease)
 done
 
 finish

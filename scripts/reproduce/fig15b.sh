@@ -7,10 +7,10 @@ figure fig15b "$@"
 
 variant() { # NAME, then flags
     point "variant=$1" -- \
-        $(micro 8 8 --time "$(pick 0.05 0.02)" --warmup 10000 --series-us 200 --writer-nodes 1 --theta 10 "${@:2}")
+        $(micro 8 8 --time "$(pick 0.05 0.02)" --warmup 10000 --set series-us=200 --set writer-nodes=1 --theta 10 "${@:2}")
 }
-variant "neither" --spin-windows off --priority-matching off
-variant "spin windows" --spin-windows on --priority-matching off
-variant "spin windows and priorities" --spin-windows on --priority-matching on
+variant "neither" --set spin-windows=off --set priority-matching=off
+variant "spin windows" --set spin-windows=on --set priority-matching=off
+variant "spin windows and priorities" --set spin-windows=on --set priority-matching=on
 
 finish

@@ -17,10 +17,10 @@ for distribution in uniform skewed; do
             flags=(--compute-nodes 8 --threads 8)
             case $series in
             SEL) flags+=(--protocol sel) ;;
-            "SEL, 56 x 1") flags=(--compute-nodes 56 --threads 1 --protocol sel --memory-mb 1024 --stripes 8
-                    --pause 1ns --pause-max 1ns) ;;
+            "SEL, 56 x 1") flags=(--compute-nodes 56 --threads 1 --protocol sel --memory-mb 1024 --set stripes=8
+                    --set pause=1ns --set pause-max=1ns) ;;
             *7) flags=(--compute-nodes 8 --threads 7) ;;
-            *adaptive*) flags+=(--release adaptive) ;;
+            *adaptive*) flags+=(--set release=adaptive) ;;
             esac
             point distribution=$distribution reads=$reads "series=$series" -- \
                 $(tree $reads ${requests[$distribution]} "${flags[@]}")

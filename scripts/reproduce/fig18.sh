@@ -4,9 +4,9 @@
 . "$(dirname "$0")/lib.sh"
 figure fig18 "$@"
 
-no_forwarding=(--forwarding off)
-no_batches=(--evict-batch 1 --write-back-ring 0)
-no_bounds=(--dirty-bounds off)
+no_forwarding=(--set forwarding=off)
+no_batches=(--set evict-batch=1 --set write-back-ring=0)
+no_bounds=(--set dirty-bounds=off)
 
 for reads in 0 50 95 100; do
     for series in "everything off" "with forwarding" "with batched eviction" "with dirty bounds"; do

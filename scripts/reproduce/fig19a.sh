@@ -12,14 +12,14 @@ figure fig19a "$@"
 declare -A kinds=([T1]=neworder [T2]=payment [T3]=orderstatus [T4]=delivery [T5]=stocklevel)
 for transaction in T1 T2 T3 T4 T5 mix; do
     only=()
-    [ $transaction = mix ] || only=(--only ${kinds[$transaction]})
+    [ $transaction = mix ] || only=(--weight ${kinds[$transaction]})
     times="$(pick "10 10" "4 4")"
     [ $transaction != T4 ] || times="$(pick "1 4" "1 2")"
     for cc in 2pl to occ; do
         # Timestamps are not extended, and each reader writes the read timestamp that it needs, as
         # in the paper.
         plain=()
-        [ $cc != to ] || plain=(--ts-extension false --read-lease 0)
+        [ $cc != to ] || plain=(--set ts-extension=off --set read-lease=0)
         for protocol in SELCC SEL; do
             point transaction=$transaction cc=$cc "series=$protocol" -- \
                 $(orders $times "${only[@]}" --cc $cc "${plain[@]}" --protocol ${protocol,,})

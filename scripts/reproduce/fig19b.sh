@@ -7,16 +7,15 @@
 needs=(--bin tpcc)
 figure fig19b "$@"
 
-# More items than in part a, so that a remote line rarely meets another order's lock of a
-# neighbouring row.
-more=(--items "$(pick 2000 500)" --cache-mb "$(pick 20 6)" --only neworder --cc 2pl --wal sync)
+# More items than in part a: a remote line then rarely meets another order's lock of a neighbour.
+more=(--set items="$(pick 2000 500)" --cache-mb "$(pick 20 6)" --weight neworder --cc 2pl --wal sync)
 for sync in 50 1000; do
     times="$(pick "10 10" "4 4")"
     [ $sync = 50 ] || times="$(pick "30 60" "10 20")"
     for ratio in 0 20 40 60 80 100; do
         labels=("sync=$sync" ratio=$ratio)
-        run=($(orders $times "${more[@]}" --sync-us $sync --distribution-ratio $ratio))
-        point "${labels[@]}" "series=fully shared" -- "${run[@]}" --roaming
+        run=($(orders $times "${more[@]}" --set sync-us=$sync --distribution-ratio $ratio))
+        point "${labels[@]}" "series=fully shared" -- "${run[@]}" --set roaming=on
         point "${labels[@]}" "series=shared, at home" -- "${run[@]}"
         point "${labels[@]}" "series=partitioned, 2PC" -- "${run[@]}" --partitioned
     done

@@ -34,9 +34,8 @@ fail() {
 
 # ---- sizes -----------------------------------------------------------------------------------------
 
-# One factor for all data: 24 million lines of 2 KiB become 24 thousand, 2 billion records become 2
-# million. The cached part of them is that of the paper, and --scale keeps zipfian accesses as they
-# are at full size.
+# One factor for all data: 24 million lines of 2 KiB are 24 thousand, 2 billion records are 2 million. What is
+# cached is the same part of them as in the paper, and the setting scale keeps zipfian accesses as they are at full size.
 sizes() {
     scale=$(pick 1000 4000)
     lines=$((24000000 / scale))
@@ -50,9 +49,9 @@ pick() {
     if [ "$quick" = 1 ]; then echo "$2"; else echo "$1"; fi
 }
 
-# Virtual time of ConnectX-3; the same flags give the same figures on every machine. Only the
-# paper's mechanisms are on, whatever the defaults are; a later flag wins.
-simulated=(--fabric sim --nic connectx3 --seed 42 --release lazy --takeover off --inflight 1)
+# Virtual time of ConnectX-3; the same flags give the same figures on every machine. The paper's mechanisms and no
+# more, whatever the defaults are; a later flag wins.
+simulated=(--fabric sim --nic connectx3 --seed 42 --set release=lazy --set takeover=off --inflight 1)
 
 # Operations to measure with this number of compute nodes.
 operations() {
@@ -70,7 +69,7 @@ learned() {
 micro() {
     local length=()
     [[ " $* " == *" --time "* ]] || length=(--operations "$(operations "$1")")
-    echo microbench "${simulated[@]}" --lines "$lines" --scale "$scale" --cache-share $cache_8gb \
+    echo microbench "${simulated[@]}" --lines "$lines" --set scale="$scale" --set cache-share=$cache_8gb \
         --compute-nodes "$1" --memory-nodes "$1" --threads "$2" "${length[@]}" "${@:3}"
 }
 
@@ -90,7 +89,7 @@ tree() {
 # of 64 in the paper's).
 orders() {
     echo tpcc "${simulated[@]}" --compute-nodes 8 --memory-nodes 8 --gcl-size 2048 --threads "$(pick 4 2)" \
-        --warehouses "$(pick 32 16)" --items "$(pick 500 200)" --customers "$(pick 60 30)" --cache-mb "$(pick 10 3)" \
+        --warehouses "$(pick 32 16)" --set items="$(pick 500 200)" --set customers="$(pick 60 30)" --cache-mb "$(pick 10 3)" \
         --warmup "$(awk "BEGIN { print $1 / 1000 }")" --time "$(awk "BEGIN { print $2 / 1000 }")" "${@:3}"
 }
 
@@ -184,7 +183,7 @@ compare() {
     point "${labels[@]}" series=SELCC -- $(micro $nodes $workers "$@")
     point "${labels[@]}" series=SEL -- $(micro $nodes $workers "$@" --protocol sel)
     point "${labels[@]}" "series=SELCC, adaptive release" -- \
-        $(micro $nodes $workers "$@" --release adaptive $(learned $nodes))
+        $(micro $nodes $workers "$@" --set release=adaptive $(learned $nodes))
 }
 
 finish() {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use latchwork_harness::parse::{UNITS, seconds, seconds_or_none, size, whole};
+use latchwork_harness::parse::{UNITS, mebibytes_exact, seconds, seconds_or_none, size, whole};
 
 /// Starts the processes of a cluster, runs a program on it, gathers what came of it, and leaves
 /// nothing behind.
@@ -83,11 +83,13 @@ pub(crate) struct Run {
     /// Compute nodes, a process each.
     #[arg(long, value_name = "N", default_value = "2", value_parser = whole(1..=58u16))]
     pub(crate) compute_nodes: u16,
-    /// Memory of each memory node, as 512M or 4G. [default: 512M in the virtual machine, else 3G of
-    /// all together]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub(crate) memory: Option<u64>,
-    /// Further flags of the memory nodes, as "--huge-pages advise".
+    /// Memory of each memory node in MiB, or a size such as 4G. [default: 512M in the virtual
+    /// machine, else 3G of all together]
+    #[arg(long, value_name = "SIZE", value_parser = mebibytes_exact)]
+    pub(crate) memory_mb: Option<u64>,
+    #[arg(long, hide = true, help_heading = "Old name of --memory-mb", conflicts_with = "memory_mb", value_parser = size)]
+    memory: Option<u64>,
+    /// Further flags of the memory nodes, as "--set huge-pages=advise".
     #[arg(long, value_name = "FLAGS", default_value = "", allow_hyphen_values = true)]
     pub(crate) memnode_flags: String,
     /// Where the nodes are. [default: vm for ibverbs without --device, else processes]
@@ -177,7 +179,7 @@ pub(crate) struct Run {
     /// Prints every command, and starts none.
     #[arg(long, help_heading = "Results")]
     pub(crate) dry_run: bool,
-    /// Prints all results as an archive, for whoever started this elsewhere.
+    /// Prints all results as an archive, for the process that started this elsewhere.
     #[arg(long, hide = true)]
     pub(crate) archive: bool,
 
@@ -198,7 +200,11 @@ impl Run {
     /// the virtual machine has little of.
     pub(crate) fn memory(&self) -> u64 {
         let all = (3_u64 << 10).div_ceil(u64::from(self.memory_nodes)) << 20;
-        self.memory.unwrap_or(if self.on() == Place::Vm { 512 << 20 } else { all })
+        self.memory_mb.or(self.memory).unwrap_or(if self.on() == Place::Vm {
+            512 << 20
+        } else {
+            all
+        })
     }
 
     pub(crate) fn fabric(&self) -> Fabric {
@@ -240,13 +246,13 @@ pub(crate) struct Matrix {
 
 #[derive(Debug, Args)]
 pub(crate) struct Clean {
-    /// A directory that programs were given with --shm-dir; may be repeated. /dev/shm/latchwork is
+    /// A directory that programs were given as their setting shm-dir; may be repeated. /dev/shm/latchwork is
     /// looked at in any case.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) shm_dir: Vec<PathBuf>,
 }
 
-/// Waits until whoever started it is over, and cleans up.
+/// Waits until the process that started it has ended, and cleans up.
 #[derive(Debug, Args)]
 pub(crate) struct Guard {
     #[arg(long)]
@@ -261,14 +267,14 @@ pub(crate) struct Guard {
     pub(crate) directories: Vec<PathBuf>,
 }
 
-/// Runs a process for somebody on another machine, as long as its standard input is open.
+/// Runs a process for another machine, as long as its standard input is open.
 #[derive(Debug, Args)]
 pub(crate) struct Attend {
     #[arg(required = true, last = true)]
     pub(crate) command: Vec<String>,
 }
 
-/// Becomes a command that dies with whoever started it.
+/// Becomes a command that dies with the process that started it.
 #[derive(Debug, Args)]
 pub(crate) struct Node {
     #[arg(long)]

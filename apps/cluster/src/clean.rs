@@ -3,7 +3,7 @@
 //! | what | whose it is | how a living owner is known |
 //! | --- | --- | --- |
 //! | directories of runs, in `$TMPDIR` and `/dev/shm` | a `cluster run` that was killed together with its guard | the process in the directory's name lives |
-//! | files in `/dev/shm/latchwork` and in `--shm-dir` | nodes that share memory | it holds the lock of its owner's file |
+//! | files in `/dev/shm/latchwork` and in `shm-dir` | nodes that share memory | it holds the lock of its owner's file |
 
 use std::path::Path;
 
@@ -61,7 +61,7 @@ pub(crate) fn command(clean: &Clean) -> Result<u8, AppError> {
                 problems += 1;
                 tell(&format!(
                     "cluster: {}: it belongs to the user with id {owner}, and stays; that user runs \
-                     `cluster clean`, and others name a directory of their own with --shm-dir",
+                     `cluster clean`, and others name a directory of their own with --set shm-dir",
                     path.display()
                 ));
             }

@@ -46,15 +46,20 @@ mod tail;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser as _};
 use latchwork_harness::AppError;
+use latchwork_harness::config::old_spellings;
 use latchwork_harness::parse::one_line;
 
 use args::{Cli, Command};
 use signals::Signals;
 
 fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let Some(line) = old_spellings(&Cli::command(), &arguments) {
+        tell(&format!("cluster: {line}"));
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Parser;
-use latchwork_harness::parse::{seconds_or_none, size};
+use latchwork_harness::parse::{mebibytes_exact, seconds_or_none, size};
 use latchwork_harness::{FabricFlags, Named, NamesFiles};
 
 /// A memory node of a cluster of processes: memory that compute nodes cache, and keep coherent
@@ -17,11 +17,14 @@ use latchwork_harness::{FabricFlags, Named, NamesFiles};
 #[command(allow_negative_numbers = true, args_override_self = true)]
 #[command(mut_arg("nic", |arg| arg.hide(true)))]
 pub(crate) struct Cli {
-    /// How much memory, as 512M or 4G.
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
-    pub(crate) memory: u64,
-    /// Take all of it at the start instead of at the first touch.
-    #[arg(long)]
+    /// Memory of this node in MiB, or a size such as 4G.
+    #[arg(long, value_name = "SIZE", default_value = "1024", value_parser = mebibytes_exact)]
+    pub(crate) memory_mb: u64,
+    #[arg(long, hide = true, help_heading = "Old name of --memory-mb", conflicts_with = "memory_mb", value_parser = size)]
+    memory: Option<u64>,
+    /// Take all memory at the start instead of at the first touch: for figures without the time
+    /// that the operating system needs to provide it.
+    #[arg(long, hide = true, help_heading = "Settings: Memory")]
     pub(crate) prefault: bool,
     /// Seconds to wait for the compute nodes to leave, when told to stop.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds_or_none)]
@@ -37,6 +40,11 @@ impl NamesFiles for Cli {
 }
 
 impl Cli {
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory.unwrap_or(self.memory_mb)
+    }
+
     /// How long to wait for the compute nodes to leave.
     pub(crate) fn patience(&self) -> Duration {
         self.drain
@@ -51,9 +59,12 @@ mod tests {
     #[test]
     fn the_flags_are_consistent() {
         Cli::command().debug_assert();
-        let cli = Cli::try_parse_from(["memnode", "--memory", "3GiB", "--drain", "0s"]);
+        let cli = Cli::try_parse_from(["memnode", "--memory-mb", "3GiB", "--drain", "0s"]);
         let cli = cli.expect("flags");
-        assert_eq!((cli.memory, cli.patience()), (3 << 30, Duration::ZERO));
+        assert_eq!((cli.memory_bytes(), cli.patience()), (3 << 30, Duration::ZERO));
+        let bytes = |arguments: [&str; 3]| Cli::try_parse_from(arguments).map(|c| c.memory_bytes());
+        assert_eq!(bytes(["memnode", "--memory-mb", "64"]).expect("a size"), 64 << 20);
+        assert_eq!(bytes(["memnode", "--memory", "67108864"]).expect("the old way"), 64 << 20);
         let missing = latchwork_harness::config::missing::<Cli>("memnode");
         assert_eq!(missing, [""; 0], "flags that other programs take for unknown");
     }

@@ -24,23 +24,23 @@ pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
         let text = "a memory node is one of a cluster: say which, with --join file:/DIRECTORY/NAME or etcd://HOST:PORT/NAME";
         return Err(AppError::Usage(text.to_owned()));
     };
-    // The check is here, where the user can correct the flag. Otherwise the node that formats the
-    // memory nodes would fail, for all nodes.
+    // Checked here, where the user can mend it: later the node that formats memory would fail.
     let least = 2 * ClusterConfig::default().chunk_size;
-    if cli.memory < least {
-        let (given, least) = (many(cli.memory as usize, "byte"), least >> 20);
+    let bytes = cli.memory_bytes();
+    if bytes < least {
+        let (given, least) = (many(bytes as usize, "byte"), least >> 20);
         let text = format!(
-            "--memory: {given} cannot be all that a memory node has; use --memory {least}M or more"
+            "--memory-mb: {given} cannot be all that a memory node has; use --memory-mb {least} or more"
         );
         return Err(AppError::Usage(text));
     }
-    let (membership, transport) = join.join(Role::Memory { bytes: cli.memory })?;
+    let (membership, transport) = join.join(Role::Memory { bytes })?;
     let host = MemoryHost::start(&transport, membership.clone(), cli.prefault).map_err(failed)?;
     let me = membership.me();
     say(&format!(
         "memnode: {} serves {} MiB over {} at {}",
         me.node,
-        cli.memory >> 20,
+        bytes >> 20,
         transport.name(),
         host.address(),
     ));

@@ -39,7 +39,7 @@ fn a_closed_terminal_ends_it_in_order_unless_it_is_to_outlive_that() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = |name: &str| directory.path().join(name).display().to_string();
     let arguments =
-        format!("--join file:{} --shm-dir {} --memory 16M", place("store"), place("shm"));
+        format!("--join file:{} --set shm-dir={} --memory-mb 16M", place("store"), place("shm"));
     let program = env!("CARGO_BIN_EXE_memnode");
 
     let child = serving(command(program).args(arguments.split(' ')));
@@ -65,7 +65,7 @@ fn one_that_is_too_small_for_any_pool_does_not_join() {
     assert_eq!(output.status.code(), Some(2));
     let told = String::from_utf8(output.stderr).expect("text");
     assert!(told.starts_with("memnode: --memory: ") && told.lines().count() == 1, "{told}");
-    assert!(told.contains("use --memory 16M or more"), "{told}");
+    assert!(told.contains("use --memory-mb 16 or more"), "{told}");
     assert!(!directory.exists(), "there is no cluster of it");
 }
 
@@ -74,7 +74,7 @@ fn one_that_has_no_room_says_what_may_have_taken_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = |name: &str| directory.path().join(name).display().to_string();
     let arguments =
-        format!("--join file:{} --shm-dir {} --memory 9000T", place("store"), place("shm"));
+        format!("--join file:{} --set shm-dir={} --memory-mb 9000T", place("store"), place("shm"));
     let output = command(env!("CARGO_BIN_EXE_memnode")).args(arguments.split(' ')).output();
     let output = output.expect("it starts");
     let told = String::from_utf8(output.stderr).expect("text");

@@ -34,7 +34,7 @@ pub(crate) struct Flags {
     pub(crate) lines: u64,
     /// The lines stand for so many times as many: hot lines stay as hot, and a part of the lines
     /// gets the same part of the accesses, as with all of them. Changes zipfian accesses only.
-    #[arg(long, value_name = "TIMES", default_value = "1", value_parser = whole(1..=1_000_000u64), help_heading = "Workload")]
+    #[arg(long, value_name = "TIMES", default_value = "1", value_parser = whole(1..=1_000_000u64), hide = true, help_heading = "Settings: Workload")]
     pub(crate) scale: u64,
     /// Bytes of an item, a multiple of 8.
     #[arg(long, value_name = "BYTES", default_value = "64", value_parser = bytes(8..=65_536), help_heading = "Workload")]
@@ -43,18 +43,18 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = percent, help_heading = "Workload")]
     pub(crate) reads: f64,
     /// Nodes that only write, while all others only read, instead of --reads.
-    #[arg(long, value_name = "N", default_value = "0", value_parser = whole(0..=58u64), help_heading = "Workload")]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = whole(0..=58u64), hide = true, help_heading = "Settings: Workload")]
     pub(crate) writer_nodes: u64,
     /// Percentage of these lines that are the same for all nodes, and of the accesses that go
     /// there; the others are the node's own.
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = percent, help_heading = "Workload")]
     pub(crate) sharing: f64,
-    /// Temporal locality: percentage of the accesses that are to the line of the one before.
-    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent, help_heading = "Workload")]
+    /// Temporal locality: percentage of the accesses that are to the line of the access before.
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent, hide = true, help_heading = "Settings: Workload")]
     pub(crate) locality: f64,
     /// Spatial locality: percentage of the other accesses that are to the item behind the one
     /// before.
-    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent, help_heading = "Workload")]
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent, hide = true, help_heading = "Settings: Workload")]
     pub(crate) spatial: f64,
     /// Skew of zipfian accesses, 0 to 100. [default: accesses are uniform]
     #[arg(long, value_name = "THETA", value_parser = skew, help_heading = "Workload")]
@@ -77,26 +77,27 @@ pub(crate) struct Flags {
         help_heading = "Relaxed consistency"
     )]
     pub(crate) consistency: Consistency,
-    /// A buffered write is visible so long after it was issued, or the run fails.
-    #[arg(long, value_name = "SECONDS", default_value = "10ms", value_parser = seconds, help_heading = "Relaxed consistency")]
+    /// A buffered write is visible this long after it was issued, or the run fails.
+    #[arg(long, value_name = "SECONDS", default_value = "10ms", value_parser = seconds, hide = true, help_heading = "Settings: Relaxed consistency")]
     pub(crate) write_deadline: Duration,
     /// Buffered writes whose lines are obtained at the same time.
-    #[arg(long, value_name = "N", default_value = "8", value_parser = whole(1..=RelaxedSettings::BATCH_MAX), help_heading = "Relaxed consistency")]
+    #[arg(long, value_name = "N", default_value = "8", value_parser = whole(1..=RelaxedSettings::BATCH_MAX), hide = true, help_heading = "Settings: Relaxed consistency")]
     pub(crate) write_batch: usize,
     /// Cache of each compute node, as a part of its lines, instead of --cache-mb. [default: 0.1667]
-    #[arg(long, value_name = "PART", value_parser = positive, conflicts_with = "cache_mb", help_heading = "Cluster")]
+    #[arg(long, value_name = "PART", value_parser = positive, conflicts_with = "cache_mb", hide = true, help_heading = "Settings: Memory")]
     pub(crate) cache_share: Option<f64>,
-    /// Stop after so many measured operations. [default: 200000, unless --time is given]
+    /// Stop after this many measured operations. [default: 200000, unless --time is given]
     #[arg(long, value_name = "N", value_parser = whole(1..=u64::MAX / 2), help_heading = "Run")]
     pub(crate) operations: Option<u64>,
-    /// Stop after so many seconds of measuring, virtual ones in a simulated network.
+    /// Stop after this many seconds of measuring, virtual ones in a simulated network.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Run")]
     pub(crate) time: Option<Duration>,
     /// Operations before measuring; auto goes on until the hit ratio is steady.
     #[arg(long, value_name = "OPS|auto", default_value = "auto", value_parser = warmup, help_heading = "Run")]
     pub(crate) warmup: WarmupFlag,
-    /// Tell the operations of each node so far every so many microseconds, in the result document.
-    #[arg(long, value_name = "US", value_parser = whole_micros(1..=1_000_000_000), help_heading = "Output")]
+    /// Interval at which the result document tells the operations of each node so far. [default:
+    /// none]
+    #[arg(long, value_name = "US", value_parser = whole_micros(1..=1_000_000_000), hide = true, help_heading = "Settings: Output")]
     pub(crate) series_us: Option<u64>,
     #[command(flatten)]
     pub(crate) cluster: ClusterFlags,
@@ -192,6 +193,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use latchwork_harness::config::{own_settings, page_table};
     use latchwork_harness::parse::one_line;
 
     #[test]
@@ -201,6 +203,16 @@ mod tests {
         assert_eq!((flags.cluster.gcl_size, flags.cluster.inflight), (2048, 1));
         assert!(!flags.cache_in_mib);
         assert!(parse(["microbench", "--cache-mb", "3"]).expect("a size").cache_in_mib);
+    }
+
+    #[test]
+    fn the_page_of_settings_has_those_of_this_program() {
+        let page = include_str!("../../../docs/reference/settings.md");
+        let table = page_table(&own_settings::<Cli>());
+        assert!(
+            page.contains(&table),
+            "docs/reference/settings.md should have this table:\n\n{table}"
+        );
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn why(settings: &Settings, error: &RelaxedError) -> String {
     match error {
         RelaxedError::Memory(error) => failed(settings, error),
         RelaxedError::Lost(lost) if lost.0.iter().any(is_late) => format!(
-            "memory failed: {lost}; a longer --write-deadline than {:?} lets writers of popular lines wait longer",
+            "memory failed: {lost}; a longer write-deadline (--set) than {:?} lets writers of popular lines wait longer",
             settings.relaxed.deadline
         ),
         error => format!("memory failed: {error}"),

@@ -49,22 +49,23 @@ pub(crate) struct WorldArgs {
     #[arg(long, value_name = "N", value_parser = whole(1..=1_000_000_000u64), help_heading = "World")]
     pub(crate) operations: Option<u64>,
     /// Compute nodes.
-    #[arg(long, visible_alias = "compute-nodes", value_name = "N", value_parser = whole(1..=58usize), help_heading = "World")]
+    #[arg(long = "compute-nodes", alias = "nodes", value_name = "N", value_parser = whole(1..=58usize), help_heading = "World")]
     pub(crate) nodes: Option<usize>,
     /// Memory nodes.
     #[arg(long, value_name = "N", value_parser = whole(1..=64usize), help_heading = "World")]
     pub(crate) memory_nodes: Option<usize>,
-    /// Workers of each compute node.
-    #[arg(long, value_name = "N", value_parser = whole(1..=64usize), help_heading = "World")]
+    /// Workers of each compute node, a simulated thread each.
+    #[arg(long = "threads", alias = "workers", value_name = "N", value_parser = whole(1..=64usize), help_heading = "World")]
     pub(crate) workers: Option<usize>,
-    /// Tasks of each worker: each does one operation after the other.
-    #[arg(long, value_name = "N", value_parser = whole(1..=64usize), help_heading = "World")]
+    /// Operations that each worker has in flight: its tasks, each of which does one operation after
+    /// the other.
+    #[arg(long = "inflight", alias = "tasks", value_name = "N", value_parser = whole(1..=64usize), help_heading = "World")]
     pub(crate) tasks: Option<usize>,
     /// Frames of each compute node's cache.
     #[arg(long, value_name = "N", value_parser = whole(4..=1_048_576usize), help_heading = "World")]
     pub(crate) frames: Option<usize>,
     /// Bytes of a line, a power of two from 512 to 65536.
-    #[arg(long, value_name = "BYTES", value_parser = line_size, help_heading = "World")]
+    #[arg(long = "gcl-size", alias = "line-size", value_name = "BYTES", value_parser = line_size, help_heading = "World")]
     pub(crate) line_size: Option<u32>,
     /// Coherence protocol: selcc or sel.
     #[arg(long, value_name = "NAME", help_heading = "World")]
@@ -137,18 +138,18 @@ pub(crate) struct HuntArgs {
     #[arg(long, value_name = "M", value_parser = minutes, conflicts_with = "seconds")]
     pub(crate) minutes: Option<Duration>,
     /// Seconds to hunt for.
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long = "time", alias = "seconds", value_name = "S", value_parser = seconds)]
     pub(crate) seconds: Option<Duration>,
     /// Worlds that run side by side. [default: one per core]
     #[arg(long, value_name = "N", value_parser = whole(1..=1024usize))]
     pub(crate) jobs: Option<usize>,
-    /// The first seed. [default: one that nobody has chosen]
+    /// The first seed. [default: one that the machine draws]
     #[arg(long, value_name = "N", value_parser = whole(0..=u64::MAX))]
     pub(crate) from_seed: Option<u64>,
-    /// End after so many worlds, even when there is time left.
+    /// End after this many worlds, even when there is time left.
     #[arg(long, value_name = "N", value_parser = whole(1..=u64::MAX))]
     pub(crate) worlds: Option<u64>,
-    /// Go on when a world fails, and tell of all in the end.
+    /// Go on when a world fails, and report all failures at the end.
     #[arg(long)]
     pub(crate) keep_going: bool,
     #[command(flatten)]
@@ -285,10 +286,10 @@ mod tests {
     #[test]
     fn a_wrong_flag_is_one_line_with_what_would_do() {
         for (arguments, flag, would_do) in [
-            ("run --nodes 0", "--nodes", "from 1 to 58"),
-            ("run --nodes 59", "--nodes", "from 1 to 58"),
-            ("run --workers none", "--workers", "from 1 to 64"),
-            ("run --line-size 1000", "--line-size", "a power of two from 512 to 65536"),
+            ("run --compute-nodes 0", "--compute-nodes", "from 1 to 58"),
+            ("run --nodes 59", "--compute-nodes", "from 1 to 58"),
+            ("run --threads none", "--threads", "from 1 to 64"),
+            ("run --gcl-size 1000", "--gcl-size", "a power of two from 512 to 65536"),
             ("run --frames 3", "--frames", "from 4"),
             ("run --protocol mesi", "--protocol", "selcc and sel"),
             ("run --nic token-ring", "--nic", "calm"),
@@ -302,7 +303,7 @@ mod tests {
             ("run --seed x", "--seed", ""),
             ("run --sead 3", "--sead", "--seed"),
             ("hunt --minutes 0", "--minutes", "above 0"),
-            ("hunt --minutes 1 --seconds 1", "--minutes", "--seconds"),
+            ("hunt --minutes 1 --time 1", "--minutes", "--time"),
             ("hunt --jobs 0", "--jobs", "from 1"),
             ("shrink --shrink-seconds x", "--shrink-seconds", "seconds"),
             ("walk", "walk", ""),

@@ -27,11 +27,18 @@ mod shrink;
 mod world;
 
 use args::{Cli, Command};
+use clap::CommandFactory as _;
 use latchwork_harness::AppError;
+use latchwork_harness::config::old_spellings;
+use latchwork_harness::outcome::say;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    latchwork_harness::main("sim", args::parse(std::env::args_os()), run)
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let Some(line) = old_spellings(&Cli::command(), &arguments) {
+        say(&format!("sim: {line}"));
+    }
+    latchwork_harness::main("sim", args::parse(arguments), run)
 }
 
 /// Runs the command; returns whether it found no failure.

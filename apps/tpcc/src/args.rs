@@ -1,7 +1,7 @@
 //! The command line.
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use latchwork_harness::parse::{seconds, seconds_or_none, whole, whole_micros};
+use latchwork_harness::parse::{on_or_off, seconds, seconds_or_none, whole, whole_micros};
 use latchwork_harness::{ClusterFlags, FabricFlags, Named, NamesFiles, OutputFlags};
 use latchwork_txn::Scheme;
 use latchwork_workload::tpcc::{Scale, TransactionKind, Weights};
@@ -98,75 +98,71 @@ pub(crate) struct Flags {
     #[arg(long, short = 'w', global = true, value_name = "N", value_parser = whole(1..=1_000_000u32), help_heading = "Workload")]
     pub(crate) warehouses: Option<u32>,
     /// Items; fewer than the standard has are for tests. [default: 100000]
-    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=Scale::ITEMS), help_heading = "Workload")]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=Scale::ITEMS), hide = true, help_heading = "Settings: Workload")]
     pub(crate) items: Option<u32>,
     /// Customers of each district, and orders that it begins with; fewer than the standard has are
     /// for tests. [default: 3000]
-    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=Scale::CUSTOMERS), help_heading = "Workload")]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=Scale::CUSTOMERS), hide = true, help_heading = "Settings: Workload")]
     pub(crate) customers: Option<u32>,
     /// Concurrency control: 2pl (two-phase locking), to (timestamp ordering) or occ (optimistic).
     #[arg(long, global = true, value_name = "NAME", default_value = "2pl", value_parser = text::<Scheme>, help_heading = "Workload")]
     pub(crate) cc: Scheme,
-    /// Percent of new orders, payments, order status, deliveries and stock levels.
-    #[arg(long, global = true, value_name = "N,N,N,N,N", default_value = "45,43,4,4,4", value_parser = text::<Weights>, help_heading = "Workload")]
+    /// Percent of new orders, payments, order status, deliveries and stock levels; or the name of
+    /// the only transaction: neworder, payment, orderstatus, delivery or stocklevel.
+    #[arg(long, alias = "only", global = true, value_name = "N,N,N,N,N|NAME", default_value = "45,43,4,4,4", value_parser = weights, help_heading = "Workload")]
     pub(crate) weight: Weights,
-    /// Nothing but one transaction: neworder, payment, orderstatus, delivery or stocklevel.
-    #[arg(long, global = true, value_name = "NAME", value_parser = text::<TransactionKind>, conflicts_with = "weight", help_heading = "Workload")]
-    pub(crate) only: Option<TransactionKind>,
     /// Keep the standard's keying and think times, with ten terminals in each warehouse.
-    #[arg(long, global = true, help_heading = "Workload")]
+    #[arg(long, global = true, hide = true, help_heading = "Settings: Workload")]
     pub(crate) wait: bool,
-    /// Stop the measured run after so many seconds. [default: 10, and 0.05 in a simulation; none
-    /// where --count is given]
+    /// Stop the measured run after this many seconds. [default: 10, and 0.05 in a simulation; none
+    /// where --operations is given]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds, help_heading = "Workload")]
     pub(crate) time: Option<Duration>,
-    /// Stop the measured run after so many transactions of all workers together.
-    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=u64::MAX), help_heading = "Workload")]
-    pub(crate) count: Option<u64>,
-    /// Run so many seconds before measuring. [default: 1, and 0.01 in a simulation; 0 where --count
-    /// is given]
+    /// Stop the measured run after this many transactions of all workers together.
+    #[arg(long, alias = "count", global = true, value_name = "N", value_parser = whole(1..=u64::MAX), help_heading = "Workload")]
+    pub(crate) operations: Option<u64>,
+    /// Run this many seconds before measuring. [default: 1, and 0.01 in a simulation; 0 where
+    /// --operations is given]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Workload")]
     pub(crate) warmup: Option<Duration>,
-    /// So many percent of the new orders have a line from a warehouse of another compute node, and
-    /// no other transaction leaves its own: each node works in its own share of the warehouses,
-    /// unless there is --roaming. Without it, everybody works everywhere, and 1 % of the lines and
-    /// 15 % of the payments are of another warehouse, as the standard has it.
+    /// Percentage of the new orders that have a line from a warehouse of another compute node. Each
+    /// node works in its own share of the warehouses then, and no other transaction leaves that
+    /// share. [default: all nodes work in all warehouses, with 1 % of the lines and 15 % of the
+    /// payments of another warehouse, as the standard has it]
     #[arg(long, global = true, value_name = "PERCENT", value_parser = whole(0..=100u8), help_heading = "Workload")]
     pub(crate) distribution_ratio: Option<u8>,
-    /// Each transaction is of any warehouse, so that all compute nodes work on all data, whatever
-    /// workers there are.
-    #[arg(long, global = true, conflicts_with_all = ["partitioned", "wait"], help_heading = "Workload")]
+    /// Each transaction is of any warehouse, so that all compute nodes work on all data.
+    #[arg(long, global = true, conflicts_with_all = ["partitioned", "wait"], hide = true, help_heading = "Settings: Workload")]
     pub(crate) roaming: bool,
-    /// Each compute node has its share of the warehouses, whose rows it alone touches: who needs
-    /// rows of several nodes sends messages, and commits by two-phase commit. Terminals work in the
-    /// warehouses of their node.
+    /// Each compute node has its share of the warehouses and alone touches their rows. A transaction
+    /// with rows of several nodes sends messages and commits by two-phase commit. Terminals work in
+    /// the warehouses of their node.
     #[arg(long, global = true, help_heading = "Workload")]
     pub(crate) partitioned: bool,
     /// Check the twelve consistency conditions at the end.
-    #[arg(long, global = true, value_name = "BOOL", default_value = "true", action = ArgAction::Set, help_heading = "Workload")]
+    #[arg(long, global = true, value_name = "BOOL", default_value = "on", value_parser = on_or_off, action = ArgAction::Set, hide = true, help_heading = "Settings: Workload")]
     pub(crate) check: bool,
     /// Timestamp ordering: timestamps that a worker draws at once. More than one spares the global
     /// counter, and workers that are behind abort more.
-    #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = whole(1..=1_000_000u64), help_heading = "Workload")]
+    #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = whole(1..=1_000_000u64), hide = true, help_heading = "Settings: Transactions")]
     pub(crate) ts_block: u64,
-    /// Timestamp ordering: how far ahead the stamps may be that reads leave, in timestamps; 0: not
-    /// at all.
-    #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::Settings::default().read_lease, value_parser = whole(0..=1_000_000u64), help_heading = "Workload")]
+    /// Timestamp ordering: how far ahead of its reader a read timestamp may be, in timestamps; 0:
+    /// not at all.
+    #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::Settings::default().read_lease, value_parser = whole(0..=1_000_000u64), hide = true, help_heading = "Settings: Transactions")]
     pub(crate) read_lease: u64,
-    /// Timestamp ordering: a transaction that comes too late takes a later timestamp, if what it
-    /// has read is as it was.
-    #[arg(long, global = true, value_name = "BOOL", default_value = "true", action = ArgAction::Set, help_heading = "Workload")]
+    /// Timestamp ordering: a transaction that comes too late takes a later timestamp, if everything
+    /// that it has read is unchanged.
+    #[arg(long, global = true, value_name = "BOOL", default_value = "on", value_parser = on_or_off, action = ArgAction::Set, hide = true, help_heading = "Settings: Transactions")]
     pub(crate) ts_extension: bool,
-    /// After so many aborts of one transaction others make way for it; 0: they never do.
-    #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::Settings::default().elder_after, value_parser = whole(0..=1_000_000u32), help_heading = "Workload")]
+    /// After so many aborts of one transaction others make way for it; 0: never.
+    #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::Settings::default().elder_after, value_parser = whole(0..=1_000_000u32), hide = true, help_heading = "Settings: Transactions")]
     pub(crate) elder_after: u32,
-    /// Seconds after which a transaction that others are in the way of is given up.
-    #[arg(long, global = true, value_name = "SECONDS", default_value = "10", value_parser = seconds, help_heading = "Workload")]
+    /// How long a transaction is repeated after conflicts before the run gives it up.
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "10s", value_parser = seconds, hide = true, help_heading = "Settings: Transactions")]
     pub(crate) retry_for: Duration,
-    /// Rows whose place each worker remembers, so that it need not look in the index again; 16
-    /// bytes each. 0: none. One for each 256 bytes of a node's cache if it is not given, from 65536
-    /// to 1048576.
-    #[arg(long, global = true, value_name = "N", value_parser = whole(0..=1_usize << 28), help_heading = "Workload")]
+    /// Rows in the location cache of each worker, which spares index lookups; 16 bytes each; 0: no
+    /// cache. [default: one for each 256 bytes of the node's cache, from 65536 to 1048576]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(0..=1_usize << 28), hide = true, help_heading = "Settings: Transactions")]
     pub(crate) places: Option<usize>,
     /// When a commit is acknowledged: off, without a log; async, when it is in memory; sync, when
     /// it is on disk. [default: off, and sync with --wal-dir]
@@ -178,34 +174,34 @@ pub(crate) struct Flags {
         help_heading = "Log"
     )]
     pub(crate) wal: Option<Wal>,
-    /// Whether commits that wait for a log with --wal sync let others of their node go on with what
-    /// they have written: on or off. Nobody is told of anything earlier.
-    #[arg(long, global = true, value_name = "ON", default_value = "off", value_parser = on_or_off, action = ArgAction::Set, help_heading = "Log")]
+    /// Whether commits that wait for a log with --wal sync let other transactions of their node use
+    /// what they have written. No caller gets a result earlier.
+    #[arg(long, global = true, value_name = "ON", default_value = "off", value_parser = on_or_off, action = ArgAction::Set, hide = true, help_heading = "Settings: Log")]
     pub(crate) early_release: bool,
-    /// What a sync of the simulated disk takes, in microseconds. [default: 50, a flash drive with
-    /// power-loss protection]
-    #[arg(long, global = true, value_name = "US", value_parser = whole_micros(1..=1_000_000), help_heading = "Log")]
+    /// How long a sync of the simulated disk takes. [default: 50us, a flash drive with power-loss
+    /// protection]
+    #[arg(long, global = true, value_name = "US", value_parser = whole_micros(1..=1_000_000), hide = true, help_heading = "Settings: Log")]
     pub(crate) sync_us: Option<u64>,
     /// The directory of the log.
     #[arg(long, global = true, value_name = "DIR", help_heading = "Log")]
     pub(crate) wal_dir: Option<PathBuf>,
     /// Go on where the log has lost what was durable: without the lost commits, and without those
-    /// that may have seen them. Says what is lost. `run` cuts the log so for good, `check` leaves
-    /// it as it is.
-    #[arg(long, global = true, help_heading = "Log")]
+    /// that may have seen them. The program tells what is lost. `run` cuts the log for good, `check`
+    /// leaves it as it is.
+    #[arg(long, global = true, hide = true, help_heading = "Settings: Log")]
     pub(crate) accept_loss: bool,
-    /// Write a checkpoint every so many seconds of a run, so that the log does not grow for ever; 0
-    /// never does. [default: 30]
-    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Log")]
+    /// How often a run writes a checkpoint, so that the log does not grow for ever; 0: never.
+    /// [default: 30s]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, hide = true, help_heading = "Settings: Log")]
     pub(crate) checkpoint: Option<Duration>,
     /// Record what each transaction of the run sees and does, and check that all of them were
     /// serializable; the program `histories` reads the file. It is written when the run is over,
     /// and until then beside it, as FILE.node-1.
     #[arg(long, global = true, value_name = "FILE", help_heading = "Output")]
     pub(crate) record: Option<PathBuf>,
-    /// Say every so many seconds how the run goes; 0 never does. [default: 10, and 0 in a
+    /// How often the program tells how the run goes; 0: never. [default: 10s, and 0 in a
     /// simulation]
-    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Output")]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, hide = true, help_heading = "Settings: Output")]
     pub(crate) interval: Option<Duration>,
     /// What is printed on standard output: plain, lines as those of go-tpc; or json, the result
     /// document.
@@ -215,7 +211,8 @@ pub(crate) struct Flags {
         value_name = "FORM",
         default_value = "plain",
         hide_possible_values = true,
-        help_heading = "Output"
+        hide = true,
+        help_heading = "Settings: Output"
     )]
     pub(crate) output: Output,
     #[command(flatten)]
@@ -226,15 +223,15 @@ pub(crate) struct Flags {
     pub(crate) json: OutputFlags,
 }
 
-fn on_or_off(given: &str) -> Result<bool, String> {
-    match given {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err("on or off".to_owned()),
+/// A mix, or the only transaction.
+fn weights(given: &str) -> Result<Weights, String> {
+    if !given.contains(',') {
+        return text::<TransactionKind>(given).map(Weights::only);
     }
+    text(given)
 }
 
-/// What reads itself, with its own words for what is wrong.
+/// A value of a type with its own parser and its own error text.
 fn text<T>(given: &str) -> Result<T, String>
 where
     T: FromStr,
@@ -247,6 +244,7 @@ where
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use latchwork_harness::config::{own_settings, page_table};
     use latchwork_harness::parse::one_line;
 
     fn wrong(arguments: &str) -> String {
@@ -259,6 +257,16 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_page_of_settings_has_those_of_this_program() {
+        let page = include_str!("../../../docs/reference/settings.md");
+        let table = page_table(&own_settings::<Cli>());
+        assert!(
+            page.contains(&table),
+            "docs/reference/settings.md should have this table:\n\n{table}"
+        );
     }
 
     #[test]
@@ -280,8 +288,7 @@ mod tests {
             ("--warehouses 0", "--warehouses", "from 1 to 1000000"),
             ("--weight 50,50,4,4,4", "--weight", "sum to 112"),
             ("--weight 50,50", "--weight", "as 45,43,4,4,4"),
-            ("--only delivery --weight 45,43,4,4,4", "--only", "--weight"),
-            ("--only sell", "--only", "stocklevel"),
+            ("--weight sell", "--weight", "stocklevel"),
             ("--cc mvcc", "--cc", "2pl, to and occ"),
             ("--wal always", "--wal", "off, async, sync"),
             ("--early-release soon", "--early-release", "on or off"),
@@ -294,10 +301,10 @@ mod tests {
             ("--items 0", "--items", "from 1 to 100000"),
             ("--customers 3001", "--customers", "from 1 to 3000"),
             ("--time 0", "--time", "above 0"),
-            ("--count 0", "--count", "from 1"),
+            ("--operations 0", "--operations", "from 1"),
             ("--interval x", "--interval", "seconds"),
             ("--output xml", "--output", "plain, json"),
-            ("--check maybe", "--check", "true, false"),
+            ("--check maybe", "--check", "on or off"),
             ("--threads 0", "--threads", "from 1 to 1024"),
             ("--compute-nodes 59", "--compute-nodes", "from 1 to 58"),
             ("--protocol mesi", "--protocol", "selcc and sel"),

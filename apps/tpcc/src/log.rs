@@ -165,10 +165,10 @@ impl Logs {
 fn tell_losses(directory: &LogDirectory, accept_loss: bool) {
     // Without the flag the losses are those of an interrupted cut, which is complete now.
     for loss in directory.losses() {
-        say(&format!("tpcc: --accept-loss: {loss}"));
+        say(&format!("tpcc: accept-loss: {loss}"));
     }
     if accept_loss && directory.losses().is_empty() {
-        say("tpcc: --accept-loss: the log has lost nothing that is known");
+        say("tpcc: accept-loss: the log has lost nothing that is known");
     }
 }
 

@@ -275,13 +275,12 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Cli;
     use crate::settings::Settings;
-    use clap::Parser;
+    use latchwork_harness::config::command_line;
 
     #[test]
     fn what_went_wrong_behind_the_backs_of_transactions_is_told() {
-        let cli = Cli::try_parse_from(["tpcc", "-w", "1", "--items", "100"]).expect("flags");
+        let cli = command_line("tpcc", ["tpcc", "-w", "1", "--set", "items=100"]).expect("flags");
         let session =
             Arc::new(Session::new(Settings::new(cli).expect("settings"), "test".to_owned()));
         let mut outcome = Outcome::new(&session);

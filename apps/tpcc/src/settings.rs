@@ -12,9 +12,7 @@ use latchwork_cluster::ClusterConfig;
 use latchwork_files as files;
 use latchwork_harness::{AppError, Cluster, FabricChoice};
 use latchwork_wal::Device;
-use latchwork_workload::tpcc::{
-    Home, InputSettings, Population, RemoteLines, Scale, Waiting, Weights,
-};
+use latchwork_workload::tpcc::{Home, InputSettings, Population, RemoteLines, Scale, Waiting};
 
 use crate::about::About;
 use crate::args::{Cli, Command, Flags, Output, Wal};
@@ -128,8 +126,8 @@ impl Settings {
             false => (TIME_DEFAULT, WARMUP_DEFAULT, INTERVAL_DEFAULT),
             true => (TIME_DEFAULT_VIRTUAL, WARMUP_DEFAULT_VIRTUAL, Duration::ZERO),
         };
-        let time = flags.time.or(flags.count.is_none().then_some(time_default));
-        let warmup = flags.warmup.unwrap_or(match flags.count {
+        let time = flags.time.or(flags.operations.is_none().then_some(time_default));
+        let warmup = flags.warmup.unwrap_or(match flags.operations {
             None => warmup_default,
             Some(_) => Duration::ZERO,
         });
@@ -171,7 +169,7 @@ impl Settings {
         let lazy = cluster.node.policy.lazy_release;
         if flags.early_release && (wal != Wal::Sync || !lazy) {
             let with = if lazy { format!("--wal {}", wal.name()) } else { "--protocol sel".into() };
-            warnings.push(format!("--early-release changes nothing with {with}"));
+            warnings.push(format!("--set early-release changes nothing with {with}"));
         }
         let checkpoint = flags.checkpoint.unwrap_or(CHECKPOINT_DEFAULT);
         let files = logs.as_ref().is_some_and(|logs| logs.are_written() && !logs.is_simulated());
@@ -194,8 +192,8 @@ impl Settings {
             cluster,
             warmup,
             time,
-            count: flags.count,
-            // A single interval for the whole run would repeat the summary.
+            count: flags.operations,
+            // The one of a whole run says what its summary says.
             interval: Some(interval)
                 .filter(|every| !every.is_zero() && time.is_none_or(|time| *every < time)),
             check: flags.check,
@@ -286,14 +284,14 @@ fn new_population(flags: &Flags) -> Result<Population, AppError> {
 /// The population of a stored database, unless the flags contradict it.
 fn stored_population(flags: &Flags, about: &About) -> Result<Population, AppError> {
     let asked = [
-        ("warehouses", flags.warehouses, about.warehouses),
-        ("items", flags.items, about.items),
-        ("customers", flags.customers, about.customers),
+        ("--warehouses ", flags.warehouses, about.warehouses),
+        ("--set items=", flags.items, about.items),
+        ("--set customers=", flags.customers, about.customers),
     ];
-    for (name, asked, there) in asked {
+    for (flag, asked, there) in asked {
         if let Some(asked) = asked.filter(|asked| *asked != there) {
             return Err(usage(format!(
-                "--{name} {asked}: the database in the log has {there}; leave the flag out"
+                "{flag}{asked}: the database in the log has {there}; leave it out"
             )));
         }
     }
@@ -335,7 +333,7 @@ fn inputs(
         InputSettings::standard(scale, population.warehouses(), population.constants(), seed);
     let divided = flags.distribution_ratio.zip(shares);
     let inputs = InputSettings {
-        weights: flags.only.map_or(flags.weight, Weights::only),
+        weights: flags.weight,
         remote_lines: match divided {
             Some((percent, shares)) => RemoteLines::PerOrder { percent, shard: shares.warehouses },
             None => standard.remote_lines,
@@ -366,7 +364,7 @@ fn growth(
         (false, true) => RATE_VIRTUAL,
         (false, false) => RATE,
     };
-    memory::growth(flags.count.unwrap_or((longest.as_secs_f64() * rate) as u64))
+    memory::growth(flags.operations.unwrap_or((longest.as_secs_f64() * rate) as u64))
 }
 
 /// The settings of the transaction engine.

@@ -1,11 +1,10 @@
 //! Small databases on one worker, for tests.
 
-use crate::args::Cli;
 use crate::drive::Driver;
 use crate::session::Logged;
 use crate::settings::Settings;
 use crate::tables::{Store, Tables};
-use clap::Parser;
+use latchwork_harness::config::command_line;
 use latchwork_harness::progress::{Extent, Title};
 use latchwork_harness::{AppError, Phase};
 use latchwork_selcc::Worker;
@@ -18,8 +17,8 @@ use std::sync::Arc;
 
 /// A loaded database of two warehouses.
 pub(crate) fn loaded() -> Driver {
-    let flags = "tpcc -w 2 --items 200 --customers 30 --compute-nodes 1 --threads 1 --cache-mb 16 --memory-mb 64";
-    let cli = Cli::try_parse_from(flags.split_whitespace()).expect("flags");
+    let flags = "tpcc -w 2 --set items=200 --set customers=30 --compute-nodes 1 --threads 1 --cache-mb 16 --memory-mb 64";
+    let cli = command_line("tpcc", flags.split_whitespace()).expect("flags");
     let driver = Settings::new(cli).and_then(Driver::start).expect("a cluster");
     driver.load().expect("a database");
     driver
@@ -75,7 +74,7 @@ pub(crate) async fn row(
 
 /// The inputs of terminals of that database.
 pub(crate) fn inputs() -> latchwork_workload::tpcc::InputSettings {
-    let flags = "tpcc -w 2 --items 200 --customers 30 --cache-mb 16 --memory-mb 64";
-    let cli = Cli::try_parse_from(flags.split_whitespace()).expect("flags");
+    let flags = "tpcc -w 2 --set items=200 --set customers=30 --cache-mb 16 --memory-mb 64";
+    let cli = command_line("tpcc", flags.split_whitespace()).expect("flags");
     Settings::new(cli).expect("settings").inputs
 }

@@ -75,7 +75,7 @@ impl Settings {
         });
         let json = flags.output.destination()?;
         if simulated && flags.cluster.prefault {
-            warnings.push("--prefault changes nothing in a simulation".to_owned());
+            warnings.push("--set prefault changes nothing in a simulation".to_owned());
         }
         let (time_default, warmup_default) = match simulated {
             false => (TIME_DEFAULT, WARMUP_DEFAULT),

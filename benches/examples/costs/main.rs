@@ -34,7 +34,7 @@ use latchwork_benches::access::LINE;
 #[derive(Parser)]
 struct Arguments {
     /// Rounds; medians are shown.
-    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long = "repeats", alias = "rounds", value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Milliseconds of each measurement in each round.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
@@ -98,6 +98,7 @@ const HOT_KEYS: u64 = 20_000;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    latchwork_benches::tell_old_flags(&[("rounds", "repeats")]);
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -3,9 +3,9 @@
 //! ```toml
 //! title = "Three fabrics"
 //! repeat = 2                                    # of each case
-//! memory = "128M"                               # any flag of `cluster run`, for all cases
+//! memory-mb = "128M"                            # any flag of `cluster run`, for all cases
 //! program = "ycsb"
-//! flags = { command = "check", threads = 1 }    # the program's own
+//! flags = { command = "check", threads = 1 }    # the program's own, settings too
 //!
 //! [[cases]]                                     # lists multiply: four cases
 //! fabric = ["shm", "tcp"]
@@ -18,6 +18,7 @@ use std::path::Path;
 use clap::Parser;
 use latchwork_files::Kind;
 use latchwork_harness::AppError;
+use latchwork_harness::config::is_setting;
 use latchwork_harness::parse::one_line;
 use toml::{Table, Value};
 
@@ -215,6 +216,8 @@ fn text(key: &Key, value: &Value) -> Result<String, String> {
 fn case(cell: &Cell) -> Result<Case, String> {
     let (mut flags, mut command, mut own, mut arguments) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    // The words of before settings: what they hash to names directories of results.
+    let mut hashed = Vec::new();
     let (mut program, mut repeat, mut labels) = (None, 1, Vec::new());
     for (key, value) in cell {
         // A list inside a list is a flag with several occurrences.
@@ -236,7 +239,17 @@ fn case(cell: &Cell) -> Result<Case, String> {
         };
         match key {
             Key::Flag(name) if name == COMMAND => command = vec![word.clone()],
-            Key::Flag(name) => own.extend(given(name)),
+            Key::Flag(name) if is_setting(program.as_deref().unwrap_or_default(), name) => {
+                own.extend(values.iter().map(|value| match value.as_str() {
+                    "true" => format!("--set={name}=on"),
+                    value => format!("--set={name}={value}"),
+                }));
+                hashed.extend(given(name));
+            }
+            Key::Flag(name) => {
+                own.extend(given(name));
+                hashed.extend(given(name));
+            }
             Key::Run(name) => match name.as_str() {
                 PROGRAM => program = Some(word.clone()),
                 ARGUMENTS => arguments = shell::split(&word)?,
@@ -259,14 +272,16 @@ fn case(cell: &Cell) -> Result<Case, String> {
         return Err("say what runs, with program = \"ycsb\"".to_owned());
     };
     flags.extend([program, "--".to_owned()]);
-    flags.extend(command.into_iter().chain(arguments).chain(own));
+    flags.extend(command.into_iter().chain(arguments));
+    let hash = hash(flags.iter().chain(&hashed));
+    flags.extend(own);
     let line = Line::try_parse_from(&flags).map_err(|error| one_line(&error))?;
-    Ok(Case { name: String::new(), labels, run: line.run, repeat, hash: hash(&flags) })
+    Ok(Case { name: String::new(), labels, run: line.run, repeat, hash })
 }
 
-/// FNV-1a, which is the same in every build.
-fn hash(words: &[String]) -> u64 {
-    let bytes = words.iter().flat_map(|word| word.bytes().chain([0]));
+/// FNV-1a, which stays the same whatever this is built with.
+fn hash<'a>(words: impl Iterator<Item = &'a String>) -> u64 {
+    let bytes = words.flat_map(|word| word.bytes().chain([0]));
     bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
     })
@@ -389,10 +404,10 @@ flags = { threads = 2 }
         assert_eq!(
             arguments,
             [
-                "--prefault --property=a=1 --property=b=2",
-                "--prefault --property=c=3",
-                "--prefault=false --property=a=1 --property=b=2",
-                "--prefault=false --property=c=3"
+                "--set=prefault=on --property=a=1 --property=b=2",
+                "--set=prefault=on --property=c=3",
+                "--set=prefault=false --property=a=1 --property=b=2",
+                "--set=prefault=false --property=c=3"
             ]
         );
     }

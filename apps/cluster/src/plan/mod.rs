@@ -9,12 +9,13 @@ mod processes;
 mod ssh;
 mod vm;
 
+use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use latchwork_harness::AppError;
+use latchwork_harness::{AppError, MIB};
 
 use crate::args::{Fabric, Place, Run};
 use crate::shell;
@@ -139,20 +140,23 @@ fn usage<T>(text: impl Into<String>) -> Result<T, AppError> {
     Err(AppError::Usage(text.into()))
 }
 
-/// Flags that this command itself passes to every process.
-const OWN: [&str; 11] = [
-    "--member-lease",
-    "--join",
-    "--json",
-    "--fabric",
-    "--compute-nodes",
-    "--memory-nodes",
-    "--node-id",
-    "--listen",
-    "--advertise",
-    "--shm-dir",
-    "--device",
-];
+/// Flags that the command gives to every process.
+const OWN: [&str; 6] = ["join", "json", "fabric", "compute-nodes", "memory-nodes", "listen"];
+
+/// Settings that the command gives to every process.
+const OWN_SETTINGS: [&str; 5] = ["member-lease", "node-id", "advertise", "shm-dir", "device"];
+
+/// The first of a program's arguments that gives what only this command may give.
+fn is_own<'a>(arguments: &'a [String]) -> Option<&'a String> {
+    let mut is_set = false;
+    arguments.iter().find(|word| {
+        let value = std::mem::replace(&mut is_set, *word == "--set");
+        let flag = word.strip_prefix("--").map(|flag| flag.strip_prefix("set=").unwrap_or(flag));
+        let name = flag.or(value.then_some(word.as_str())).unwrap_or_default();
+        let name = name.split('=').next().unwrap_or_default();
+        OWN_SETTINGS.contains(&name) || flag.is_some() && OWN.contains(&name)
+    })
+}
 
 fn check(run: &Run) -> Result<(), AppError> {
     let fabric = run.fabric();
@@ -186,10 +190,7 @@ fn check(run: &Run) -> Result<(), AppError> {
     if run.copy && run.on() != Place::Ssh {
         return usage("--copy is for --on ssh".to_owned());
     }
-    if let Some(own) = run.arguments.iter().find(|word| {
-        let flag = word.split('=').next().unwrap_or_default();
-        OWN.contains(&flag)
-    }) {
+    if let Some(own) = is_own(&run.arguments) {
         return usage(format!(
             "{own} belongs before `--`, where it is a flag of cluster, or is not yours to give"
         ));
@@ -241,16 +242,14 @@ impl Common<'_> {
     ) -> Vec<String> {
         let run = self.run;
         let mut flags = words(["--join", &self.endpoint, "--fabric", run.fabric().name()]);
-        flags.extend(words(["--node-id", &id.to_string()]));
-        flags.extend(words(["--join-wait", &run.join_wait.as_secs_f64().to_string()]));
-        flags.extend(words([
-            "--member-lease",
-            &run.member_lease.unwrap_or(LEASE).as_secs_f64().to_string(),
-        ]));
+        let lease = run.member_lease.unwrap_or(LEASE);
+        flags.extend(set("node-id", id));
+        flags.extend(set("join-wait", run.join_wait.as_secs_f64()));
+        flags.extend(set("member-lease", lease.as_secs_f64()));
         if run.fabric() == Fabric::Shm
             && let Some(shared) = self.shared
         {
-            flags.extend(words(["--shm-dir", &shared.display().to_string()]));
+            flags.extend(set("shm-dir", shared.display()));
         }
         if let Some(reach) = reach {
             flags.extend(words([
@@ -258,17 +257,17 @@ impl Common<'_> {
                 &std::net::SocketAddr::new(reach.listen, 0).to_string(),
             ]));
             if let Some(advertise) = &reach.advertise {
-                flags.extend(words(["--advertise", advertise]));
+                flags.extend(set("advertise", advertise));
             }
         }
         if run.fabric() == Fabric::Ibverbs {
             let in_turn =
                 (!run.device.is_empty()).then(|| run.device[index % run.device.len()].as_str());
             if let Some(device) = device.or(in_turn) {
-                flags.extend(words(["--device", device]));
+                flags.extend(set("device", device));
             }
             if let Some(index) = run.gid_index {
-                flags.extend(words(["--gid-index", &index.to_string()]));
+                flags.extend(set("gid-index", index));
             }
         }
         flags
@@ -285,8 +284,8 @@ impl Common<'_> {
         let run = self.run;
         let mut command = words([
             program,
-            "--memory",
-            &run.memory().to_string(),
+            "--memory-mb",
+            &mebibytes(run.memory()),
             "--drain",
             &run.drain.as_secs_f64().to_string(),
         ]);
@@ -320,6 +319,16 @@ impl Common<'_> {
 
 fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).into()
+}
+
+/// A setting of a program, as its command line has it.
+fn set(name: &str, value: impl Display) -> Vec<String> {
+    vec!["--set".to_owned(), format!("{name}={value}")]
+}
+
+/// A size as `--memory-mb` takes it.
+fn mebibytes(bytes: u64) -> String {
+    if bytes.is_multiple_of(MIB) { (bytes / MIB).to_string() } else { format!("{bytes}B") }
 }
 
 impl Launch {

@@ -39,16 +39,16 @@ fn has(plan: &Plan, node: &str, words: &str) -> bool {
 #[test]
 fn each_process_is_told_its_number_and_how_many_there_are() {
     let plan = plan(
-        "--memory-nodes 2 --compute-nodes 3 --memory 1G --fabric ibverbs --device a,b --device c --gid-index 3",
+        "--memory-nodes 2 --compute-nodes 3 --memory-mb 1G --fabric ibverbs --device a,b --device c --gid-index 3",
     );
     let plan = plan.expect("a plan");
     let names: Vec<_> = plan.launches.iter().map(|launch| launch.name.as_str()).collect();
     assert_eq!(names, ["M0", "M1", "C1", "C2", "C3"]);
-    assert!(has(&plan, "M1", "--memory 1073741824") && has(&plan, "M1", "--node-id 1"));
+    assert!(has(&plan, "M1", "--memory-mb 1024") && has(&plan, "M1", "--set node-id=1"));
     assert!(has(&plan, "C3", "ycsb run -w a --join file:/tmp/scratch/store"));
     assert!(has(&plan, "C3", "--compute-nodes 3 --memory-nodes 2 --json /tmp/results/C3.json"));
     for (node, device) in [("M0", "a"), ("M1", "b"), ("C1", "c"), ("C2", "a"), ("C3", "b")] {
-        assert!(has(&plan, node, &format!("--device {device} --gid-index 3")), "{node}");
+        assert!(has(&plan, node, &format!("--set device={device} --set gid-index=3")), "{node}");
     }
 }
 
@@ -56,8 +56,8 @@ fn each_process_is_told_its_number_and_how_many_there_are() {
 fn files_of_shared_memory_are_the_runs_own() {
     let plan = plan("--fabric shm").expect("a plan");
     assert!(
-        has(&plan, "M0", "--shm-dir /dev/shm/scratch")
-            && has(&plan, "C2", "--shm-dir /dev/shm/scratch")
+        has(&plan, "M0", "--set shm-dir=/dev/shm/scratch")
+            && has(&plan, "C2", "--set shm-dir=/dev/shm/scratch")
     );
 }
 
@@ -76,7 +76,7 @@ fn on_hosts_nodes_take_turns_and_say_where_they_are() {
     let hosts: Vec<_> =
         plan.launches.iter().map(|launch| launch.host.clone().unwrap_or_default()).collect();
     assert_eq!(hosts, ["one", "one", "two", "one"], "the store, a memory node, two compute nodes");
-    assert!(has(&plan, "C1", "--listen 0.0.0.0:0 --advertise 10.0.0.2"));
+    assert!(has(&plan, "C1", "--listen 0.0.0.0:0 --set advertise=10.0.0.2"));
     assert!(has(&plan, "C1", "--join etcd://10.0.0.1:23790/run"));
     let store = &plan.launches[0].command;
     assert_eq!(store[..2], ["my-ssh", "one"]);
@@ -84,7 +84,7 @@ fn on_hosts_nodes_take_turns_and_say_where_they_are() {
     assert!(store[2].contains("--advertise-client-urls http://10.0.0.1:23790"), "{}", store[2]);
     let rdma = self::plan(&flags.replace("tcp", "ibverbs")).expect("a plan");
     let memory = rdma.launches[1].line();
-    assert!(memory.contains("--device mlx5_0") && !memory.contains("--listen"), "{memory}");
+    assert!(memory.contains("--set device=mlx5_0") && !memory.contains("--listen"), "{memory}");
     let refused = self::plan(&format!("{flags} --store file")).expect_err("no store");
     assert!(refused.contains("use etcd, or etcd://HOST:PORT"), "{refused}");
 }
@@ -92,7 +92,7 @@ fn on_hosts_nodes_take_turns_and_say_where_they_are() {
 #[test]
 fn the_virtual_machine_gets_a_device_for_each_process() {
     let plan = plan(
-        "--fabric ibverbs --vm-script HERE/rxe-vm.sh --compute-nodes 3 --memory 64M --time-limit 100",
+        "--fabric ibverbs --vm-script HERE/rxe-vm.sh --compute-nodes 3 --memory-mb 64M --time-limit 100",
     );
     let plan = plan.expect("a plan");
     let [vm] = &plan.launches[..] else { panic!("one process: {plan:?}") };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use latchwork_harness::AppError;
 
-use super::{Launch, Plan, Role, bin, program, usage, words};
+use super::{Launch, Plan, Role, bin, mebibytes, program, usage, words};
 use crate::args::Run;
 
 const MIB: u64 = 1 << 20;
@@ -67,7 +67,7 @@ pub(super) fn plan(run: &Run) -> Result<Plan, AppError> {
     for (flag, value) in [
         ("--memory-nodes", run.memory_nodes.to_string()),
         ("--compute-nodes", run.compute_nodes.to_string()),
-        ("--memory", run.memory().to_string()),
+        ("--memory-mb", mebibytes(run.memory())),
         ("--time-limit", run.time_limit.as_secs_f64().to_string()),
         ("--join-wait", run.join_wait.as_secs_f64().to_string()),
         ("--member-lease", run.member_lease.unwrap_or(LEASE).as_secs_f64().to_string()),

@@ -85,7 +85,7 @@ fn a_file_of_experiments_or_of_hosts_is_one_whatever_an_editor_puts_before_it() 
     let spelt = MATRIX.replace("grace = 0", "grace = '0s'\nmember-lease = '2m'\nmemory = '64MiB'");
     let ended = matrix(&place, &spelt, "--results all --dry-run");
     assert!(
-        ended.out.contains("--member-lease 120") && ended.out.contains("--memory 67108864"),
+        ended.out.contains("--set member-lease=120") && ended.out.contains("--memory-mb 64"),
         "{}",
         ended.out
     );

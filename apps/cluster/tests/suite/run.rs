@@ -232,12 +232,12 @@ fn clean_removes_what_the_killed_have_left_and_nothing_that_the_living_have() {
 #[test]
 fn a_dry_run_starts_nothing_and_says_what_would_be() {
     let place = Place::new();
-    let ended = place.run("--fabric tcp --memory-nodes 2 --memory 64M --dry-run", "good");
+    let ended = place.run("--fabric tcp --memory-nodes 2 --memory-mb 64M --dry-run", "good");
     assert_eq!(ended.status, Some(0), "{}", ended.err);
     let lines: Vec<_> = ended.out.lines().collect();
     assert_eq!(lines.len(), 4, "{}", ended.out);
     assert!(
-        lines[1].contains("memnode --memory 67108864") && lines[1].contains("--node-id 1"),
+        lines[1].contains("memnode --memory-mb 64") && lines[1].contains("--set node-id=1"),
         "{}",
         lines[1]
     );

@@ -45,7 +45,7 @@ fn times_may_be_fractions_of_a_second_as_in_all_programs() {
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{err}");
-    for words in ["--member-lease 0.5", "--drain 0.01", "--join-wait 1.5"] {
+    for words in ["--set member-lease=0.5", "--drain 0.01", "--set join-wait=1.5"] {
         assert!(told.contains(words), "{words}: {told}");
     }
 }

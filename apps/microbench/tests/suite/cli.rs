@@ -32,24 +32,52 @@ fn temporary(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("latchwork-microbench-{}-{name}", std::process::id()))
 }
 
+/// Flags that a help shows, `--help` and `--version` among them.
+fn flags(help: &str) -> usize {
+    let is_flag = |line: &&str| {
+        let text = line.trim_start();
+        line.len() - text.len() <= 6 && text.starts_with('-')
+    };
+    help.lines().filter(is_flag).count()
+}
+
 #[test]
-fn help_has_the_flags_of_workload_cluster_and_protocol() {
+fn help_has_the_flags_of_workload_and_cluster_and_no_setting() {
     let out = text(&microbench("--help").stdout);
-    for word in [
-        "--locality",
-        "--sharing",
-        "--theta",
-        "--fabric",
-        "--nic",
-        "--cache-share",
-        "--protocol",
-        "--evict-batch",
-        "--series-us",
-        "[default: 2048]",
-    ] {
+    for word in
+        ["--sharing", "--theta", "--fabric", "--nic", "--protocol", "--set", "[default: 2048]"]
+    {
         assert!(out.contains(word), "{word}: {out}");
     }
+    for word in ["--locality", "--cache-share", "--evict-batch", "--series-us"] {
+        assert!(!out.contains(word), "{word}: {out}");
+    }
+    assert!((10..=32).contains(&flags(&out)), "{}: {out}", flags(&out));
     assert!(microbench("--version").status.success());
+}
+
+#[test]
+fn help_of_settings_has_those_of_workload_cluster_and_protocol() {
+    let out = text(&microbench("--help-settings").stdout);
+    for line in ["  locality=0", "  cache-share", "  evict-batch=8", "  series-us", "  takeover=on"]
+    {
+        assert!(out.lines().any(|told| told == line), "{line}: {out}");
+    }
+}
+
+#[test]
+fn an_old_flag_works_and_tells_the_new_spelling_in_one_line() {
+    let new = document(&format!("{SMALL} --fabric sim --set evict-batch=1 --set locality=30"));
+    let output =
+        microbench(&format!("{SMALL} --fabric sim --evict-batch 1 --locality=30 --json -"));
+    let err = text(&output.stderr);
+    let old: serde_json::Value =
+        serde_json::from_str(&text(&output.stdout)).expect("a document for --json -");
+    assert_eq!(old["config"], new["config"]);
+    assert_eq!(old["throughput_ops_s"], new["throughput_ops_s"]);
+    let told: Vec<&str> = err.lines().filter(|line| line.contains("old flags")).collect();
+    assert_eq!(told.len(), 1, "{err}");
+    assert!(told[0].ends_with("now write --set evict-batch=1 --set locality=30"), "{err}");
 }
 
 #[test]
@@ -77,7 +105,8 @@ fn lines_for_scripts_stand_on_standard_output() {
 
 #[test]
 fn the_document_is_complete() {
-    let document = document(&format!("{SMALL} --fabric sim --theta 0.99 --scale 10 --reads 50"));
+    let document =
+        document(&format!("{SMALL} --fabric sim --theta 0.99 --set scale=10 --reads 50"));
     assert_eq!((&document["schema"], &document["app"]), (&1.into(), &"microbench".into()));
     assert_eq!(document["ops"], 3000);
     let config = &document["config"];
@@ -100,7 +129,7 @@ fn the_document_is_complete() {
 
 #[test]
 fn in_virtual_time_the_same_flags_give_the_same_document() {
-    let flags = format!("{SMALL} --fabric sim --compute-nodes 3 --locality 30 --warmup auto");
+    let flags = format!("{SMALL} --fabric sim --compute-nodes 3 --set locality=30 --warmup auto");
     let first = document(&flags);
     assert_eq!(first, document(&flags));
     let other = document(&format!("{flags} --seed 43"));
@@ -132,7 +161,7 @@ fn nodes_that_write_one_line_are_limited_by_its_latch_word() {
 
 #[test]
 fn a_warm_up_goes_on_until_the_hit_ratio_is_steady() {
-    let flags = "--fabric sim --lines 2000 --operations 5000 --cache-share 0.5 --reads 100";
+    let flags = "--fabric sim --lines 2000 --operations 5000 --set cache-share=0.5 --reads 100";
     let warm = document(flags);
     assert!(warm["measures"]["warm_up_windows"].as_f64() >= Some(3.0));
     let cold = document(&format!("{flags} --warmup 0"));
@@ -150,7 +179,7 @@ fn a_warm_up_goes_on_until_the_hit_ratio_is_steady() {
 
 #[test]
 fn a_series_has_the_operations_of_each_node_so_far() {
-    let flags = format!("{SMALL} --fabric sim --writer-nodes 1 --theta 10 --series-us 20");
+    let flags = format!("{SMALL} --fabric sim --set writer-nodes=1 --theta 10 --set series-us=20");
     let document = document(&flags);
     let nodes = document["nodes"].as_array().expect("nodes");
     for node in nodes.iter().filter(|node| node["role"] == "compute") {
@@ -164,7 +193,7 @@ fn a_series_has_the_operations_of_each_node_so_far() {
 
 #[test]
 fn the_baseline_caches_nothing_and_locality_is_hits_of_the_other() {
-    let flags = "--fabric sim --lines 2000 --operations 5000 --locality 50 --reads 100";
+    let flags = "--fabric sim --lines 2000 --operations 5000 --set locality=50 --reads 100";
     let hits = |protocol: &str| {
         let document = document(&format!("{flags} --protocol {protocol}"));
         document["measures"]["hit_ratio"].as_f64().expect("a ratio")
@@ -184,12 +213,12 @@ fn what_cannot_be_is_one_line_and_leaves_nothing_behind() {
         ("--reads 120", 2, &["--reads", "0 to 100"]),
         ("--theta x", 2, &["--theta", "0 to 100"]),
         ("--cache-mb 0.001", 2, &["--cache-mb 0.001", "or more"]),
-        ("--cache-mb 1 --cache-share 0.5", 2, &["--cache-mb", "--cache-share"]),
-        ("--writer-nodes 3", 2, &["3 nodes that write", "2 nodes"]),
+        ("--cache-mb 1 --set cache-share=0.5", 2, &["--set cache-share", "cache-mb"]),
+        ("--set writer-nodes=3", 2, &["3 nodes that write", "2 nodes"]),
         ("--lines 3 --sharing 10", 2, &["3 lines", "use more"]),
         ("--nic connectx5", 2, &["--nic connectx5", "--fabric sim"]),
         ("--fabric sim --nic /nowhere/nic.toml", 2, &["--nic", "connectx3"]),
-        ("--pause 2d", 2, &["--pause", "use"]),
+        ("--set pause=2d", 2, &["--set pause=2d: use"]),
         ("--memory-mb 1", 2, &["--memory-mb 1", "at least"]),
         ("--memory-mb 16 --lines 100000", 1, &["memory exhausted", "--memory-mb 16", "use"]),
     ] {

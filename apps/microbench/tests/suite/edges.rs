@@ -45,9 +45,7 @@ fn sizes_and_times_have_one_grammar() {
         let hash = out.lines().find(|line| line.contains("\"event_hash\"")).map(str::to_owned);
         hash.expect("a simulated world has one")
     };
-    let plain =
-        "--gcl-size 1024 --item-size 128 --cache-mb 0.5 --write-deadline 10ms --series-us 100";
-    let spelt =
-        "--gcl-size 1KiB --item-size 128B --cache-mb 512K --write-deadline 0.01 --series-us 0.1ms";
+    let plain = "--gcl-size 1024 --item-size 128 --cache-mb 0.5 --set write-deadline=10ms --set series-us=100";
+    let spelt = "--gcl-size 1KiB --item-size 128B --cache-mb 512K --set write-deadline=0.01 --set series-us=0.1ms";
     assert_eq!(hash(plain), hash(spelt));
 }

@@ -11,8 +11,12 @@ const LIMIT: Duration = Duration::from_secs(60);
 #[test]
 fn reads_and_writes_of_all_processes_are_checked_together() {
     let memory = Memory::start(2, 64 << 20);
-    let writes =
-        ["locked", "blind", "blind --consistency pso --write-deadline 5s", "locked --theta 0.9"];
+    let writes = [
+        "locked",
+        "blind",
+        "blind --consistency pso --set write-deadline=5s",
+        "locked --theta 0.9",
+    ];
     for flags in writes {
         let flags = format!(
             "--lines 300 --threads 1 --reads 50 --operations 3000 --warmup 600 --writes {flags}"
@@ -35,7 +39,7 @@ fn reads_and_writes_of_all_processes_are_checked_together() {
 #[test]
 fn the_others_end_with_the_name_of_the_node_that_was_killed() {
     let memory = Memory::start(2, 64 << 20);
-    let flags = "--lines 300 --threads 1 --time 60 --warmup 0 --member-lease 8";
+    let flags = "--lines 300 --threads 1 --time 60 --warmup 0 --set member-lease=8";
     let mut program = memory.start_program(MICROBENCH, 3, flags);
     program.wait_for_line("microbench: ", LIMIT);
     // The processes run, or are about to.

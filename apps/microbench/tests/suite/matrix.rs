@@ -62,10 +62,10 @@ fn no_buffered_write_sleeps_through_its_deadline() {
 fn sharing_locality_and_skew_are_right() {
     for arguments in [
         "--reads 50 --sharing 0",
-        "--reads 50 --sharing 40 --locality 50 --spatial 50",
-        "--reads 50 --theta 0.99 --scale 100",
+        "--reads 50 --sharing 40 --set locality=50 --set spatial=50",
+        "--reads 50 --theta 0.99 --set scale=100",
         "--reads 0 --theta 10 --compute-nodes 4",
-        "--theta 10 --writer-nodes 1 --compute-nodes 3 --memory-nodes 3",
+        "--theta 10 --set writer-nodes=1 --compute-nodes 3 --memory-nodes 3",
     ] {
         everywhere(arguments);
     }
@@ -76,7 +76,7 @@ fn sizes_of_lines_items_and_caches_are_right() {
     for arguments in [
         "--reads 50 --gcl-size 512 --item-size 8",
         "--reads 50 --gcl-size 8192 --item-size 8000",
-        "--reads 50 --cache-share 2",
+        "--reads 50 --set cache-share=2",
         "--reads 50 --cache-mb 0.15 --inflight 4",
         "--reads 50 --lines 1 --item-size 1000",
     ] {
@@ -90,11 +90,11 @@ fn buffered_writes_are_right() {
     for consistency in ["tso", "pso"] {
         for arguments in [
             "--reads 50",
-            "--reads 0 --theta 0.99 --write-batch 32",
+            "--reads 0 --theta 0.99 --set write-batch=32",
             "--reads 20 --theta 10 --compute-nodes 3 --inflight 4",
         ] {
             everywhere(&format!(
-                "--writes blind --consistency {consistency} --write-deadline 1s {arguments}"
+                "--writes blind --consistency {consistency} --set write-deadline=1s {arguments}"
             ));
         }
     }
@@ -103,7 +103,7 @@ fn buffered_writes_are_right() {
 /// One line that names the writes and what to do.
 #[test]
 fn writes_that_are_late_are_one_error_that_says_what_helps() {
-    let arguments = "--fabric sim --reads 0 --writes blind --consistency pso --write-deadline 1us --lines 300 \
+    let arguments = "--fabric sim --reads 0 --writes blind --consistency pso --set write-deadline=1us --lines 300 \
                      --theta 0.99 --operations 3000 --warmup 0";
     let mut command = Command::new(env!("CARGO_BIN_EXE_microbench"));
     let output = command.args(arguments.split_whitespace()).output().expect("the program starts");
@@ -111,7 +111,7 @@ fn writes_that_are_late_are_one_error_that_says_what_helps() {
     let errors: Vec<&str> =
         err.lines().filter(|line| line.contains("buffered writes were lost")).collect();
     assert!(!output.status.success() && errors.len() == 1, "{err}");
-    assert!(errors[0].contains("a longer --write-deadline than 1µs"), "{err}");
+    assert!(errors[0].contains("a longer write-deadline (--set) than 1µs"), "{err}");
 }
 
 #[test]

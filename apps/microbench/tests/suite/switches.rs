@@ -28,8 +28,9 @@ fn more_operations_in_flight_get_more_out_of_a_worker() {
 fn buffered_writes_are_faster_and_batches_faster_still() {
     let writes = |more: &str| throughput(&format!("--reads 0 --writes blind {more}"));
     let sequential = writes("");
-    let [one, eight] = [1, 8]
-        .map(|n| writes(&format!("--consistency tso --write-deadline 100ms --write-batch {n}")));
+    let [one, eight] = [1, 8].map(|n| {
+        writes(&format!("--consistency tso --set write-deadline=100ms --set write-batch={n}"))
+    });
     assert!(eight > 1.5 * one && eight > 1.5 * sequential, "{sequential}, {one}, {eight}");
 }
 
@@ -37,8 +38,9 @@ fn buffered_writes_are_faster_and_batches_faster_still() {
 #[test]
 fn a_worker_with_other_operations_in_flight_releases_nothing_early() {
     let early = |inflight: u32| {
-        let document =
-            document(&format!("--reads 0 --lines 500 --release adaptive --inflight {inflight}"));
+        let document = document(&format!(
+            "--reads 0 --lines 500 --set release=adaptive --inflight {inflight}"
+        ));
         document["counters"]["early_releases"].as_u64().expect("a number")
     };
     let (one, four) = (early(1), early(4));

@@ -2,8 +2,11 @@
 
 use crate::common::{directory, sim, text};
 
-/// Small enough that a world ends at once.
-const SMALL: &str = "--workload lines --nodes 3 --workers 1 --tasks 2 --operations 20 --nic rough";
+use common::{directory, sim, text};
+
+/// Small enough that a world is over in no time.
+const SMALL: &str =
+    "--workload lines --compute-nodes 3 --threads 1 --inflight 2 --operations 20 --nic rough";
 
 fn value<'a>(out: &'a str, key: &str) -> &'a str {
     let line = out.lines().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("{out}"));
@@ -97,7 +100,7 @@ fn a_world_is_the_same_from_flags_from_a_file_and_with_a_log() {
 #[test]
 fn a_world_is_the_same_whether_it_is_checked_or_not() {
     let hash = |more: &str| {
-        let output = sim(&format!("run --seed 5 {SMALL} --protocol selcc --line-size 2048 {more}"));
+        let output = sim(&format!("run --seed 5 {SMALL} --protocol selcc --gcl-size 2048 {more}"));
         assert!(output.status.success(), "{}", text(&output.stderr));
         value(&text(&output.stdout), "event hash").to_owned()
     };
@@ -111,7 +114,7 @@ fn a_world_is_the_same_whether_it_is_checked_or_not() {
 fn every_offered_size_of_a_line_runs() {
     let directory = directory("sizes");
     for size in [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536] {
-        let flags = format!("run --seed 1 --line-size {size} --operations 20");
+        let flags = format!("run --seed 1 --gcl-size {size} --operations 20");
         let output = sim(&flags);
         let (out, err) = (text(&output.stdout), text(&output.stderr));
         assert!(output.status.success(), "{size}: {out}{err}");
@@ -162,7 +165,7 @@ fn the_document_is_complete_and_alone_on_standard_output() {
     for counter in ["events", "verbs", "virtual_time_ns", "fault_delayed"] {
         assert!(document["counters"][counter].as_u64() > Some(0), "{counter}: {out}");
     }
-    let out = text(&sim("hunt --worlds 5 --from-seed 20 --seconds 60 --nodes 2 --workload lines --nic calm --protocol selcc --faults none --json -").stdout);
+    let out = text(&sim("hunt --worlds 5 --from-seed 20 --time 60 --compute-nodes 2 --workload lines --nic calm --protocol selcc --faults none --json -").stdout);
     let document: serde_json::Value = serde_json::from_str(&out).expect("nothing but JSON");
     assert_eq!(document["config"]["from_seed"], 20);
     assert_eq!(document["counters"]["worlds"], 5);
@@ -173,7 +176,7 @@ fn the_document_is_complete_and_alone_on_standard_output() {
 #[test]
 fn a_hunt_that_finds_nothing_says_what_it_ran() {
     let output = sim(&format!(
-        "hunt --worlds 12 --from-seed 100 --seconds 60 {SMALL} --protocol selcc --faults pause=2 --jobs 2"
+        "hunt --worlds 12 --from-seed 100 --time 60 {SMALL} --protocol selcc --faults pause=2 --jobs 2"
     ));
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
@@ -207,17 +210,17 @@ fn what_cannot_be_is_one_line() {
         ("run --scenario /nowhere/at-all.toml".to_owned(), &["/nowhere/at-all.toml"]),
         (format!("run --nic {profile}"), &["profile.toml:2:", "link_speed"]),
         ("run --nic token-ring".to_owned(), &["--nic", "token-ring", "rough"]),
-        ("run --nodes 2 --faults kill=2".to_owned(), &["deaths", "0 to 1"]),
+        ("run --compute-nodes 2 --faults kill=2".to_owned(), &["deaths", "0 to 1"]),
         ("run --faults delay=5".to_owned(), &["delay=5", "delay=1/5"]),
         ("run --elide-payloads".to_owned(), &["elide_payloads", "checks = \"none\""]),
         ("run --sead 5".to_owned(), &["--sead", "--seed"]),
         (format!("run --log {lost}"), &["--log", "events.log", "directory does not exist"]),
         (format!("run --diagram {lost}"), &["--diagram", "lost first"]),
-        (format!("hunt --seconds 5 --out {key}"), &["--out", "key.toml is no directory"]),
+        (format!("hunt --time 5 --out {key}"), &["--out", "key.toml is no directory"]),
         (format!("shrink --seed 7 --out {key}"), &["--out", "key.toml is no directory"]),
         ("run --json /nowhere/r.json".to_owned(), &["--json", "directory does not exist"]),
         ("hunt --plant weeds".to_owned(), &["--plant", "no-settling"]),
-        ("hunt --seconds 5 --nodes 2 --faults kill=2".to_owned(), &["deaths", "0 to 1"]),
+        ("hunt --time 5 --compute-nodes 2 --faults kill=2".to_owned(), &["deaths", "0 to 1"]),
         (format!("shrink --seed 7 {SMALL} --faults none"), &["seed 7", "nothing to shrink"]),
         (String::new(), &["say what to do", "hunt"]),
     ] {
@@ -279,11 +282,11 @@ fn a_scenario_may_have_an_editors_mark_and_no_key_twice() {
 }
 
 #[test]
-fn the_output_about_worlds_fits_a_terminal() {
-    let faults = "--faults delay=1/20,repeat=1/30,pause=2,delay-us=2ms --line-size 1K";
+fn what_is_told_of_worlds_fits_a_terminal() {
+    let faults = "--faults delay=1/20,repeat=1/30,pause=2,delay-us=2ms --gcl-size 1K";
     for arguments in [
         format!("run --seed 9 {SMALL} {faults}"),
-        format!("hunt --seconds 60s --worlds 5 --jobs 1 --from-seed 1 {SMALL}"),
+        format!("hunt --time 60s --worlds 5 --jobs 1 --from-seed 1 {SMALL}"),
         "calibrate --nic connectx5".to_owned(),
     ] {
         let output = sim(&arguments);

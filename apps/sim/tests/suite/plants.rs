@@ -13,7 +13,7 @@ fn field<'a>(text: &'a str, key: &str) -> &'a str {
 fn found(plant: &str, name: &str) -> (String, std::path::PathBuf, std::path::PathBuf) {
     let out = directory(name);
     let hunt = format!(
-        "hunt --plant {plant} --protocol selcc --workload lines --faults none --seconds 60 \
+        "hunt --plant {plant} --protocol selcc --workload lines --faults none --time 60 \
          --default-settings --from-seed 1 --shrink-seconds 10 --out {}",
         out.display()
     );

@@ -29,13 +29,13 @@ pub(super) fn log(
     let given = |directory: &PathBuf| format!("--wal-dir {}", directory.display());
     if let Some(us) = flags.sync_us.filter(|_| !simulated || wal == Wal::Off) {
         return Err(usage(format!(
-            "--sync-us {us}: only a simulated disk takes as long as one says; use --fabric sim and --wal sync or async, or \
+            "--set sync-us={us}: only a simulated disk takes as long as one says; use --fabric sim and --wal sync or async, or \
              leave it out"
         )));
     }
     if flags.accept_loss && !matches!(command, Some(Command::Run | Command::Check)) {
         return Err(usage(
-            "--accept-loss: only a log that is recovered can have lost something; use it with run or check".to_owned(),
+            "--set accept-loss: only a log that is recovered can have lost something; use it with run or check".to_owned(),
         ));
     }
     match (command, &flags.wal_dir) {
@@ -69,7 +69,7 @@ pub(super) fn joined(command: Option<Command>, flags: &Flags) -> Result<(), AppE
     }
     if let Some(every) = flags.checkpoint.filter(|every| !every.is_zero()) {
         return Err(usage(format!(
-            "--checkpoint {}: nobody writes checkpoints where nodes are processes; leave it out, or --join",
+            "--set checkpoint={}: no checkpoints are written where nodes are processes; leave it out, or --join",
             every.as_secs_f64()
         )));
     }
@@ -109,14 +109,14 @@ pub(super) fn lines(line_size: u32) -> Result<(), AppError> {
 pub(super) fn warnings(flags: &Flags, simulated: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     if simulated && flags.cluster.prefault {
-        warnings.push("--prefault changes nothing in a simulation".to_owned());
+        warnings.push("--set prefault changes nothing in a simulation".to_owned());
     }
     if flags.ts_block > 1 && flags.cc != Scheme::TimestampOrdering {
-        warnings.push(format!("--ts-block changes nothing with --cc {}", flags.cc));
+        warnings.push(format!("--set ts-block changes nothing with --cc {}", flags.cc));
     }
     if flags.wait && flags.cluster.inflight > 1 {
         warnings.push(
-            "--inflight changes nothing with --wait: there are ten terminals in each warehouse"
+            "--inflight changes nothing with --set wait=on: there are ten terminals in each warehouse"
                 .to_owned(),
         );
     }

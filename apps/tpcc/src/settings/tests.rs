@@ -3,11 +3,11 @@
 use latchwork_txn::Scheme;
 
 use super::*;
-use clap::Parser;
 
 fn settings(arguments: &str) -> Result<Settings, AppError> {
     let arguments = std::iter::once("tpcc").chain(arguments.split_whitespace());
-    Settings::new(Cli::try_parse_from(arguments).expect("a command line that can be parsed"))
+    let cli = latchwork_harness::config::command_line("tpcc", arguments);
+    Settings::new(cli.expect("a command line that can be parsed"))
 }
 
 #[test]
@@ -32,8 +32,8 @@ fn what_is_impossible_is_one_line_that_names_the_flag_and_what_would_do() {
         ("run --wal-dir /nowhere/x", "--wal-dir /nowhere/x", "tpcc prepare"),
         ("--wal off --wal-dir x", "--wal-dir x", "--wal sync"),
         ("--fabric sim --wal-dir x", "--wal-dir x", "leave the flag out"),
-        ("--sync-us 100 --wal sync --wal-dir x", "--sync-us 100", "--fabric sim"),
-        ("--sync-us 100 --fabric sim", "--sync-us 100", "--wal sync"),
+        ("--set sync-us=100 --wal sync --wal-dir x", "--set sync-us=100", "--fabric sim"),
+        ("--set sync-us=100 --fabric sim", "--set sync-us=100", "--wal sync"),
         ("--partitioned -w 1", "--partitioned", "fewer --compute-nodes"),
         ("--partitioned --threads 300 --compute-nodes 2", "--threads 300", "255 at most"),
         (
@@ -83,7 +83,8 @@ fn terminals_of_partitions_stay_in_theirs_and_customers_come_from_everywhere() {
 
 #[test]
 fn roaming_terminals_are_everywhere_also_where_warehouses_are_divided() {
-    let settings = settings("--roaming --distribution-ratio 20 -w 4 --compute-nodes 2 --threads 2");
+    let settings =
+        settings("--set roaming=on --distribution-ratio 20 -w 4 --compute-nodes 2 --threads 2");
     let settings = settings.expect("good");
     assert_eq!(settings.inputs.remote_lines, RemoteLines::PerOrder { percent: 20, shard: 2 });
     let homes = (0..4).flat_map(|worker| settings.terminals(worker / 2, worker));
@@ -92,7 +93,7 @@ fn roaming_terminals_are_everywhere_also_where_warehouses_are_divided() {
 
 #[test]
 fn waiting_terminals_are_ten_in_each_warehouse() {
-    let settings = settings("--wait -w 3 --compute-nodes 2 --threads 2").expect("good");
+    let settings = settings("--set wait=on -w 3 --compute-nodes 2 --threads 2").expect("good");
     let workers = (0..4).map(|worker| settings.terminals(worker / 2, worker));
     let homes: Vec<_> = workers.flatten().collect();
     assert_eq!(homes.len(), 30);
@@ -104,7 +105,7 @@ fn waiting_terminals_are_ten_in_each_warehouse() {
 
 #[test]
 fn the_description_has_every_setting() {
-    let config = settings("--cc to --ts-block 8 --interval 3").expect("good").describe();
+    let config = settings("--cc to --set ts-block=8 --set interval=3").expect("good").describe();
     for key in ["protocol", "cc", "ts_block", "warehouses", "weight", "seed", "interval_s"] {
         assert!(config.contains_key(key), "{key}");
     }

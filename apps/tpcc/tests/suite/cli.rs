@@ -12,7 +12,8 @@ fn every_scheme(more: &str) {
         for nodes in [1, 2, 4] {
             let history = temporary("history");
             let record = format!("--record {}", history.display());
-            let flags = format!("{SMALL} --cc {cc} --compute-nodes {nodes} --count 500 {more}");
+            let flags =
+                format!("{SMALL} --cc {cc} --compute-nodes {nodes} --operations 500 {more}");
             let document = document(&format!("{flags} {record}"));
             assert_eq!(document["checks"]["serializability"], "ok", "{flags}");
             std::fs::remove_file(&history).expect("a history");
@@ -23,6 +24,45 @@ fn every_scheme(more: &str) {
             }
         }
     }
+}
+
+/// Flags that a help shows, `--help` and `--version` among them.
+fn flags(help: &str) -> usize {
+    let is_flag = |line: &&str| {
+        let text = line.trim_start();
+        line.len() - text.len() <= 6 && text.starts_with('-')
+    };
+    help.lines().filter(is_flag).count()
+}
+
+#[test]
+fn help_shows_few_flags_and_another_help_the_settings() {
+    for arguments in ["--help", "prepare --help"] {
+        let out = text(&tpcc(arguments).stdout);
+        assert!((10..=32).contains(&flags(&out)), "{arguments}: {}: {out}", flags(&out));
+        assert!(!out.contains("--items") && !out.contains("--count"), "{out}");
+    }
+    let out = text(&tpcc("--help-settings").stdout);
+    for line in ["  ts-block=1", "  early-release=off", "  retry-for=10s", "  takeover=on"] {
+        assert!(out.lines().any(|told| told == line), "{line}: {out}");
+    }
+}
+
+#[test]
+fn old_names_of_flags_work_and_one_line_tells_the_new_ones() {
+    let old = "-w 1 --items 100 --customers 30 --cache-mb 8 --memory-mb 64 --threads 1 --count 20 \
+               --only payment";
+    let output = tpcc(&format!("{old} --output json"));
+    let err = text(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    let document: serde_json::Value =
+        serde_json::from_str(&text(&output.stdout)).expect("a document");
+    assert_eq!(document["config"]["count"], 20);
+    assert_eq!(document["config"]["weight"], serde_json::json!([0, 100, 0, 0, 0]));
+    let told: Vec<&str> = err.lines().filter(|line| line.contains("old flags")).collect();
+    let new =
+        "--set items=100 --set customers=30 --operations 20 --weight payment --set output=json";
+    assert!(told.len() == 1 && told[0].ends_with(new), "{err}");
 }
 
 #[test]
@@ -38,22 +78,23 @@ fn every_scheme_is_consistent_in_virtual_time() {
 #[test]
 fn the_baseline_is_consistent() {
     for fabric in ["shm", "sim"] {
-        document(&format!("{SMALL} --protocol sel --count 300 --threads 1 --fabric {fabric}"));
+        document(&format!("{SMALL} --protocol sel --operations 300 --threads 1 --fabric {fabric}"));
     }
 }
 
 #[test]
 fn timestamps_that_are_drawn_in_blocks_order_transactions_too() {
     let history = temporary("history");
-    let shape = format!("{SMALL} --cc to --ts-block 16 --fabric sim --compute-nodes 4 --threads 2");
-    let document = document(&format!("{shape} --count 500 --record {}", history.display()));
+    let shape =
+        format!("{SMALL} --cc to --set ts-block=16 --fabric sim --compute-nodes 4 --threads 2");
+    let document = document(&format!("{shape} --operations 500 --record {}", history.display()));
     assert_eq!(document["config"]["ts_block"], 16);
     std::fs::remove_file(&history).expect("a history");
 }
 
 #[test]
 fn one_command_line_is_one_world_and_another_seed_another() {
-    let shape = format!("{SMALL} --fabric sim --count 300 --compute-nodes 2 --threads 2");
+    let shape = format!("{SMALL} --fabric sim --operations 300 --compute-nodes 2 --threads 2");
     let (one, again) = (document(&shape), document(&shape));
     assert_eq!(one, again);
     assert!(one["event_hash"].is_string());
@@ -61,8 +102,8 @@ fn one_command_line_is_one_world_and_another_seed_another() {
 }
 
 #[test]
-fn lines_are_those_of_go_tpc_and_report_the_checks() {
-    let run = "--fabric sim --time 0.03 --warmup 0.005 --interval 0.01 --threads 1";
+fn lines_are_those_of_go_tpc_and_tell_the_checks() {
+    let run = "--fabric sim --time 0.03 --warmup 0.005 --set interval=0.01 --threads 1";
     let (out, err) = good(&format!("{SMALL} {run}"));
     let current = out.lines().filter(|line| line.starts_with("[Current] NEW_ORDER - Takes(s): "));
     assert!((2..=3).contains(&current.count()), "{out}");
@@ -78,7 +119,7 @@ fn lines_are_those_of_go_tpc_and_report_the_checks() {
 #[test]
 fn the_document_is_complete_in_a_file_too() {
     let file = temporary("result.json");
-    let (out, _) = good(&format!("{SMALL} --count 500 --json {}", file.display()));
+    let (out, _) = good(&format!("{SMALL} --operations 500 --json {}", file.display()));
     assert!(out.contains("tpmC: "), "lines and a document");
     let written = std::fs::read_to_string(&file).expect("a document");
     std::fs::remove_file(&file).expect("removed");
@@ -100,7 +141,7 @@ fn only_one_transaction_is_only_that_one() {
     for (only, kind) in
         [("neworder", "NEW_ORDER"), ("payment", "PAYMENT"), ("delivery", "DELIVERY")]
     {
-        let document = document(&format!("{SMALL} --only {only} --count 200 --threads 1"));
+        let document = document(&format!("{SMALL} --weight {only} --operations 200 --threads 1"));
         let kinds = document["latency_us"].as_object().expect("latencies");
         assert_eq!(kinds.keys().collect::<Vec<_>>(), [kind]);
     }
@@ -109,7 +150,7 @@ fn only_one_transaction_is_only_that_one() {
 #[test]
 fn a_divided_database_has_as_many_distributed_orders_as_requested() {
     let shape = format!(
-        "{SMALL} -w 4 --compute-nodes 2 --threads 1 --count 1000 --only neworder --fabric sim"
+        "{SMALL} -w 4 --compute-nodes 2 --threads 1 --operations 1000 --weight neworder --fabric sim"
     );
     document(&format!("{shape} --distribution-ratio 0"));
     document(&format!("{shape} --distribution-ratio 100"));
@@ -118,7 +159,7 @@ fn a_divided_database_has_as_many_distributed_orders_as_requested() {
 #[test]
 fn terminals_wait_and_efficiency_is_reported() {
     // In virtual time minutes are short.
-    let shape = "--fabric sim --wait -w 1 --items 200 --customers 30 --compute-nodes 1 --threads 1";
+    let shape = "--fabric sim --set wait=on -w 1 --set items=200 --set customers=30 --compute-nodes 1 --threads 1";
     let limits = "--time 600 --warmup 60 --cache-mb 8 --memory-mb 64";
     let document = document(&format!("{shape} {limits}"));
     let efficiency = document["measures"]["efficiency_percent"].as_f64().expect("a number");
@@ -128,7 +169,7 @@ fn terminals_wait_and_efficiency_is_reported() {
 #[test]
 fn commits_are_acknowledged_by_the_log() {
     let directory = temporary("log");
-    let shape = format!("{SMALL} --count 300 --threads 2 --compute-nodes 2");
+    let shape = format!("{SMALL} --operations 300 --threads 2 --compute-nodes 2");
     for wal in ["sync", "async"] {
         let document = document(&format!("{shape} --wal {wal} --wal-dir {}", directory.display()));
         assert_eq!(document["config"]["wal"], wal);
@@ -144,17 +185,17 @@ fn commits_are_acknowledged_by_the_log() {
 
 #[test]
 fn payments_of_one_warehouse_share_syncs_where_commits_release_early() {
-    let shape = "-w 1 --items 200 --customers 60 --compute-nodes 1 --threads 2 --inflight 8 --count 400 --only payment \
-                 --fabric sim --wal sync --sync-us 500";
+    let shape = "-w 1 --set items=200 --set customers=60 --compute-nodes 1 --threads 2 --inflight 8 --operations 400 --weight payment \
+                 --fabric sim --wal sync --set sync-us=500";
     let per_sync = ["on", "off"].map(|release| {
-        let document = document(&format!("{shape} --early-release {release}"));
+        let document = document(&format!("{shape} --set early-release={release}"));
         assert_eq!(document["config"]["early_release"], release == "on");
         let count = |of: &str| document["counters"][of].as_f64().expect("a number");
         count("log_commits") / count("log_syncs")
     });
     assert!(per_sync[0] > 4.0 && per_sync[1] < 2.0, "{per_sync:?}");
-    let idle = tpcc(&format!("{SMALL} --count 10 --early-release on"));
-    assert!(text(&idle.stderr).contains("--early-release changes nothing with --wal off"));
+    let idle = tpcc(&format!("{SMALL} --operations 10 --set early-release=on"));
+    assert!(text(&idle.stderr).contains("--set early-release changes nothing with --wal off"));
 }
 
 #[test]
@@ -163,7 +204,7 @@ fn a_database_is_prepared_run_and_checked_by_programs_of_their_own() {
     let at = format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display());
     let mut expected = 600;
     for (flags, nodes) in [("--cc 2pl", 2), ("--cc to", 1), ("--cc occ", 3)] {
-        let flags = format!("{flags} --compute-nodes {nodes} --threads 1 --count 300");
+        let flags = format!("{flags} --compute-nodes {nodes} --threads 1 --operations 300");
         let document = document(&format!("run {flags} {at}"));
         assert_eq!(document["config"]["warehouses"], 2);
         let counted = |name: &str| document["counters"][name].as_u64().unwrap_or(0);
@@ -174,7 +215,7 @@ fn a_database_is_prepared_run_and_checked_by_programs_of_their_own() {
     }
     for (arguments, words) in [
         ("run -w 3", &["--warehouses 3", "has 2", "leave the flag out"][..]),
-        ("check --items 7", &["--items 7", "has 500"]),
+        ("check --set items=7", &["--set items=7", "has 500"]),
         ("prepare -w 1", &["there is a database already"]),
         ("-w 1", &["there is a database already"]),
     ] {
@@ -228,7 +269,7 @@ fn what_cannot_be_is_one_line_and_leaves_nothing_behind() {
 #[test]
 fn memory_that_runs_out_is_one_line_that_says_what_would_do() {
     let output = tpcc(
-        "-w 1 --items 500 --customers 30 --cache-mb 8 --memory-mb 25 --compute-nodes 1 --time 60 --only neworder",
+        "-w 1 --set items=500 --set customers=30 --cache-mb 8 --memory-mb 25 --compute-nodes 1 --time 60 --weight neworder",
     );
     let err = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{err}");

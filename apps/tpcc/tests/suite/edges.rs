@@ -10,8 +10,7 @@ use std::time::Duration;
 use latchwork_processes::{shown, too_wide};
 use tempfile::TempDir;
 
-const SMALL: &str =
-    "-w 1 --items 100 --customers 30 --cache-mb 8 --memory-mb 64 --threads 1 --count 20";
+const SMALL: &str = "-w 1 --set items=100 --set customers=30 --cache-mb 8 --memory-mb 64 --threads 1 --operations 20";
 
 /// How long a program may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -83,7 +82,7 @@ fn a_history_that_cannot_be_written_loses_no_result_and_leaves_no_part() {
 fn standard_error_on_a_full_device_loses_no_result() {
     let directory = TempDir::new().expect("a directory");
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
-    let mut command = command(&directory, &format!("{SMALL} --interval 0.001 --json d.json"));
+    let mut command = command(&directory, &format!("{SMALL} --set interval=0.001 --json d.json"));
     let output = command.stderr(full).output().expect("the program starts");
     let out = text(&output.stdout);
     assert!(output.status.success(), "{output:?}");
@@ -156,7 +155,7 @@ fn a_history_replaces_the_target_of_a_link_when_the_run_is_over() {
 #[test]
 fn on_a_terminal_a_result_stands_once_and_fits() {
     let directory = TempDir::new().expect("a directory");
-    let arguments = format!("{SMALL} --interval 0.001 --record history");
+    let arguments = format!("{SMALL} --set interval=0.001 --record history");
     let (status, text) = shown(command(&directory, &arguments), LIMIT);
     assert!(status.success(), "{text}");
     assert_eq!(too_wide(&text), [""; 0]);
@@ -174,7 +173,8 @@ fn scripts_have_their_lines_and_people_lines_that_fit() {
         assert!(out.contains("[Summary] ") && out.ends_with("[CHECK], tpcc-stock, ok\n"), "{out}");
         assert_eq!(too_wide(&err), [""; 0]);
     }
-    let log = "--wal-dir log --retry-for 2m";
-    let (_, err) = good(&directory, &format!("prepare {SMALL} {log}").replace("--count 20", ""));
+    let log = "--wal-dir log --set retry-for=2m";
+    let (_, err) =
+        good(&directory, &format!("prepare {SMALL} {log}").replace("--operations 20", ""));
     assert_eq!(too_wide(&err), [""; 0]);
 }

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 const TPCC: &str = env!("CARGO_BIN_EXE_tpcc");
 const LIMIT: Duration = Duration::from_secs(60);
-/// No transaction is abandoned because the machine is busy.
-const SMALL: &str =
-    "-w 3 --items 200 --customers 30 --threads 1 --cache-mb 8 --count 600 --retry-for 60";
+/// Nobody is given up because the machine is busy.
+const SMALL: &str = "-w 3 --set items=200 --set customers=30 --threads 1 --cache-mb 8 --operations 600 --set retry-for=60";
 
 /// The document of a successful run with this number of successful checks.
 fn document(ended: &[Ended], checks: usize) -> Value {
@@ -84,10 +83,10 @@ fn what_takes_all_nodes_in_one_process_is_refused_in_a_line() {
         ("run --wal-dir /nowhere", "leave the command out"),
         ("prepare --wal-dir /nowhere", "leave the command out"),
         ("--partitioned --record history", "leave one of the flags out"),
-        ("--wal-dir /nowhere --checkpoint 5", "--checkpoint 5: nobody writes checkpoints"),
+        ("--wal-dir /nowhere --set checkpoint=5", "--set checkpoint=5: no checkpoints are written"),
         ("--memory-mb 64", "--memory-mb 64: memory nodes are processes of their own"),
         ("--nic connectx5", "only simulated networks"),
-        ("-w 3", "start memory nodes with --memory "),
+        ("-w 3", "start memory nodes with --memory-mb "),
     ] {
         for process in memory.start_program(TPCC, 1, flags).wait(LIMIT) {
             assert_eq!(process.status, Some(2), "{flags}: {}", process.err);
@@ -100,8 +99,7 @@ fn what_takes_all_nodes_in_one_process_is_refused_in_a_line() {
 #[test]
 fn the_others_end_with_the_name_of_the_node_that_was_killed() {
     let memory = Memory::start(2, 96 << 20);
-    let flags =
-        "-w 3 --items 200 --customers 30 --threads 1 --cache-mb 8 --time 60 --member-lease 8";
+    let flags = "-w 3 --set items=200 --set customers=30 --threads 1 --cache-mb 8 --time 60 --set member-lease=8";
     let mut program = memory.start_program(TPCC, 3, flags);
     program.wait_for_line("run: ", LIMIT);
     program.kill(0);

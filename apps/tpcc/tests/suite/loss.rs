@@ -62,7 +62,7 @@ fn assert_noticed(output: &Output, file: &Path) {
     let last = err.trim_end().lines().last().unwrap_or_default();
     let name = file.file_name().expect("a name").to_string_lossy().into_owned();
     assert_eq!(output.status.code(), Some(1), "{err}");
-    for word in [&name[..], "byte", "--accept-loss"] {
+    for word in [&name[..], "byte", "--set accept-loss=on"] {
         assert!(last.contains(word), "{word}: {last}");
     }
     assert!(!err.contains("panicked"), "{err}");
@@ -84,13 +84,13 @@ fn a_loss_that_is_accepted_leaves_no_half_of_a_transaction_over_partitions() {
 
 #[test]
 fn a_loss_that_is_accepted_takes_with_it_what_was_built_on_early_releases() {
-    cut_what_was_closed("--inflight 3 --early-release on", 3);
+    cut_what_was_closed("--inflight 3 --set early-release=on", 3);
 }
 
 fn cut_what_was_closed(flags: &str, parts: u64) {
     let directory = prepared("-w 2");
     let at = format!("--wal-dir {} {SHAPE}", directory.display());
-    good(&format!("run {at} --compute-nodes 2 --count 600 --retry-for 300 {flags}"));
+    good(&format!("run {at} --compute-nodes 2 --operations 600 --set retry-for=300 {flags}"));
     let all = orders(&format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display()));
     let mut given_up = 0;
     for node in [0, 1] {
@@ -99,10 +99,10 @@ fn cut_what_was_closed(flags: &str, parts: u64) {
             // The end record alone is no commit.
             let copy = cut(&directory, node, (length - 200) * part / (parts - 1));
             assert_noticed(&check(&copy, ""), &last_segment(&copy, node));
-            let accepted = check(&copy, "--accept-loss");
+            let accepted = check(&copy, "--set accept-loss=on");
             let err = text(&accepted.stderr);
             assert!(accepted.status.success(), "{err}");
-            let told = err.lines().filter(|line| line.starts_with("tpcc: --accept-loss: node "));
+            let told = err.lines().filter(|line| line.starts_with("tpcc: accept-loss: node "));
             let told: Vec<_> = told.collect();
             assert!(told.iter().any(|line| line.contains(" commits or more are missing")), "{err}");
             given_up += usize::from(told.iter().any(|line| line.contains("are given up")));
@@ -114,9 +114,12 @@ fn cut_what_was_closed(flags: &str, parts: u64) {
             assert_noticed(&check(&copy, ""), &last_segment(&copy, node));
             if part % 3 == 1 {
                 let history = temporary("history");
-                let flags = "--count 100 --compute-nodes 2 --retry-for 300 --record";
+                let flags = "--operations 100 --compute-nodes 2 --set retry-for=300 --record";
                 let flags = format!("{flags} {}", history.display());
-                good(&format!("run --accept-loss --wal-dir {} {SHAPE} {flags}", copy.display()));
+                good(&format!(
+                    "run --set accept-loss=on --wal-dir {} {SHAPE} {flags}",
+                    copy.display()
+                ));
                 fs::remove_file(&history).expect("a history");
                 let again = check(&copy, "");
                 assert!(again.status.success(), "it was accepted: {}", text(&again.stderr));
@@ -132,7 +135,7 @@ fn cut_what_was_closed(flags: &str, parts: u64) {
 /// The acknowledgements of a run, with the time of each.
 fn killed_run(directory: &Path, flags: &str, after: Duration) -> Vec<(Time, u64)> {
     let at = format!("run --wal-dir {} {SHAPE} {flags}", directory.display());
-    let often = "--warmup 0 --time 60 --interval 0.1 --checkpoint 0";
+    let often = "--warmup 0 --time 60 --set interval=0.1 --set checkpoint=0";
     let mut command = Command::new(env!("CARGO_BIN_EXE_tpcc"));
     command.args(format!("{at} {often}").split_whitespace());
     let mut running =
@@ -185,7 +188,7 @@ fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older
             } else {
                 noticed += 1;
                 assert_noticed(&output, &last_segment(&copy, 0));
-                let accepted = check(&copy, "--accept-loss");
+                let accepted = check(&copy, "--set accept-loss=on");
                 assert!(accepted.status.success(), "{}", text(&accepted.stderr));
                 assert!(orders_in(&accepted) >= before, "the checkpoint has them");
             }
@@ -243,7 +246,8 @@ fn a_database_on_a_file_system_that_cannot_be_written_can_be_checked() {
 #[test]
 fn a_database_that_is_at_work_is_not_checked() {
     let directory = prepared("-w 2");
-    let flags = format!("run --wal-dir {} {SHAPE} --time 60 --interval 0.1", directory.display());
+    let flags =
+        format!("run --wal-dir {} {SHAPE} --time 60 --set interval=0.1", directory.display());
     let mut command = Command::new(env!("CARGO_BIN_EXE_tpcc"));
     command.args(flags.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut running = command.spawn().expect("the program starts");
@@ -261,8 +265,8 @@ fn a_database_that_is_at_work_is_not_checked() {
 
 #[test]
 fn a_loss_can_only_be_accepted_of_a_log_that_is_recovered() {
-    let output = tpcc("prepare --wal-dir /nowhere/x --accept-loss");
+    let output = tpcc("prepare --wal-dir /nowhere/x --set accept-loss=on");
     let err = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{err}");
-    assert!(err.contains("--accept-loss") && err.contains("run or check"), "{err}");
+    assert!(err.contains("--set accept-loss: ") && err.contains("run or check"), "{err}");
 }

@@ -23,7 +23,7 @@ fn recorded(flags: &str) -> Value {
 fn every_scheme(more: &str) {
     for cc in ["2pl", "to", "occ"] {
         for nodes in [1, 2, 4] {
-            let flags = format!("-w 4 --cc {cc} --compute-nodes {nodes} --count 400 {more}");
+            let flags = format!("-w 4 --cc {cc} --compute-nodes {nodes} --operations 400 {more}");
             let document = recorded(&flags);
             // Payments by customers of other warehouses, and some lines.
             let distributed = counted(&document, "partitions_distributed");
@@ -42,9 +42,9 @@ fn every_scheme_is_serializable_on_threads() {
 #[test]
 fn several_workers_of_a_node_on_threads() {
     for cc in ["2pl", "to", "occ"] {
-        let ratio = "--only neworder --distribution-ratio 60";
+        let ratio = "--weight neworder --distribution-ratio 60";
         recorded(&format!(
-            "-w 4 --cc {cc} --compute-nodes 2 --threads 3 --inflight 2 --count 400 {ratio}"
+            "-w 4 --cc {cc} --compute-nodes 2 --threads 3 --inflight 2 --operations 400 {ratio}"
         ));
     }
 }
@@ -57,20 +57,21 @@ fn every_scheme_is_serializable_in_virtual_time() {
 #[test]
 fn the_baseline_has_partitions_too() {
     for fabric in ["shm", "sim"] {
-        recorded(&format!("--protocol sel --count 300 --threads 1 --fabric {fabric}"));
+        recorded(&format!("--protocol sel --operations 300 --threads 1 --fabric {fabric}"));
     }
 }
 
 #[test]
 fn one_command_line_is_one_world() {
-    let shape = format!("{SMALL} --partitioned --fabric sim --count 300 --threads 2 --wal sync");
+    let shape =
+        format!("{SMALL} --partitioned --fabric sim --operations 300 --threads 2 --wal sync");
     assert_eq!(document(&shape), document(&shape));
 }
 
 #[test]
 fn as_many_orders_are_of_several_nodes_as_requested() {
     let shape = format!(
-        "{SMALL} -w 4 --partitioned --compute-nodes 2 --threads 1 --count 1000 --only neworder --fabric sim --wal sync"
+        "{SMALL} -w 4 --partitioned --compute-nodes 2 --threads 1 --operations 1000 --weight neworder --fabric sim --wal sync"
     );
     for (ratio, least, most) in [(0, 0, 0), (40, 340, 460), (100, 1000, 1000)] {
         let document = document(&format!("{shape} --distribution-ratio {ratio}"));
@@ -90,7 +91,8 @@ fn as_many_orders_are_of_several_nodes_as_requested() {
 #[test]
 fn commits_of_partitions_are_acknowledged_by_their_logs() {
     let directory = temporary("log");
-    let shape = format!("{SMALL} -w 4 --partitioned --count 300 --threads 2 --compute-nodes 2");
+    let shape =
+        format!("{SMALL} -w 4 --partitioned --operations 300 --threads 2 --compute-nodes 2");
     for wal in ["sync", "async"] {
         let document = document(&format!("{shape} --wal {wal} --wal-dir {}", directory.display()));
         assert!(counted(&document, "log_commits") > 200);
@@ -109,7 +111,7 @@ fn a_database_is_partitioned_or_shared_from_run_to_run_and_each_finds_what_was_t
         "--compute-nodes 2",
         "--partitioned --compute-nodes 4 --cc to",
     ] {
-        let document = document(&format!("run {at} {flags} --threads 1 --count 300"));
+        let document = document(&format!("run {at} {flags} --threads 1 --operations 300"));
         let completed = document["latency_us"]["NEW_ORDER"]["count"].as_u64().expect("a count");
         expected += completed - counted(&document, "new_order_rollbacks");
         assert_eq!(orders(&at), expected, "{flags}");
@@ -131,7 +133,7 @@ fn killed(count: u64) {
         let nodes = [2, 4][round as usize % 2];
         let cc = ["2pl", "to", "occ"][round as usize % 3];
         let work = match round % 4 {
-            0 => "--distribution-ratio 100 --only neworder",
+            0 => "--distribution-ratio 100 --weight neworder",
             1 => "--distribution-ratio 50",
             2 => "--weight 50,50,0,0,0",
             // A run on shared memory continues with the database of the partitions.

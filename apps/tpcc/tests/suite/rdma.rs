@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(240);
 #[test]
 fn transactions_on_devices_keep_the_conditions() {
     let Some(memory) = Memory::start_on_devices(2, 64 << 20) else { return };
-    let flags = "-w 1 --items 50 --customers 5 --threads 1 --inflight 1 --cache-mb 8 --count 30 --deadline 60s";
+    let flags = "-w 1 --set items=50 --set customers=5 --threads 1 --inflight 1 --cache-mb 8 --operations 30 --set deadline=60s";
     let ended = memory.start_program(TPCC, 3, flags).wait(LIMIT);
     let document: Value = serde_json::from_str(one_document(&ended)).expect("a document");
     let checks = document["checks"].as_object().expect("checks");

@@ -17,7 +17,7 @@ fn a_signal_ends_the_run_and_what_it_acknowledged_is_in_the_log() {
     let directory = prepared("");
     let at = format!("--wal-dir {}", directory.display());
     let before = orders(&at);
-    let mut running = tpcc(&format!("run {LONG} {at} --only neworder --output json"));
+    let mut running = tpcc(&format!("run {LONG} {at} --weight neworder --set output=json"));
     running.reach("run");
     running.signal("TERM");
     let ended = running.end();
@@ -35,7 +35,7 @@ fn a_signal_ends_the_run_and_what_it_acknowledged_is_in_the_log() {
 
 #[test]
 fn terminals_that_wait_are_ended_too() {
-    let flags = "-w 1 --items 200 --customers 30 --compute-nodes 1 --wait";
+    let flags = "-w 1 --set items=200 --set customers=30 --compute-nodes 1 --set wait=on";
     let mut running = tpcc(&format!("{flags} {LONG}"));
     running.reach("run");
     running.signal("INT");

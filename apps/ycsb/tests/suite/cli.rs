@@ -39,6 +39,26 @@ fn help_describes_the_commands() {
     assert!(ycsb("--version").status.success());
 }
 
+/// Flags that a help shows, `--help` and `--version` among them.
+fn flags(help: &str) -> usize {
+    let is_flag = |line: &&str| {
+        let text = line.trim_start();
+        line.len() - text.len() <= 6 && text.starts_with('-')
+    };
+    help.lines().filter(is_flag).count()
+}
+
+#[test]
+fn help_shows_few_flags_and_another_help_the_settings() {
+    for arguments in ["--help", "run --help"] {
+        let out = text(&ycsb(arguments).stdout);
+        assert!((10..=32).contains(&flags(&out)), "{arguments}: {}: {out}", flags(&out));
+        assert!(out.contains("--help-settings") && !out.contains("--evict-batch"), "{out}");
+    }
+    let out = text(&ycsb("--help-settings").stdout);
+    assert!(out.lines().any(|line| line == "  evict-batch=8"), "{out}");
+}
+
 #[test]
 fn lines_of_ycsb_stand_on_standard_output() {
     let out = good(SMALL);

@@ -245,9 +245,9 @@ fn a_key_that_stands_twice_in_a_file_is_reported_with_both_lines() {
 #[test]
 fn sizes_and_times_have_one_grammar_wherever_they_stand() {
     let directory = directory();
-    let plain = format!("{SMALL} --gcl-size 4096 --memory-mb 64 --deadline 10s --fabric sim");
+    let plain = format!("{SMALL} --gcl-size 4096 --memory-mb 64 --set deadline=10s --fabric sim");
     let spelt = "--cache-mb 4M -p recordcount=500 --operations 500 --threads 1 --gcl-size 4K --memory-mb \
-                 64MiB --deadline 10 --fabric sim --time 4s -p fieldlength=100B";
+                 64MiB --set deadline=10 --fabric sim --time 4s -p fieldlength=100B";
     let hash = |arguments: &str| {
         let (out, err) = good(&directory, &format!("{arguments} --json -"));
         let hash = out.lines().find(|line| line.contains("\"event_hash\"")).map(str::to_owned);

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const YCSB: &str = env!("CARGO_BIN_EXE_ycsb");
 const LIMIT: Duration = Duration::from_secs(240);
-const SMALL: &str = "-p recordcount=60 --threads 1 --cache-mb 4 --inflight 2 --deadline 60s";
+const SMALL: &str = "-p recordcount=60 --threads 1 --cache-mb 4 --inflight 2 --set deadline=60s";
 
 /// One cluster at a time: each has five processes.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -35,7 +35,7 @@ fn every_workload_runs_on_devices_and_its_checks_hold() {
 fn the_others_end_with_the_name_of_the_node_that_was_killed() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(memory) = Memory::start_on_devices(2, 64 << 20) else { return };
-    let flags = format!("run {SMALL} --time 200 --member-lease 15");
+    let flags = format!("run {SMALL} --time 200 --set member-lease=15");
     let mut program = memory.start_program(YCSB, 3, &flags);
     program.wait_for_line("run: ", LIMIT);
     program.kill(2);

@@ -90,7 +90,7 @@ pub enum WalError {
     /// Durable data is not as it was written.
     #[error(
         "{file} is damaged at byte {offset}: {what}; restore the directory from a copy, or go on without what is lost \
-         (--accept-loss; in code, accept_loss)"
+         (--set accept-loss=on; in code, accept_loss)"
     )]
     Damaged {
         /// The file.
@@ -103,7 +103,7 @@ pub enum WalError {
     /// A file that must be there is missing.
     #[error(
         "{file} is missing in {directory}, and what it held is in no checkpoint: restore it from a copy, or go on \
-         without what is lost (--accept-loss; in code, \
+         without what is lost (--set accept-loss=on; in code, \
          accept_loss)"
     )]
     Missing {
@@ -126,7 +126,7 @@ pub enum WalError {
     /// A log ends before a position up to which it is known to have been durable.
     #[error(
         "{file} in {directory} ends at byte {bytes}, and was durable up to byte {least} at least: {groups} commits or more are \
-         lost; restore the directory from a copy, or go on without what is lost (--accept-loss; in code, \
+         lost; restore the directory from a copy, or go on without what is lost (--set accept-loss=on; in code, \
          accept_loss)"
     )]
     Lost {

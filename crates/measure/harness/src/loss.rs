@@ -30,7 +30,7 @@ impl Loss {
 pub(crate) fn lost(membership: &Membership, group: &[Party]) -> Option<Loss> {
     if !membership.lease().is_valid() {
         let text = "this node's lease has ended, so that the others go on without it: start it again, with a longer \
-                    --member-lease where it was busy";
+                    --set member-lease where it was busy";
         return Some(Loss { node: None, died: true, error: AppError::Failed(text.to_owned()) });
     }
     lost_of(&membership.view(), group, None)

@@ -46,7 +46,19 @@ pub fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The notation of sizes and times, for the help of every program that takes some.
+/// On or off, as `true` and `false` too.
+///
+/// # Errors
+/// What would do.
+pub fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" | "true" => Ok(true),
+        "off" | "false" => Ok(false),
+        _ => Err("use on or off".to_owned()),
+    }
+}
+
+/// How sizes and times are written, for the help of every program that takes some.
 pub const UNITS: &str = "Sizes: 512K, 256M, 4G, or KiB, MiB, GiB, as powers of 1024. Times: 500us, 20ms, 4s, 2m, 1h. A \
                          number without a unit has the one that the flag names.";
 
@@ -151,7 +163,16 @@ pub fn mebibytes(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "use a number of MiB above 0, or a size such as 256M or 4GiB".to_owned())
 }
 
-/// A size of whole mebibytes, as a number in `range`.
+/// A size above 0 in bytes; a plain number is in mebibytes.
+///
+/// # Errors
+/// What would do.
+pub fn mebibytes_exact(text: &str) -> Result<u64, String> {
+    let size = latchwork_units::size(text, Size::MiB).filter(|bytes| *bytes > 0);
+    size.ok_or_else(|| "use a number of MiB above 0, or a size such as 512M or 4GiB".to_owned())
+}
+
+/// A size of whole mebibytes, as a number of them in `range`.
 pub fn whole_mebibytes(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {

@@ -90,6 +90,9 @@ where
     let ended = match read {
         Ok(Read::Run(configured)) => {
             log::install(&configured.log);
+            if let Some(warning) = &configured.warning {
+                outcome::say(&format!("{name}: {warning}"));
+            }
             if let Err(error) = stop::install(name) {
                 tracing::warn!(%error, "signals end the program at once");
             }

@@ -75,8 +75,8 @@ impl Memory {
             _ => (&devices[..], &devices[..]),
         };
         let flags = |devices: &[String]| {
-            let patient = "--fabric ibverbs --rdma-timeout 7".to_owned();
-            devices.iter().fold(patient, |flags, device| format!("{flags} --device {device}"))
+            let patient = "--fabric ibverbs --set rdma-timeout=7".to_owned();
+            devices.iter().fold(patient, |flags, device| format!("{flags} --set device={device}"))
         };
         // On slow devices late renewals are normal.
         let compute = format!("{} --log error", flags(compute));
@@ -109,7 +109,8 @@ impl Memory {
     /// The flags with which nodes join.
     fn flags_on(&self, fabric: &str) -> Vec<String> {
         let endpoint = self.endpoint();
-        let flags = ["--join", &endpoint, "--join-wait", WAIT, "--member-lease", LEASE];
+        let (wait, lease) = (format!("join-wait={WAIT}"), format!("member-lease={LEASE}"));
+        let flags = ["--join", &endpoint, "--set", &wait, "--set", &lease];
         fabric.split_whitespace().chain(flags).map(str::to_owned).collect()
     }
 
@@ -121,7 +122,8 @@ impl Memory {
     fn join(&self) -> JoinChoice {
         let own = self.flags_on(&self.fabric[0]);
         let arguments = std::iter::once("test".to_owned()).chain(own);
-        let flags = Flags::try_parse_from(arguments).expect("flags");
+        let flags: Flags =
+            latchwork_harness::config::command_line("test", arguments).expect("flags");
         match flags.fabric.choice().expect("a choice") {
             FabricChoice::Joined(join) => *join,
             _ => unreachable!("--join was given"),

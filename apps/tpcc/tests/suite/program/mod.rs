@@ -9,8 +9,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// A small database, so that transactions conflict.
-pub(crate) const SMALL: &str = "-w 2 --items 500 --customers 30 --cache-mb 16 --memory-mb 256";
+/// A small database, so that transactions meet.
+pub(crate) const SMALL: &str =
+    "-w 2 --set items=500 --set customers=30 --cache-mb 16 --memory-mb 256";
 
 /// All checks of a run: three of the program, and those of the workload.
 pub(crate) const CHECKS: usize = 17;
@@ -35,7 +36,7 @@ pub(crate) fn good(arguments: &str) -> (String, String) {
 
 /// Runs, demands success, and returns a document in which all checks succeeded.
 pub(crate) fn document(arguments: &str) -> Value {
-    let (out, err) = good(&format!("{arguments} --output json"));
+    let (out, err) = good(&format!("{arguments} --set output=json"));
     let document: Value = serde_json::from_str(&out).expect("nothing but JSON");
     let checks = document["checks"].as_object().expect("checks");
     let recorded = usize::from(arguments.contains("--record"));
@@ -80,7 +81,7 @@ pub(crate) fn kills(directory: &Path, count: u64, flags: impl Fn(u64) -> String)
     let (mut before, mut all) = (orders(&at), 0);
     let mut random = count;
     for round in 0..count {
-        let often = "--warmup 0 --time 60 --interval 0.02 --checkpoint 0.3";
+        let often = "--warmup 0 --time 60 --set interval=0.02 --set checkpoint=0.3";
         let flags = format!("run {at} {often} {}", flags(round));
         let mut command = Command::new(env!("CARGO_BIN_EXE_tpcc"));
         command.args(flags.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -38,7 +38,7 @@ pub enum JoinError {
     Rdma(#[from] OpenError),
     /// A node that listens on all addresses has no address for other nodes.
     #[error(
-        "a node that listens at {listen} must say under which address others reach it: give --advertise"
+        "a node that listens at {listen} must say under which address others reach it: give --set advertise=ADDR"
     )]
     NoAddress {
         /// The listening address.

@@ -105,7 +105,7 @@ fn a_loss_is_an_error_until_it_is_accepted_and_then_said() {
     let cluster = cluster();
     let error = Instance::at(directory.path(), cluster.config(), options()).expect_err("a loss");
     let told = error.to_string();
-    for word in ["01-0000000001.log", "--accept-loss", "in code, accept_loss"] {
+    for word in ["01-0000000001.log", "--set accept-loss=on", "in code, accept_loss"] {
         assert!(told.contains(word), "{told}");
     }
     let left = durable(directory.path(), true);

@@ -170,7 +170,10 @@ fn a_log_that_was_closed_cannot_lose_its_end_unnoticed() {
                 Err(error @ WalError::Lost { bytes: found, least, groups, .. }) => {
                     lost += 1;
                     let said = error.to_string();
-                    assert!(said.contains(&name) && said.contains("--accept-loss"), "{said}");
+                    assert!(
+                        said.contains(&name) && said.contains("--set accept-loss=on"),
+                        "{said}"
+                    );
                     assert!(found <= length as u64 && (length as u64) < least, "{said}");
                     assert!((1..=LAST).contains(&groups), "{said}");
                 }

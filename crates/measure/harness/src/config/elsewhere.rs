@@ -1,13 +1,21 @@
-//! Flags that single programs have: a file, or an environment, for several programs may set those
-//! that only one of them knows. A program's own are not looked up here. [`missing`](super::missing)
+//! Flags and settings that single programs have: a file, or an environment, for several programs
+//! may set those that only one of them knows. A program's own are not looked up here. [`missing`](super::missing)
 //! keeps the list complete.
 
-/// Programs that take configuration files, and their flags beyond those that all share.
-pub(super) const PROGRAMS: &[(&str, &[&str])] = &[
-    ("memnode", &["drain", "memory", "prefault"]),
-    (
-        "ycsb",
-        &[
+/// A program that takes configuration files, and what it has beyond what all share.
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    /// Also those that have another name now.
+    pub(super) flags: &'static [&'static str],
+    pub(super) settings: &'static [&'static str],
+}
+
+/// All programs that take configuration files.
+pub(super) const PROGRAMS: &[Program] = &[
+    Program { name: "memnode", flags: &["drain", "memory", "memory-mb"], settings: &["prefault"] },
+    Program {
+        name: "ycsb",
+        flags: &[
             "load-by",
             "operations",
             "properties",
@@ -17,73 +25,90 @@ pub(super) const PROGRAMS: &[(&str, &[&str])] = &[
             "warmup",
             "workload",
         ],
-    ),
-    (
-        "tpcc",
-        &[
-            "accept-loss",
+        settings: &[],
+    },
+    Program {
+        name: "tpcc",
+        flags: &[
             "cc",
-            "check",
-            "checkpoint",
             "count",
-            "customers",
             "distribution-ratio",
-            "early-release",
-            "elder-after",
-            "interval",
-            "items",
             "only",
-            "output",
+            "operations",
             "partitioned",
-            "places",
-            "read-lease",
             "record",
-            "retry-for",
-            "roaming",
-            "sync-us",
             "time",
-            "ts-block",
-            "ts-extension",
-            "wait",
             "wal",
             "wal-dir",
             "warehouses",
             "warmup",
             "weight",
         ],
-    ),
-    (
-        "microbench",
-        &[
-            "cache-share",
+        settings: &[
+            "accept-loss",
+            "check",
+            "checkpoint",
+            "customers",
+            "early-release",
+            "elder-after",
+            "interval",
+            "items",
+            "output",
+            "places",
+            "read-lease",
+            "retry-for",
+            "roaming",
+            "sync-us",
+            "ts-block",
+            "ts-extension",
+            "wait",
+        ],
+    },
+    Program {
+        name: "microbench",
+        flags: &[
             "consistency",
             "item-size",
             "lines",
-            "locality",
             "operations",
             "reads",
-            "scale",
-            "series-us",
             "sharing",
-            "spatial",
             "theta",
             "time",
             "warmup",
+            "writes",
+        ],
+        settings: &[
+            "cache-share",
+            "locality",
+            "scale",
+            "series-us",
+            "spatial",
             "write-batch",
             "write-deadline",
             "writer-nodes",
-            "writes",
         ],
-    ),
-    ("memnode", &[]),
+    },
 ];
 
-/// Whether some program has such a flag of its own.
+impl Program {
+    /// The program of this name.
+    pub(super) fn named(name: &str) -> Option<&'static Program> {
+        PROGRAMS.iter().find(|program| program.name == name)
+    }
+
+    /// Whether this program has such a flag or setting of its own.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.flags.contains(&name) || self.settings.contains(&name)
+    }
+}
+
+/// Whether some program has such a flag or setting of its own.
 pub(super) fn is_known(name: &str) -> bool {
-    PROGRAMS.iter().any(|(_, flags)| flags.contains(&name))
+    PROGRAMS.iter().any(|program| program.has(name))
 }
 
 /// Whether a program of this name takes configuration files.
 pub(super) fn is_program(name: &str) -> bool {
-    PROGRAMS.iter().any(|(program, _)| *program == name)
+    Program::named(name).is_some()
 }

@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use toml::de::DeTable;
 
 use super::file::Said;
-use super::flags::Flag;
+use super::flags::{Flag, SET};
 use super::given::{Given, Origin};
 use super::known::{Known, Meaning};
+use super::set;
 use crate::AppError;
 
 const PREFIX: &str = "LATCHWORK_";
@@ -15,7 +16,7 @@ const PREFIX: &str = "LATCHWORK_";
 /// Names the configuration file.
 pub(super) const CONFIG: &str = "LATCHWORK_CONFIG";
 
-/// What tests of this project are told by variables: no program's business.
+/// Variables that tests of this project read. Programs ignore them.
 const OF_TESTS: &[&str] = &["LATCHWORK_MODEL_GIB", "LATCHWORK_SEEDS", "LATCHWORK_WORLDS"];
 const OF_TESTS_PREFIX: &[&str] = &["LATCHWORK_TEST_", "LATCHWORK_TXN_KILL_", "LATCHWORK_WAL_KILL_"];
 
@@ -44,13 +45,17 @@ pub(super) fn read(
         let name = variable_name[PREFIX.len()..].to_ascii_lowercase().replace('_', "-");
         let meaning = match variable(&name) == variable_name {
             true => known.meaning(&name, false, variable),
-            // Lower case, as if it were another variable.
+            // A name in lower case is another variable.
             false => Meaning::Unknown(format!("write it in capitals, {}", variable(&name))),
         };
         let value = value.into_string().map_err(|_| origin.wrong(&name, "its value is no text"));
         match meaning {
             Meaning::Flag(flag) => {
                 let values = values(flag, value?).map_err(|why| origin.wrong(&name, why))?;
+                if flag.name == SET {
+                    said.settings = set::expand(known, &values, false, &origin)?;
+                    continue;
+                }
                 said.given.push(Given { flag: flag.clone(), values, origin });
             }
             Meaning::Command => {
@@ -62,7 +67,7 @@ pub(super) fn read(
             Meaning::Unknown(why) => return Err(origin.wrong(&name, why)),
         }
     }
-    Ok(said)
+    said.whole()
 }
 
 /// One value; where a flag may be given several times also a list as TOML has it.

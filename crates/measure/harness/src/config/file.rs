@@ -5,9 +5,10 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::elsewhere;
+use super::flags::SET;
 use super::given::{Given, Origin};
 use super::known::{Known, Meaning};
+use super::{elsewhere, set};
 use crate::AppError;
 use latchwork_files::Kind;
 use latchwork_workload::properties::near_matches;
@@ -20,9 +21,21 @@ pub(super) struct Said {
     pub(super) given: Vec<Given>,
     /// The subcommand, and where it is written.
     pub(super) command: Option<(String, Origin)>,
+    /// Settings that `set` tells.
+    pub(super) settings: Vec<Given>,
 }
 
 impl Said {
+    /// With the settings that `set` tells among the others.
+    ///
+    /// # Errors
+    /// When one setting is given twice.
+    pub(super) fn whole(mut self) -> Result<Said, AppError> {
+        let settings = std::mem::take(&mut self.settings);
+        set::add(&mut self.given, settings)?;
+        Ok(self)
+    }
+
     /// Takes over what is new; what is the program's own wins over what is for all.
     fn set(&mut self, given: Given) {
         self.given.retain(|other| other.flag.id != given.flag.id);
@@ -43,7 +56,7 @@ fn parse(path: &Path, text: &str, known: &Known<'_>) -> Result<Said, AppError> {
         let message = error.message().lines().next().unwrap_or_default().to_owned();
         AppError::Usage(format!("{at}: this is no TOML: {message}"))
     })?;
-    let mut said = Said::default();
+    let (mut common, mut of_program) = (Said::default(), Said::default());
     let mut own = None;
     for (key, value) in table.get_ref() {
         let name = key.get_ref().as_ref();
@@ -52,19 +65,23 @@ fn parse(path: &Path, text: &str, known: &Known<'_>) -> Result<Said, AppError> {
             DeValue::Table(_) if elsewhere::is_program(name) => {}
             DeValue::Table(_) => {
                 let origin = Origin::in_file(path, text, key.span().start);
-                let names: Vec<&str> = elsewhere::PROGRAMS.iter().map(|(name, _)| *name).collect();
+                let names: Vec<&str> = elsewhere::PROGRAMS.iter().map(|one| one.name).collect();
                 let hint = match near_matches(name, &names).first() {
                     Some(near) => format!("did you mean [{near}]?"),
                     None => format!("use one of {}", names.join(", ")),
                 };
                 return Err(origin.wrong(name, format!("a table is for a program; {hint}")));
             }
-            _ => take(&mut said, (path, text), known, false, (key, value))?,
+            _ => take(&mut common, (path, text), known, false, (key, value))?,
         }
     }
     for pair in own.into_iter().flatten() {
-        take(&mut said, (path, text), known, true, pair)?;
+        take(&mut of_program, (path, text), known, true, pair)?;
     }
+    let mut said = common.whole()?;
+    let of_program = of_program.whole()?;
+    said.command = of_program.command.or(said.command);
+    of_program.given.into_iter().for_each(|given| said.set(given));
     Ok(said)
 }
 
@@ -95,7 +112,11 @@ fn take(
         value => one(value).map(|value| vec![value]),
     };
     let values = values.map_err(|why| origin.wrong(name, why))?;
-    let values = values.into_iter().map(Into::into).collect();
+    let values: Vec<_> = values.into_iter().map(Into::into).collect();
+    if flag.name == SET {
+        said.settings = set::expand(known, &values, own, &origin)?;
+        return Ok(());
+    }
     said.set(Given { flag, values, origin });
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What programs can be told: the flags of a command, found in clap's own description of it.
+//! The flags and settings of a program, found in clap's own description of its command line.
 
 use std::path::PathBuf;
 
@@ -6,25 +6,37 @@ use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args as _, Command};
 
 use crate::log::Filter;
-use crate::parse::UNITS;
+use crate::parse::{UNITS, on_or_off};
 use crate::{ClusterFlags, FabricFlags, OutputFlags};
 
 /// The flags of this module, by name.
 pub(super) const CONFIG: &str = "config";
 pub(super) const PRINT: &str = "print-config";
 pub(super) const LOG: &str = "log";
+pub(super) const SET: &str = "set";
+pub(super) const HELP_SETTINGS: &str = "help-settings";
 
 /// The key, and the end of the variable, that stand for a subcommand.
 pub(super) const COMMAND: &str = "command";
 
 const HEADING: &str = "Configuration";
 
-/// A flag that files and the environment may set.
+/// What the heading of a setting's flag begins with. The rest is the name of its group.
+const SETTINGS: &str = "Settings: ";
+
+/// What the heading of a flag begins with that has another name now. The rest is that name.
+const OLD_NAME: &str = "Old name of --";
+
+/// A flag or a setting. Files and the environment may set both.
 #[derive(Clone, Debug)]
 pub(super) struct Flag {
     /// As clap knows it.
     pub(super) id: String,
     pub(super) name: String,
+    /// Its names before.
+    aliases: Vec<String>,
+    /// `--set` sets it, and `--help` does not show it.
+    pub(super) is_setting: bool,
     /// It may be given several times.
     pub(super) is_list: bool,
     /// It is on or off.
@@ -34,14 +46,29 @@ pub(super) struct Flag {
 }
 
 impl Flag {
+    /// Whether it has this name, or had it before.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.iter().any(|alias| alias == name)
+    }
+
     /// Whether one of them excludes the other.
     pub(super) fn excludes(&self, other: &Flag) -> bool {
         self.conflicts.contains(&other.id) || other.conflicts.contains(&self.id)
     }
 }
 
+/// The group of settings to which a flag belongs, if it is a setting.
+pub(super) fn group(arg: &Arg) -> Option<&str> {
+    arg.get_help_heading().and_then(|heading| heading.strip_prefix(SETTINGS))
+}
+
+/// The name that a flag has now, if this is its old one.
+pub(super) fn new_name(arg: &Arg) -> Option<&str> {
+    arg.get_help_heading().and_then(|heading| heading.strip_prefix(OLD_NAME))
+}
+
 /// The command of a program with the flags that all programs have, and switches that can be turned
-/// off again: `--prefault=false` where a file says otherwise.
+/// off again: `--set prefault=off` where a file says otherwise.
 pub(super) fn complete(command: Command) -> Command {
     let flag = |name: &'static str| Arg::new(name).long(name).help_heading(HEADING).global(true);
     let names: Vec<String> =
@@ -56,11 +83,18 @@ pub(super) fn complete(command: Command) -> Command {
             _ => arg,
         })
         .arg(flag(CONFIG).value_name("FILE").value_parser(clap::value_parser!(PathBuf)).help(
-            "Read flags from a TOML file: `threads = 4`; those of one program in a table of its name. Variables as \
-             LATCHWORK_THREADS win over the file, and the command line wins over both. [default: the variable LATCHWORK_CONFIG]",
+            "Read flags and settings from a TOML file: `threads = 4`; those of one program in a table of its name. \
+             Variables as LATCHWORK_THREADS win over the file, and the command line wins over both. [default: the \
+             variable LATCHWORK_CONFIG]",
         ))
         .arg(switch(flag(PRINT)).help(
             "Print what is in force after all that, as a file that --config takes, and do nothing else",
+        ))
+        .arg(flag(SET).value_name("NAME=VALUE").action(ArgAction::Append).help(
+            "Change a setting, as evict-batch=1; may be repeated. Settings are constants that few runs change",
+        ))
+        .arg(switch(flag(HELP_SETTINGS)).help(
+            "Print all settings, each with its default and the values that it takes, and do nothing else",
         ))
         .arg(flag(LOG).value_name("LEVEL|FILTER").default_value("warn").value_parser(
             ValueParser::new(|text: &str| Filter::parse(text)),
@@ -74,7 +108,7 @@ fn switch(arg: Arg) -> Arg {
     arg.action(ArgAction::Set)
         .num_args(0..=1)
         .require_equals(true)
-        .value_parser(clap::value_parser!(bool))
+        .value_parser(ValueParser::new(on_or_off))
         .value_name("BOOL")
         .default_value("false")
         .default_missing_value("true")
@@ -85,7 +119,7 @@ fn switch(arg: Arg) -> Arg {
 /// The flags of a [complete](complete) command that files and the environment may set.
 pub(super) fn of(command: &Command) -> Vec<Flag> {
     let flag = |arg: &Arg| {
-        let name = arg.get_long().filter(|name| ![CONFIG, PRINT].contains(name))?;
+        let name = arg.get_long().filter(|name| ![CONFIG, PRINT, HELP_SETTINGS].contains(name))?;
         let is_list = matches!(arg.get_action(), ArgAction::Append);
         if !is_list && !matches!(arg.get_action(), ArgAction::Set) {
             return None;
@@ -94,6 +128,8 @@ pub(super) fn of(command: &Command) -> Vec<Flag> {
         Some(Flag {
             id: arg.get_id().to_string(),
             name: name.to_owned(),
+            aliases: arg.get_all_aliases().into_iter().flatten().map(str::to_owned).collect(),
+            is_setting: group(arg).is_some(),
             is_list,
             is_switch: arg.is_require_equals_set() && arg.get_default_values() == ["false"],
             conflicts: conflicts.map(|other| other.get_id().to_string()).collect(),
@@ -102,7 +138,7 @@ pub(super) fn of(command: &Command) -> Vec<Flag> {
     command.get_arguments().filter_map(flag).collect()
 }
 
-/// The same command where nothing has to be given: for whoever looks at parts of what is.
+/// The same command without required flags: it parses one part of what is given.
 pub(super) fn relaxed(command: &Command) -> Command {
     command
         .clone()
@@ -116,11 +152,16 @@ pub(super) fn subcommand(matches: &ArgMatches) -> Option<&str> {
     matches.subcommand_name()
 }
 
-/// Names of flags that programs share: where a program lacks one, it is no error that it is set for
-/// all.
-pub(super) fn shared() -> Vec<String> {
+/// Flags and settings that programs share: where a program lacks one, it is no error that it is set
+/// for all.
+pub(super) fn shared() -> Vec<Flag> {
+    of(&shared_command())
+}
+
+/// A command with all that programs share, and no more.
+pub(super) fn shared_command() -> Command {
     let command = OutputFlags::augment_args(FabricFlags::augment_args(ClusterFlags::augment_args(
         Command::new("shared"),
     )));
-    of(&complete(command)).into_iter().map(|flag| flag.name).collect()
+    complete(command)
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command};
 
+use super::environment::variable;
 use super::flags::Flag;
 use crate::AppError;
 use crate::parse::one_line;
@@ -14,9 +15,14 @@ use crate::parse::one_line;
 /// Where something was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    File { path: PathBuf, line: usize },
+    File {
+        path: PathBuf,
+        line: usize,
+    },
     Variable(String),
     CommandLine,
+    /// `--set` of the command line.
+    Set,
 }
 
 impl fmt::Display for Origin {
@@ -24,7 +30,7 @@ impl fmt::Display for Origin {
         match self {
             Origin::File { path, line } => write!(out, "{}:{line}", path.display()),
             Origin::Variable(name) => write!(out, "{name}"),
-            Origin::CommandLine => write!(out, "command line"),
+            Origin::CommandLine | Origin::Set => write!(out, "command line"),
         }
     }
 }
@@ -33,7 +39,11 @@ impl Origin {
     /// What is wrong with what was written there.
     pub(super) fn wrong(&self, key: &str, what: impl fmt::Display) -> AppError {
         AppError::Usage(match self {
-            Origin::Variable(name) => format!("{name}: {what}"),
+            // A list of settings is about other names than its variable's.
+            Origin::Variable(name) if variable(key).eq_ignore_ascii_case(name) => {
+                format!("{name}: {what}")
+            }
+            Origin::Set => format!("--set {key}: {what}"),
             origin => format!("{origin}: {key}: {what}"),
         })
     }
@@ -56,7 +66,7 @@ pub(super) struct Given {
 impl Given {
     /// A switch that is off changes nothing, and excludes nothing.
     pub(super) fn is_idle(&self) -> bool {
-        self.flag.is_switch && self.values.iter().all(|value| value == "false")
+        self.flag.is_switch && self.values.iter().all(|value| value == "false" || value == "off")
     }
 
     /// As the command line has it.
@@ -93,8 +103,11 @@ impl Given {
         };
         let value = text(ContextKind::InvalidValue);
         let value = value.or_else(|| self.values.first().map(|v| v.to_string_lossy().into()));
-        let what = what.unwrap_or_else(|| one_line(&error));
-        Err(self.origin.wrong(&self.flag.name, format!("{}: {what}", value.unwrap_or_default())))
+        let (value, what) = (value.unwrap_or_default(), what.unwrap_or_else(|| one_line(&error)));
+        Err(match self.origin {
+            Origin::Set => AppError::Usage(format!("--set {}={value}: {what}", self.flag.name)),
+            _ => self.origin.wrong(&self.flag.name, format!("{value}: {what}")),
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use clap::Command;
 use latchwork_workload::properties::near_matches;
 
 use super::elsewhere;
-use super::flags::{self, COMMAND, CONFIG, Flag, PRINT};
+use super::flags::{self, COMMAND, CONFIG, Flag, HELP_SETTINGS, PRINT};
 
 /// What a program knows.
 pub(super) struct Known<'a> {
@@ -21,13 +21,18 @@ pub(super) enum Meaning<'a> {
     Command,
     /// Another program's.
     Elsewhere,
-    /// Nobody's: why, and what was meant.
+    /// No program's: the reason, with the name that was probably meant.
     Unknown(String),
 }
 
 impl<'a> Known<'a> {
     pub(super) fn new(program: &'a str, command: &'a Command, flags: &'a [Flag]) -> Known<'a> {
-        Known { program, command, flags, shared: flags::shared() }
+        Known {
+            program,
+            command,
+            flags,
+            shared: flags::shared().into_iter().map(|flag| flag.name).collect(),
+        }
     }
 
     fn has_commands(&self) -> bool {
@@ -42,13 +47,13 @@ impl<'a> Known<'a> {
         own: bool,
         spell: impl Fn(&str) -> String,
     ) -> Meaning<'a> {
-        if let Some(flag) = self.flags.iter().find(|flag| flag.name == name) {
+        if let Some(flag) = self.flags.iter().find(|flag| flag.is_called(name)) {
             return Meaning::Flag(flag);
         }
         if name == COMMAND && self.has_commands() {
             return Meaning::Command;
         }
-        if name == CONFIG || name == PRINT {
+        if [CONFIG, PRINT, HELP_SETTINGS].contains(&name) {
             return Meaning::Unknown(format!("--{name} belongs on the command line"));
         }
         let of_others = elsewhere::is_known(name) || name == COMMAND;
@@ -58,7 +63,8 @@ impl<'a> Known<'a> {
         let mut names: Vec<&str> = self.flags.iter().map(|flag| flag.name.as_str()).collect();
         names.extend(self.has_commands().then_some(COMMAND));
         if !own {
-            names.extend(elsewhere::PROGRAMS.iter().flat_map(|(_, flags)| flags.iter()));
+            let others = elsewhere::PROGRAMS.iter();
+            names.extend(others.flat_map(|other| other.flags.iter().chain(other.settings)));
             names.extend(self.shared.iter().map(String::as_str));
         }
         names.sort_unstable();
@@ -69,6 +75,38 @@ impl<'a> Known<'a> {
         Meaning::Unknown(match near_matches(name, &names).first() {
             Some(near) => format!("{who} {none}; did you mean {}?", spell(near)),
             None => format!("{who} {none}; {program} --help tells which there are"),
+        })
+    }
+
+    /// The setting of this name; none where it is another program's, and `own` does not say that
+    /// this program is meant.
+    ///
+    /// # Errors
+    /// Why there is none, with the name that was probably meant.
+    pub(super) fn setting(&self, name: &str, own: bool) -> Result<Option<&'a Flag>, String> {
+        let program = self.program;
+        match self.flags.iter().find(|flag| flag.is_called(name)) {
+            Some(flag) if flag.is_setting => return Ok(Some(flag)),
+            Some(flag) => {
+                return Err(format!("{name} is a flag, not a setting; write --{}", flag.name));
+            }
+            None => {}
+        }
+        let is_elsewhere = elsewhere::is_known(name) || self.shared.iter().any(|one| one == name);
+        if is_elsewhere && !own {
+            return Ok(None);
+        }
+        let names: Vec<&str> =
+            self.flags.iter().filter(|flag| flag.is_setting).map(|flag| &*flag.name).collect();
+        let other = elsewhere::PROGRAMS.iter().find(|other| other.has(name));
+        Err(match (near_matches(name, &names).first(), other) {
+            (Some(near), _) => format!("{program} has no such setting; did you mean {near}?"),
+            (None, Some(other)) => {
+                format!("{program} has no such setting, but {} has; leave it out", other.name)
+            }
+            (None, None) => {
+                format!("{program} has no such setting; {program} --help-settings tells which")
+            }
         })
     }
 

@@ -17,13 +17,16 @@ pub(super) fn merge(layers: [Vec<Given>; 3]) -> Result<Vec<Given>, AppError> {
         let active: Vec<&Given> = layer.iter().filter(|given| !given.is_idle()).collect();
         for (at, one) in active.iter().enumerate() {
             let other = active[at + 1..].iter().find(|other| one.flag.excludes(&other.flag));
-            // What the command line says has been looked at by clap.
-            if let Some(other) = other.filter(|_| one.origin != Origin::CommandLine) {
-                let (name, origin) = (&other.flag.name, &other.origin);
-                let what =
-                    format!("it cannot be used with {name} ({origin}); leave one of them out");
-                return Err(one.origin.wrong(&one.flag.name, what));
-            }
+            let Some(other) = other else { continue };
+            // Clap has checked the flags of the command line.
+            let (one, other) = match (&one.origin, &other.origin) {
+                (Origin::CommandLine, Origin::CommandLine) => continue,
+                (Origin::CommandLine, _) => (other, one),
+                _ => (one, other),
+            };
+            let (name, origin) = (&other.flag.name, &other.origin);
+            let what = format!("it cannot be used with {name} ({origin}); leave one of them out");
+            return Err(one.origin.wrong(&one.flag.name, what));
         }
         let stronger = kept.len();
         for given in layer {

@@ -7,14 +7,14 @@
 //!   target = 10000                   │                          │
 //!      └─────── weaker ──────────────┴────────── stronger ──────┘
 //!                                    │
-//!             each value checked by itself, told of its line or its variable
+//!             each value checked by itself; an error names its line or variable
 //!                                    │
 //!                     one command line ──► clap ──► the program's own checks
 //! ```
 //!
-//! What a program can be told is what clap knows of it; there is no second list. Only what other
-//! programs can be told stands in one ([`missing`] finds what it lacks), since a file may be for
-//! several of them.
+//! Clap's description of a command line is the only list of a program's own flags and settings. A
+//! second list has those of the other programs, since one file may be for several programs.
+//! [`missing`] finds what the second list lacks.
 //!
 //! # What holds
 //!
@@ -22,7 +22,9 @@
 //!   own table wins over what is for all. Flags that may be repeated add up instead, the file's
 //!   first.
 //! - A flag that wins also hides weaker ones that it excludes.
-//! - No name is ignored that nobody knows.
+//! - No name is ignored that no program knows.
+//! - A setting is a flag that `--help` does not show. `--set NAME=VALUE` and the setting's own name
+//!   mean the same everywhere; on the command line the latter is an [old spelling](old_spellings).
 
 mod elsewhere;
 mod environment;
@@ -31,22 +33,31 @@ mod flags;
 mod given;
 mod known;
 mod merge;
+mod old;
 mod print;
+mod set;
+mod settings;
 #[cfg(test)]
 mod tests;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
 use latchwork_files::Named;
 
 use crate::AppError;
 use crate::log::Filter;
+use crate::parse::one_line;
+use elsewhere::Program;
 use given::{Given, Origin};
 use known::Known;
 
-/// What came of everything that a program was told.
+pub use old::old_spellings;
+pub use settings::{SettingRow, own_settings, page_table, settings, shared_settings};
+
+/// What a program does with everything that was given.
 pub(crate) enum Read<C> {
     /// Run with this.
     Run(Box<Configured<C>>),
@@ -61,9 +72,11 @@ pub(crate) struct Configured<C> {
     pub(crate) places: Places,
     /// The configuration file.
     pub(crate) file: Option<Named>,
+    /// One line about old spellings on the command line.
+    pub(crate) warning: Option<String>,
 }
 
-/// Why a program cannot be run with what it was told.
+/// Why a program cannot run with what was given.
 #[derive(Debug)]
 pub(crate) enum ReadError {
     /// The command line; or nothing is wrong, and it asks for help.
@@ -84,7 +97,7 @@ impl From<AppError> for ReadError {
     }
 }
 
-/// Puts together what a program was told.
+/// Merges the command line, the environment and the file.
 pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     program: &'static str,
     arguments: impl IntoIterator<Item = OsString>,
@@ -96,7 +109,11 @@ pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     let variables: Vec<(OsString, OsString)> = variables.into_iter().collect();
     let relaxed = flags::relaxed(&command);
     let alone = relaxed.clone().try_get_matches_from(&arguments)?;
+    if alone.get_flag(flags::HELP_SETTINGS) {
+        return Ok(Read::Print(settings::help(program, &command)));
+    }
     let known = Known::new(program, &command, &flags);
+    let warning = old_spellings(&command, &arguments);
 
     let named = file_to_read(&alone, &variables);
     let file = match &named {
@@ -106,11 +123,12 @@ pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     let environment = environment::read(variables, &known)?;
     let subcommand = flags::subcommand(&alone).map(|name| (name.to_owned(), Origin::CommandLine));
     let subcommand = subcommand.or(environment.command).or(file.command);
-    let on_command_line = given::on_command_line(&flags, &alone);
-    let elsewhere = [&environment.given, &file.given];
-    elsewhere.into_iter().try_for_each(|given| merge::check(given, &relaxed))?;
+    let on_command_line = on_command_line(&known, &alone)?;
+    let layers = [&on_command_line, &environment.given, &file.given];
+    layers.into_iter().try_for_each(|given| merge::check(given, &relaxed))?;
     let given = merge::merge([on_command_line, environment.given, file.given])?;
 
+    // Also by `--set`, which clap only takes for words.
     let is_told_elsewhere = given.iter().any(|given| given.origin != Origin::CommandLine)
         || subcommand.as_ref().is_some_and(|(_, origin)| *origin != Origin::CommandLine);
     let arguments = match is_told_elsewhere {
@@ -119,7 +137,8 @@ pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     };
     let print = alone.get_flag(flags::PRINT);
     let strict = if print { relaxed } else { command.clone() };
-    let mut matches = strict.try_get_matches_from(arguments)?;
+    let parsed = strict.try_get_matches_from(arguments);
+    let mut matches = parsed.map_err(|error| missing_settings(error, &flags))?;
     if print {
         let text = print::print(program, &command, &flags, &matches, &given, subcommand.as_ref());
         return Ok(Read::Print(text));
@@ -129,10 +148,50 @@ pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     let log = log.map_err(|error| AppError::Usage(format!("--log: {error}")))?;
     let cli = C::from_arg_matches_mut(&mut matches)?;
     let file = named.map(|(path, asked_by)| Named::read(asked_by, path));
-    Ok(Read::Run(Box::new(Configured { cli, log, places: Places(given), file })))
+    Ok(Read::Run(Box::new(Configured { cli, log, places: Places(given), file, warning })))
 }
 
-/// The file, and who asks for it.
+/// Parses a command line, without a file and the environment: for tests, and for programs that read
+/// a command line of another program. The first word is the program's name.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn command_line<C: CommandFactory + FromArgMatches>(
+    program: &'static str,
+    words: impl IntoIterator<Item = impl Into<OsString>>,
+) -> Result<C, AppError> {
+    match read(program, words.into_iter().map(Into::into), []) {
+        Ok(Read::Run(configured)) => Ok(configured.cli),
+        Ok(Read::Print(_)) => Err(AppError::Usage("it only prints what it knows".to_owned())),
+        Err(ReadError::CommandLine(error)) => Err(AppError::Usage(one_line(&error))),
+        Err(ReadError::Elsewhere(error)) => Err(error),
+    }
+}
+
+/// The flags and settings that a command line gives.
+fn on_command_line(known: &Known<'_>, alone: &ArgMatches) -> Result<Vec<Given>, AppError> {
+    let mut given = given::on_command_line(known.flags, alone);
+    let set = given.iter().position(|given| given.flag.name == flags::SET);
+    if let Some(at) = set {
+        let values = given.remove(at).values;
+        set::add(&mut given, set::expand(known, &values, true, &Origin::Set)?)?;
+    }
+    Ok(given)
+}
+
+/// An error about a setting that another one needs, with the setting as `--set` has it.
+fn missing_settings(error: clap::Error, flags: &[flags::Flag]) -> ReadError {
+    if error.kind() != ErrorKind::MissingRequiredArgument {
+        return ReadError::CommandLine(error);
+    }
+    let settings = flags.iter().filter(|flag| flag.is_setting);
+    let line = settings.fold(one_line(&error), |line, flag| {
+        line.replace(&format!("--{} <", flag.name), &format!("--set {}=<", flag.name))
+    });
+    ReadError::Elsewhere(AppError::Usage(line))
+}
+
+/// The path of the file, with the flag or the variable that names it.
 fn file_to_read(
     alone: &ArgMatches,
     variables: &[(OsString, OsString)],
@@ -167,7 +226,7 @@ fn rewrite(
     all
 }
 
-/// What a command line says beyond flags that can be told elsewhere: counted flags, those of a
+/// What a command line says beyond flags that files can give: counted flags, those of a
 /// subcommand alone, and what stands without any.
 fn others(command: &Command, matches: &ArgMatches, given: &[Given]) -> Vec<OsString> {
     let mut others = Vec::new();
@@ -180,7 +239,7 @@ fn others(command: &Command, matches: &ArgMatches, given: &[Given]) -> Vec<OsStr
         }
         let values = || matches.get_raw(id).into_iter().flatten().map(OsString::from);
         match (arg.get_long(), arg.get_action()) {
-            (Some(flags::CONFIG | flags::PRINT), _) => {}
+            (Some(flags::CONFIG | flags::PRINT | flags::SET), _) => {}
             (None, _) => positional.extend(values()),
             (Some(long), ArgAction::Count) => {
                 let count = usize::from(matches.get_count(id));
@@ -211,15 +270,24 @@ impl Places {
             AppError::Usage(text) | AppError::Failed(text) => text,
             AppError::Stopped(_) | AppError::StoppedAt(..) => return error,
         };
-        let is_named = |given: &&Given| {
-            let flag = format!("--{}", given.flag.name);
+        let names = |flag: &str| {
             let ends = |at: usize| {
                 let behind = text[at + flag.len()..].chars().next();
                 !behind.is_some_and(|c| c.is_ascii_alphanumeric() || c == '-')
             };
-            given.origin != Origin::CommandLine && text.match_indices(&flag).any(|(at, _)| ends(at))
+            text.match_indices(flag).any(|(at, _)| ends(at))
         };
-        let place = |given: &Given| format!("--{} is from {}", given.flag.name, given.origin);
+        let is_named = |given: &&Given| {
+            let flag = match given.flag.is_setting {
+                true => format!("--set {}", given.flag.name),
+                false => format!("--{}", given.flag.name),
+            };
+            !matches!(given.origin, Origin::CommandLine | Origin::Set) && names(&flag)
+        };
+        let place = |given: &Given| {
+            let dashes = if given.flag.is_setting { "" } else { "--" };
+            format!("{dashes}{} is from {}", given.flag.name, given.origin)
+        };
         let places: Vec<String> = self.0.iter().filter(is_named).map(place).collect();
         if places.is_empty() {
             return error;
@@ -232,13 +300,22 @@ impl Places {
     }
 }
 
-/// Flags of a program that other programs would not know in a file for several of them: for a test
+/// Flags and settings of a program that other programs would not know in a file for several of them: for a test
 /// of the program, which expects none.
 pub fn missing<C: CommandFactory>(program: &str) -> Vec<String> {
-    let shared = flags::shared();
+    let shared: Vec<String> = flags::shared().into_iter().map(|flag| flag.name).collect();
     let flags = flags::of(&flags::complete(C::command()));
-    let own = elsewhere::PROGRAMS.iter().find(|(name, _)| *name == program);
-    let own = own.map_or(&[][..], |(_, flags)| *flags);
-    let names = flags.into_iter().map(|flag| flag.name);
-    names.filter(|name| !shared.contains(name) && !own.contains(&name.as_str())).collect()
+    let own = Program::named(program);
+    let is_known = |flag: &flags::Flag| {
+        let listed = own.map(|own| if flag.is_setting { own.settings } else { own.flags });
+        listed.is_some_and(|names| names.contains(&flag.name.as_str()))
+    };
+    let others = flags.into_iter().filter(|flag| !shared.contains(&flag.name) && !is_known(flag));
+    others.map(|flag| flag.name).collect()
+}
+
+/// Whether this is a setting of the program, or of all programs if this one is not known.
+pub fn is_setting(program: &str, name: &str) -> bool {
+    let own = Program::named(program).is_some_and(|program| program.settings.contains(&name));
+    own || flags::shared().into_iter().any(|flag| flag.is_setting && flag.name == name)
 }

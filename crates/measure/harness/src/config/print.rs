@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
-use super::flags::{COMMAND, Flag};
+use super::flags::{COMMAND, Flag, SET, group};
 use super::given::{Given, Origin};
 
 /// Prints what a program of this name runs with. `matches` are of all that is `given`.
@@ -23,7 +23,13 @@ pub(super) fn print(
         None if command.get_subcommands().next().is_some() => comment(&mut out, COMMAND, "not set"),
         None => {}
     }
-    let of = |arg: &&Arg| flags.iter().any(|flag| flag.id == arg.get_id().as_str());
+    // `set` stands here as what it sets, and old names only where they were given.
+    let of = |arg: &&Arg| {
+        let id = arg.get_id().as_str();
+        let is_given = given.iter().any(|given| given.flag.id == id);
+        let is_shown = is_given || !arg.is_hide_set() || group(arg).is_some();
+        is_shown && id != SET && flags.iter().any(|flag| flag.id == id)
+    };
     let args: Vec<&Arg> = command.get_arguments().filter(of).collect();
     let mut headings: Vec<Option<&str>> = Vec::new();
     for arg in &args {
@@ -73,7 +79,7 @@ fn one(out: &mut String, arg: &Arg, flag: &Flag, matches: &ArgMatches, all: &[Gi
 }
 
 /// What help says of a default that is no value: `[default: as many as give each core one]`.
-fn in_words(help: &str) -> String {
+pub(super) fn in_words(help: &str) -> String {
     let words = help.split_once("[default: ").and_then(|(_, rest)| rest.split_once(']'));
     let words = words.map(|(words, _)| words.split_whitespace().collect::<Vec<_>>().join(" "));
     words.map_or_else(|| "not set".to_owned(), |words| format!("not set, default: {words}"))

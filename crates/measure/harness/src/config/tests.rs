@@ -24,6 +24,21 @@ struct Cli {
     cache_mb: String,
     #[arg(long, global = true, value_parser = ["plain", "json"])]
     output: Option<String>,
+    /// Lines that one sweep evicts.
+    #[arg(long, global = true, value_parser = crate::parse::whole(1..=64u32), default_value = "8")]
+    #[arg(hide = true, help_heading = "Settings: Protocol")]
+    evict_batch: u32,
+    /// Take all memory at the start.
+    #[arg(long, global = true, hide = true, help_heading = "Settings: Memory")]
+    huge: bool,
+    /// Devices. [default: all there are]
+    #[arg(long, global = true, value_name = "NAME", conflicts_with = "huge")]
+    #[arg(hide = true, help_heading = "Settings: Memory")]
+    device: Vec<String>,
+    #[arg(long, alias = "count", global = true)]
+    operations: Option<u64>,
+    #[arg(long, hide = true, help_heading = "Old name of --operations", global = true)]
+    thousands: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
@@ -258,4 +273,149 @@ fn an_error_that_names_a_flag_says_where_it_was_set() {
         "--threads-max 2 and --output json"
     );
     assert_eq!(located("--only").status(), 2);
+}
+
+#[test]
+fn set_and_the_settings_own_name_mean_the_same_everywhere() {
+    assert_eq!(good("", &[], "").evict_batch, 8);
+    let (variable, own) =
+        (&[("LATCHWORK_EVICT_BATCH", "3")], &[("LATCHWORK_SET", "evict-batch=4")]);
+    let list = &[("LATCHWORK_SET", r#"["evict-batch=4", "device=a"]"#)];
+    assert_eq!(good("evict-batch = 2", &[], "").evict_batch, 2);
+    assert_eq!(good("set = [\"evict-batch=2\"]", &[], "").evict_batch, 2);
+    assert_eq!(good("set = [\"evict-batch=2\"]", variable, "").evict_batch, 3);
+    assert_eq!(good("evict-batch = 2", own, "").evict_batch, 4);
+    assert_eq!(good("evict-batch = 2", list, "").device, ["a"]);
+    assert_eq!(good("evict-batch = 2", variable, "--set evict-batch=5").evict_batch, 5);
+    assert_eq!(good("", variable, "run --evict-batch=6").evict_batch, 6, "the old way");
+    assert_eq!(good("", &[], "--set evict-batch=6 run --set evict-batch=7").evict_batch, 7);
+    let text = "set = [\"evict-batch=2\"]\n[ycsb]\nevict-batch = 5";
+    assert_eq!(good(text, &[], "").evict_batch, 5, "the program's own table wins");
+    assert!(
+        good("", &[], "--set huge=on").huge && !good("huge = true", &[], "--set huge=off").huge
+    );
+    assert_eq!(good("", &[], "--set device=a --set device=b").device, ["a", "b"]);
+    assert!(good("device = \"a\"", &[], "--set huge=on").device.is_empty(), "it is hidden");
+    // Settings of another program in a file for several programs.
+    assert_eq!(good("set = [\"early-release=on\"]", &[], "").evict_batch, 8);
+}
+
+#[test]
+fn what_is_wrong_with_a_setting_names_the_place_and_what_would_do() {
+    for (text, arguments, told) in [
+        ("", "--set evict-batch=0", "--set evict-batch=0: use a whole number from 1 to 64"),
+        (
+            "",
+            "--set evict-bach=1",
+            "--set evict-bach: ycsb has no such setting; did you mean evict-batch?",
+        ),
+        ("", "--set colour=1", "--set colour: ycsb has no such setting; ycsb --help-settings"),
+        (
+            "",
+            "--set early-release=on",
+            "--set early-release: ycsb has no such setting, but tpcc has",
+        ),
+        ("", "--set threads=1", "--set threads: threads is a flag, not a setting; write --threads"),
+        ("", "--set evict-batch", "--set evict-batch: use NAME=VALUE, as evict-batch=1"),
+        ("", "--set huge=maybe", "--set huge=maybe: use on or off"),
+        ("", "--set huge=on --set device=a", "cannot be used with"),
+        (
+            "",
+            "--evict-batch 2 --set evict-batch=3",
+            "--set evict-batch: it is given twice, also by --evict-batch",
+        ),
+        (
+            "\nset = [\"evict-batch=0\"]",
+            "",
+            "FILE:2: evict-batch: 0: use a whole number from 1 to 64",
+        ),
+        (
+            "set = [\"evict-bach=1\"]",
+            "",
+            "FILE:1: evict-bach: ycsb has no such setting; did you mean",
+        ),
+        (
+            "[ycsb]\nset = [\"early-release=on\"]",
+            "",
+            "FILE:2: early-release: ycsb has no such setting",
+        ),
+        (
+            "evict-batch = 1\nset = \"evict-batch=2\"",
+            "",
+            "FILE:2: evict-batch: it is given twice, also by FILE:1",
+        ),
+        (
+            "help-settings = true",
+            "",
+            "FILE:1: help-settings: --help-settings belongs on the command line",
+        ),
+    ] {
+        let line = wrong(text, &[], arguments);
+        assert!(line.contains(told), "{text} {arguments}: {line}");
+    }
+    for (name, value, told) in [
+        (
+            "LATCHWORK_SET",
+            "evict-batch=99",
+            "LATCHWORK_SET: evict-batch: 99: use a whole number from 1 to 64",
+        ),
+        (
+            "LATCHWORK_SET",
+            "evict-bach=1",
+            "LATCHWORK_SET: evict-bach: ycsb has no such setting; did you mean",
+        ),
+    ] {
+        let line = wrong("", &[(name, value)], "");
+        assert!(line.contains(told), "{value}: {line}");
+    }
+}
+
+#[test]
+fn old_spellings_are_told_in_one_line_with_the_new_ones() {
+    let told = |arguments: &str| {
+        let all = std::iter::once("ycsb").chain(arguments.split_whitespace());
+        let all: Vec<OsString> = all.map(OsString::from).collect();
+        old_spellings(&flags::complete(Cli::command()), &all)
+    };
+    for new in ["", "--set evict-batch=4 --threads 2 run", "-p --evict-batch", "run -- --huge"] {
+        let expected = (new == "-p --evict-batch").then_some("--set evict-batch=on");
+        assert_eq!(told(new).is_some(), expected.is_some(), "{new}: {:?}", told(new));
+    }
+    let line = told("--evict-batch 4 --huge run --device=a --count 5 --thousands 3").expect("old");
+    let now =
+        "now write --set evict-batch=4 --set huge=on --set device=a --operations 5 --operations";
+    assert!(line.ends_with(now) && !line.contains('\n'), "{line}");
+    let cli = good("count = 7", &[], "");
+    assert_eq!(cli.operations, Some(7), "old keys of files stay");
+}
+
+#[test]
+fn help_tells_each_setting_with_its_default_and_range() {
+    let Ok(Read::Print(text)) = read_all(None, &[], "--help-settings") else {
+        panic!("it is printed");
+    };
+    for line in [
+        "Protocol:",
+        "  evict-batch=8",
+        "          Lines that one sweep evicts.",
+        "          Takes a whole number from 1 to 64.",
+        "Memory:",
+        "  huge=off",
+        "          Takes on or off.",
+        "  device",
+        "          Default: all there are.",
+        "          Takes NAME; may be repeated.",
+    ] {
+        assert!(text.lines().any(|told| told == line), "{line}: {text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 100) && !text.contains("threads"));
+    let help = flags::complete(Cli::command()).render_long_help().to_string();
+    assert!(!help.contains("--evict-batch") && help.contains("--set <NAME=VALUE>"), "{help}");
+}
+
+#[test]
+fn the_page_of_settings_has_those_of_all_programs_as_the_code_has_them() {
+    let page = include_str!("../../../../../docs/reference/settings.md");
+    let table = page_table(&shared_settings());
+    assert!(page.contains(&table), "docs/reference/settings.md should have this table:\n\n{table}");
 }

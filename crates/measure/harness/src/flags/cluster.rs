@@ -42,9 +42,9 @@ pub struct ClusterFlags {
     /// Operations that each worker has in flight.
     #[arg(long, global = true, value_name = "N", default_value = "8", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
     pub inflight: usize,
-    /// Operations that a worker turns to before it looks for what other nodes ask. Simulated
+    /// Operations that a worker turns to before it looks for requests of other nodes. Simulated
     /// workers turn to all that are ready.
-    #[arg(long, global = true, value_name = "N", default_value = "2", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
+    #[arg(long, global = true, value_name = "N", default_value = "2", value_parser = whole(1..=1024usize), hide = true, help_heading = "Settings: Execution")]
     pub sweep_tasks: usize,
     /// Cache of each compute node in MiB, all that belongs to it included.
     #[arg(long, global = true, value_name = "SIZE", default_value = "256", value_parser = mebibytes, help_heading = "Cluster")]
@@ -52,13 +52,13 @@ pub struct ClusterFlags {
     /// Memory of each memory node in MiB. [default: twice what the workload should need]
     #[arg(long, global = true, value_name = "SIZE", value_parser = whole_mebibytes(1..=1 << 28), help_heading = "Cluster")]
     pub memory_mb: Option<u64>,
-    /// Memory nodes over which each compute node spreads new lines, taking a chunk of each at a
-    /// time. [default: all, where each has a chunk for every compute node; else 1]
-    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
+    /// Memory nodes over which each compute node spreads new lines, one chunk of each at a time.
+    /// [default: all, where each has a chunk for every compute node; else 1]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=1024usize), hide = true, help_heading = "Settings: Memory")]
     pub stripes: Option<usize>,
     /// Take all memory at the start instead of at the first touch: for figures without the time
     /// that the operating system needs to provide it.
-    #[arg(long, global = true, help_heading = "Cluster")]
+    #[arg(long, global = true, hide = true, help_heading = "Settings: Memory")]
     pub prefault: bool,
     /// Size of a global cache line in bytes: a power of two from 512 to 65536.
     #[arg(long, global = true, value_name = "BYTES", default_value = "8192", value_parser = line_size, help_heading = "Cluster")]
@@ -87,8 +87,8 @@ impl ClusterFlags {
         }
     }
 
-    /// The configuration on this fabric, with so many workers on each node. `memory_bytes` says how
-    /// many bytes each memory node should have where no flag does.
+    /// The configuration on this fabric, with this number of workers on each node. Without
+    /// `--memory-mb`, `memory_bytes` gives the bytes of each memory node.
     ///
     /// # Errors
     /// The first thing that is impossible.
@@ -139,7 +139,7 @@ impl ClusterFlags {
     pub fn check_fabric(&self, fabric: &FabricChoice) -> Result<(), FlagError> {
         match (fabric, self.memory_mb) {
             (FabricChoice::Joined(_), Some(mib)) => Err(FlagError(format!(
-                "--memory-mb {mib}: memory nodes are processes of their own, with their own --memory; leave it out"
+                "--memory-mb {mib}: memory nodes are processes of their own, with their own --memory-mb; leave it out"
             ))),
             _ => Ok(()),
         }
@@ -221,7 +221,6 @@ impl ClusterFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::one_line;
     use crate::{FabricChoice, FabricFlags};
     use clap::{CommandFactory, Parser};
 
@@ -235,8 +234,9 @@ mod tests {
         fabric: FabricFlags,
     }
 
-    fn parse(arguments: &str) -> Result<Cli, clap::Error> {
-        Cli::try_parse_from(std::iter::once("test").chain(arguments.split_whitespace()))
+    fn parse(arguments: &str) -> Result<Cli, AppError> {
+        let words = std::iter::once("test").chain(arguments.split_whitespace());
+        crate::config::command_line("test", words)
     }
 
     fn config(arguments: &str) -> Result<ClusterConfig, FlagError> {
@@ -267,7 +267,7 @@ mod tests {
         let stripes = |arguments: &str| config(arguments).expect("a configuration").pool.stripes;
         assert_eq!(stripes("--memory-nodes 4 --compute-nodes 7"), 4);
         assert_eq!(stripes("--memory-nodes 4 --compute-nodes 8"), 1);
-        assert_eq!(stripes("--memory-nodes 4 --compute-nodes 8 --stripes 2"), 2);
+        assert_eq!(stripes("--memory-nodes 4 --compute-nodes 8 --set stripes=2"), 2);
     }
 
     #[test]
@@ -287,10 +287,14 @@ mod tests {
             ("--thread 3", "--thread", "--threads"),
             ("--seed x", "--seed", "a whole number from 0"),
             ("--listen node1:7470", "--listen", "as 10.0.0.1:0"),
-            ("--pause 2d", "--pause", "use"),
+            ("--set pause=2d", "--set pause=2d: use a time", "from 1ns"),
+            ("--set pauses=2us", "--set pauses: test has no such setting", "pause?"),
+            ("--set threads=2", "--set threads: threads is a flag", "write --threads"),
+            ("--join file:/x --set tls-cert=c", "provided: --set tls-key=<FILE>", "tls-ca=<FILE>"),
+            ("--set pause", "--set pause: use NAME=VALUE", "test --help-settings"),
             ("--cache-mb 256MB", "--cache-mb", "256M"),
         ] {
-            let line = one_line(&parse(arguments).expect_err("a wrong command line"));
+            let line = parse(arguments).expect_err("a wrong command line").to_string();
             assert!(!line.contains('\n'), "{line}");
             assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
         }
@@ -307,16 +311,16 @@ mod tests {
             assert!(!line.contains('\n'), "{line}");
             assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
         }
-        let joined = ["--join file:/tmp/x --nic connectx5", "--node-id 3", "--shm-dir /tmp"];
-        for (arguments, flag) in joined.into_iter().zip(["--nic", "--node-id 3", "--shm-dir /tmp"])
-        {
+        let joined =
+            ["--join file:/tmp/x --nic connectx5", "--set node-id=3", "--set shm-dir=/tmp"];
+        for (arguments, flag) in joined.into_iter().zip(["--nic", joined[1], joined[2]]) {
             let choice = parse(arguments).expect("flags").fabric.choice();
             let line = choice.expect_err("in vain").to_string();
             assert!(line.starts_with(flag) && line.contains("--join"), "{line}");
         }
         for (arguments, flag, fabric) in [
-            ("--secret-file /tmp/s", "--secret-file /tmp/s: ", "tcp"),
-            ("--fabric tcp --shm-dir /tmp", "--shm-dir /tmp: ", "shm"),
+            ("--set secret-file=/tmp/s", "--set secret-file=/tmp/s: ", "tcp"),
+            ("--fabric tcp --set shm-dir=/tmp", "--set shm-dir=/tmp: ", "shm"),
         ] {
             let flags = parse(&format!("--join file:/tmp/x {arguments}")).expect("flags");
             let line = flags.fabric.choice().expect_err("it would change nothing").to_string();
@@ -331,7 +335,10 @@ mod tests {
         let flags = parse("--join file:/tmp/x --memory-mb 64").expect("flags");
         let fabric = flags.fabric.choice().expect("a choice");
         let line = flags.cluster.check_fabric(&fabric).expect_err("in vain").to_string();
-        assert!(line.starts_with("--memory-mb 64: ") && line.contains("--memory;"), "{line}");
+        assert!(
+            line.starts_with("--memory-mb 64: ") && line.contains("own --memory-mb;"),
+            "{line}"
+        );
         let line = parse("--nic connectx5").expect("flags").fabric.choice().expect_err("no NICs");
         assert!(line.to_string().contains("--fabric sim"), "{line}");
     }
@@ -347,7 +354,8 @@ mod tests {
 
     #[test]
     fn the_description_has_every_setting() {
-        let described = ClusterFlags::describe(&config("--evict-batch 7 --protocol sel").unwrap());
+        let described =
+            ClusterFlags::describe(&config("--set evict-batch=7 --protocol sel").unwrap());
         assert_eq!(described["protocol"], "sel");
         assert_eq!(described["settings"]["evict-batch"], "7");
         for key in ["compute_nodes", "gcl_size", "seed", "cache_mb", "memory_mb"] {

@@ -156,7 +156,7 @@ impl FabricChoice {
         let (given, enough) = (given / MIB, enough.div_ceil(MIB));
         match self {
             FabricChoice::Joined(_) => {
-                let large = format!("start memory nodes with --memory {enough}M");
+                let large = format!("start memory nodes with --memory-mb {enough}");
                 (format!("memory of {given} MiB on each memory node"), large)
             }
             _ => (format!("--memory-mb {given}"), format!("use --memory-mb {enough}")),

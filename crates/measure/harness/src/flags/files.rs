@@ -75,7 +75,7 @@ mod tests {
             assert_eq!(told(output("--log", good).map(drop)), None);
         }
         assert!(!directory.join("new").exists() && !Path::new("here").exists(), "all is as it was");
-        // Where nobody makes a file, whoever it is.
+        // No user may make a file there.
         if cfg!(target_os = "linux") {
             let nowhere = Path::new("/proc/latchwork");
             let line = told(output("--log", nowhere).map(drop)).expect("no place for a file");

@@ -22,7 +22,7 @@ const SECRET: &str = "secret";
 /// Secrets, keys and certificates.
 const CREDENTIAL: Kind = Kind { name: "a secret, a key or certificates", bytes_max: 1 << 20 };
 
-/// Where a node listens that is told nothing.
+/// The default address on which a node listens.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Flags of a process that joins a cluster.
@@ -33,34 +33,37 @@ pub struct JoinFlags {
     #[arg(long, global = true, value_name = "ENDPOINT", help_heading = "Joining")]
     pub join: Option<String>,
     /// The id that this node must have. [default: the lowest that is free]
-    #[arg(long, global = true, value_name = "N", value_parser = whole(0..=u16::MAX), help_heading = "Joining")]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(0..=u16::MAX), hide = true, help_heading = "Settings: Joining")]
     pub node_id: Option<u16>,
     /// Where this node listens, over sockets. Port 0 is one of the operating system's choice.
     #[arg(long, global = true, value_name = "ADDR:PORT", default_value_t = LISTEN, value_parser = socket, help_heading = "Joining")]
     pub listen: SocketAddr,
     /// The address under which others reach this node, where it is another than that of --listen.
-    #[arg(long, global = true, value_name = "ADDR", value_parser = address, help_heading = "Joining")]
+    /// [default: that of --listen]
+    #[arg(long, global = true, value_name = "ADDR", value_parser = address, hide = true, help_heading = "Settings: Joining")]
     pub advertise: Option<IpAddr>,
-    /// A file with a secret that all nodes have, 16 bytes or more: whoever has it not is refused.
-    /// [default: one that the first node leaves in the store]
+    /// A file with a secret that all nodes have, 16 bytes or more. A node without the secret is
+    /// refused. [default: one that the first node leaves in the store]
     #[arg(
         long,
         global = true,
         value_name = "FILE",
-        help_heading = "Joining",
-        conflicts_with = "tls_cert"
+        conflicts_with = "tls_cert",
+        hide = true,
+        help_heading = "Settings: Joining"
     )]
     pub secret_file: Option<PathBuf>,
-    /// This node's certificate, in PEM form: nodes prove who they are with TLS.
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Joining", requires_all = ["tls_key", "tls_ca"])]
+    /// This node's certificate, in PEM form: nodes prove their identity with TLS.
+    #[arg(long, global = true, value_name = "FILE", requires_all = ["tls_key", "tls_ca"], hide = true, help_heading = "Settings: Joining")]
     pub tls_cert: Option<PathBuf>,
-    /// The key of --tls-cert.
+    /// The key of tls-cert.
     #[arg(
         long,
         global = true,
         value_name = "FILE",
-        help_heading = "Joining",
-        requires = "tls_cert"
+        requires = "tls_cert",
+        hide = true,
+        help_heading = "Settings: Joining"
     )]
     pub tls_key: Option<PathBuf>,
     /// The authority that has signed the certificates of all nodes.
@@ -68,8 +71,9 @@ pub struct JoinFlags {
         long,
         global = true,
         value_name = "FILE",
-        help_heading = "Joining",
-        requires = "tls_cert"
+        requires = "tls_cert",
+        hide = true,
+        help_heading = "Settings: Joining"
     )]
     pub tls_ca: Option<PathBuf>,
     /// The name that the certificates of all nodes have.
@@ -78,22 +82,36 @@ pub struct JoinFlags {
         global = true,
         value_name = "NAME",
         default_value = "latchwork",
-        help_heading = "Joining"
+        hide = true,
+        help_heading = "Settings: Joining"
     )]
     pub tls_name: String,
     /// The directory of the files that the processes share, with --fabric shm; the first node
     /// decides for all. [default: /dev/shm/latchwork]
-    #[arg(long, global = true, value_name = "DIRECTORY", help_heading = "Joining")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIRECTORY",
+        hide = true,
+        help_heading = "Settings: Joining"
+    )]
     pub shm_dir: Option<PathBuf>,
     /// Huge pages for memory that processes share: no; advise, where the kernel gives them; or the
     /// directory of a hugetlbfs.
-    #[arg(long, global = true, value_name = "HOW", default_value = "no", help_heading = "Joining")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "no|advise|DIRECTORY",
+        default_value = "no",
+        hide = true,
+        help_heading = "Settings: Joining"
+    )]
     pub huge_pages: String,
-    /// Seconds that this node is not missed: so long after it died the others go on without it.
-    #[arg(long, global = true, value_name = "SECONDS", default_value = "10", value_parser = seconds_f64, help_heading = "Joining")]
+    /// How long after its death a node counts as alive: the others go on without it then.
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "10s", value_parser = seconds_f64, hide = true, help_heading = "Settings: Joining")]
     pub member_lease: f64,
-    /// Seconds to wait for the other nodes at the start.
-    #[arg(long, global = true, value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = "Joining")]
+    /// How long to wait for the other nodes at the start.
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "60s", value_parser = seconds, hide = true, help_heading = "Settings: Joining")]
     pub join_wait: Duration,
 }
 
@@ -112,10 +130,10 @@ impl JoinFlags {
     /// The files that these flags name.
     pub fn files(&self) -> impl Iterator<Item = Named> {
         [
-            ("--secret-file", &self.secret_file),
-            ("--tls-cert", &self.tls_cert),
-            ("--tls-key", &self.tls_key),
-            ("--tls-ca", &self.tls_ca),
+            ("--set secret-file", &self.secret_file),
+            ("--set tls-cert", &self.tls_cert),
+            ("--set tls-key", &self.tls_key),
+            ("--set tls-ca", &self.tls_ca),
         ]
         .into_iter()
         .filter_map(|(flag, path)| path.as_ref().map(|path| Named::read(flag, path)))
@@ -149,7 +167,7 @@ impl JoinFlags {
         }
         if self.listen.ip().is_unspecified() && self.advertise.is_none() {
             return Err(FlagError(format!(
-                "--listen {}: others must be told an address that they reach; give --advertise ADDR",
+                "--listen {}: others must be told an address that they reach; give --set advertise=ADDR",
                 self.listen
             )));
         }
@@ -157,7 +175,7 @@ impl JoinFlags {
             && !directory.is_dir()
         {
             return Err(FlagError(format!(
-                "--huge-pages {}: use no, advise, or the directory of a hugetlbfs that is there",
+                "--set huge-pages={}: use no, advise, or the directory of a hugetlbfs that is there",
                 self.huge_pages
             )));
         }
@@ -166,38 +184,38 @@ impl JoinFlags {
         Ok(Some(JoinChoice { endpoint, kind, flags, rdma, security }))
     }
 
-    /// A flag that says nothing to a program that is a whole cluster, if one was given. Those that
-    /// have a default are not told from it.
+    /// A given setting that has no effect without `--join`. A setting with a default cannot be
+    /// distinguished from its default, so that none of them is here.
     fn given_in_vain(&self) -> Option<String> {
         let path = |flag: &str, path: &Option<PathBuf>| {
-            path.as_ref().map(|path| format!("{flag} {}", path.display()))
+            path.as_ref().map(|path| format!("{flag}={}", path.display()))
         };
-        let id = self.node_id.map(|id| format!("--node-id {id}"));
-        let advertise = self.advertise.map(|ip| format!("--advertise {ip}"));
+        let id = self.node_id.map(|id| format!("--set node-id={id}"));
+        let advertise = self.advertise.map(|ip| format!("--set advertise={ip}"));
         id.or(advertise)
-            .or_else(|| path("--secret-file", &self.secret_file))
-            .or_else(|| path("--tls-cert", &self.tls_cert))
-            .or_else(|| path("--shm-dir", &self.shm_dir))
+            .or_else(|| path("--set secret-file", &self.secret_file))
+            .or_else(|| path("--set tls-cert", &self.tls_cert))
+            .or_else(|| path("--set shm-dir", &self.shm_dir))
     }
 
-    /// A flag that says nothing to this fabric, if one was given, and the fabric that it is for:
-    /// nobody is to take a cluster for protected that is not. Addresses harm nobody, so that one
-    /// command line can be that of any fabric.
+    /// A given setting that has no effect on this fabric, and the fabric that has it. A user must
+    /// not believe that a secret protects a cluster where none does. Addresses are accepted on
+    /// every fabric, so that one command line can serve all.
     fn given_to_another(&self, kind: FabricKind) -> Option<(String, &'static str)> {
         let path = |flag: &str, path: &Option<PathBuf>| {
-            path.as_ref().map(|path| format!("{flag} {}", path.display()))
+            path.as_ref().map(|path| format!("{flag}={}", path.display()))
         };
         if kind != FabricKind::Tcp {
-            let flag = path("--secret-file", &self.secret_file)
-                .or_else(|| path("--tls-cert", &self.tls_cert));
+            let flag = path("--set secret-file", &self.secret_file)
+                .or_else(|| path("--set tls-cert", &self.tls_cert));
             if let Some(flag) = flag {
                 return Some((flag, FabricKind::Tcp.name()));
             }
         }
         if kind != FabricKind::Shm {
             let pages = self.huge_pages() != HugePages::Never;
-            let flag = path("--shm-dir", &self.shm_dir)
-                .or_else(|| pages.then(|| format!("--huge-pages {}", self.huge_pages)));
+            let flag = path("--set shm-dir", &self.shm_dir)
+                .or_else(|| pages.then(|| format!("--set huge-pages={}", self.huge_pages)));
             return flag.map(|flag| (flag, FabricKind::Shm.name()));
         }
         None
@@ -213,13 +231,13 @@ impl JoinFlags {
 
     fn security(&self) -> Result<Option<Security>, FlagError> {
         if let Some(path) = &self.secret_file {
-            let secret = Secret::new(read("--secret-file", path)?.trim_ascii_end());
-            let wrong = |error| FlagError(format!("--secret-file {}: {error}", path.display()));
+            let secret = Secret::new(read("--set secret-file", path)?.trim_ascii_end());
+            let wrong = |error| FlagError(format!("--set secret-file={}: {error}", path.display()));
             return secret.map(|secret| Some(Security::Secret(secret))).map_err(wrong);
         }
         let given = (self.tls_cert.as_deref(), self.tls_key.as_deref(), self.tls_ca.as_deref());
         let (Some(cert), Some(key), Some(ca)) = given else { return Ok(None) };
-        let texts = [("--tls-ca", ca), ("--tls-cert", cert), ("--tls-key", key)];
+        let texts = [("--set tls-ca", ca), ("--set tls-cert", cert), ("--set tls-key", key)];
         let [authority, certificate, secret] = texts.map(|(flag, path)| read(flag, path));
         let tls = Tls::from_pem(&authority?, &certificate?, &secret?, &self.tls_name);
         let wrong = |error| self.tls_error((ca, cert, key), &error);
@@ -229,23 +247,23 @@ impl JoinFlags {
     /// What is wrong with the credentials, with the flag and the file that have it.
     fn tls_error(&self, (ca, cert, key): (&Path, &Path, &Path), error: &TcpError) -> FlagError {
         let TcpError::Certificate { of, why } = error else {
-            return FlagError(format!("--tls-cert {}: {error}", cert.display()));
+            return FlagError(format!("--set tls-cert={}: {error}", cert.display()));
         };
         let given = match of {
-            TlsText::Authority => format!("--tls-ca {}", ca.display()),
-            TlsText::Certificate => format!("--tls-cert {}", cert.display()),
-            TlsText::Key => format!("--tls-key {}", key.display()),
+            TlsText::Authority => format!("--set tls-ca={}", ca.display()),
+            TlsText::Certificate => format!("--set tls-cert={}", cert.display()),
+            TlsText::Key => format!("--set tls-key={}", key.display()),
             TlsText::Pair => {
-                format!("--tls-key {} and --tls-cert {}", key.display(), cert.display())
+                format!("--set tls-key={} and --set tls-cert={}", key.display(), cert.display())
             }
-            TlsText::Name => format!("--tls-name {}", self.tls_name),
+            TlsText::Name => format!("--set tls-name={}", self.tls_name),
         };
         FlagError(format!("{given}: {why}"))
     }
 }
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>, FlagError> {
-    let unreadable = |error| FlagError(format!("{flag} {}: {error}", path.display()));
+    let unreadable = |error| FlagError(format!("{flag}={}: {error}", path.display()));
     // An editor's mark on one machine would make another secret of it than on the others.
     let bytes = latchwork_files::read(path, CREDENTIAL).map_err(unreadable)?;
     Ok(latchwork_files::without_mark(&bytes).to_vec())
@@ -275,7 +293,7 @@ impl JoinChoice {
         let told = without_password(&self.endpoint);
         let failed = |error: MembershipError| AppError::Failed(format!("--join {told}: {error}"));
         if self.kind == FabricKind::Ibverbs {
-            // Looked at before a place is taken: who could not use it would die in it.
+            // Opened before the node joins: a node without devices would die as a member.
             let devices = ibv::Fabric::open(self.rdma.clone());
             devices.map_err(|error| AppError::Failed(error.to_string()))?;
         }
@@ -341,11 +359,11 @@ mod tests {
         let flags = <Cli as clap::Parser>::try_parse_from(arguments).expect("flags").join;
         let paths = (Path::new("ca.pem"), Path::new("c.pem"), Path::new("k.pem"));
         for (of, told) in [
-            (TlsText::Authority, "--tls-ca ca.pem: bad"),
-            (TlsText::Certificate, "--tls-cert c.pem: bad"),
-            (TlsText::Key, "--tls-key k.pem: bad"),
-            (TlsText::Pair, "--tls-key k.pem and --tls-cert c.pem: bad"),
-            (TlsText::Name, "--tls-name latchwork: bad"),
+            (TlsText::Authority, "--set tls-ca=ca.pem: bad"),
+            (TlsText::Certificate, "--set tls-cert=c.pem: bad"),
+            (TlsText::Key, "--set tls-key=k.pem: bad"),
+            (TlsText::Pair, "--set tls-key=k.pem and --set tls-cert=c.pem: bad"),
+            (TlsText::Name, "--set tls-name=latchwork: bad"),
         ] {
             let error = TcpError::Certificate { of, why: "bad".to_owned() };
             assert_eq!(flags.tls_error(paths, &error).to_string(), told);

@@ -8,17 +8,17 @@ use super::{FabricKind, FlagError};
 /// Flags of RDMA devices.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RdmaFlags {
-    /// An RDMA device, by its name in `ibv_devices`; may be given several times. A process that
-    /// joins others uses one of them, by its node's id. [default: all there are]
-    #[arg(long, global = true, value_name = "NAME", help_heading = "RDMA")]
+    /// An RDMA device, by its name in `ibv_devices`. A process that joins others uses one of them,
+    /// by its node's id. [default: all there are]
+    #[arg(long, global = true, value_name = "NAME", hide = true, help_heading = "Settings: RDMA")]
     pub device: Vec<String>,
     /// The number of the address (GID) of the devices' ports. [default: routable RoCE, on IPv4
     /// where there is that]
-    #[arg(long, global = true, value_name = "N", help_heading = "RDMA")]
+    #[arg(long, global = true, value_name = "N", value_parser = crate::parse::whole(0..=u8::MAX), hide = true, help_heading = "Settings: RDMA")]
     pub gid_index: Option<u8>,
-    /// Seconds without an acknowledgement until a connection counts as failed, seven times as long
+    /// How long no acknowledgement may come until a connection counts as failed: seven times as long
     /// as one is waited for.
-    #[arg(long, global = true, value_name = "SECONDS", default_value = "1.8", value_parser = crate::parse::seconds_f64, help_heading = "RDMA")]
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "1.8s", value_parser = crate::parse::seconds_f64, hide = true, help_heading = "Settings: RDMA")]
     pub rdma_timeout: f64,
 }
 
@@ -29,8 +29,8 @@ impl RdmaFlags {
     /// When some were named for another fabric.
     pub fn config(&self, kind: FabricKind) -> Result<Config, FlagError> {
         let flag = match (&self.device[..], self.gid_index) {
-            ([name, ..], _) => Some(format!("--device {name}")),
-            ([], Some(index)) => Some(format!("--gid-index {index}")),
+            ([name, ..], _) => Some(format!("--set device={name}")),
+            ([], Some(index)) => Some(format!("--set gid-index={index}")),
             ([], None) => None,
         };
         if let Some(flag) = flag.filter(|_| kind != FabricKind::Ibverbs) {
@@ -72,7 +72,7 @@ mod tests {
         let named =
             RdmaFlags { device: vec!["mlx5_0".to_owned(), "mlx5_1".to_owned()], ..flags.clone() };
         let error = named.config(FabricKind::Tcp).expect_err("sockets need none").to_string();
-        assert!(error.starts_with("--device mlx5_0: ") && !error.contains('\n'), "{error}");
+        assert!(error.starts_with("--set device=mlx5_0: ") && !error.contains('\n'), "{error}");
         let config = named.config(FabricKind::Ibverbs).expect("devices");
         assert_eq!((config.devices.len(), config.timeout), (2, 16));
         let indexed = RdmaFlags { gid_index: Some(3), ..flags };

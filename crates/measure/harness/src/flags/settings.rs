@@ -1,4 +1,4 @@
-//! [`SettingFlags`]: a flag for each setting of the protocol.
+//! [`SettingFlags`]: the settings of the protocol.
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -6,26 +6,27 @@ use latchwork_selcc::Settings;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-const HEADING: &str = "Protocol";
+const HEADING: &str = "Settings: Protocol";
 
-/// Flags of the protocol: one for each entry of [`Settings::TABLE`], of the same name.
+/// Settings of the protocol: one for each entry of [`Settings::TABLE`], of the same name. To
+/// [`clap`] each is a hidden flag; [`config`](crate::config) turns `--set NAME=VALUE` into them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingFlags {
     given: Vec<(&'static str, String)>,
 }
 
 impl SettingFlags {
-    /// Changes what was asked for. Flags that were not given change nothing.
+    /// Changes the settings that were given.
     ///
     /// # Errors
     /// None that [`clap`] would not have found.
     pub fn apply(&self, settings: &mut Settings) -> Result<(), super::FlagError> {
         self.given.iter().try_for_each(|(name, text)| {
-            settings.set(name, text).map_err(|error| super::FlagError(format!("--{error}")))
+            settings.set(name, text).map_err(|error| super::FlagError(format!("--set {error}")))
         })
     }
 
-    /// The flags that were given, with their values.
+    /// The settings that were given, with their values.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.given.iter().map(|(name, text)| (*name, text.as_str()))
     }
@@ -54,6 +55,7 @@ impl Args for SettingFlags {
                 .value_parser(parse)
                 .help(help)
                 .help_heading(HEADING)
+                .hide(true)
                 .global(true);
             command.arg(arg)
         })

@@ -116,7 +116,7 @@ fn one_process_too_many_gets_the_names_of_those_that_began() {
     let memory = memory();
     let mut two = memory.start_program(PART, 2, &format!("{SMALL} --odd slow"));
     two.wait_for_line("part: C2 is process 2 of 2", LIMIT);
-    let flags = format!("{SMALL} --compute-nodes 2 --join-wait 2");
+    let flags = format!("{SMALL} --compute-nodes 2 --set join-wait=2");
     let mut third = memory.start_unlike(PART, &[&flags]);
     third.wait_for_line(
         "part: C3 waits for 1 more compute node; here: C3; C1, C2 began a run",

@@ -30,7 +30,7 @@ impl TransactionKind {
         TransactionKind::StockLevel,
     ];
 
-    /// The transaction's name on a command line, for `--only`.
+    /// Its name on a command line, as `--weight` takes it.
     pub fn flag(self) -> &'static str {
         ["neworder", "payment", "orderstatus", "delivery", "stocklevel"][self.index()]
     }

@@ -1,4 +1,4 @@
-//! Keying and think times of a terminal (clause 5.2.5), for runs with `--wait`.
+//! How long a terminal types and thinks (clause 5.2.5), for runs with the setting `wait`.
 
 use super::TransactionKind;
 use crate::random::Random;

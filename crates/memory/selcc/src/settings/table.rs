@@ -11,7 +11,7 @@ use super::{Release, Replacement, Resend, Settings};
 
 /// One setting with its name.
 pub struct Setting {
-    /// Its name, as in `--pause 2us`.
+    /// Its name, as in `--set pause=2us`.
     pub name: &'static str,
     /// One line on what it does, with its source.
     pub help: &'static str,

@@ -40,8 +40,8 @@ impl Value for Duration {
 impl Value for bool {
     fn parse(text: &str, _least: u64) -> Option<Self> {
         match text {
-            "on" => Some(true),
-            "off" => Some(false),
+            "on" | "true" => Some(true),
+            "off" | "false" => Some(false),
             _ => None,
         }
     }
@@ -85,7 +85,12 @@ macro_rules! whole_numbers {
             }
 
             fn expected(least: u64) -> String {
-                format!("a whole number from {least} to {}", <$number>::MAX)
+                // The largest number of 64 bits is no bound that anything meets.
+                let bound = match <$number>::MAX as u64 {
+                    u64::MAX => String::new(),
+                    most => format!(" to {most}"),
+                };
+                format!("a whole number from {least}{bound}")
             }
         })*
     };

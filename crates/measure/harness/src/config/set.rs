@@ -1,0 +1,74 @@
+//! `--set NAME=VALUE`, turned into settings that are given by their own names.
+
+use std::ffi::OsString;
+
+use super::flags::SET;
+use super::given::{Given, Origin};
+use super::known::Known;
+use crate::AppError;
+
+/// The settings that the values of one `set` change.
+///
+/// `own` says that this program is meant: an unknown name is an error then. In a file or an
+/// environment for several programs, settings of the others are left out.
+///
+/// # Errors
+/// A value without a name, and a name that is no setting.
+pub(super) fn expand(
+    known: &Known<'_>,
+    values: &[OsString],
+    own: bool,
+    origin: &Origin,
+) -> Result<Vec<Given>, AppError> {
+    let mut settings: Vec<Given> = Vec::new();
+    for value in values {
+        let text = value.to_string_lossy();
+        let Some((name, value)) = text.split_once('=') else {
+            let what = format!(
+                "{text}: use NAME=VALUE, as evict-batch=1; {} --help-settings tells which",
+                known.program
+            );
+            return Err(match origin {
+                Origin::Set => AppError::Usage(format!("--set {what}")),
+                origin => origin.wrong(SET, what),
+            });
+        };
+        let flag = match known.setting(name.trim(), own) {
+            Ok(Some(flag)) => flag.clone(),
+            Ok(None) => continue,
+            Err(why) => return Err(origin.wrong(name, why)),
+        };
+        let value: OsString = value.trim().into();
+        match settings.iter_mut().find(|given| given.flag.id == flag.id) {
+            Some(before) if flag.is_list => before.values.push(value),
+            // Of two values the later one counts, as with flags.
+            Some(before) => before.values = vec![value],
+            None => settings.push(Given { flag, values: vec![value], origin: origin.clone() }),
+        }
+    }
+    Ok(settings)
+}
+
+/// Adds the settings of `set` to those that the same place gives by their own names.
+///
+/// # Errors
+/// When both give one setting.
+pub(super) fn add(given: &mut Vec<Given>, settings: Vec<Given>) -> Result<(), AppError> {
+    for setting in settings {
+        let name = &setting.flag.name;
+        let other = given.iter_mut().find(|other| other.flag.id == setting.flag.id);
+        match other {
+            Some(other) if setting.flag.is_list => other.values.extend(setting.values),
+            Some(other) => {
+                let place = match other.origin {
+                    Origin::CommandLine => format!("--{name}"),
+                    ref origin => origin.to_string(),
+                };
+                let what = format!("it is given twice, also by {place}; leave one of them out");
+                return Err(setting.origin.wrong(name, what));
+            }
+            None => given.push(setting),
+        }
+    }
+    Ok(())
+}
