@@ -62,6 +62,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod charges;
 mod costs;
 mod counters;
 mod cover;

@@ -16,7 +16,7 @@ use latchwork_runtime::{Handle, Poller, Time};
 use latchwork_verbs::{GlobalAddr, Inbox as _, Outcome, Subscription as _, VerbError};
 use slab::Slab;
 
-use crate::CpuCosts;
+use crate::costs::CpuCosts;
 use crate::counters::WorkerCounters;
 use crate::letters::Sent;
 use crate::lock::Permits;

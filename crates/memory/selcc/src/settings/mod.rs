@@ -10,7 +10,7 @@ use latchwork_cache::Cache;
 use latchwork_cache::ReplacementPolicy;
 use latchwork_latch::Rules;
 
-use crate::CpuCosts;
+use crate::costs::CpuCosts;
 
 pub use table::{Setting, SettingError};
 
