@@ -16,10 +16,10 @@ use latchwork_memnode::{EpochGuard, LineAllocator, LineHeader, PoolError};
 use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER};
 
-use crate::engine::want;
 use crate::lease::Lease;
-use crate::record::{Access, Outcome, Record, meets};
-use crate::worker::{Inner, Worker};
+use crate::record::{Access, Outcome, Record, meets, want};
+use crate::worker::Worker;
+use crate::worker_core::Inner;
 
 /// Keeps a line at this node for one local access; see [`CoherentMemory::ensure`].
 ///

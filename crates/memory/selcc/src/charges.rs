@@ -24,7 +24,7 @@ use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 
 use crate::costs::CpuCosts;
-use crate::worker::Inner;
+use crate::worker_core::Inner;
 
 impl Inner {
     /// The time until which a local writer holds the frame's line, if that time is in the future.

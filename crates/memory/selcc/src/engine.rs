@@ -8,7 +8,7 @@
 
 use latchwork_cache::DirtyBounds;
 use latchwork_coherence::Mode;
-use latchwork_latch::{Action, Answer, Event, GrantMode, Hold, Line, Message, NodeSet, Seq, Want};
+use latchwork_latch::{Action, Answer, Event, GrantMode, Hold, Line, Message, NodeSet, Seq};
 use latchwork_runtime::Time;
 use latchwork_verbs::{
     ComputeNodeId, GlobalAddr, Message as Wire, Target, VerbError, prefetch_write,
@@ -16,10 +16,10 @@ use latchwork_verbs::{
 
 use crate::lease::Lease;
 use crate::letters::Bytes;
-use crate::record::{FrameCopy, Outcome, Record, Records, hold_at_rest};
+use crate::record::{FrameCopy, Outcome, Record, Records, hold_at_rest, want};
 use crate::timers::Alarm;
 use crate::wire::{Body, Letter};
-use crate::worker::Inner;
+use crate::worker_core::Inner;
 
 /// The number of bytes of a granted line that are prefetched.
 const READY_MAX: usize = 4 << 10;
@@ -450,13 +450,5 @@ impl Inner {
             self.finish(&mut records, addr);
         }
         served
-    }
-}
-
-/// The want of the line machine for this mode.
-pub(crate) fn want(mode: Mode) -> Want {
-    match mode {
-        Mode::Shared => Want::Shared,
-        Mode::Exclusive => Want::Exclusive,
     }
 }

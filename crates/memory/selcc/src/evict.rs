@@ -21,7 +21,8 @@ use latchwork_verbs::{GlobalAddr, VerbError};
 
 use crate::node::Node;
 use crate::record::Record;
-use crate::worker::{Inner, LEAVE_STEP, Worker};
+use crate::worker::{LEAVE_STEP, Worker};
+use crate::worker_core::Inner;
 
 /// The lines that a leaving node releases between two sweeps.
 const GIVE_BACK: usize = 64;

@@ -62,20 +62,28 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod blocked;
 mod charges;
 mod costs;
 mod counters;
 mod cover;
+mod delivery;
 mod describe;
 mod engine;
 mod evict;
+mod frames;
+mod gone;
+mod groups;
 mod history;
 mod lease;
 mod letters;
+mod local_first;
 mod lock;
 mod mail;
 mod node;
 mod operations;
+mod permits;
+mod poller;
 mod record;
 mod release;
 mod repeats;
@@ -83,6 +91,7 @@ mod settings;
 mod timers;
 mod wire;
 mod worker;
+mod worker_core;
 mod write_back;
 
 pub use access::Ticket;

@@ -25,11 +25,8 @@ use latchwork_verbs::GlobalAddr;
 use crate::access::{End, Ticket};
 use crate::lease::Lease;
 use crate::record::{Access, Record, hold_at_rest, meets};
-use crate::worker::{Inner, Worker};
-
-mod share;
-
-pub(crate) use share::{Permits, Share};
+use crate::worker::Worker;
+use crate::worker_core::Inner;
 
 /// A line lock: a line that a transaction keeps at this node; see [`LineLocks::lock`].
 pub struct Lock {

@@ -6,7 +6,7 @@ use latchwork_verbs::{BATCH_MAX, ComputeNodeId, Message as Wire, Request as Verb
 
 use crate::Worker;
 use crate::wire::MAIL;
-use crate::worker::Inner;
+use crate::worker_core::Inner;
 
 impl Mail for Worker {
     fn node(&self) -> ComputeNodeId {

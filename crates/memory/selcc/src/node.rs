@@ -1,27 +1,25 @@
 //! [`Node`]: the state that the workers of one compute node share.
 
 use std::sync::{Arc, OnceLock};
-use std::task::Waker;
 
 use latchwork_cache::Cache;
 use latchwork_coherence::MailBox;
 use latchwork_latch::Rules;
 use latchwork_memnode::{Epochs, Geometry, LineAllocator};
-use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence};
+use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
 use latchwork_runtime::{Notifier, Time};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, RegionKey};
 
-use crate::Settings;
+use crate::blocked::Blocked;
 use crate::counters::{Counters, WorkerCounters};
 use crate::cover::Cover;
+use crate::frames::{FrameWaiters, Reserve};
 use crate::history::History;
-use crate::lock::Share;
+use crate::permits::Share;
 use crate::record::{RecordTable, Records};
 use crate::repeats::{NumberPool, Seen};
+use crate::settings::Settings;
 use crate::timers::Timers;
-
-#[cfg(all(test, loom))]
-mod interleavings;
 
 /// The parts of a node.
 #[derive(Debug)]
@@ -93,27 +91,6 @@ pub struct Node {
 /// The bit of a node in [`Node::missed`].
 pub(crate) fn bit(node: ComputeNodeId) -> u64 {
     1 << node.index()
-}
-
-/// The number of frames that eviction keeps free, besides the frames that accesses wait for.
-pub(crate) struct Reserve {
-    /// The number of free frames at which eviction stops.
-    pub(crate) wanted: usize,
-    /// The number of free frames at which eviction does not start. It is lower than `wanted`,
-    /// because one choice of many victims costs less for each victim.
-    pub(crate) enough: usize,
-}
-
-impl Reserve {
-    fn new(frames: usize, settings: &Settings) -> Reserve {
-        let (share, batch) = (settings.evict_share.max(1), settings.evict_batch.max(1));
-        if batch == 1 {
-            // No eviction ahead of need, only for accesses that wait for a frame.
-            return Reserve { wanted: 0, enough: 0 };
-        }
-        let wanted = (frames / share).clamp(1, batch * 8);
-        Reserve { wanted, enough: wanted - (wanted / 2).min(batch) }
-    }
 }
 
 impl Node {
@@ -261,81 +238,5 @@ impl Node {
         let counters = Arc::new(WorkerCounters::default());
         self.counters.lock().push(counters.clone());
         counters
-    }
-}
-
-/// The lines with queued requests that wait for local code.
-#[derive(Default)]
-pub(crate) struct Blocked {
-    lines: Mutex<Vec<GlobalAddr>>,
-    count: AtomicUsize,
-}
-
-impl Blocked {
-    pub(crate) fn add(&self, addr: GlobalAddr) {
-        let mut lines = self.lines.lock();
-        lines.push(addr);
-        self.count.store(lines.len(), Ordering::Relaxed);
-    }
-
-    /// Takes all lines.
-    pub(crate) fn take(&self) -> Vec<GlobalAddr> {
-        if self.is_empty() {
-            return Vec::new();
-        }
-        let mut lines = self.lines.lock();
-        self.count.store(0, Ordering::Relaxed);
-        std::mem::take(&mut *lines)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Relaxed) == 0
-    }
-}
-
-/// Accesses that wait for a free frame.
-///
-/// No wake is lost:
-///
-/// 1. An access that waits raises the count, passes a full memory fence, then checks the free list.
-/// 2. A worker that frees a frame adds it to the free list, passes a full memory fence, then checks
-///    the count.
-/// 3. The two memory fences are ordered. The check behind the later fence sees the change before
-///    the earlier fence.
-#[derive(Default)]
-pub(crate) struct FrameWaiters {
-    wakers: Mutex<Vec<Waker>>,
-    count: AtomicUsize,
-}
-
-impl FrameWaiters {
-    /// Adds a waker. Callers call this before their last check of the free list.
-    pub(crate) fn add(&self, waker: &Waker) {
-        let mut wakers = self.wakers.lock();
-        if !wakers.iter().any(|other| other.will_wake(waker)) {
-            wakers.push(waker.clone());
-        }
-        self.count.store(wakers.len(), Ordering::Relaxed);
-        drop(wakers);
-        fence(Ordering::SeqCst);
-    }
-
-    /// Wakes all waiting accesses. Callers call this after they have freed a frame. All are woken,
-    /// because some may have been dropped.
-    pub(crate) fn wake(&self) {
-        fence(Ordering::SeqCst);
-        if self.len() == 0 {
-            return;
-        }
-        let wakers = {
-            let mut wakers = self.wakers.lock();
-            self.count.store(0, Ordering::Relaxed);
-            std::mem::take(&mut *wakers)
-        };
-        wakers.into_iter().for_each(Waker::wake);
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
     }
 }

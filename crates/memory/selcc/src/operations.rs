@@ -16,61 +16,10 @@ use latchwork_latch::{Event, Inspection, LatchWord, WordOp, WordVerb};
 use latchwork_runtime::sync::Ordering;
 use latchwork_verbs::{BATCH_MAX, GlobalAddr, LocalBuffer, Request as Verb, Target, VerbError};
 
+use crate::groups::{Group, TRIES_MAX, Tag};
 use crate::record::{Outcome, Record, Waiter};
-use crate::worker::Inner;
+use crate::worker_core::Inner;
 use crate::write_back::Slot;
-
-/// How often an operation or a message with an ambiguous completion is tried again. Then the
-/// connection counts as dead.
-pub(crate) const TRIES_MAX: u8 = 16;
-
-/// The kind of a batch of this worker, encoded in the tag of its completion.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Tag {
-    /// A word operation: the key of its group.
-    Operation(usize),
-    /// A probe of the latch word after an ambiguous completion: the key of the operation's group.
-    Inspection(usize),
-    /// A message, with the forwarded line if any: the key among the messages in flight.
-    Letter(usize),
-}
-
-impl Tag {
-    pub(crate) fn bits(self) -> u64 {
-        let (key, kind) = match self {
-            Tag::Operation(key) => (key, 0),
-            Tag::Inspection(key) => (key, 1),
-            Tag::Letter(key) => (key, 2),
-        };
-        (key as u64) << 2 | kind
-    }
-
-    pub(crate) fn from_bits(bits: u64) -> Tag {
-        let key = (bits >> 2) as usize;
-        match bits & 3 {
-            0 => Tag::Operation(key),
-            1 => Tag::Inspection(key),
-            _ => Tag::Letter(key),
-        }
-    }
-}
-
-/// A word operation with its forwards.
-#[derive(Debug)]
-pub(crate) struct Group {
-    addr: GlobalAddr,
-    /// The operation and the local buffer of the line's bytes. Set when the operation is posted:
-    /// the forwards are posted before it.
-    op: Option<(WordOp, LocalBuffer)>,
-    /// The dirty bounds that the operation writes back.
-    dirty: DirtyBounds,
-    /// The write-back slot, if the operation does not write back from the frame.
-    slot: Option<Slot>,
-    old: u64,
-    left: u32,
-    tries: u8,
-    failed: Option<VerbError>,
-}
 
 impl Inner {
     /// Adds a batch to this group, or to a new group. Returns the key of the group.
@@ -139,6 +88,32 @@ impl Inner {
             return Err(error);
         }
         Ok(frame_in_verb)
+    }
+
+    /// Copies the dirty bytes of a line whose writers are shut out. `None` when the line is clean
+    /// or no slot is free.
+    fn copy_out(&self, addr: GlobalAddr, id: FrameId, dirty: &DirtyBounds) -> Option<Slot> {
+        let range = dirty.range();
+        if range.is_empty() {
+            return None;
+        }
+        let (len, line) = (range.len(), self.node.cache.line(id));
+        let Some(slot) = self.write_backs.copy_out(addr.node(), &self.port, line, range) else {
+            self.counters.write_backs_in_frame.add(1);
+            return None;
+        };
+        if let Some(costs) = &self.costs {
+            self.handle.charge(costs.copy(len));
+        }
+        self.counters.write_backs_copied.add(1);
+        Some(slot)
+    }
+
+    /// Returns the slot, if any, of an operation that is over.
+    fn give_slot_back(&self, slot: Option<Slot>) {
+        if let Some(slot) = slot {
+            self.write_backs.give_back(&slot);
+        }
     }
 
     /// Takes the dirty bounds of a frame. Writers are shut out already, so the bounds cannot grow

@@ -375,11 +375,15 @@ impl LocalCopy for FrameCopy<'_> {
         if !ended {
             return Some(want);
         }
-        self.waiters
-            .iter_mut()
-            .filter(is_waiting)
-            .map(|waiter| crate::engine::want(waiter.mode))
-            .max()
+        self.waiters.iter_mut().filter(is_waiting).map(|waiter| self::want(waiter.mode)).max()
+    }
+}
+
+/// The want of the line machine for this mode.
+pub(crate) fn want(mode: Mode) -> Want {
+    match mode {
+        Mode::Shared => Want::Shared,
+        Mode::Exclusive => Want::Exclusive,
     }
 }
 

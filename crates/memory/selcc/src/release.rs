@@ -2,8 +2,6 @@
 //! at once. With adaptive release the node releases the lines that other nodes would take anyway
 //! ([`History`](crate::history::History)).
 
-use std::collections::VecDeque;
-
 use latchwork_cache::{Ownership, Watch};
 use latchwork_latch::Hold;
 use latchwork_runtime::Time;
@@ -12,22 +10,8 @@ use latchwork_verbs::GlobalAddr;
 use crate::history::{BET_MISSES, LOOK, TRIAL};
 use crate::node::Node;
 use crate::record::{Record, ownership};
-use crate::settings::{Release, Settings};
 use crate::timers::Alarm;
-use crate::worker::Inner;
-
-/// The recent lines of a worker, the latest last: they may be used again at once, until the worker
-/// has obtained enough other lines. The second field: the line is kept although it is contested.
-pub(crate) type Lingering = VecDeque<(GlobalAddr, bool)>;
-
-fn adapts(settings: &Settings) -> bool {
-    settings.policy.lazy_release && settings.release == Release::Adaptive
-}
-
-/// Whether the end of an access decides about the line that the access obtained.
-pub(crate) fn minds_ends(settings: &Settings) -> bool {
-    !settings.policy.lazy_release || adapts(settings)
-}
+use crate::worker_core::Inner;
 
 impl Inner {
     /// Schedules the release of an unused line, if release is not lazy or the line is marked
@@ -79,13 +63,9 @@ impl Inner {
         any
     }
 
-    fn adapts(&self) -> bool {
-        adapts(&self.node.settings)
-    }
-
     /// Handles the end of an access that obtained the line, where such ends matter
-    /// ([`minds_ends`]). The line becomes recent or is released at once. The oldest recent line may
-    /// leave the recent lines.
+    /// (`Settings::minds_ends`). The line becomes recent or is released at once. The oldest recent
+    /// line may leave the recent lines.
     pub(crate) fn accessed(&self, addr: GlobalAddr) {
         let node = &*self.node;
         if !node.settings.policy.lazy_release {
@@ -210,7 +190,7 @@ impl Inner {
     /// Handles the loss of a line, or of its exclusive ownership, to another node. `held`: the hold
     /// before.
     pub(crate) fn taken(&self, addr: GlobalAddr, record: &mut Record, held: Hold) {
-        if !self.adapts() {
+        if !self.node.settings.adapts() {
             return;
         }
         // The remaining shared copy goes early if a shared copy of this line would.

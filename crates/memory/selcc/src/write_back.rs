@@ -11,13 +11,11 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use latchwork_cache::{DirtyBounds, FrameId};
 use latchwork_fabric::Port;
-use latchwork_verbs::{GlobalAddr, LocalBuffer, MemoryNodeId, Region, RegionKey};
-
-use crate::worker::Inner;
+use latchwork_verbs::{LocalBuffer, MemoryNodeId, Region, RegionKey, Words};
 
 /// The slots of one worker.
 pub(crate) struct WriteBackRing {
@@ -65,8 +63,14 @@ impl WriteBackRing {
         queues.values().map(used).sum()
     }
 
-    /// Takes a free slot for a line of `node`, with the memory that contains the slot.
-    fn take(&self, node: MemoryNodeId, port: &Port) -> Option<(Slot, Arc<Region>)> {
+    /// Copies `range` of `line`, a line of `node`, into a free slot. `None` when no slot is free.
+    pub(crate) fn copy_out(
+        &self,
+        node: MemoryNodeId,
+        port: &Port,
+        line: Words<'_>,
+        range: Range<usize>,
+    ) -> Option<Slot> {
         if self.slots == 0 {
             return None;
         }
@@ -75,8 +79,9 @@ impl WriteBackRing {
         let (memory, region) = queue.memory.as_ref()?;
         let index = queue.free.pop()?;
         let (offset, len) = ((index * self.line_size) as u64, self.line_size as u32);
-        let buffer = LocalBuffer { region: *region, offset, len };
-        Some((Slot { node, index, buffer }, memory.clone()))
+        let start = index * self.line_size + range.start;
+        memory.words().slice(start..start + range.len()).copy_from(line.slice(range));
+        Some(Slot { node, index, buffer: LocalBuffer { region: *region, offset, len } })
     }
 
     fn new_queue(&self, port: &Port) -> Queue {
@@ -89,44 +94,10 @@ impl WriteBackRing {
         Queue { memory, free }
     }
 
-    fn give_back(&self, slot: &Slot) {
+    /// Returns the slot of an operation that is over.
+    pub(crate) fn give_back(&self, slot: &Slot) {
         if let Some(queue) = self.queues.borrow_mut().get_mut(&slot.node) {
             queue.free.push(slot.index);
-        }
-    }
-}
-
-impl Inner {
-    /// Copies the dirty bytes of a line whose writers are shut out. `None` when the line is clean
-    /// or no slot is free.
-    pub(crate) fn copy_out(
-        &self,
-        addr: GlobalAddr,
-        id: FrameId,
-        dirty: &DirtyBounds,
-    ) -> Option<Slot> {
-        let range = dirty.range();
-        if range.is_empty() {
-            return None;
-        }
-        let Some((slot, memory)) = self.write_backs.take(addr.node(), &self.port) else {
-            self.counters.write_backs_in_frame.add(1);
-            return None;
-        };
-        let start = slot.buffer.offset as usize + range.start;
-        let to = memory.words().slice(start..start + range.len());
-        to.copy_from(self.node.cache.line(id).slice(range.clone()));
-        if let Some(costs) = &self.costs {
-            self.handle.charge(costs.copy(range.len()));
-        }
-        self.counters.write_backs_copied.add(1);
-        Some(slot)
-    }
-
-    /// Returns the slot, if any, of an operation that is over.
-    pub(crate) fn give_slot_back(&self, slot: Option<Slot>) {
-        if let Some(slot) = slot {
-            self.write_backs.give_back(&slot);
         }
     }
 }

@@ -226,6 +226,16 @@ impl Settings {
         Rules { forwarding, takeover, aging, starved_at, gives_back, ..policy.rules }
     }
 
+    /// Whether lines are released early by their history.
+    pub(crate) fn adapts(&self) -> bool {
+        self.policy.lazy_release && self.release == Release::Adaptive
+    }
+
+    /// Whether the end of an access decides about the line that the access obtained.
+    pub(crate) fn minds_ends(&self) -> bool {
+        !self.policy.lazy_release || self.adapts()
+    }
+
     /// The back-off after so many refusals, the first of them `refused_for` ago, before the random
     /// draw.
     pub(crate) fn pause_after(&self, refusals: u8, refused_for: Duration) -> Duration {

@@ -13,7 +13,8 @@ use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, Poller, RealDriver, Time};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 
-use super::{COVER_INTERVAL, Pump, Worker};
+use super::Worker;
+use crate::poller::{COVER_INTERVAL, Pump};
 use crate::timers::Alarm;
 use crate::{Node, NodeParts, Settings, cover};
 

@@ -2,11 +2,12 @@
 //! because no timer exists; `scripts/loom.sh`.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::Poll;
 
-use latchwork_cache::FrameId;
+use latchwork_cache::{Cache, FrameId};
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
-use latchwork_verbs::{LINE_HEADER, MemoryNodeId};
+use latchwork_verbs::{GlobalAddr, LINE_HEADER, MemoryNodeId};
 use loom::thread;
 
 use super::*;
