@@ -10,7 +10,7 @@ use latchwork_cache::{Cache, CacheError};
 use latchwork_fabric::{Fabric, Inbox, Port};
 use latchwork_memnode::{Catalogue, Epochs, Geometry, LineAllocator, Pool, PoolError};
 use latchwork_runtime::{ExecutorConfig, Handle};
-use latchwork_selcc::{Node, NodeParts, Worker};
+use latchwork_selcc::{Node, NodeParts, Selcc, Worker};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, RegionKey, SetupError};
 use thiserror::Error;
 
@@ -110,7 +110,7 @@ impl Blueprint {
         let mut nodes = Vec::new();
         for (id, cache, arena) in self.compute {
             let epochs = Epochs::register(&pool, port, id, config.pool).await?;
-            nodes.push(Node::new(NodeParts {
+            let parts = NodeParts {
                 id,
                 cache,
                 arena,
@@ -118,7 +118,8 @@ impl Blueprint {
                 allocator: LineAllocator::new(&epochs),
                 epochs,
                 settings: config.node.clone(),
-            }));
+            };
+            nodes.push(Node::new(parts, Selcc::new(config.policy, &config.node)));
         }
         Ok(Nodes { pool, nodes })
     }

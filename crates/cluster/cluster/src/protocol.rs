@@ -1,11 +1,8 @@
 //! [`Protocol`]: the coherence protocol of a cluster, chosen at run time.
 
 use std::fmt;
-use std::str::FromStr;
 
 use latchwork_selcc::Policy;
-
-use crate::ConfigError;
 
 /// A coherence protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,6 +17,11 @@ pub enum Protocol {
 impl Protocol {
     /// All protocols.
     pub const ALL: [Protocol; 2] = [Protocol::Selcc, Protocol::Sel];
+
+    /// The names of all protocols, for a person.
+    pub(crate) fn names() -> String {
+        Self::ALL.map(Protocol::name).join(" and ")
+    }
 
     /// The protocol's name.
     pub const fn name(self) -> &'static str {
@@ -38,30 +40,5 @@ impl Protocol {
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-impl FromStr for Protocol {
-    type Err = ConfigError;
-
-    fn from_str(name: &str) -> Result<Self, ConfigError> {
-        Protocol::ALL
-            .into_iter()
-            .find(|protocol| protocol.name() == name)
-            .ok_or_else(|| ConfigError::Protocol { given: name.to_owned() })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn protocols_are_found_by_name() {
-        for protocol in Protocol::ALL {
-            assert_eq!(protocol.to_string().parse(), Ok(protocol));
-        }
-        let error = "mesi".parse::<Protocol>().expect_err("no such protocol").to_string();
-        assert!(error.contains("mesi") && error.contains("selcc") && error.contains("sel"));
     }
 }

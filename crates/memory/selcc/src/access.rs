@@ -11,39 +11,40 @@ use std::time::Duration;
 
 use latchwork_cache::{Cache, FrameId, Hint, OptimisticRead, Ownership, ReadVersion, WriteGuard};
 use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
-use latchwork_latch::Event;
 use latchwork_memnode::{EpochGuard, LineAllocator, LineHeader, PoolError};
 use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER};
 
-use crate::lease::Lease;
-use crate::record::{Access, Outcome, Record, meets, want};
+use crate::inner::Inner;
+use crate::protocol::{CoherenceProtocol, LineState};
+use crate::record::Record;
+use crate::waiters::{LineAccess, Outcome, meets};
 use crate::worker::Worker;
-use crate::worker_core::Inner;
+use crate::worker_core::WorkerCore;
 
 /// Keeps a line at this node for one local access; see [`CoherentMemory::ensure`].
 ///
 /// Another node that requests the line waits until the ticket is dropped, or until
 /// [`Settings::lapse`](crate::Settings::lapse) has passed.
-pub struct Ticket {
-    worker: Worker,
+pub struct Ticket<P: CoherenceProtocol> {
+    worker: Worker<P>,
     addr: GlobalAddr,
     frame: FrameId,
     /// Whether dropping the ticket ends the access. Then the node decides whether to keep the line.
     pub(crate) ends_access: bool,
 }
 
-impl fmt::Debug for Ticket {
+impl<P: CoherenceProtocol> fmt::Debug for Ticket<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Ticket").field(&self.addr).finish()
     }
 }
 
-impl Drop for Ticket {
+impl<P: CoherenceProtocol> Drop for Ticket<P> {
     fn drop(&mut self) {
         let inner = &self.worker.inner;
-        inner.node.cache.frame(self.frame).unreserve();
-        inner.let_go.set(true);
+        inner.core.node.cache.frame(self.frame).unreserve();
+        inner.core.let_go.set(true);
         if self.ends_access {
             inner.accessed(self.addr);
         }
@@ -69,7 +70,7 @@ enum Attempt {
 /// An access that waits for the local latch of a frame. Such an access comes before requests of
 /// other nodes.
 struct Turn<'a> {
-    inner: &'a Inner,
+    core: &'a WorkerCore,
     frame: FrameId,
 }
 
@@ -77,19 +78,19 @@ impl<'a> Turn<'a> {
     /// Registers the wait at `frame`, unless it is registered already. Without lazy release the
     /// wait is not registered: a line that is released after every access goes to no other access
     /// directly.
-    fn await_at(turn: &mut Option<Self>, inner: &'a Inner, frame: FrameId) {
-        let lazy = inner.node.settings.policy.lazy_release;
+    fn await_at(turn: &mut Option<Self>, core: &'a WorkerCore, frame: FrameId) {
+        let lazy = core.node.lazy_release;
         if lazy && turn.as_ref().is_none_or(|turn| turn.frame != frame) {
-            inner.node.cache.frame(frame).begin_wait();
-            *turn = Some(Turn { inner, frame });
+            core.node.cache.frame(frame).begin_wait();
+            *turn = Some(Turn { core, frame });
         }
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.inner.node.cache.frame(self.frame).end_wait();
-        self.inner.let_go.set(true);
+        self.core.node.cache.frame(self.frame).end_wait();
+        self.core.let_go.set(true);
     }
 }
 
@@ -101,8 +102,8 @@ pub(crate) enum End {
 }
 
 /// A waiter that leaves the record when the access is dropped.
-struct Waiting<'a> {
-    inner: &'a Rc<Inner>,
+struct Waiting<'a, P: CoherenceProtocol> {
+    inner: &'a Rc<Inner<P>>,
     addr: GlobalAddr,
     /// The number of the waiter in the record. `None` once the waiter has left the record: the
     /// record may be removed then, and the next record counts from zero.
@@ -138,9 +139,9 @@ impl Drop for Unused<'_> {
     }
 }
 
-impl Inner {
+impl<P: CoherenceProtocol> Inner<P> {
     pub(crate) fn check(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
-        if self.node.geometry.is_line(addr) {
+        if self.core.node.geometry.is_line(addr) {
             Ok(())
         } else {
             Err(MemoryError::BadAddress { addr })
@@ -155,12 +156,12 @@ impl Inner {
         addr: GlobalAddr,
     ) -> Result<OptimisticRead<'c>, Need> {
         let Some(read) = found else { return Err(Need { addr, mode: Mode::Shared }) };
-        if let Some(costs) = &self.costs
-            && !self.charge_read(costs, read.version().frame)
+        if let Some(costs) = &self.core.costs
+            && !self.core.charge_read(costs, read.version().frame)
         {
             return Err(Need { addr, mode: Mode::Shared });
         }
-        self.counters.cache_hits.add(1);
+        self.core.counters.cache_hits.add(1);
         Ok(read)
     }
 
@@ -172,51 +173,57 @@ impl Inner {
         latch: impl FnOnce(&'c Cache) -> Option<WriteGuard<'c>>,
     ) -> Result<WriteGuard<'c>, Need> {
         let need = Need { addr, mode: Mode::Exclusive };
-        if self.costs.is_some() && self.is_held(addr) {
+        if self.core.costs.is_some() && self.core.is_held(addr) {
             return Err(need);
         }
-        let guard = latch(&self.node.cache).ok_or(need)?;
-        if let Some(costs) = &self.costs {
-            self.charge_write(costs, guard.version().frame);
+        let guard = latch(&self.core.node.cache).ok_or(need)?;
+        if let Some(costs) = &self.core.costs {
+            self.core.charge_write(costs, guard.version().frame);
         }
-        self.counters.cache_hits.add(1);
+        self.core.counters.cache_hits.add(1);
         Ok(guard)
     }
 
     /// Reserves the line if it is here, else requests it. `first`: this is the first attempt of the
     /// access.
-    fn attempt(&self, access: Access, first: bool, waker: &Waker) -> Result<Attempt, MemoryError> {
+    fn attempt(
+        &self,
+        access: LineAccess,
+        first: bool,
+        waker: &Waker,
+    ) -> Result<Attempt, MemoryError> {
         let addr = access.need.addr;
         let mut records = self.node.records.shard(addr).lock();
         let record = self.record(&mut records, addr);
         let result = self.attempt_with(access, first, record, waker);
         self.finish(&mut records, addr);
         if let Ok(Attempt::Asked(_)) = result {
-            self.counters.cache_misses.add(1);
+            self.core.counters.cache_misses.add(1);
         }
         result
     }
 
     fn attempt_with(
         &self,
-        access: Access,
+        access: LineAccess,
         first: bool,
-        record: &mut Record,
+        record: &mut Record<P::Line>,
         waker: &Waker,
     ) -> Result<Attempt, MemoryError> {
         let Need { addr, mode } = access.need;
-        if let Some(error) = record.failed {
+        if let Some(error) = record.local.failed {
             return Err(error.into());
         }
         let is_here = |_: &FrameId| meets(record.line.hold(), mode);
-        if let Some(id) = record.frame.filter(is_here) {
-            let frame = self.node.cache.frame(id);
-            let held = if first { self.held_for_newcomer(id, mode) } else { self.held(id) };
+        if let Some(id) = record.local.frame.filter(is_here) {
+            let frame = self.core.node.cache.frame(id);
+            let held =
+                if first { self.core.held_for_newcomer(id, mode) } else { self.core.held(id) };
             let attempt = match held {
                 // The lease is over, so the requesting nodes come first. Then this node requests
                 // the line as if the line were not here.
-                _ if record.lease == Lease::Over => {
-                    return Ok(Attempt::Asked(record.wait(access, waker)));
+                _ if record.line.gives_way() => {
+                    return Ok(Attempt::Asked(record.local.waiters.wait(access, waker)));
                 }
                 _ if frame.state().is_latched() => Attempt::Latched(id),
                 Some(until) => Attempt::Held(id, until),
@@ -226,9 +233,9 @@ impl Inner {
                 }
             };
             match attempt {
-                Attempt::Here(_) if first => record.lease.has_not_waited(),
-                Attempt::Here(_) => record.passed_at = self.handle.now(),
-                _ if first => record.lease.has_waited(mode),
+                Attempt::Here(_) if first => record.line.latch_was_free(),
+                Attempt::Here(_) => record.local.passed_at = self.core.handle.now(),
+                _ if first => record.line.latch_was_held(mode),
                 _ => {}
             }
             return Ok(attempt);
@@ -236,22 +243,17 @@ impl Inner {
         if access.no_wait && mode == Mode::Shared && !self.may_be_refused(record) {
             return Ok(Attempt::Locked);
         }
-        if record.frame.is_none() {
-            let Some(id) = self.node.cache.attach(addr) else { return Ok(Attempt::NoFrame) };
-            record.frame = Some(id);
+        if record.local.frame.is_none() {
+            let Some(id) = self.core.node.cache.attach(addr) else { return Ok(Attempt::NoFrame) };
+            record.local.frame = Some(id);
         }
-        let id = record.wait(access, waker);
-        if !self.holds_off(record, mode) {
-            self.drive(addr, record, Event::Want(want(mode)));
-            if access.no_wait && record.line.is_pausing() {
-                self.end_pause(addr, record);
-            }
-        }
+        let id = record.local.waiters.wait(access, waker);
+        self.node.protocol.want(&mut self.site(addr, record), access);
         Ok(Attempt::Asked(id))
     }
 
     /// Obtains and reserves the line.
-    pub(crate) async fn obtain(self: &Rc<Self>, access: Access) -> Result<End, MemoryError> {
+    pub(crate) async fn obtain(self: &Rc<Self>, access: LineAccess) -> Result<End, MemoryError> {
         let mut looks = 0;
         let mut first = true;
         // Kept until the line is reserved, so that no request is served in between.
@@ -267,19 +269,19 @@ impl Inner {
                     if looks > LATCHED_LOOKS {
                         // A registered wait for the latch would keep other nodes waiting, too.
                         drop(turn.take());
-                        self.handle.sleep(LATCHED_PAUSE).await;
+                        self.core.handle.sleep(LATCHED_PAUSE).await;
                     } else {
-                        Turn::await_at(&mut turn, self, id);
-                        self.handle.yield_now().await;
+                        Turn::await_at(&mut turn, &self.core, id);
+                        self.core.handle.yield_now().await;
                     }
                 }
                 Attempt::Held(id, until) => {
-                    Turn::await_at(&mut turn, self, id);
-                    self.handle.sleep_until(until).await;
+                    Turn::await_at(&mut turn, &self.core, id);
+                    self.core.handle.sleep_until(until).await;
                 }
                 Attempt::NoFrame => {
                     drop(turn.take());
-                    self.counters.frame_waits.add(1);
+                    self.core.counters.frame_waits.add(1);
                     poll_fn(|cx| self.poll_free_frame(cx)).await;
                 }
                 Attempt::Asked(id) => {
@@ -292,12 +294,12 @@ impl Inner {
     }
 
     fn poll_free_frame(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.node.cache.free_frames() > 0 {
+        if self.core.node.cache.free_frames() > 0 {
             return Poll::Ready(());
         }
-        self.node.frame_waiters.add(cx.waker());
+        self.core.node.frame_waiters.add(cx.waker());
         // Checked again: a frame may have been freed before the waker was added.
-        if self.node.cache.free_frames() > 0 { Poll::Ready(()) } else { Poll::Pending }
+        if self.core.node.cache.free_frames() > 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Awaits `future`. Fails when the line does not come before the deadline.
@@ -306,18 +308,18 @@ impl Inner {
         need: Need,
         future: impl Future<Output = Result<T, MemoryError>>,
     ) -> Result<T, MemoryError> {
-        let waited = self.node.settings.deadline;
-        match self.handle.timeout(self.handle.sweep_time() + waited, future).await {
+        let waited = self.core.node.settings.deadline;
+        match self.core.handle.timeout(self.core.handle.sweep_time() + waited, future).await {
             Ok(result) => result,
             Err(_) => Err(MemoryError::Timeout { addr: need.addr, mode: need.mode, waited }),
         }
     }
 }
 
-impl<'a> Waiting<'a> {
+impl<'a, P: CoherenceProtocol> Waiting<'a, P> {
     /// Takes over the waiter of this number, in the poll that added it.
-    fn new(inner: &'a Rc<Inner>, addr: GlobalAddr, id: u64) -> Waiting<'a> {
-        inner.waiting.update(|n| n + 1);
+    fn new(inner: &'a Rc<Inner<P>>, addr: GlobalAddr, id: u64) -> Waiting<'a, P> {
+        inner.core.waiting.update(|n| n + 1);
         Waiting { inner, addr, id: Cell::new(Some(id)), fresh: Cell::new(true) }
     }
 
@@ -327,15 +329,14 @@ impl<'a> Waiting<'a> {
         }
         let mut records = self.inner.node.records.shard(self.addr).lock();
         let record = records.get_mut(&self.addr).expect("a record with waiters stays");
-        let at = record.waiters.iter().position(|w| Some(w.id) == self.id.get());
-        let at = at.expect("still waiting");
-        let waiter = &mut record.waiters[at];
+        let id = self.id.get().expect("still waiting");
+        let waiter = record.local.waiters.get(id).expect("still waiting");
         let end = match waiter.outcome {
             Outcome::Waiting => {
                 waiter.waker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            Outcome::Granted => match (record.frame, record.failed) {
+            Outcome::Granted => match (record.local.frame, record.local.failed) {
                 (Some(frame), _) => Ok(End::Here(frame)),
                 // The line was granted, and then an operation of the node failed.
                 (None, Some(error)) => Err(error.into()),
@@ -345,34 +346,32 @@ impl<'a> Waiting<'a> {
             Outcome::Locked => Ok(End::Locked),
             Outcome::Failed(error) => Err(error.into()),
         };
-        record.waiters.swap_remove(at);
+        record.local.waiters.remove(id);
         self.id.set(None);
         self.inner.finish(&mut records, self.addr);
         Poll::Ready(end)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl<P: CoherenceProtocol> Drop for Waiting<'_, P> {
     fn drop(&mut self) {
-        self.inner.waiting.update(|n| n - 1);
+        self.inner.core.waiting.update(|n| n - 1);
         let Some(id) = self.id.get() else { return };
         let mut records = self.inner.node.records.shard(self.addr).lock();
         let Some(record) = records.get_mut(&self.addr) else { return };
-        let Some(at) = record.waiters.iter().position(|w| w.id == id) else { return };
-        let waiter = record.waiters.swap_remove(at);
-        record.forsaken = waiter.no_wait && record.waiters.is_empty();
+        let Some(waiter) = record.local.waiters.drop(id) else { return };
         // The grant came, but the access was dropped. The line stays for other accesses.
-        if let (Outcome::Granted, Some(id)) = (waiter.outcome, record.frame) {
-            self.inner.node.cache.frame(id).unreserve();
-            self.inner.let_go.set(true);
+        if let (Outcome::Granted, Some(id)) = (waiter.outcome, record.local.frame) {
+            self.inner.core.node.cache.frame(id).unreserve();
+            self.inner.core.let_go.set(true);
         }
         self.inner.finish(&mut records, self.addr);
     }
 }
 
-impl Worker {
-    pub(crate) fn ticket(&self, addr: GlobalAddr, frame: FrameId) -> Ticket {
-        Ticket { worker: self.clone(), addr, frame, ends_access: self.inner.minds_ends }
+impl<P: CoherenceProtocol> Worker<P> {
+    pub(crate) fn ticket(&self, addr: GlobalAddr, frame: FrameId) -> Ticket<P> {
+        Ticket { worker: self.clone(), addr, frame, ends_access: self.inner.core.minds_ends }
     }
 
     /// Writes to the whole line, header included.
@@ -387,7 +386,10 @@ impl Worker {
 
     /// Obtains the line and returns a ticket. `None`: another node has locked the line, and the
     /// access does not wait for locks.
-    pub(crate) async fn obtain(&self, access: Access) -> Result<Option<Ticket>, MemoryError> {
+    pub(crate) async fn obtain(
+        &self,
+        access: LineAccess,
+    ) -> Result<Option<Ticket<P>>, MemoryError> {
         let need = access.need;
         self.inner.check(need.addr)?;
         match self.inner.in_time(need, pin!(self.inner.obtain(access))).await? {
@@ -397,7 +399,7 @@ impl Worker {
         }
     }
 
-    async fn obtain_in_any_case(&self, access: Access) -> Result<Ticket, MemoryError> {
+    async fn obtain_in_any_case(&self, access: LineAccess) -> Result<Ticket<P>, MemoryError> {
         Ok(self.obtain(access).await?.expect("it waits for locks"))
     }
 
@@ -410,18 +412,18 @@ impl Worker {
     }
 }
 
-impl CoherentMemory for Worker {
-    type Ticket = Ticket;
+impl<P: CoherenceProtocol> CoherentMemory for Worker<P> {
+    type Ticket = Ticket<P>;
     type Operation = EpochGuard;
 
     #[inline]
     fn try_read(&self, addr: GlobalAddr) -> Result<OptimisticRead<'_>, Need> {
-        self.inner.read(self.inner.node.cache.try_read(addr), addr)
+        self.inner.read(self.inner.core.node.cache.try_read(addr), addr)
     }
 
     #[inline(always)]
     fn try_read_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<OptimisticRead<'_>, Need> {
-        self.inner.read(self.inner.node.cache.try_read_at(addr, hint), addr)
+        self.inner.read(self.inner.core.node.cache.try_read_at(addr, hint), addr)
     }
 
     #[inline]
@@ -438,62 +440,62 @@ impl CoherentMemory for Worker {
     fn try_latch<'a>(&'a self, seen: OptimisticRead<'a>) -> Result<WriteGuard<'a>, Need> {
         let (addr, frame) = (seen.addr(), seen.version().frame);
         let guard = seen.latch().ok_or(Need { addr, mode: Mode::Exclusive })?;
-        if let Some(costs) = &self.inner.costs {
-            self.inner.charge_latch(costs, frame);
+        if let Some(costs) = &self.inner.core.costs {
+            self.inner.core.charge_latch(costs, frame);
         }
         Ok(guard)
     }
 
     #[inline]
     fn hints(&self, read: &OptimisticRead<'_>) -> &[Hint] {
-        self.inner.node.cache.hints(read)
+        self.inner.core.node.cache.hints(read)
     }
 
     #[inline]
     fn prefetch(&self, hint: &Hint, payload: Range<usize>) {
-        self.inner.node.cache.prefetch(hint, payload);
+        self.inner.core.node.cache.prefetch(hint, payload);
     }
 
     #[inline]
     fn guess(&self, addr: GlobalAddr) -> Hint {
-        self.inner.node.cache.guess(addr)
+        self.inner.core.node.cache.guess(addr)
     }
 
     #[inline]
     fn prefetch_guess(&self, addr: GlobalAddr) {
-        self.inner.node.cache.prefetch_guess(addr);
+        self.inner.core.node.cache.prefetch_guess(addr);
     }
 
     #[inline]
     fn prefetch_lock(&self, hint: &Hint) {
-        self.inner.node.cache.prefetch_lock(hint);
+        self.inner.core.node.cache.prefetch_lock(hint);
     }
 
     #[inline]
     fn peek(&self, hint: &Hint, offset: usize) -> u64 {
-        self.inner.node.cache.peek(hint, offset)
+        self.inner.core.node.cache.peek(hint, offset)
     }
 
-    async fn ensure(&self, need: Need) -> Result<Ticket, MemoryError> {
-        self.obtain_in_any_case(Access::patient(need)).await
+    async fn ensure(&self, need: Need) -> Result<Ticket<P>, MemoryError> {
+        self.obtain_in_any_case(LineAccess::patient(need)).await
     }
 
-    async fn ensure_by(&self, need: Need, by: Time) -> Result<Ticket, MemoryError> {
-        self.obtain_in_any_case(Access { by: Some(by), ..Access::patient(need) }).await
+    async fn ensure_by(&self, need: Need, by: Time) -> Result<Ticket<P>, MemoryError> {
+        self.obtain_in_any_case(LineAccess { by: Some(by), ..LineAccess::patient(need) }).await
     }
 
     fn keeps_lines(&self) -> bool {
-        self.inner.node.settings.policy.lazy_release
+        self.inner.core.node.lazy_release
     }
 
     async fn upgrade(
         &self,
         seen: ReadVersion,
-        ticket: Option<Ticket>,
-    ) -> Result<(Upgrade, Option<Ticket>), MemoryError> {
+        ticket: Option<Ticket<P>>,
+    ) -> Result<(Upgrade, Option<Ticket<P>>), MemoryError> {
         let need = Need { addr: seen.addr, mode: Mode::Exclusive };
         self.inner.check(need.addr)?;
-        let cache = &self.inner.node.cache;
+        let cache = &self.inner.core.node.cache;
         let is_seen =
             |id: FrameId| id == seen.frame && cache.frame(id).state().counter() == seen.counter;
         let here = cache.find(seen.addr).is_some_and(|id| {
@@ -508,7 +510,7 @@ impl CoherentMemory for Worker {
             // take it, so the ticket need not keep the line until then.
             ticket.ends_access = false;
         }
-        let access = Access { upgrade: true, ..Access::patient(need) };
+        let access = LineAccess { upgrade: true, ..LineAccess::patient(need) };
         match self.inner.in_time(need, pin!(self.inner.obtain(access))).await? {
             End::GaveWay | End::Locked => Ok((Upgrade::Busy, None)),
             End::Here(frame) => {
@@ -520,8 +522,9 @@ impl CoherentMemory for Worker {
 
     async fn allocate(&self) -> Result<GlobalAddr, MemoryError> {
         let inner = &*self.inner;
-        let allocator = &inner.node.allocator;
-        let addr = allocator.allocate(&inner.port, &inner.handle).await.map_err(pool_error)?;
+        let allocator = &inner.core.node.allocator;
+        let addr =
+            allocator.allocate(&inner.core.port, &inner.core.handle).await.map_err(pool_error)?;
         let unused = Unused { allocator, addr };
         self.write_line(addr, |guard| {
             LineHeader::of(guard.line()).begin_life();
@@ -543,7 +546,7 @@ impl CoherentMemory for Worker {
             return Err(MemoryError::NotAllocated { addr });
         }
         self.inner.evict(addr);
-        self.inner.node.allocator.retire(addr).map_err(pool_error)
+        self.inner.core.node.allocator.retire(addr).map_err(pool_error)
     }
 
     async fn fetch_add(
@@ -553,8 +556,8 @@ impl CoherentMemory for Worker {
         add: u64,
     ) -> Result<u64, MemoryError> {
         let word = self.atomic_addr(addr, offset)?;
-        self.inner.counters.verbs_faa.add(1);
-        Ok(self.inner.port.fetch_add(word, add).await?)
+        self.inner.core.counters.verbs_faa.add(1);
+        Ok(self.inner.core.port.fetch_add(word, add).await?)
     }
 
     async fn compare_swap(
@@ -565,16 +568,16 @@ impl CoherentMemory for Worker {
         desired: u64,
     ) -> Result<u64, MemoryError> {
         let word = self.atomic_addr(addr, offset)?;
-        self.inner.counters.verbs_cas.add(1);
-        Ok(self.inner.port.compare_swap(word, expected, desired).await?)
+        self.inner.core.counters.verbs_cas.add(1);
+        Ok(self.inner.core.port.compare_swap(word, expected, desired).await?)
     }
 
     fn payload_len(&self) -> usize {
-        self.inner.node.cache.line_size() - LINE_HEADER
+        self.inner.core.node.cache.line_size() - LINE_HEADER
     }
 
     fn handle(&self) -> &Handle {
-        &self.inner.handle
+        &self.inner.core.handle
     }
 
     fn try_enter(&self) -> Option<EpochGuard> {
@@ -582,7 +585,7 @@ impl CoherentMemory for Worker {
     }
 
     async fn enter(&self) -> Result<EpochGuard, MemoryError> {
-        self.inner.epochs.enter(&self.inner.handle).await.map_err(pool_error)
+        self.inner.epochs.enter(&self.inner.core.handle).await.map_err(pool_error)
     }
 }
 
@@ -593,5 +596,5 @@ fn pool_error(error: PoolError) -> MemoryError {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -24,9 +24,9 @@ use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 
 use crate::costs::CpuCosts;
-use crate::worker_core::Inner;
+use crate::worker_core::WorkerCore;
 
-impl Inner {
+impl WorkerCore {
     /// The time until which a local writer holds the frame's line, if that time is in the future.
     pub(crate) fn held(&self, frame: FrameId) -> Option<Time> {
         self.costs?;

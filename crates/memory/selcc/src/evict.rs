@@ -15,19 +15,19 @@
 
 use latchwork_cache::{FrameState, Ownership};
 use latchwork_coherence::MemoryError;
-use latchwork_latch::{Event, Hold};
 use latchwork_runtime::sync::Ordering;
 use latchwork_verbs::{GlobalAddr, VerbError};
 
-use crate::node::Node;
-use crate::record::Record;
+use crate::inner::Inner;
+use crate::node_core::NodeCore;
+use crate::protocol::{CoherenceProtocol, LineState};
+use crate::record::LocalSide;
 use crate::worker::{LEAVE_STEP, Worker};
-use crate::worker_core::Inner;
 
 /// The lines that a leaving node releases between two sweeps.
 const GIVE_BACK: usize = 64;
 
-impl Worker {
+impl<P: CoherenceProtocol> Worker<P> {
     /// Releases every line that the node holds, with write-back, so that the node can leave.
     /// Afterwards no latch word names the node, and its cache may be dropped. Callers call this
     /// when all other workers of the node except the handler have left. No task may begin an access
@@ -40,7 +40,7 @@ impl Worker {
     pub async fn give_back(&self) -> Result<(), MemoryError> {
         let (inner, node) = (&self.inner, &self.inner.node);
         let waited = node.settings.deadline;
-        let mut deadline = inner.handle.now() + waited;
+        let mut deadline = inner.core.handle.now() + waited;
         let mut least = usize::MAX;
         loop {
             let is_held = |state: FrameState| state.ownership() != Ownership::Invalid;
@@ -50,29 +50,29 @@ impl Worker {
             if left == 0 {
                 return Ok(());
             }
-            if inner.port.is_barred() {
+            if inner.core.port.is_barred() {
                 return Err(VerbError::Barred.into());
             }
             if left < least {
                 least = left;
-                deadline = inner.handle.now() + waited;
-            } else if inner.handle.now() >= deadline {
+                deadline = inner.core.handle.now() + waited;
+            } else if inner.core.handle.now() >= deadline {
                 return Err(MemoryError::Stuck { in_flight: left, waited });
             }
             for batch in held.chunks(GIVE_BACK) {
                 batch.iter().for_each(|line| _ = inner.evict(*line));
-                inner.handle.sleep(LEAVE_STEP).await;
+                inner.core.handle.sleep(LEAVE_STEP).await;
             }
-            inner.handle.sleep(LEAVE_STEP).await;
+            inner.core.handle.sleep(LEAVE_STEP).await;
         }
     }
 }
 
-impl Inner {
+impl<P: CoherenceProtocol> Inner<P> {
     /// The number of frames to free. Zero while an eviction does not pay. Called on every sweep.
     #[inline]
     fn shortage(&self) -> usize {
-        let Node { cache, reserve, frame_waiters, releasing, .. } = &*self.node;
+        let NodeCore { cache, reserve, frame_waiters, releasing, .. } = &*self.core.node;
         let waiting = frame_waiters.len();
         let coming = cache.free_frames() + releasing.load(Ordering::Relaxed);
         if coming < reserve.enough + waiting { reserve.wanted + waiting - coming } else { 0 }
@@ -91,9 +91,9 @@ impl Inner {
     }
 
     fn evict_some(&self, shortage: usize) -> bool {
-        let most = self.node.settings.evict_batch;
+        let most = self.core.node.settings.evict_batch;
         let mut victims = self.victims.take();
-        self.node.cache.victims(shortage.min(most), &mut victims);
+        self.core.node.cache.victims(shortage.min(most), &mut victims);
         victims.sort_unstable();
         let mut any = false;
         for batch in victims.chunk_by(|a, b| a.node() == b.node()) {
@@ -109,12 +109,12 @@ impl Inner {
     /// once.
     fn evict_batch(&self, lines: &[GlobalAddr]) -> bool {
         let gone = lines.iter().filter(|line| self.evict(**line)).count();
-        self.counters.victims_in_use.add((lines.len() - gone) as u64);
+        self.core.counters.victims_in_use.add((lines.len() - gone) as u64);
         if gone > 0 {
-            self.counters.evictions_for_room.add(gone as u64);
-            self.counters.eviction_batches.add(1);
-            if self.node.settings.evict_batch == 1 {
-                self.port.ring();
+            self.core.counters.evictions_for_room.add(gone as u64);
+            self.core.counters.eviction_batches.add(1);
+            if self.core.node.settings.evict_batch == 1 {
+                self.core.port.ring();
             }
         }
         gone > 0
@@ -124,14 +124,14 @@ impl Inner {
     pub(crate) fn evict(&self, addr: GlobalAddr) -> bool {
         let mut records = self.node.records.shard(addr).lock();
         let record = self.record(&mut records, addr);
-        let held = record.line.hold() != Hold::Nothing;
-        if held && record.failed.is_none() {
-            self.drive(addr, record, Event::Evict);
+        let held = record.line.hold() != Ownership::Invalid;
+        if held && record.local.failed.is_none() {
+            self.node.protocol.evict(&mut self.site(addr, record));
         }
-        let gone = held && record.line.hold() == Hold::Nothing;
+        let gone = held && record.line.hold() == Ownership::Invalid;
         if gone {
-            self.counters.evictions.add(1);
-            self.recycle(record);
+            self.core.counters.evictions.add(1);
+            self.recycle(&mut record.local);
         }
         self.finish(&mut records, addr);
         gone
@@ -152,19 +152,19 @@ impl Inner {
     /// 5. This thread has loaded all bytes that it copied before it pushes the frame into the free
     ///    list. The push releases, and the pop of the next user acquires. So the next user's writes
     ///    come later.
-    fn recycle(&self, record: &mut Record) {
-        if record.failed.is_some() {
+    fn recycle(&self, local: &mut LocalSide) {
+        if local.failed.is_some() {
             // The release could not be posted.
-            self.give_frame_back(record);
+            self.core.give_frame_back(local);
             return;
         }
-        let awaited = !record.waiters.is_empty();
-        if record.frame_in_verb || awaited || self.node.settings.write_back_ring == 0 {
-            record.evicting = true;
-            self.node.releasing.fetch_add(1, Ordering::Relaxed);
-        } else if let Some(id) = record.frame.take() {
-            self.node.cache.detach(id);
-            self.node.frame_waiters.wake();
+        let awaited = !local.waiters.is_empty();
+        if local.frame_in_verb || awaited || self.core.node.settings.write_back_ring == 0 {
+            local.evicting = true;
+            self.core.node.releasing.fetch_add(1, Ordering::Relaxed);
+        } else if let Some(id) = local.frame.take() {
+            self.core.node.cache.detach(id);
+            self.core.node.frame_waiters.wake();
         }
     }
 }

@@ -1,10 +1,13 @@
 //! Messages in flight, and the forwards whose arrival is unknown.
 
-use latchwork_latch::Message;
-use latchwork_verbs::{ComputeNodeId, LocalBuffer};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, LocalBuffer};
 
+use crate::envelope::Body;
 use crate::repeats::Stamp;
-use crate::wire::{Body, Letter};
+
+/// How often an operation or a message with an ambiguous completion is tried again. Then the
+/// connection counts as dead.
+pub(crate) const TRIES_MAX: u8 = 16;
 
 /// A line that is written into the frame of the receiver before the grant.
 #[derive(Clone, Copy, Debug)]
@@ -23,26 +26,25 @@ pub(crate) type Name = (ComputeNodeId, Stamp);
 pub(crate) struct Sent {
     pub(crate) to: ComputeNodeId,
     pub(crate) stamp: Stamp,
-    pub(crate) letter: Letter,
+    pub(crate) addr: GlobalAddr,
+    pub(crate) body: Body,
     pub(crate) ahead: Option<Bytes>,
-    /// The group of the word operation that a forward belongs to. `None` once the forward has a
-    /// pending probe in the record.
+    /// The operation that a forward belongs to. `None` once the forward has a pending probe in the
+    /// record.
     pub(crate) group: Option<usize>,
+    /// Whether the line waits for an answer to this message.
+    pub(crate) awaited: bool,
     pub(crate) tries: u8,
-}
-
-/// A pending probe: a forward that may or may not have arrived.
-#[derive(Debug)]
-pub(crate) struct Doubt {
-    pub(crate) sent: Sent,
 }
 
 impl Sent {
     pub(crate) fn name(&self) -> Name {
         (self.to, self.stamp)
     }
+}
 
-    pub(crate) fn is_question_of(&self, node: ComputeNodeId) -> bool {
-        matches!(self.letter.body, Body::Line(Message::Request(request)) if request.from == node)
-    }
+/// A pending probe: a forward that may or may not have arrived.
+#[derive(Debug)]
+pub(crate) struct Doubt {
+    pub(crate) sent: Sent,
 }

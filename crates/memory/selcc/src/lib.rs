@@ -69,37 +69,67 @@ mod counters;
 mod cover;
 mod delivery;
 mod describe;
-mod engine;
+mod dirty;
+mod drive;
+mod envelope;
 mod evict;
+mod frame_copy;
 mod frames;
 mod gone;
-mod groups;
 mod history;
+mod inner;
+mod landed;
 mod lease;
 mod letters;
+mod line;
 mod local_first;
 mod lock;
 mod mail;
 mod node;
+mod node_core;
 mod operations;
+mod pauses;
 mod permits;
+mod policy;
 mod poller;
+mod protocol;
 mod record;
 mod release;
 mod repeats;
+mod selcc;
+mod serve;
 mod settings;
+mod steps;
+mod survivor;
+mod tag;
+#[cfg(all(test, not(loom)))]
+mod testing;
 mod timers;
+mod waiters;
 mod wire;
 mod worker;
 mod worker_core;
 mod write_back;
 
-pub use access::Ticket;
 pub use costs::CpuCosts;
 pub use counters::Counters;
 pub use describe::describe;
-pub use lock::Lock;
-pub use node::{Node, NodeParts};
-pub use settings::{Policy, Release, Replacement, Resend, Setting, SettingError, Settings};
+pub use node_core::{NodeCore, NodeParts};
+pub use policy::Policy;
+pub use protocol::{CoherenceProtocol, LineSite, LineState};
+pub use record::LocalSide;
+pub use selcc::Selcc;
+pub use settings::{Release, Replacement, Resend, Setting, SettingError, Settings};
+pub use timers::Alarm;
+pub use waiters::LineAccess;
 pub use wire::{ARENA_MAX, read_message};
-pub use worker::Worker;
+pub use worker_core::WorkerCore;
+
+/// A compute node that runs one of these protocols.
+pub type Node = node::Node<Selcc>;
+/// A worker of such a node.
+pub type Worker = worker::Worker<Selcc>;
+/// A ticket of such a worker.
+pub type Ticket = access::Ticket<Selcc>;
+/// A line lock of such a worker.
+pub type Lock = lock::Lock<Selcc>;

@@ -3,58 +3,53 @@
 
 use latchwork_latch::Event;
 use latchwork_runtime::Time;
-use latchwork_verbs::GlobalAddr;
 
 use crate::lease::Lease;
-use crate::record::{Outcome, Record, meets};
-use crate::worker_core::Inner;
+use crate::line::ownership;
+use crate::selcc::{LatchSite, Selcc};
 
-impl Inner {
+impl Selcc {
     /// Whether accesses that wait for the local latch come before requests of other nodes. They do
     /// not if no such access got the latch within [`lapse`](crate::Settings::lapse): then their
     /// thread seems not to run.
-    pub(crate) fn is_local_code_first(&self, record: &Record, now: Time) -> bool {
-        let node = &*self.node;
-        let awaited = record.frame.is_some_and(|id| node.cache.frame(id).is_awaited());
-        awaited && record.lease != Lease::Over && {
-            let since = record.blocked_since.map_or(now, |since| since.max(record.passed_at));
-            since + node.settings.lapse > now
+    pub(crate) fn is_local_code_first(&self, site: &LatchSite<'_>, now: Time) -> bool {
+        let (node, local) = (&*site.worker.node, &*site.local);
+        let awaited = local.frame.is_some_and(|id| node.cache().frame(id).is_awaited());
+        awaited && site.line.lease != Lease::Over && {
+            let since = local.blocked_since.map_or(now, |since| since.max(local.passed_at));
+            since + node.settings().lapse > now
         }
     }
 
     /// Updates the lease of a line after an event.
-    pub(crate) fn see_to_lease(&self, addr: GlobalAddr, record: &mut Record) {
-        let node = &*self.node;
-        if record.line.is_blocked() {
-            record.lease.begin();
+    pub(crate) fn see_to_lease(&self, site: &mut LatchSite<'_>) {
+        let node = &*site.worker.node;
+        if site.line.machine.is_blocked() {
+            site.line.lease.begin();
         }
-        if record.lease.is_used_up(node.settings.lease, node.workers())
-            && let Some(id) = record.frame
+        if site.line.lease.is_used_up(node.settings().lease, node.workers())
+            && let Some(id) = site.local.frame
         {
-            record.lease = Lease::Over;
-            node.cache.frame(id).give_way(true);
-            self.counters.leases_expired.add(1);
+            site.line.lease = Lease::Over;
+            node.cache().frame(id).give_way(true);
+            site.worker.counters.leases_expired.add(1);
             // Accesses that wait for the latch no longer keep requests waiting.
-            self.drive(addr, record, Event::Serve);
+            self.drive(site, Event::Serve);
         }
-        if !record.line.is_asked_for() && std::mem::take(&mut record.lease) == Lease::Over {
-            self.give_back(addr, record);
+        if !site.line.machine.is_asked_for() && std::mem::take(&mut site.line.lease) == Lease::Over
+        {
+            self.end_lease(site);
         }
     }
 
     /// Ends the lease after all requests are served: local code uses the ownership that is left,
     /// and requests the rest.
-    fn give_back(&self, addr: GlobalAddr, record: &mut Record) {
-        if let Some(id) = record.frame {
-            let (frame, hold) = (self.node.cache.frame(id), record.line.hold());
+    fn end_lease(&self, site: &mut LatchSite<'_>) {
+        if let Some(id) = site.local.frame {
+            let frame = site.worker.node.cache().frame(id);
             frame.give_way(false);
-            for waiter in record.waiters.iter_mut() {
-                if meets(hold, waiter.mode) && matches!(waiter.outcome, Outcome::Waiting) {
-                    frame.reserve();
-                    waiter.end(Outcome::Granted);
-                }
-            }
+            site.local.waiters.grant(frame, ownership(site.line.machine.hold()));
         }
-        self.want_for_waiters(addr, record);
+        self.request_for_waiters(site);
     }
 }

@@ -18,19 +18,19 @@ use std::pin::pin;
 
 use latchwork_cache::{Frame, FrameId, Hint, Ownership, TryLock};
 use latchwork_coherence::{LineLocks, LockOutcome, MemoryError, Mode, Need};
-use latchwork_latch::{Event, Hold};
 use latchwork_runtime::sync::Ordering;
 use latchwork_verbs::GlobalAddr;
 
 use crate::access::{End, Ticket};
-use crate::lease::Lease;
-use crate::record::{Access, Record, hold_at_rest, meets};
+use crate::inner::Inner;
+use crate::protocol::{CoherenceProtocol, LineState};
+use crate::record::Record;
+use crate::waiters::{LineAccess, meets};
 use crate::worker::Worker;
-use crate::worker_core::Inner;
 
 /// A line lock: a line that a transaction keeps at this node; see [`LineLocks::lock`].
-pub struct Lock {
-    worker: Worker,
+pub struct Lock<P: CoherenceProtocol> {
+    worker: Worker<P>,
     need: Need,
     frame: FrameId,
     /// Whether dropping the lock ends the access that obtained the line. Then the node decides
@@ -40,31 +40,31 @@ pub struct Lock {
     detains: bool,
 }
 
-impl Lock {
+impl<P: CoherenceProtocol> Lock<P> {
     /// The line and the mode of the lock.
     pub fn need(&self) -> Need {
         self.need
     }
 }
 
-impl fmt::Debug for Lock {
+impl<P: CoherenceProtocol> fmt::Debug for Lock<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Lock").field(&self.need).finish()
     }
 }
 
-impl Drop for Lock {
+impl<P: CoherenceProtocol> Drop for Lock<P> {
     fn drop(&mut self) {
         let inner = &self.worker.inner;
-        let node = &*inner.node;
-        inner.charge_lock();
+        let node = &*inner.core.node;
+        inner.core.charge_lock();
         let frame = node.cache.frame(self.frame);
         let end = match self.detains {
             true => frame.let_go(),
             false => frame.unlock(ownership(self.need.mode)),
         };
         if end.last {
-            inner.permits.put_back(&node.lock_share);
+            inner.core.permits.put_back(&node.lock_share);
         }
         if end.asked {
             inner.unlocked(self.need.addr);
@@ -89,8 +89,8 @@ enum Try {
 const REFUSED_SHARE: usize = 4;
 
 /// An access that ends where another node has locked the line.
-fn no_wait(need: Need) -> Access {
-    Access { no_wait: true, ..Access::patient(need) }
+fn no_wait(need: Need) -> LineAccess {
+    LineAccess { no_wait: true, ..LineAccess::patient(need) }
 }
 
 fn ownership(mode: Mode) -> Ownership {
@@ -100,14 +100,14 @@ fn ownership(mode: Mode) -> Ownership {
     }
 }
 
-impl Inner {
+impl<P: CoherenceProtocol> Inner<P> {
     /// Locks the line without the lock of its shard, if the line is here in the needed mode and no
     /// other node has requested it.
     #[inline]
     fn try_lock_unasked(&self, need: Need, hint: Option<&Hint>) -> TryLock<FrameId> {
-        let node = &*self.node;
-        self.charge_lock();
-        if !self.permits.provide(&node.lock_share, || node.workers()) {
+        let node = &*self.core.node;
+        self.core.charge_lock();
+        if !self.core.permits.provide(&node.lock_share, || node.workers()) {
             return TryLock::Ask;
         }
         let ownership = ownership(need.mode);
@@ -116,8 +116,8 @@ impl Inner {
             None => node.cache.try_lock(need.addr, ownership),
         };
         match end {
-            TryLock::Locked((_, true)) => self.permits.use_one(),
-            _ => self.permits.settle(&node.lock_share),
+            TryLock::Locked((_, true)) => self.core.permits.use_one(),
+            _ => self.core.permits.settle(&node.lock_share),
         }
         match end {
             TryLock::Locked((frame, _)) => TryLock::Locked(frame),
@@ -131,13 +131,13 @@ impl Inner {
     /// nodes.
     fn try_lock(&self, need: Need, reserved: bool, upgrades: bool) -> Result<Try, MemoryError> {
         let Need { addr, mode } = need;
-        let node = &*self.node;
-        let mut records = node.records.shard(addr).lock();
+        let node = &*self.core.node;
+        let mut records = self.node.records.shard(addr).lock();
         let record = records.get(&addr);
-        if let Some(error) = record.and_then(|record| record.failed) {
+        if let Some(error) = record.and_then(|record| record.local.failed) {
             return Err(error.into());
         }
-        let frame = record.map_or_else(|| node.cache.find(addr), |record| record.frame);
+        let frame = record.map_or_else(|| node.cache.find(addr), |record| record.local.frame);
         let Some(id) = frame else { return Ok(Try::NotHere) };
         let frame = node.cache.frame(id);
         // Checked before the line is requested: another node must not give the line up for nothing.
@@ -150,8 +150,8 @@ impl Inner {
         if in_the_way {
             return Ok(Try::Refused);
         }
-        let hold = record.map_or_else(|| hold_at_rest(&node.cache, Some(id)), |r| r.line.hold());
-        let gives_way = !reserved && record.is_some_and(|record| record.lease == Lease::Over);
+        let hold = record.map_or_else(|| frame.state().ownership(), |record| record.line.hold());
+        let gives_way = !reserved && record.is_some_and(|record| record.line.gives_way());
         if !meets(hold, mode) || gives_way {
             return Ok(Try::NotHere);
         }
@@ -162,7 +162,7 @@ impl Inner {
         }
         // Requesters that the lock refuses are answered now.
         if let Some(record) = records.get_mut(&addr).filter(|record| record.line.is_asked_for()) {
-            self.drive(addr, record, Event::Serve);
+            self.node.protocol.serve(&mut self.site(addr, record));
             self.finish(&mut records, addr);
         }
         Ok(Try::Locked(id))
@@ -174,10 +174,10 @@ impl Inner {
     fn unlocked(&self, addr: GlobalAddr) {
         let mut records = self.node.records.shard(addr).lock();
         if let Some(record) = records.get_mut(&addr)
-            && record.failed.is_some()
+            && record.local.failed.is_some()
         {
             // The frame was kept for the lock.
-            self.give_frame_back(record);
+            self.core.give_frame_back(&mut record.local);
         }
         self.finish(&mut records, addr);
     }
@@ -185,17 +185,17 @@ impl Inner {
     /// Updates the mark in the lock word: it is set while other nodes request the line, or after
     /// the line has failed. While the mark is set, locks are taken under the shard lock only. An
     /// earlier lock may keep the requesters from the line: they are answered here.
-    pub(crate) fn see_to_locks(&self, addr: GlobalAddr, record: &mut Record) {
-        let Some(id) = record.frame else { return };
-        let frame = self.node.cache.frame(id);
-        let failed = record.failed.is_some();
+    pub(crate) fn see_to_locks(&self, addr: GlobalAddr, record: &mut Record<P::Line>) {
+        let Some(id) = record.local.frame else { return };
+        let frame = self.core.node.cache.frame(id);
+        let failed = record.local.failed.is_some();
         if (record.line.is_asked_for() || failed) == frame.asks_first() {
             return;
         }
         if frame.asks_first() {
             frame.ask_no_more();
         } else if frame.ask_first() != Ownership::Invalid && !failed {
-            self.drive(addr, record, Event::Serve);
+            self.node.protocol.serve(&mut self.site(addr, record));
             if !record.line.is_asked_for() {
                 frame.ask_no_more();
             }
@@ -211,68 +211,68 @@ impl Inner {
     /// 3. So there are always frames for other lines.
     /// 4. Without the bound, two nodes could both wait for a frame, after the transactions of each
     ///    have locked the lines that the other has tried to read.
-    pub(crate) fn may_be_refused(&self, record: &mut Record) -> bool {
-        let node = &*self.node;
+    pub(crate) fn may_be_refused(&self, record: &mut Record<P::Line>) -> bool {
+        let node = &*self.core.node;
         let most = (node.cache.capacity() / REFUSED_SHARE).max(1);
-        if !record.counts_as_refused {
+        if !record.local.counts_as_refused {
             let next = |refused| (refused < most).then_some(refused + 1);
             // Relaxed: the number orders nothing else.
             let counted = node.refused.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-            record.counts_as_refused = counted.is_ok();
+            record.local.counts_as_refused = counted.is_ok();
         }
-        record.counts_as_refused
+        record.local.counts_as_refused
     }
 
     /// Ends the count of [`may_be_refused`](Inner::may_be_refused), once the line is here or is not
     /// wanted any more.
-    pub(crate) fn see_to_refusal(&self, record: &mut Record) {
-        let over = record.line.hold() != Hold::Nothing
-            || !record.line.is_wanted() && record.waiters.is_empty()
-            || record.frame.is_none();
-        if record.counts_as_refused && over {
-            record.counts_as_refused = false;
-            self.node.refused.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn see_to_refusal(&self, record: &mut Record<P::Line>) {
+        let over = record.line.hold() != Ownership::Invalid
+            || !record.line.is_wanted() && record.local.waiters.is_empty()
+            || record.local.frame.is_none();
+        if record.local.counts_as_refused && over {
+            record.local.counts_as_refused = false;
+            self.core.node.refused.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// Takes a lock, if this node may have one more locked line. Returns whether the lock was
     /// taken. A line that is locked already needs no permit.
     fn count_lock(&self, addr: GlobalAddr, frame: &Frame, mode: Mode) -> Result<bool, MemoryError> {
-        let share = &self.node.lock_share;
+        let share = &self.core.node.lock_share;
         let mode = ownership(mode);
-        let provided = self.permits.provide(share, || self.node.workers());
+        let provided = self.core.permits.provide(share, || self.core.node.workers());
         let too_many = || Err(MemoryError::TooManyLocks { addr, locked: share.locked() });
         if !provided && !frame.is_kept() {
             return too_many();
         }
         let first = frame.try_lock(mode);
         match first {
-            Some(true) if provided => self.permits.use_one(),
+            Some(true) if provided => self.core.permits.use_one(),
             Some(true) => {
                 // The other locks of the line have ended in the meantime.
                 frame.unlock(mode);
                 return too_many();
             }
-            _ => self.permits.settle(share),
+            _ => self.core.permits.settle(share),
         }
         Ok(first.is_some())
     }
 }
 
-impl Worker {
+impl<P: CoherenceProtocol> Worker<P> {
     /// Locks the line, and obtains the line first if it is not here in the needed mode. Returns the
     /// ticket with which the line came.
     async fn obtain_lock(
         &self,
         need: Need,
         upgrades: bool,
-    ) -> Result<LockOutcome<(FrameId, Option<Ticket>)>, MemoryError> {
+    ) -> Result<LockOutcome<(FrameId, Option<Ticket<P>>)>, MemoryError> {
         let inner = &self.inner;
-        let mut ticket: Option<Ticket> = None;
+        let mut ticket: Option<Ticket<P>> = None;
         loop {
             match inner.try_lock(need, ticket.is_some(), upgrades)? {
                 Try::Locked(frame) => {
-                    inner.counters.locks.add(1);
+                    inner.core.counters.locks.add(1);
                     return Ok(LockOutcome::Got((frame, ticket)));
                 }
                 Try::Refused => break,
@@ -281,25 +281,29 @@ impl Worker {
             }
             match inner.obtain(no_wait(need)).await? {
                 End::Here(frame) => {
-                    inner.charge_lock();
+                    inner.core.charge_lock();
                     ticket = Some(self.ticket(need.addr, frame));
                 }
                 End::Locked => break,
                 End::GaveWay => unreachable!("only upgrades give way"),
             }
         }
-        inner.counters.locks_refused.add(1);
+        inner.core.counters.locks_refused.add(1);
         Ok(LockOutcome::Locked)
     }
 
     /// Makes the lock that was taken. `obtained`: the lock ends the access that obtained the line.
-    fn locked(&self, need: Need, frame: FrameId, obtained: bool) -> Lock {
-        let ends_access = obtained || !self.inner.node.settings.policy.lazy_release;
+    fn locked(&self, need: Need, frame: FrameId, obtained: bool) -> Lock<P> {
+        let ends_access = obtained || !self.inner.core.node.lazy_release;
         Lock { worker: self.clone(), need, frame, ends_access, detains: false }
     }
 
     #[inline(always)]
-    fn try_lock_hinted(&self, need: Need, hint: Option<&Hint>) -> Result<LockOutcome<Lock>, Need> {
+    fn try_lock_hinted(
+        &self,
+        need: Need,
+        hint: Option<&Hint>,
+    ) -> Result<LockOutcome<Lock<P>>, Need> {
         let end = match self.inner.try_lock_unasked(need, hint) {
             TryLock::Locked(frame) => Try::Locked(frame),
             TryLock::Refused => Try::Refused,
@@ -307,11 +311,11 @@ impl Worker {
         };
         match end {
             Try::Locked(frame) => {
-                self.inner.counters.locks.add(1);
+                self.inner.core.counters.locks.add(1);
                 Ok(LockOutcome::Got(self.locked(need, frame, false)))
             }
             Try::Refused => {
-                self.inner.counters.locks_refused.add(1);
+                self.inner.core.counters.locks_refused.add(1);
                 Ok(LockOutcome::Locked)
             }
             Try::NotHere => Err(need),
@@ -322,15 +326,15 @@ impl Worker {
         &self,
         need: Need,
         upgrades: bool,
-    ) -> Result<LockOutcome<(FrameId, Option<Ticket>)>, MemoryError> {
+    ) -> Result<LockOutcome<(FrameId, Option<Ticket<P>>)>, MemoryError> {
         self.inner.in_time(need, pin!(self.obtain_lock(need, upgrades))).await
     }
 }
 
-impl LineLocks for Worker {
-    type Lock = Lock;
+impl<P: CoherenceProtocol> LineLocks for Worker<P> {
+    type Lock = Lock<P>;
 
-    async fn lock(&self, need: Need) -> Result<LockOutcome<Lock>, MemoryError> {
+    async fn lock(&self, need: Need) -> Result<LockOutcome<Lock<P>>, MemoryError> {
         if let Ok(end) = self.try_lock(need) {
             return Ok(end);
         }
@@ -347,48 +351,48 @@ impl LineLocks for Worker {
     }
 
     #[inline]
-    fn try_lock(&self, need: Need) -> Result<LockOutcome<Lock>, Need> {
+    fn try_lock(&self, need: Need) -> Result<LockOutcome<Lock<P>>, Need> {
         self.try_lock_hinted(need, None)
     }
 
     #[inline]
-    fn try_lock_at(&self, need: Need, hint: &Hint) -> Result<LockOutcome<Lock>, Need> {
+    fn try_lock_at(&self, need: Need, hint: &Hint) -> Result<LockOutcome<Lock<P>>, Need> {
         self.try_lock_hinted(need, Some(hint))
     }
 
-    fn detain(&self, lock: &mut Lock) {
+    fn detain(&self, lock: &mut Lock<P>) {
         if lock.need.mode == Mode::Exclusive && !lock.detains {
-            self.inner.charge_lock();
-            self.inner.node.cache.frame(lock.frame).detain();
+            self.inner.core.charge_lock();
+            self.inner.core.node.cache.frame(lock.frame).detain();
             lock.detains = true;
         }
     }
 
     #[inline]
     fn is_detained(&self, line: GlobalAddr, hint: &Hint) -> bool {
-        self.inner.node.cache.is_detained(line, hint)
+        self.inner.core.node.cache.is_detained(line, hint)
     }
 
-    async fn ensure_unlocked(&self, need: Need) -> Result<LockOutcome<Ticket>, MemoryError> {
+    async fn ensure_unlocked(&self, need: Need) -> Result<LockOutcome<Ticket<P>>, MemoryError> {
         let ticket = self.obtain(no_wait(need)).await?;
         Ok(ticket.map_or(LockOutcome::Locked, LockOutcome::Got))
     }
 
-    fn try_upgrade_lock(&self, lock: &mut Lock) -> bool {
+    fn try_upgrade_lock(&self, lock: &mut Lock<P>) -> bool {
         if lock.need.mode == Mode::Exclusive {
             return true;
         }
-        self.inner.charge_lock();
-        let frame = self.inner.node.cache.frame(lock.frame);
+        self.inner.core.charge_lock();
+        let frame = self.inner.core.node.cache.frame(lock.frame);
         let upgraded = frame.try_upgrade_lock_unasked() == TryLock::Locked(());
         if upgraded {
-            self.inner.counters.locks.add(1);
+            self.inner.core.counters.locks.add(1);
             lock.need.mode = Mode::Exclusive;
         }
         upgraded
     }
 
-    async fn upgrade_lock(&self, lock: &mut Lock) -> Result<LockOutcome<()>, MemoryError> {
+    async fn upgrade_lock(&self, lock: &mut Lock<P>) -> Result<LockOutcome<()>, MemoryError> {
         if self.try_upgrade_lock(lock) {
             return Ok(LockOutcome::Got(()));
         }

@@ -4,37 +4,38 @@
 use latchwork_coherence::{Letter, Mail, MailBox, MemoryError};
 use latchwork_verbs::{BATCH_MAX, ComputeNodeId, Message as Wire, Request as Verb, Target};
 
-use crate::Worker;
-use crate::wire::MAIL;
-use crate::worker_core::Inner;
+use crate::envelope::MAIL;
+use crate::protocol::CoherenceProtocol;
+use crate::worker::Worker;
+use crate::worker_core::WorkerCore;
 
-impl Mail for Worker {
+impl<P: CoherenceProtocol> Mail for Worker<P> {
     fn node(&self) -> ComputeNodeId {
-        self.inner.node.id
+        self.inner.core.node.id
     }
 
     fn post_letters(&self, to: ComputeNodeId, letters: &[Letter]) -> Result<(), MemoryError> {
-        let inner = &self.inner;
-        let target = Target::Compute(to, inner.node.arena.0);
+        let core = &self.inner.core;
+        let target = Target::Compute(to, core.node.arena.0);
         let wire = |letter: &Letter| {
             let mut body = [MAIL; Wire::WORDS];
             body[1..].copy_from_slice(letter);
-            Verb::Send(Wire { from: inner.node.id, body })
+            Verb::Send(Wire { from: core.node.id, body })
         };
         for batch in letters.chunks(BATCH_MAX) {
             let verbs: Vec<Verb> = batch.iter().map(wire).collect();
-            inner.counters.letters.add(batch.len() as u64);
-            inner.port.post_unreported(target, &verbs)?;
+            core.counters.letters.add(batch.len() as u64);
+            core.port.post_unreported(target, &verbs)?;
         }
         Ok(())
     }
 
     fn set_mail_box(&self, mail_box: MailBox) -> bool {
-        self.inner.node.mail_box.set(mail_box).is_ok()
+        self.inner.core.node.mail_box.set(mail_box).is_ok()
     }
 }
 
-impl Inner {
+impl WorkerCore {
     /// Handles a message that is not part of the protocol: a user message, or a message from a peer
     /// of another version, which is ignored.
     pub(crate) fn received_mail(&self, wire: &Wire) {

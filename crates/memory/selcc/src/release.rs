@@ -3,60 +3,47 @@
 //! ([`History`](crate::history::History)).
 
 use latchwork_cache::{Ownership, Watch};
-use latchwork_latch::Hold;
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 
 use crate::history::{BET_MISSES, LOOK, TRIAL};
-use crate::node::Node;
-use crate::record::{Record, ownership};
+use crate::inner::Inner;
+use crate::node_core::NodeCore;
+use crate::protocol::{CoherenceProtocol, LineState};
+use crate::record::{LocalSide, Record};
 use crate::timers::Alarm;
-use crate::worker_core::Inner;
+use crate::worker_core::WorkerCore;
 
-impl Inner {
+impl<P: CoherenceProtocol> Inner<P> {
     /// Schedules the release of an unused line, if release is not lazy or the line is marked
     /// `unwanted`. A reserved or locked line is released by the end of that reservation or lock.
-    pub(crate) fn release_eagerly(&self, addr: GlobalAddr, record: &mut Record) {
-        let held = record.line.is_at_rest() && record.line.hold() != Hold::Nothing;
-        if !held || self.node.settings.policy.lazy_release && !std::mem::take(&mut record.unwanted)
-        {
+    pub(crate) fn release_eagerly(&self, addr: GlobalAddr, record: &mut Record<P::Line>) {
+        let held = record.line.is_at_rest() && record.line.hold() != Ownership::Invalid;
+        if !held || self.core.node.lazy_release && !std::mem::take(&mut record.local.unwanted) {
             return;
         }
-        let Some(id) = record.frame else { return };
-        let frame = self.node.cache.frame(id);
+        let Some(id) = record.local.frame else { return };
+        let frame = self.core.node.cache.frame(id);
         if frame.is_reserved() || frame.is_kept() {
             return;
         }
-        match self.held(id) {
-            None => self.releases.borrow_mut().push(addr),
+        match self.core.held(id) {
+            None => self.core.releases.borrow_mut().push(addr),
             // With lazy release the line is kept after all.
-            Some(_) if self.node.settings.policy.lazy_release => {}
+            Some(_) if self.core.node.lazy_release => {}
             // The alarm is needed: if the access that obtained the line was dropped, no other event
             // may come.
-            Some(until) => self.look_again_when_let_go(addr, record, until),
-        }
-    }
-
-    /// Sets an alarm for the time at which a local writer releases the latch.
-    pub(crate) fn look_again_when_let_go(
-        &self,
-        addr: GlobalAddr,
-        record: &mut Record,
-        until: Time,
-    ) {
-        if record.let_go_at < until {
-            record.let_go_at = until;
-            self.node.timers.set(until, addr, Alarm::LetGo);
+            Some(until) => self.core.look_again_when_let_go(addr, &mut record.local, until),
         }
     }
 
     /// Releases the lines that [`release_eagerly`](Inner::release_eagerly) has found.
     pub(crate) fn release_what_is_over(&self) -> bool {
-        if self.releases.borrow().is_empty() {
+        if self.core.releases.borrow().is_empty() {
             return false;
         }
         let mut any = false;
-        let lines = self.releases.take();
+        let lines = self.core.releases.take();
         for addr in lines {
             any |= self.evict(addr);
         }
@@ -64,20 +51,20 @@ impl Inner {
     }
 
     /// Handles the end of an access that obtained the line, where such ends matter
-    /// (`Settings::minds_ends`). The line becomes recent or is released at once. The oldest recent
-    /// line may leave the recent lines.
+    /// ([`NodeCore::minds_ends`]). The line becomes recent or is released at once. The oldest
+    /// recent line may leave the recent lines.
     pub(crate) fn accessed(&self, addr: GlobalAddr) {
-        let node = &*self.node;
-        if !node.settings.policy.lazy_release {
+        let node = &*self.core.node;
+        if !node.lazy_release {
             // Released at once and not on the next sweep: the worker's next access must not find
             // the line here.
             self.evict(addr);
             return;
         }
-        let sure = self.contested(addr);
+        let sure = self.core.contested(addr);
         let contested = sure.is_some();
-        let keep = sure.is_some_and(|sure| self.handle.random_below(TRIAL << sure) == 0);
-        let hurried = || node.history.is_hurried(addr) && self.handle.random_below(LOOK) != 0;
+        let keep = sure.is_some_and(|sure| self.core.handle.random_below(TRIAL << sure) == 0);
+        let hurried = || node.history.is_hurried(addr) && self.core.handle.random_below(LOOK) != 0;
         if contested && !keep && hurried() && (self.release_early(addr) || self.release_soon(addr))
         {
             return;
@@ -85,16 +72,66 @@ impl Inner {
         let Some(id) = node.cache.find(addr) else { return };
         let frame = node.cache.frame(id);
         if let Some((Watch::Short, _)) = frame.end_watch() {
-            self.served_several(addr, frame.state().ownership());
+            self.core.served_several(addr, frame.state().ownership());
         }
         frame.watch(Watch::Short);
-        let mut lingering = self.lingering.borrow_mut();
+        let mut lingering = self.core.lingering.borrow_mut();
         lingering.push_back((addr, keep));
         let over =
             if lingering.len() > node.settings.linger { lingering.pop_front() } else { None };
         drop(lingering);
         if let Some((addr, keep)) = over {
             self.has_lingered(addr, keep);
+        }
+    }
+
+    fn has_lingered(&self, addr: GlobalAddr, keep: bool) {
+        let node = &*self.core.node;
+        // If the frame serves another line by now, it is not watched, or the other line leaves the
+        // recent lines a little early.
+        let Some(id) = node.cache.find(addr) else { return };
+        let Some((_, used)) = node.cache.frame(id).end_watch() else { return };
+        if used {
+            node.history.lingered(addr, true);
+        }
+        // A contested line that is in use opens no prediction: mostly other nodes want it.
+        if keep || self.core.contested(addr).is_none() {
+            node.cache.frame(id).watch(Watch::Long);
+            if node.cache.frame(id).state().ownership() == Ownership::Shared {
+                self.core.bet_on_copy(addr);
+            }
+        } else if !self.release_early(addr) {
+            self.release_soon(addr);
+        }
+    }
+
+    /// Marks a line with an open record to be released when it is at rest: a line that was handed
+    /// over is released when it is settled (R4). Returns whether the line was marked.
+    fn release_soon(&self, addr: GlobalAddr) -> bool {
+        let mut records = self.node.records.shard(addr).lock();
+        let under_way = records.get_mut(&addr).filter(|record| !record.line.is_at_rest());
+        under_way.map(|record| record.local.unwanted = true).is_some()
+    }
+
+    /// Releases the line early, unless it is in use or has an operation outstanding.
+    fn release_early(&self, addr: GlobalAddr) -> bool {
+        let given = self.evict(addr);
+        self.core.counters.early_releases.add(u64::from(given));
+        given
+    }
+}
+
+impl WorkerCore {
+    /// Sets an alarm for the time at which a local writer releases the latch.
+    pub(crate) fn look_again_when_let_go(
+        &self,
+        addr: GlobalAddr,
+        local: &mut LocalSide,
+        until: Time,
+    ) {
+        if local.let_go_at < until {
+            local.let_go_at = until;
+            self.node.timers.set(until, addr, Alarm::LetGo);
         }
     }
 
@@ -132,33 +169,13 @@ impl Inner {
         if stays { None } else { self.node.history.contested(addr, hold) }
     }
 
-    fn has_lingered(&self, addr: GlobalAddr, keep: bool) {
-        let node = &*self.node;
-        // If the frame serves another line by now, it is not watched, or the other line leaves the
-        // recent lines a little early.
-        let Some(id) = node.cache.find(addr) else { return };
-        let Some((_, used)) = node.cache.frame(id).end_watch() else { return };
-        if used {
-            node.history.lingered(addr, true);
-        }
-        // A contested line that is in use opens no prediction: mostly other nodes want it.
-        if keep || self.contested(addr).is_none() {
-            node.cache.frame(id).watch(Watch::Long);
-            if node.cache.frame(id).state().ownership() == Ownership::Shared {
-                self.bet_on_copy(addr);
-            }
-        } else if !self.release_early(addr) {
-            self.release_soon(addr);
-        }
-    }
-
     /// Opens a prediction for a shared copy. The prediction ends at the latest after [`BET_MISSES`]
     /// later predictions of this worker for shared copies. Then it was right if the copy was used.
     ///
     /// Without this end, a wrong prediction would be known as soon as a writer comes, and a right
     /// one only when the copy goes. Right predictions would seem rare.
     fn bet_on_copy(&self, addr: GlobalAddr) {
-        let Node { cache, history, .. } = &*self.node;
+        let NodeCore { cache, history, .. } = &*self.node;
         let mut bets = self.bets.borrow_mut();
         bets.push_back(addr);
         let over = if bets.len() > BET_MISSES { bets.pop_front() } else { None };
@@ -172,33 +189,24 @@ impl Inner {
         }
     }
 
-    /// Marks a line with an open record to be released when it is at rest: a line that was handed
-    /// over is released when it is settled (R4). Returns whether the line was marked.
-    fn release_soon(&self, addr: GlobalAddr) -> bool {
-        let mut records = self.node.records.shard(addr).lock();
-        let under_way = records.get_mut(&addr).filter(|record| !record.line.is_at_rest());
-        under_way.map(|record| record.unwanted = true).is_some()
-    }
-
-    /// Releases the line early, unless it is in use or has an operation outstanding.
-    fn release_early(&self, addr: GlobalAddr) -> bool {
-        let given = self.evict(addr);
-        self.counters.early_releases.add(u64::from(given));
-        given
-    }
-
-    /// Handles the loss of a line, or of its exclusive ownership, to another node. `held`: the hold
-    /// before.
-    pub(crate) fn taken(&self, addr: GlobalAddr, record: &mut Record, held: Hold) {
-        if !self.node.settings.adapts() {
+    /// Handles the loss of a line, or of its exclusive ownership, to another node: the node had
+    /// `held` and has `left`.
+    pub(crate) fn taken(
+        &self,
+        addr: GlobalAddr,
+        local: &mut LocalSide,
+        held: Ownership,
+        left: Ownership,
+    ) {
+        if !self.node.adapts() {
             return;
         }
         // The remaining shared copy goes early if a shared copy of this line would.
-        let left = record.line.hold() == Hold::Shared;
-        record.unwanted |= left && self.contested_as(addr, Ownership::Shared).is_some();
-        match record.frame.and_then(|id| self.node.cache.frame(id).end_watch()) {
+        let left = left == Ownership::Shared;
+        local.unwanted |= left && self.contested_as(addr, Ownership::Shared).is_some();
+        match local.frame.and_then(|id| self.node.cache.frame(id).end_watch()) {
             Some((Watch::Short, used)) => self.node.history.lingered(addr, used),
-            Some((Watch::Long, used)) => self.node.history.taken(addr, ownership(held), used),
+            Some((Watch::Long, used)) => self.node.history.taken(addr, held, used),
             None => {}
         }
     }

@@ -9,7 +9,7 @@ use latchwork_verbs::GlobalAddr;
 
 /// The reason of an alarm.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Alarm {
+pub enum Alarm {
     /// A back-off after a refusal is over, or a hold-off after a release.
     Retry,
     /// The hold-off of readers is over.

@@ -25,7 +25,7 @@ use latchwork_fabric::Fabric;
 use latchwork_membership::{Membership, MembershipError, NodeName, Party, Role, View};
 use latchwork_memnode::{Epochs, LineAllocator, Pool};
 use latchwork_runtime::{Clock, Executor, RealDriver, Time};
-use latchwork_selcc::{Counters, Node, NodeParts};
+use latchwork_selcc::{Counters, Node, NodeParts, Selcc};
 
 use crate::build::{Member, worker_config};
 use crate::host::Host;
@@ -236,7 +236,7 @@ impl Begun {
         };
         check_pool(&pool, &config)?;
         let epochs = executor.block_on(Epochs::register(&pool, &port, id, config.pool))?;
-        let node = Node::new(NodeParts {
+        let parts = NodeParts {
             id,
             cache,
             arena,
@@ -244,7 +244,8 @@ impl Begun {
             allocator: LineAllocator::new(&epochs),
             epochs: epochs.clone(),
             settings: config.node.clone(),
-        });
+        };
+        let node = Node::new(parts, Selcc::new(config.policy, &config.node));
         introductions.serve(&node, &ports);
         drop((executor, port, handle));
         let gathered = gather(config, ports.clone(), pool, node, membership, patience);

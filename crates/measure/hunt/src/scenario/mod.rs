@@ -255,7 +255,7 @@ impl Scenario {
             seed: self.seed,
             ..ClusterConfig::default()
         };
-        config.node.policy = self.protocol.policy();
+        config.policy = self.protocol.policy();
         let deadline = Duration::from_micros(self.deadline_us);
         (config.node.deadline, config.pool.deadline) = (deadline, deadline);
         for (name, value) in &self.settings {

@@ -1,19 +1,18 @@
 //! Tests that read the waiters of a record.
 
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use latchwork_cache::Cache;
 use latchwork_coherence::{Mode, Need};
 use latchwork_fabric::{Fabric, Port};
-use latchwork_latch::{Hold, Line, Seq};
 use latchwork_memnode::{Epochs, Geometry, LineAllocator, Pool, PoolSettings};
-use latchwork_runtime::{Executor, ExecutorConfig, RealDriver, Time};
-use latchwork_verbs::{ComputeNodeId, GlobalAddr};
+use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
+use latchwork_verbs::ComputeNodeId;
 
-use super::{Access, Attempt, End, Waiting, Worker};
-use crate::record::{Outcome, Record};
-use crate::{Node, NodeParts, Settings};
+use super::{Attempt, End, LineAccess, Waiting, Worker};
+use crate::node::Node;
+use crate::testing::Alone;
+use crate::{NodeParts, Settings};
 
 /// Bug: an access that has ended removes the waiter of another access. Mechanism:
 ///
@@ -45,13 +44,14 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
         handle.remove_poller(&poller);
         let allocator = LineAllocator::new(&epochs);
         let settings = Settings::default();
-        let node = Node::new(NodeParts { id, cache, arena, geometry, allocator, epochs, settings });
+        let parts = NodeParts { id, cache, arena, geometry, allocator, epochs, settings };
+        let node = Node::new(parts, Alone);
         let inbox = fabric.inbox(id).expect("the node's");
         let worker = Worker::start(&node, port, inbox, &handle);
         let inner = &worker.inner;
         let addr = node.allocator().allocate(worker.port(), &handle).await.expect("room");
         let asked = |mode| {
-            let access = Access::patient(Need { addr, mode });
+            let access = LineAccess::patient(Need { addr, mode });
             match inner.attempt(access, true, Waker::noop()) {
                 Ok(Attempt::Asked(id)) => id,
                 _ => panic!("the line is not here in this mode"),
@@ -75,7 +75,7 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
         drop(waiting);
         let waiters = |addr| {
             let records = node.records.shard(addr).lock();
-            records.get(&addr).map_or(0, |record| record.waiters.len())
+            records.get(&addr).map_or(0, |record| record.local.waiters.len())
         };
         assert_eq!(waiters(addr), 1, "the second access still waits");
         let waiting = Waiting::new(inner, addr, second);
@@ -83,31 +83,4 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
             handle.yield_now().await;
         }
     });
-}
-
-/// A back-off leaves a waiter with a deadline many attempts. Without a deadline the back-off keeps
-/// its length.
-#[test]
-fn a_pause_minds_the_deadlines_of_those_who_wait() {
-    let id = ComputeNodeId::new(1).expect("an id");
-    let mut record = Record::new(Line::at_rest(id, Hold::Nothing, Seq::default()), None);
-    let (pause, least) = (Duration::from_micros(500), Duration::from_micros(2));
-    let now = Time::ZERO + Duration::from_millis(1);
-    let wait = |record: &mut Record, by| {
-        let need = Need { addr: GlobalAddr::NULL, mode: Mode::Exclusive };
-        record.wait(Access { by, ..Access::patient(need) }, Waker::noop())
-    };
-    wait(&mut record, None);
-    assert_eq!(record.pause(pause, least, now), pause);
-    wait(&mut record, Some(now + Duration::from_secs(1)));
-    assert_eq!(record.pause(pause, least, now), pause, "there is time");
-    wait(&mut record, Some(now + Duration::from_micros(6400)));
-    assert_eq!(record.pause(pause, least, now), Duration::from_micros(100));
-    wait(&mut record, Some(now));
-    assert_eq!(record.pause(pause, least, now), least, "it is late");
-    assert_eq!(record.pause(least / 2, least, now), least / 2, "never longer than without");
-    for waiter in &mut record.waiters {
-        waiter.end(Outcome::Granted);
-    }
-    assert_eq!(record.pause(pause, least, now), pause, "nobody waits any more");
 }

@@ -1,4 +1,4 @@
-//! Settings of a compute node, and the policies that distinguish the protocols.
+//! Settings of a compute node, under any protocol.
 
 mod table;
 mod value;
@@ -8,29 +8,10 @@ use std::time::Duration;
 #[cfg(doc)]
 use latchwork_cache::Cache;
 use latchwork_cache::ReplacementPolicy;
-use latchwork_latch::Rules;
 
 use crate::costs::CpuCosts;
 
 pub use table::{Setting, SettingError};
-
-/// The differences between the protocols on this engine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Policy {
-    /// The protocol's name.
-    pub name: &'static str,
-    /// The rules of the line machine.
-    pub rules: Rules,
-    /// Whether the node keeps a line after the access, until another node requests the line or its
-    /// frame is needed (SELCC 4.1).
-    pub lazy_release: bool,
-}
-
-impl Policy {
-    /// SELCC: lazy release and invalidation requests.
-    pub const SELCC: Policy =
-        Policy { name: "selcc", rules: Rules::DISCIPLINE, lazy_release: true };
-}
 
 /// The choice of the lines that eviction removes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,22 +47,10 @@ pub enum Resend {
     Shrinking,
 }
 
-/// A late node backs off for 1/64 of the time for which it has been refused. Only shrinking
-/// back-offs have this rule.
-///
-/// 1. A node is late once this part is more than its first back-off. By default that is after a
-///    millisecond, far longer than waits among healthy nodes.
-/// 2. A late node requests in vain until a deadline ends its want, and every request costs its
-///    receivers.
-/// 3. The price is small: the node learns later by about this part that it can have the line.
-const LATE: u32 = 64;
-
 /// Settings of a compute node. All settings may be changed at run time before the node starts.
 /// [`Settings::TABLE`] lists them by name.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The protocol.
-    pub policy: Policy,
     /// Deadline: an access that waits longer for a line fails.
     pub deadline: Duration,
     /// How long reservations, and accesses that wait for the local latch, may keep a line from a
@@ -181,7 +150,6 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            policy: Policy::SELCC,
             deadline: Duration::from_secs(10),
             lapse: Duration::from_millis(1),
             lease: Some(256),
@@ -218,52 +186,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The rules of the line machine: the policy's rules, changed by the settings.
-    pub fn rules(&self) -> Rules {
-        let Settings { forwarding, takeover, aging, policy, .. } = *self;
-        let starved_at = if self.priority_matching { self.starved_at } else { 0 };
-        let gives_back = policy.lazy_release && aging && self.release == Release::Adaptive;
-        Rules { forwarding, takeover, aging, starved_at, gives_back, ..policy.rules }
-    }
-
-    /// Whether lines are released early by their history.
-    pub(crate) fn adapts(&self) -> bool {
-        self.policy.lazy_release && self.release == Release::Adaptive
-    }
-
-    /// Whether the end of an access decides about the line that the access obtained.
-    pub(crate) fn minds_ends(&self) -> bool {
-        !self.policy.lazy_release || self.adapts()
-    }
-
-    /// The back-off after so many refusals, the first of them `refused_for` ago, before the random
-    /// draw.
-    pub(crate) fn pause_after(&self, refusals: u8, refused_for: Duration) -> Duration {
-        match self.resend {
-            Resend::Shrinking if self.policy.rules.invalidate => {
-                let first = self.round_trip.saturating_mul(self.resend_factor);
-                let (next, late) = (first / u32::from(refusals.max(1)), refused_for / LATE);
-                (if late > first { late } else { next }).min(self.pause_max).max(self.pause)
-            }
-            _ => Self::doubled(self.pause, refusals.saturating_sub(1), self.pause_max),
-        }
-    }
-
-    /// The hold-off of readers for a writer of this priority.
-    pub(crate) fn window(&self, priority: u8) -> Duration {
-        if !self.spin_windows {
-            return Duration::ZERO;
-        }
-        self.hold_off.saturating_mul(u32::from(priority)).min(self.hold_off_max)
-    }
-
-    /// The hold-off of a node that released a line without a hand-over: it leaves the line to
-    /// requesters of this priority. The hold-off doubles with each step. So a few refusals find out
-    /// how long a message and a word operation take, in any network.
-    pub(crate) fn stand_back(&self, priority: u8) -> Duration {
-        Self::doubled(self.hold_off, priority.saturating_sub(1), self.hold_off_max)
-    }
-
     /// The replacement policy for the cache of a node, for [`Cache::with_replacement`].
     pub fn replacement_policy(&self) -> ReplacementPolicy {
         match self.replacement {
@@ -273,11 +195,6 @@ impl Settings {
             Replacement::Lru => ReplacementPolicy::Lru,
         }
     }
-
-    /// `base` doubled `times` times, up to `max`.
-    pub(crate) fn doubled(base: Duration, times: u8, max: Duration) -> Duration {
-        base.saturating_mul(1u32.checked_shl(u32::from(times)).unwrap_or(u32::MAX)).min(max)
-    }
 }
 
 #[cfg(test)]
@@ -285,60 +202,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doubling_ends_at_the_longest() {
-        let (base, max) = (Duration::from_micros(2), Duration::from_micros(500));
-        assert_eq!(Settings::doubled(base, 0, max), base);
-        assert_eq!(Settings::doubled(base, 3, max), Duration::from_micros(16));
-        assert_eq!(Settings::doubled(base, 255, max), max);
-    }
-
-    #[test]
     fn replacement_by_epochs_has_the_settings_sample_and_share() {
         let settings = Settings { evict_sample: 7, epoch_share: 3, ..Settings::default() };
         let policy = ReplacementPolicy::Epoch { sample: 7, share: 3 };
         assert_eq!(settings.replacement_policy(), policy);
-    }
-
-    #[test]
-    fn pauses_shrink_or_grow_within_bounds() {
-        let micros = |settings: &Settings, n| settings.pause_after(n, Duration::ZERO).as_micros();
-        let growing = Settings { resend: Resend::Growing, ..Settings::default() };
-        assert_eq!([1, 2, 3, 31].map(|n| micros(&growing, n)), [2, 4, 8, 500]);
-        let (resend, resend_factor) = (Resend::Shrinking, 8);
-        let shrinking = Settings { resend, resend_factor, ..Settings::default() };
-        assert_eq!([1, 2, 4, 31].map(|n| micros(&shrinking, n)), [16, 8, 4, 2]);
-        let other = Settings {
-            resend_factor: 3,
-            round_trip: Duration::from_micros(40),
-            ..shrinking.clone()
-        };
-        assert_eq!([1, 2, 4].map(|n| micros(&other, n)), [120, 60, 30]);
-        let mut silent = shrinking.clone();
-        silent.policy.rules.invalidate = false;
-        assert_eq!([1, 2, 3, 31].map(|n| micros(&silent, n)), [2, 4, 8, 500]);
-    }
-
-    #[test]
-    fn pauses_that_shrink_grow_again_after_very_many_refusals() {
-        let settings = Settings::default();
-        let micros =
-            |refused_for| settings.pause_after(31, Duration::from_micros(refused_for)).as_micros();
-        assert_eq!([0, 1_000, 1_280, 6_400, 1_000_000].map(micros), [2, 2, 20, 100, 500]);
-    }
-
-    #[test]
-    fn who_stands_back_does_so_for_longer_with_each_step() {
-        let settings = Settings { spin_windows: false, ..Settings::default() };
-        let micros = |priority| settings.stand_back(priority).as_micros();
-        assert_eq!([1, 2, 5, 8, 9, 31].map(micros), [4, 8, 64, 512, 1_000, 1_000]);
-    }
-
-    #[test]
-    fn windows_are_proportional_and_end() {
-        let settings = Settings::default();
-        assert_eq!([1, 2, 5].map(|p| settings.window(p)), [4, 8, 20].map(Duration::from_micros));
-        let long = Settings { hold_off: Duration::from_micros(100), ..settings.clone() };
-        assert_eq!(long.window(31), long.hold_off_max);
-        assert_eq!(Settings { spin_windows: false, ..settings }.window(9), Duration::ZERO);
     }
 }

@@ -14,9 +14,11 @@ use latchwork_runtime::{Executor, ExecutorConfig, Handle, Poller, RealDriver, Ti
 use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 
 use super::Worker;
+use crate::node::Node;
 use crate::poller::{COVER_INTERVAL, Pump};
+use crate::testing::Alone;
 use crate::timers::Alarm;
-use crate::{Node, NodeParts, Settings, cover};
+use crate::{NodeParts, Settings, cover};
 
 /// Longer than any step takes here, on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn a_handler_leaves_alarms_to_workers_that_are_awake_and_no_longer() {
     on_a_node(quiet(), async |node, start, _| {
         let handler = start(true);
-        let handle = handler.inner.handle.clone();
+        let handle = handler.inner.core.handle.clone();
         let look = || handler.inner.next_alarm();
         assert_eq!(node.workers(), 0, "a handler is no worker");
 
@@ -59,7 +61,7 @@ fn a_handler_polls_beside_workers_whose_cores_others_want_and_no_longer() {
         let handler = start(true);
         let pump = pump_of(&handler);
         let _worker = start(false);
-        let now = handler.inner.handle.sweep_time();
+        let now = handler.inner.core.handle.sweep_time();
         assert_eq!(pump.next_deadline(), None, "the worker polls");
         node.cover(now, now + 5 * cover::INTERVAL);
         assert!(!pump.may_park(), "the deadline that it gave is without the cover");
@@ -118,7 +120,7 @@ fn a_worker_that_parks_on_a_contended_core_asks_for_cover() {
 /// Requests cover when its executor is about to park for the first time, and stops the executor
 /// when the executor has woken.
 struct AsksForCover {
-    node: Arc<Node>,
+    node: Arc<Node<Alone>>,
     asked: Cell<bool>,
     stop: AtomicBool,
 }
@@ -179,7 +181,7 @@ fn quiet() -> ExecutorConfig {
     ExecutorConfig { yield_limit: Duration::MAX, ..ExecutorConfig::default() }
 }
 
-fn pump_of(worker: &Worker) -> Pump {
+fn pump_of(worker: &Worker<Alone>) -> Pump<Alone> {
     Pump { inner: Rc::downgrade(&worker.inner), kept: Rc::default() }
 }
 
@@ -187,7 +189,7 @@ fn pump_of(worker: &Worker) -> Pump {
 /// and their executor.
 fn on_a_node(
     config: ExecutorConfig,
-    body: impl AsyncFnOnce(&Arc<Node>, &dyn Fn(bool) -> Worker, &Handle),
+    body: impl AsyncFnOnce(&Arc<Node<Alone>>, &dyn Fn(bool) -> Worker<Alone>, &Handle),
 ) {
     let fabric = Fabric::from(latchwork_verbs_shm::Fabric::default());
     let bytes = 1 << 20;
@@ -207,7 +209,8 @@ fn on_a_node(
         let epochs = Epochs::register(&pool, &port, id, settings).await.expect("the first");
         let allocator = LineAllocator::new(&epochs);
         let settings = Settings::default();
-        let node = Node::new(NodeParts { id, cache, arena, geometry, allocator, epochs, settings });
+        let parts = NodeParts { id, cache, arena, geometry, allocator, epochs, settings };
+        let node = Node::new(parts, Alone);
         let start = |handles| {
             let port = Port::new(&fabric, id, &handle).expect("a port");
             let inbox = fabric.inbox(id).expect("the node's");

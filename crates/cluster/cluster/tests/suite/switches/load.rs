@@ -66,7 +66,7 @@ pub(crate) fn accesses(
         chunk_size: 64 << 10,
         ..ClusterConfig::default()
     };
-    config.node.policy = protocol.policy();
+    config.policy = protocol.policy();
     for (name, value) in settings {
         config.node.set(name, value).expect("a known setting");
     }

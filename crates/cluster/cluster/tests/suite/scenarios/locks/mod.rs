@@ -292,7 +292,7 @@ fn a_lock_of_a_line_whose_owner_does_not_answer_ends_in_time() {
 fn under_sel_a_lock_holds_the_word() {
     in_every_world(|seed| {
         let mut config = small(2, 1, 16, seed);
-        config.node.policy = Protocol::Sel.policy();
+        config.policy = Protocol::Sel.policy();
         let stage = Stage::on(config);
         let line = stage.line();
         let first = lock(&stage, A, line, Mode::Shared);

@@ -1,8 +1,14 @@
 //! Reservations against operations that take the line, under every interleaving; `scripts/loom.sh`.
 
-use latchwork_runtime::sync::{Arc, yield_now};
-use latchwork_verbs::{LINE_HEADER, MemoryNodeId};
+use std::task::Waker;
+
+use latchwork_cache::{Cache, FrameId};
+use latchwork_coherence::Need;
+use latchwork_runtime::sync::{Arc, Mutex, yield_now};
+use latchwork_verbs::{GlobalAddr, LINE_HEADER, MemoryNodeId};
 use loom::thread;
+
+use crate::waiters::{LineAccess, Outcome};
 
 use super::*;
 
@@ -14,7 +20,7 @@ fn line() -> GlobalAddr {
 struct Place {
     cache: Cache,
     id: FrameId,
-    waiters: Mutex<Vec<Waiter>>,
+    waiters: Mutex<Waiters>,
 }
 
 fn place() -> Arc<Place> {
@@ -34,8 +40,7 @@ impl Place {
         let frame = Some(self.frame());
         let dirty = DirtyBounds::EMPTY;
         let (lapsed, held) = (false, false);
-        let forsaken = false;
-        step(&mut FrameCopy { frame, waiters: &mut waiters, forsaken, dirty, lapsed, held })
+        step(&mut FrameCopy { frame, waiters: &mut waiters, dirty, lapsed, held })
     }
 
     fn take_away(&self) {
@@ -49,7 +54,7 @@ impl Place {
 fn a_line_stays_while_a_ticket_is_held() {
     loom::model(|| {
         let place = place();
-        place.step(|copy| copy.publish(Hold::Exclusive));
+        place.step(|copy| copy.publish(Ownership::Exclusive));
         let access = thread::spawn({
             let place = place.clone();
             move || {
@@ -72,27 +77,22 @@ fn a_line_stays_while_a_ticket_is_held() {
 }
 
 #[test]
-fn who_waited_for_the_line_uses_it_before_it_is_taken_away() {
+fn a_waiter_uses_the_line_before_it_is_taken_away() {
     loom::model(|| {
         let place = place();
-        place.waiters.lock().push(Waiter {
-            id: 0,
-            mode: Mode::Exclusive,
-            upgrade: false,
-            outcome: Outcome::Waiting,
-            asked: false,
-            by: None,
-            no_wait: false,
-            waker: None,
-        });
+        let need = Need { addr: line(), mode: Mode::Exclusive };
+        let id = place.waiters.lock().wait(LineAccess::patient(need), Waker::noop());
         let handler = thread::spawn({
             let place = place.clone();
             move || {
-                place.step(|copy| copy.publish(Hold::Exclusive));
+                place.step(|copy| copy.publish(Ownership::Exclusive));
                 place.take_away();
             }
         });
-        let is_granted = || matches!(place.waiters.lock()[0].outcome, Outcome::Granted);
+        let is_granted = || {
+            let mut waiters = place.waiters.lock();
+            matches!(waiters.get(id).map(|waiter| &waiter.outcome), Some(Outcome::Granted))
+        };
         while !is_granted() {
             yield_now();
         }
