@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cache::{Cache, CacheError};
+use latchwork_engine::NodeParts;
 use latchwork_fabric::{Fabric, Inbox, Port};
 use latchwork_memnode::{Catalogue, Epochs, Geometry, LineAllocator, Pool, PoolError};
 use latchwork_runtime::{ExecutorConfig, Handle};
-use latchwork_selcc::{Node, NodeParts, Selcc, Worker};
+use latchwork_selcc::{Node, Selcc, Worker};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, RegionKey, SetupError};
 use thiserror::Error;
 

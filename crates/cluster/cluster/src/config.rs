@@ -4,8 +4,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
+use latchwork_engine::Settings;
 use latchwork_memnode::{Geometry, PoolSettings};
-use latchwork_selcc::{ARENA_MAX, Policy, Settings};
+use latchwork_selcc::{ARENA_MAX, Policy};
 use latchwork_verbs::ComputeNodeId;
 use thiserror::Error;
 

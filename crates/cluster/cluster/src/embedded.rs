@@ -3,9 +3,10 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use latchwork_engine::Counters;
 use latchwork_fabric::{Fabric, Port, Threaded};
 use latchwork_runtime::{Clock, Executor, RealDriver};
-use latchwork_selcc::{Counters, Node};
+use latchwork_selcc::Node;
 use latchwork_verbs_shm as shm;
 
 use crate::ClusterConfig;

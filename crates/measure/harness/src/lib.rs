@@ -18,7 +18,7 @@
 //! [`main`] is the same without those.
 //!
 //! A program takes the flags into its own command line with `#[command(flatten)]`. Those of the
-//! protocol are made from [`latchwork_selcc::Settings::TABLE`]: a new setting is a flag of every
+//! protocol are made from [`latchwork_engine::Settings::TABLE`]: a new setting is a flag of every
 //! program.
 //!
 //! # What holds

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use latchwork_engine::Envelope;
 use latchwork_latch::{Answer, GrantMode, Message, Request, RequestKind};
 use latchwork_verbs::{ComputeNodeId, Message as Wire};
 
-use crate::envelope::Envelope;
 use crate::wire::LineMessage;
 
 /// Describes a message between nodes in a few words, without its line, which
@@ -103,8 +103,6 @@ fn question(request: &Request) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::envelope::seal;
-    use crate::repeats::Stamp;
     use latchwork_cache::DirtyBounds;
     use latchwork_latch::{Remembered, Seq};
     use latchwork_verbs::{GlobalAddr, MemoryNodeId};
@@ -116,7 +114,8 @@ mod tests {
     fn said(message: Message, dirty: DirtyBounds) -> String {
         let addr = GlobalAddr::new(MemoryNodeId(0), 0x1_0000);
         let mut body = LineMessage { dirty, message }.encode();
-        seal(&mut body, addr, Stamp::new(0, 1));
+        // The address of the line, and the first message of the first worker.
+        (body[1], body[2]) = (addr.bits(), 1);
         describe(&Wire { from: node(4), body })
     }
 

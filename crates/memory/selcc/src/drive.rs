@@ -2,17 +2,15 @@
 
 use latchwork_cache::DirtyBounds;
 use latchwork_coherence::Mode;
+use latchwork_engine::{Alarm, Bytes, WorkerCore};
 use latchwork_latch::{Action, Answer, Event, GrantMode, Hold, Message, NodeSet};
 use latchwork_runtime::Time;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Target, VerbError, prefetch_write};
 
-use crate::letters::Bytes;
 use crate::line::{Copy, ownership, want};
 use crate::pauses::{after_refusals, in_time, stand_back, window};
 use crate::selcc::{LatchSite, Selcc};
-use crate::timers::Alarm;
 use crate::wire::LineMessage;
-use crate::worker_core::WorkerCore;
 
 /// The number of bytes of a granted line that are prefetched.
 const READY_MAX: usize = 4 << 10;

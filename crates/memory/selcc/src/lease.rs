@@ -10,9 +10,9 @@
 //!    had to wait for the local latch.
 //! 2. An access that finds the latch free at its first attempt sets both counters to zero: the line
 //!    is not used so heavily.
-//! 3. When `reads / workers + writes` reaches the [bound](crate::Settings::lease), the node gives
-//!    the line up. No further local access comes before the queued requests. Writers see that in
-//!    the frame, and accesses that obtain the line see it in the record.
+//! 3. When `reads / workers + writes` reaches the [bound](latchwork_engine::Settings::lease), the
+//!    node gives the line up. No further local access comes before the queued requests. Writers see
+//!    that in the frame, and accesses that obtain the line see it in the record.
 //! 4. These accesses wait until the requests are served, and then for the line as for any other
 //!    line.
 //! 5. An access with a reservation uses it. So each visit of a line serves one access at least.

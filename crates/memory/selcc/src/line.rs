@@ -2,13 +2,12 @@
 
 use latchwork_cache::{DirtyBounds, Ownership};
 use latchwork_coherence::Mode;
+use latchwork_engine::{FrameCopy, LineState};
 use latchwork_latch::{Hold, LatchWord, Line, LocalCopy, Seq, Want, WordOp};
 use latchwork_runtime::Time;
 use latchwork_verbs::ComputeNodeId;
 
-use crate::frame_copy::FrameCopy;
 use crate::lease::Lease;
-use crate::protocol::LineState;
 
 /// What the protocols of the latch word keep in the record of a line.
 #[derive(Debug)]

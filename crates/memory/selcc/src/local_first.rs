@@ -10,8 +10,8 @@ use crate::selcc::{LatchSite, Selcc};
 
 impl Selcc {
     /// Whether accesses that wait for the local latch come before requests of other nodes. They do
-    /// not if no such access got the latch within [`lapse`](crate::Settings::lapse): then their
-    /// thread seems not to run.
+    /// not if no such access got the latch within [`lapse`](latchwork_engine::Settings::lapse):
+    /// then their thread seems not to run.
     pub(crate) fn is_local_code_first(&self, site: &LatchSite<'_>, now: Time) -> bool {
         let (node, local) = (&*site.worker.node, &*site.local);
         let awaited = local.frame.is_some_and(|id| node.cache().frame(id).is_awaited());

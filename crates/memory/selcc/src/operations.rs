@@ -9,18 +9,15 @@
 //!   has the READ of the line behind it.
 //! - Not applied: the operation is posted again, together with its write-back. The bytes are still
 //!   the same. Either writers are shut out until the operation is complete, or the bytes were
-//!   copied ([`crate::write_back`]). The dirty bounds are kept with the operation.
+//!   copied ([`latchwork_engine`]). The dirty bounds are kept with the operation.
 
 use std::cell::RefCell;
 
 use latchwork_cache::{DirtyBounds, FrameId};
+use latchwork_engine::{Slot, TRIES_MAX, WorkerCore};
 use latchwork_latch::{Action, Inspection, LatchWord, WordOp, WordVerb};
 use latchwork_verbs::{BATCH_MAX, GlobalAddr, LocalBuffer, Request as Verb, Target, VerbError};
 use slab::Slab;
-
-use crate::letters::TRIES_MAX;
-use crate::worker_core::WorkerCore;
-use crate::write_back::Slot;
 
 /// The kind of a batch of word operations, encoded in its tag.
 #[derive(Clone, Copy, Debug)]

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use latchwork_engine::{Resend, Settings};
 use latchwork_runtime::Time;
-
-use crate::settings::{Resend, Settings};
 
 /// A late node backs off for 1/64 of the time for which it has been refused. Only shrinking
 /// back-offs have this rule.

@@ -1,8 +1,7 @@
 //! [`Policy`]: the differences between SELCC and SEL.
 
+use latchwork_engine::{Release, Settings};
 use latchwork_latch::Rules;
-
-use crate::settings::{Release, Settings};
 
 /// The differences between the protocols of the latch word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

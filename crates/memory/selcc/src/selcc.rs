@@ -1,6 +1,7 @@
 //! [`Selcc`]: the protocols of the latch word, on the engine.
 
 use latchwork_cache::Ownership;
+use latchwork_engine::{Alarm, CoherenceProtocol, LineAccess, LineSite, Settings, WorkerCore};
 use latchwork_latch::{Event, NodeSet, Rules};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, VerbError};
 
@@ -8,12 +9,7 @@ use crate::lease::Lease;
 use crate::line::LatchLine;
 use crate::operations::{Finished, Operations};
 use crate::policy::Policy;
-use crate::protocol::{CoherenceProtocol, LineSite};
-use crate::settings::Settings;
-use crate::timers::Alarm;
-use crate::waiters::LineAccess;
 use crate::wire::LineMessage;
-use crate::worker_core::WorkerCore;
 
 /// A line at a worker, for a step of these protocols.
 pub(crate) type LatchSite<'a> = LineSite<'a, Selcc>;

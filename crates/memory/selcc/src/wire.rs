@@ -18,12 +18,11 @@
 //! written into the requester's frame before the grant, in the same batch.
 
 use latchwork_cache::DirtyBounds;
+use latchwork_engine::{Body, Envelope, REST};
 use latchwork_latch::{
     Answer, GrantMode, Message, Request, RequestKind, Rules, Seq, TRAVELLING_MAX,
 };
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire};
-
-use crate::envelope::{Body, Envelope, REST};
 
 const REQUEST: u64 = 1;
 const ANSWER: u64 = 2;

@@ -21,11 +21,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
+use latchwork_engine::{Counters, NodeParts};
 use latchwork_fabric::Fabric;
 use latchwork_membership::{Membership, MembershipError, NodeName, Party, Role, View};
 use latchwork_memnode::{Epochs, LineAllocator, Pool};
 use latchwork_runtime::{Clock, Executor, RealDriver, Time};
-use latchwork_selcc::{Counters, Node, NodeParts, Selcc};
+use latchwork_selcc::{Node, Selcc};
 
 use crate::build::{Member, worker_config};
 use crate::host::Host;

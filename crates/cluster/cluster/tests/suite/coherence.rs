@@ -9,8 +9,8 @@ use common::invariants::{check_at_rest, check_step};
 use common::{Load, hammer, read_counters, small, totals};
 use latchwork_cluster::{ClusterConfig, Embedded, Member, Protocol, Simulated};
 use latchwork_coherence::CoherentMemory;
+use latchwork_engine::CpuCosts;
 use latchwork_fabric::Fabric;
-use latchwork_selcc::CpuCosts;
 use latchwork_verbs_sim::{FaultCounts, Faults, SimConfig};
 
 const LIMIT: Duration = Duration::from_secs(30);

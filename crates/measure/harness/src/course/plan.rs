@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use latchwork_engine::Counters;
 use latchwork_runtime::Time;
-use latchwork_selcc::Counters;
 
 /// How a run warms up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

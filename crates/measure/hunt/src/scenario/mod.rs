@@ -209,7 +209,7 @@ impl Scenario {
                 "with faults, it must be more than 0: the time for which they strike".into(),
             );
         }
-        let mut settings = latchwork_selcc::Settings::default();
+        let mut settings = latchwork_engine::Settings::default();
         for (name, value) in &self.settings {
             if let Err(error) = settings.set(name, value) {
                 return wrong(&format!("settings.{name}"), error.to_string());

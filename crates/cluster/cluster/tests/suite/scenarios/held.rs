@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use latchwork_coherence::{CoherentMemory, Mode};
+use latchwork_engine::CpuCosts;
 use latchwork_latch::{Answer, WordOp};
 use latchwork_runtime::{JoinHandle, Time};
-use latchwork_selcc::CpuCosts;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::Leg;
 

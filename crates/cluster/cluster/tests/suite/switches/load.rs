@@ -7,7 +7,7 @@ use std::time::Duration;
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Member, Protocol, Simulated};
 use latchwork_coherence::CoherentMemory;
-use latchwork_selcc::Counters;
+use latchwork_engine::Counters;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{NicProfile, SimConfig};
 use latchwork_workload::random::Random;

@@ -27,13 +27,13 @@ pub(crate) type Lingering = VecDeque<(GlobalAddr, bool)>;
 /// state of its accesses. The protocol posts, sends and counts through it.
 pub struct WorkerCore {
     /// The node.
-    pub(crate) node: Arc<NodeCore>,
+    pub node: Arc<NodeCore>,
     /// The port that connects the worker to the fabric.
-    pub(crate) port: Rc<Port>,
+    pub port: Rc<Port>,
     /// The worker's runtime.
-    pub(crate) handle: Handle,
+    pub handle: Handle,
     /// The worker's counters.
-    pub(crate) counters: Arc<WorkerCounters>,
+    pub counters: Arc<WorkerCounters>,
     pub(crate) costs: Option<CpuCosts>,
     /// The numbers of the worker's messages; `Some` until the worker ends.
     pub(crate) numbers: Option<Numbers>,
@@ -85,12 +85,7 @@ impl WorkerCore {
 
     /// Posts a batch of the protocol. Its completion comes back with `tag`, of 63 bits.
     #[inline]
-    pub(crate) fn post(
-        &self,
-        target: Target,
-        requests: &[Request],
-        tag: u64,
-    ) -> Result<(), VerbError> {
+    pub fn post(&self, target: Target, requests: &[Request], tag: u64) -> Result<(), VerbError> {
         self.port.post(target, requests, Tag::Protocol(tag).bits())
     }
 }

@@ -15,10 +15,10 @@
 
 use latchwork_verbs::{GlobalAddr, Message as Wire};
 
-use crate::repeats::Stamp;
+use crate::repeats::MessageNumber;
 
 /// The words of a message. The engine writes the address and the stamp, the protocol the rest.
-pub(crate) type Body = [u64; Wire::WORDS];
+pub type Body = [u64; Wire::WORDS];
 
 const DOUBT: u64 = 5;
 const VERDICT: u64 = 6;
@@ -29,20 +29,20 @@ const ADDR: usize = 1;
 const STAMP: usize = 2;
 
 /// The first word that not all kinds have.
-pub(crate) const REST: usize = 3;
+pub const REST: usize = 3;
 
 /// A message about a line, by the part of the node that handles it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Envelope {
+pub enum Envelope {
     /// A message of the protocol.
     Line,
     /// A probe: whether the forward with this stamp has arrived. If it has not, it never counts
     /// from now on.
-    Doubt(Stamp),
+    Doubt(MessageNumber),
     /// The probe reply.
     Verdict {
         /// The stamp of the forward.
-        of: Stamp,
+        of: MessageNumber,
         /// Whether the forward has arrived.
         arrived: bool,
     },
@@ -51,16 +51,17 @@ pub(crate) enum Envelope {
 impl Envelope {
     /// Reads the envelope of a message, and its stamp. `None` when the message has none, which a
     /// peer of another version may send.
-    pub(crate) fn open(wire: &Wire) -> Option<(GlobalAddr, Envelope, Stamp)> {
+    pub fn open(wire: &Wire) -> Option<(GlobalAddr, Envelope, MessageNumber)> {
         let head = wire.body[0];
         if head == MAIL {
             return None;
         }
-        let stamp = Stamp::from_bits(wire.body[STAMP])?;
+        let stamp = MessageNumber::from_bits(wire.body[STAMP])?;
         let envelope = match head & 0xff {
-            DOUBT => Envelope::Doubt(Stamp::from_bits(wire.body[REST])?),
+            DOUBT => Envelope::Doubt(MessageNumber::from_bits(wire.body[REST])?),
             VERDICT => {
-                let (of, arrived) = (Stamp::from_bits(wire.body[REST])?, head >> 32 & 1 != 0);
+                let (of, arrived) =
+                    (MessageNumber::from_bits(wire.body[REST])?, head >> 32 & 1 != 0);
                 Envelope::Verdict { of, arrived }
             }
             _ => Envelope::Line,
@@ -69,8 +70,8 @@ impl Envelope {
     }
 
     /// The stamp in question, if `body` is a probe.
-    pub(crate) fn probed(body: &Body) -> Option<Stamp> {
-        if body[0] == DOUBT { Stamp::from_bits(body[REST]) } else { None }
+    pub(crate) fn probed(body: &Body) -> Option<MessageNumber> {
+        if body[0] == DOUBT { MessageNumber::from_bits(body[REST]) } else { None }
     }
 
     /// The words of a probe or of a probe reply. A message of the protocol has its own.
@@ -88,7 +89,7 @@ impl Envelope {
 }
 
 /// Writes the address of the line and the stamp into a message.
-pub(crate) fn seal(body: &mut Body, addr: GlobalAddr, stamp: Stamp) {
+pub(crate) fn seal(body: &mut Body, addr: GlobalAddr, stamp: MessageNumber) {
     (body[ADDR], body[STAMP]) = (addr.bits(), stamp.bits());
 }
 
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn probes_survive_the_wire() {
-        let (stamp, of) = (Stamp::new(u16::MAX, (1 << 48) - 1), Stamp::new(9, 5));
+        let (stamp, of) = (MessageNumber::new(u16::MAX, (1 << 48) - 1), MessageNumber::new(9, 5));
         let addr = GlobalAddr::new(MemoryNodeId(3), 0xffff_ffff_f800);
         let from = ComputeNodeId::new(4).expect("a valid id");
         for envelope in [

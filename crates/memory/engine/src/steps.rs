@@ -85,7 +85,7 @@ impl WorkerCore {
     /// 1. The operation is over (R1) and no invalidation request is open (R5).
     /// 2. So no verb reads or writes the frame any more, except a forward with a pending probe.
     /// 3. So the frame is released when no probe is pending.
-    pub(crate) fn give_frame_back(&self, local: &mut LocalSide) {
+    pub fn give_frame_back(&self, local: &mut LocalSide) {
         let LocalSide { frame, doubts, waiters, failed, .. } = local;
         let cache = &self.node.cache;
         // A locked frame stays. The release is tried again when the lock ends.

@@ -12,7 +12,7 @@ mod interleavings;
 
 /// The node's copy of a line, as a step of the protocol sees it: the frame and the waiters. Each
 /// call takes effect at once.
-pub(crate) struct FrameCopy<'a> {
+pub struct FrameCopy<'a> {
     frame: Option<&'a Frame>,
     waiters: &'a mut Waiters,
     /// The dirty bounds of the copy that is published next.
@@ -28,7 +28,8 @@ impl LocalSide {
     /// The node's copy of the line, for one step. `dirty`: the dirty bounds of the copy if it is
     /// published. `lapsed`: reservations have expired. `held`: local code comes before requests of
     /// other nodes.
-    pub(crate) fn copy<'a>(
+    #[inline]
+    pub fn copy<'a>(
         &'a mut self,
         node: &'a NodeCore,
         dirty: DirtyBounds,
@@ -55,41 +56,41 @@ impl FrameCopy<'_> {
     }
 
     /// The priority with which a starved writer of this node won the line, or 0.
-    pub(crate) fn starved(&self) -> u8 {
+    pub fn starved(&self) -> u8 {
         self.frame().starved()
     }
 
     /// Sets the priority with which a starved writer won the line.
-    pub(crate) fn set_starved(&mut self, priority: u8) {
+    pub fn set_starved(&mut self, priority: u8) {
         self.frame().set_starved(priority);
     }
 
     /// Permits local code to use the bytes in the frame.
-    pub(crate) fn publish(&mut self, hold: Ownership) {
+    pub fn publish(&mut self, hold: Ownership) {
         self.frame().set_dirty(self.dirty);
         self.frame().publish(hold);
         self.grant(hold);
     }
 
     /// Permits local code to write the shared copy.
-    pub(crate) fn promote(&mut self) {
+    pub fn promote(&mut self) {
         self.frame().promote();
         self.grant(Ownership::Exclusive);
     }
 
     /// Forbids all use of the shared copy for a while, unless local code uses it or has it
     /// reserved. Returns whether the use is forbidden. Upgrades do not end.
-    pub(crate) fn try_suspend(&mut self) -> bool {
+    pub fn try_suspend(&mut self) -> bool {
         !self.is_reserved() && !self.held && self.frame().try_invalidate()
     }
 
     /// Discards a suspended copy: upgrades end.
-    pub(crate) fn lose(&mut self) {
+    pub fn lose(&mut self) {
         self.waiters.give_way();
     }
 
     /// Permits reads of a suspended copy again.
-    pub(crate) fn restore(&mut self) {
+    pub fn restore(&mut self) {
         // No node had the line exclusively in the meantime, so the memory node has all its bytes.
         self.frame().set_dirty(DirtyBounds::EMPTY);
         self.frame().publish(Ownership::Shared);
@@ -98,7 +99,7 @@ impl FrameCopy<'_> {
 
     /// Forbids all use of the copy, unless local code uses it or has it reserved. Returns whether
     /// the use is forbidden.
-    pub(crate) fn try_invalidate(&mut self) -> bool {
+    pub fn try_invalidate(&mut self) -> bool {
         if self.is_reserved() || self.held || !self.frame().try_invalidate() {
             return false;
         }
@@ -108,12 +109,12 @@ impl FrameCopy<'_> {
 
     /// Forbids writing, unless local code is writing or has the copy reserved. Returns whether
     /// writing is forbidden.
-    pub(crate) fn try_demote(&mut self) -> bool {
+    pub fn try_demote(&mut self) -> bool {
         !self.is_reserved() && !self.held && self.frame().try_demote()
     }
 
     /// The mode in which transactions of this node have locked the copy.
-    pub(crate) fn locked(&self) -> Option<Mode> {
+    pub fn locked(&self) -> Option<Mode> {
         match self.frame?.kept() {
             Ownership::Invalid => None,
             Ownership::Shared => Some(Mode::Shared),
@@ -123,7 +124,7 @@ impl FrameCopy<'_> {
 
     /// Ends the accesses that do not wait for locks, because another node has locked the line.
     /// Returns what the remaining accesses want: `mode`, if no access has ended.
-    pub(crate) fn locked_out(&mut self, mode: Mode) -> Option<Mode> {
+    pub fn locked_out(&mut self, mode: Mode) -> Option<Mode> {
         self.waiters.lock_out(mode)
     }
 }

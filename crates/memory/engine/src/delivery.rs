@@ -37,14 +37,14 @@ use crate::envelope::{Body, Envelope, seal};
 use crate::inner::Inner;
 use crate::letters::{Bytes, Doubt, Name, Sent, TRIES_MAX};
 use crate::protocol::{CoherenceProtocol, LineState};
-use crate::repeats::Stamp;
+use crate::repeats::MessageNumber;
 use crate::tag::Tag;
 use crate::worker_core::WorkerCore;
 
 impl WorkerCore {
     /// Sends a message without a line. `awaited`: the line waits for an answer to the message, and
     /// fails when the message is lost.
-    pub(crate) fn send(
+    pub fn send(
         &self,
         addr: GlobalAddr,
         to: ComputeNodeId,
@@ -58,7 +58,7 @@ impl WorkerCore {
     }
 
     /// Sends a grant with the line before it, as a part of the operation `group`.
-    pub(crate) fn forward(
+    pub fn forward(
         &self,
         addr: GlobalAddr,
         to: ComputeNodeId,
@@ -92,7 +92,7 @@ impl WorkerCore {
     }
 
     /// Answers the probe of another node. A forward that has not arrived never counts from now on.
-    pub(crate) fn answer_doubt(&self, addr: GlobalAddr, from: ComputeNodeId, of: Stamp) {
+    pub(crate) fn answer_doubt(&self, addr: GlobalAddr, from: ComputeNodeId, of: MessageNumber) {
         let arrived = !self.node.seen.take(from, of);
         // A node that cannot be reached does not wait for the probe reply.
         let _ = self.send(addr, from, Envelope::Verdict { of, arrived }.body(), false);

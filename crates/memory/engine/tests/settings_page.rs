@@ -1,6 +1,6 @@
 //! The settings page of the book has the same table as the code.
 
-use latchwork_selcc::Settings;
+use latchwork_engine::Settings;
 
 #[test]
 fn the_page_has_every_setting_as_the_code_has_it() {

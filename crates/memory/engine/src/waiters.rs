@@ -25,13 +25,14 @@ pub(crate) enum Outcome {
 /// What an access needs, and when the access ends without the line.
 #[derive(Clone, Copy, Debug)]
 pub struct LineAccess {
-    pub(crate) need: Need,
+    /// The line and the mode.
+    pub need: Need,
     /// An upgrade: the access ends when the copy is lost.
-    pub(crate) upgrade: bool,
+    pub upgrade: bool,
     /// Deadline: the result is useless after this time.
-    pub(crate) by: Option<Time>,
+    pub by: Option<Time>,
     /// The access ends with an outcome where another node has locked the line.
-    pub(crate) no_wait: bool,
+    pub no_wait: bool,
 }
 
 impl LineAccess {
@@ -69,7 +70,7 @@ impl Waiter {
 
 /// The accesses that wait for one line. Each is a future, which owns nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Waiters {
+pub struct Waiters {
     list: Vec<Waiter>,
     next: u64,
     /// The last waiter was dropped, and it would not have waited for a lock.
@@ -95,6 +96,7 @@ impl Waiters {
     }
 
     /// Whether no waiter is left.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -122,20 +124,22 @@ impl Waiters {
     }
 
     /// The strongest mode that a waiter still waits for.
-    pub(crate) fn wanted(&self) -> Option<Mode> {
+    #[inline]
+    pub fn wanted(&self) -> Option<Mode> {
         let waiting = self.list.iter().filter(|w| matches!(w.outcome, Outcome::Waiting));
         waiting.map(|waiter| waiter.mode).max()
     }
 
     /// The earliest time at which the result is useless to an access that still waits.
-    pub(crate) fn earliest_deadline(&self) -> Option<Time> {
+    #[inline]
+    pub fn earliest_deadline(&self) -> Option<Time> {
         let waiting = self.list.iter().filter(|w| matches!(w.outcome, Outcome::Waiting));
         waiting.filter_map(|waiter| waiter.by).min()
     }
 
     /// Notes that the node has sent an invalidation request. Returns the number of waiters for
     /// which it is the first one.
-    pub(crate) fn note_request(&mut self) -> u64 {
+    pub fn note_request(&mut self) -> u64 {
         let mut first = 0;
         for waiter in self.list.iter_mut().filter(|waiter| !waiter.asked) {
             waiter.asked = true;
@@ -148,7 +152,7 @@ impl Waiters {
     ///
     /// The line is reserved in the same step. A request that is served next must not take the line
     /// before each waiter has used it once.
-    pub(crate) fn grant(&mut self, frame: &Frame, hold: Ownership) {
+    pub fn grant(&mut self, frame: &Frame, hold: Ownership) {
         for waiter in self.waiting().filter(|waiter| meets(hold, waiter.mode)) {
             frame.reserve();
             waiter.end(Outcome::Granted);
@@ -173,7 +177,7 @@ impl Waiters {
 
     /// Fails the accesses that still wait. A waiter with an earlier grant has a reservation, and
     /// uses the line.
-    pub(crate) fn fail(&mut self, error: VerbError) {
+    pub fn fail(&mut self, error: VerbError) {
         self.waiting().for_each(|waiter| waiter.end(Outcome::Failed(error)));
     }
 
@@ -189,6 +193,7 @@ impl Waiters {
 }
 
 /// Whether this ownership is enough for an access of this mode.
+#[inline]
 pub(crate) fn meets(hold: Ownership, mode: Mode) -> bool {
     match mode {
         Mode::Shared => hold >= Ownership::Shared,

@@ -4,11 +4,12 @@ use latchwork_runtime::sync::{AtomicU64, Ordering};
 
 /// One count. Only its worker writes the count; any thread reads it.
 #[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
+pub struct Count(AtomicU64);
 
 impl Count {
+    /// Adds to the count. Only the worker of the count may call this.
     #[inline]
-    pub(crate) fn add(&self, n: u64) {
+    pub fn add(&self, n: u64) {
         // Load and store instead of fetch-and-add: there is one writer.
         self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
     }
@@ -23,7 +24,7 @@ macro_rules! counters {
         /// The counts of one worker.
         #[derive(Debug, Default)]
         #[repr(align(128))]
-        pub(crate) struct WorkerCounters { $(pub(crate) $name: Count,)* }
+        pub struct WorkerCounters { $($(#[$doc])* pub $name: Count,)* }
 
         /// The counts of all workers of a node, summed.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -116,47 +116,56 @@ impl NodeCore {
     }
 
     /// The node's id.
+    #[inline]
     pub fn id(&self) -> ComputeNodeId {
         self.id
     }
 
     /// The frames of the node.
+    #[inline]
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
     /// The key of the cache's arena, which is the same on all nodes.
-    pub(crate) fn arena(&self) -> RegionKey {
+    #[inline]
+    pub fn arena(&self) -> RegionKey {
         self.arena
     }
 
     /// The line in a frame, as a buffer in the arena.
-    pub(crate) fn buffer(&self, id: FrameId) -> LocalBuffer {
+    #[inline]
+    pub fn buffer(&self, id: FrameId) -> LocalBuffer {
         self.cache.buffer(id, self.arena)
     }
 
     /// The division of the pool into lines.
-    pub(crate) fn geometry(&self) -> &Geometry {
+    #[inline]
+    pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
     /// The settings.
-    pub(crate) fn settings(&self) -> &Settings {
+    #[inline]
+    pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
     /// The alarms.
-    pub(crate) fn timers(&self) -> &Timers {
+    #[inline]
+    pub fn timers(&self) -> &Timers {
         &self.timers
     }
 
     /// Whether this node knows that the compute node is dead or has left, so that no request to it
     /// is of use.
-    pub(crate) fn is_gone(&self, peer: ComputeNodeId) -> bool {
+    #[inline]
+    pub fn is_gone(&self, peer: ComputeNodeId) -> bool {
         self.gone.contains(peer)
     }
 
     /// The allocator of lines.
+    #[inline]
     pub fn allocator(&self) -> &Arc<LineAllocator> {
         &self.allocator
     }
@@ -228,7 +237,8 @@ impl NodeCore {
     }
 
     /// The number of workers. A worker that starts or ends at this moment may be counted or not.
-    pub(crate) fn workers(&self) -> u32 {
+    #[inline]
+    pub fn workers(&self) -> u32 {
         self.workers.load(Ordering::Relaxed) as u32
     }
 

@@ -83,17 +83,19 @@ pub(crate) struct Record<L> {
 /// line.
 #[derive(Debug)]
 pub struct LocalSide {
-    pub(crate) frame: Option<FrameId>,
-    pub(crate) waiters: Waiters,
+    /// The frame of the line. `None`: the line has none, or has left it.
+    pub frame: Option<FrameId>,
+    /// The accesses that wait for the line.
+    pub waiters: Waiters,
     /// A reader that does not wait for locks has requested the line. If the reader is refused, its
     /// bit stays in the latch word, and the line keeps its frame.
     pub(crate) counts_as_refused: bool,
     /// The latest time of an alarm for the end of a local writer's latch.
     pub(crate) let_go_at: Time,
     /// The time since which local code has kept a request waiting.
-    pub(crate) blocked_since: Option<Time>,
+    pub blocked_since: Option<Time>,
     /// The last time at which an access that had waited for the local latch got the latch.
-    pub(crate) passed_at: Time,
+    pub passed_at: Time,
     /// Whether the record is in the node's list of blocked lines.
     pub(crate) listed: bool,
     /// Whether the operation in flight frees the frame for another line.
@@ -101,13 +103,13 @@ pub struct LocalSide {
     /// Whether the line is released as soon as it is at rest.
     pub(crate) unwanted: bool,
     /// Whether a verb of the last posted operation reads or writes the frame.
-    pub(crate) frame_in_verb: bool,
+    pub frame_in_verb: bool,
     /// Pending probes: forwards that may not have arrived.
     pub(crate) doubts: Vec<Doubt>,
     /// The error of an operation or an invalidation request: the node cannot request the line any
     /// more. After a failed invalidation request the frame serves no other line, because an answer
     /// may still be written into the frame.
-    pub(crate) failed: Option<VerbError>,
+    pub failed: Option<VerbError>,
 }
 
 impl<L> Record<L> {
@@ -136,23 +138,26 @@ impl LocalSide {
     }
 
     /// Fails the line: its waiters end with the error.
-    pub(crate) fn fail(&mut self, error: VerbError) {
+    pub fn fail(&mut self, error: VerbError) {
         self.failed = Some(error);
         self.waiters.fail(error);
     }
 
     /// Whether a forward of the line may or may not have arrived.
-    pub(crate) fn is_in_doubt(&self) -> bool {
+    #[inline]
+    pub fn is_in_doubt(&self) -> bool {
         !self.doubts.is_empty()
     }
 
     /// Whether the line has failed and its frame is released. Nothing can be posted for such a line
     /// or written into it any more.
-    pub(crate) fn is_lost(&self) -> bool {
+    #[inline]
+    pub fn is_lost(&self) -> bool {
         self.failed.is_some() && self.frame.is_none()
     }
 
     /// Whether this part adds nothing to the frame, and no access waits.
+    #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.waiters.is_empty() && !self.listed && self.failed.is_none()
     }

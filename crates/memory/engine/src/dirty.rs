@@ -9,7 +9,7 @@ use crate::write_back::Slot;
 impl WorkerCore {
     /// Takes the dirty bounds of a frame. Writers are shut out already, so the bounds cannot grow
     /// any more.
-    pub(crate) fn take_dirty(&self, id: FrameId) -> DirtyBounds {
+    pub fn take_dirty(&self, id: FrameId) -> DirtyBounds {
         let frame = self.node.cache.frame(id);
         let dirty = frame.dirty();
         frame.set_dirty(DirtyBounds::EMPTY);
@@ -22,12 +22,7 @@ impl WorkerCore {
 
     /// Copies the dirty bytes of a line whose writers are shut out. `None` when the line is clean
     /// or no slot is free.
-    pub(crate) fn copy_out(
-        &self,
-        addr: GlobalAddr,
-        id: FrameId,
-        dirty: &DirtyBounds,
-    ) -> Option<Slot> {
+    pub fn copy_out(&self, addr: GlobalAddr, id: FrameId, dirty: &DirtyBounds) -> Option<Slot> {
         let range = dirty.range();
         if range.is_empty() {
             return None;
@@ -45,7 +40,7 @@ impl WorkerCore {
     }
 
     /// Returns the slot, if any, of an operation that is over.
-    pub(crate) fn give_slot_back(&self, slot: Option<Slot>) {
+    pub fn give_slot_back(&self, slot: Option<Slot>) {
         if let Some(slot) = slot {
             self.write_backs.give_back(&slot);
         }

@@ -36,14 +36,16 @@ struct Queue {
 
 /// A write-back slot: room for one line. The changes are at the same offsets as in the line.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub struct Slot {
     node: MemoryNodeId,
     index: usize,
     buffer: LocalBuffer,
 }
 
 impl Slot {
-    pub(crate) fn buffer(&self) -> LocalBuffer {
+    /// The slot as a buffer of the size of a line.
+    #[inline]
+    pub fn buffer(&self) -> LocalBuffer {
         self.buffer
     }
 }

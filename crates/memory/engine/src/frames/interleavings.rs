@@ -58,7 +58,7 @@ impl Place {
 }
 
 #[test]
-fn a_frame_that_is_freed_finds_who_waits_for_it() {
+fn a_freed_frame_goes_to_a_waiting_access() {
     loom::model(|| {
         let (place, id) = full(2);
         let holder = thread::spawn({

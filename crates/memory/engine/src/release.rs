@@ -123,12 +123,7 @@ impl<P: CoherenceProtocol> Inner<P> {
 
 impl WorkerCore {
     /// Sets an alarm for the time at which a local writer releases the latch.
-    pub(crate) fn look_again_when_let_go(
-        &self,
-        addr: GlobalAddr,
-        local: &mut LocalSide,
-        until: Time,
-    ) {
+    pub fn look_again_when_let_go(&self, addr: GlobalAddr, local: &mut LocalSide, until: Time) {
         if local.let_go_at < until {
             local.let_go_at = until;
             self.node.timers.set(until, addr, Alarm::LetGo);
@@ -191,13 +186,7 @@ impl WorkerCore {
 
     /// Handles the loss of a line, or of its exclusive ownership, to another node: the node had
     /// `held` and has `left`.
-    pub(crate) fn taken(
-        &self,
-        addr: GlobalAddr,
-        local: &mut LocalSide,
-        held: Ownership,
-        left: Ownership,
-    ) {
+    pub fn taken(&self, addr: GlobalAddr, local: &mut LocalSide, held: Ownership, left: Ownership) {
         if !self.node.adapts() {
             return;
         }

@@ -28,7 +28,8 @@ use crate::worker_core::WorkerCore;
 
 impl WorkerCore {
     /// The time until which a local writer holds the frame's line, if that time is in the future.
-    pub(crate) fn held(&self, frame: FrameId) -> Option<Time> {
+    #[inline]
+    pub fn held(&self, frame: FrameId) -> Option<Time> {
         self.costs?;
         let until = Time::from_nanos(self.node.cache.frame(frame).held_until());
         (until > self.handle.now()).then_some(until)

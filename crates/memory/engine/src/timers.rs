@@ -21,7 +21,7 @@ pub enum Alarm {
 /// The alarms of a node. Alarms belong to the node and not to the worker that set them, so that any
 /// worker that polls serves them.
 #[derive(Debug)]
-pub(crate) struct Timers {
+pub struct Timers {
     heap: Mutex<BinaryHeap<Reverse<(Time, GlobalAddr, Alarm)>>>,
     /// The time of the first alarm, in nanoseconds: a hint that saves the lock.
     next: AtomicU64,
@@ -32,7 +32,8 @@ impl Timers {
         Timers { heap: Mutex::new(BinaryHeap::new()), next: AtomicU64::new(u64::MAX) }
     }
 
-    pub(crate) fn set(&self, at: Time, addr: GlobalAddr, alarm: Alarm) {
+    /// Sets an alarm for a line. It rings at `at` or a little later.
+    pub fn set(&self, at: Time, addr: GlobalAddr, alarm: Alarm) {
         let mut heap = self.heap.lock();
         heap.push(Reverse((at, addr, alarm)));
         self.publish(&heap);

@@ -44,16 +44,16 @@ const NUMBER_BITS: u32 = 48;
 /// A message number with its sender: worker 16 bits | number 48 bits. The numbers of a worker count
 /// from 1 for every target. 48 bits are enough for years.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Stamp(u64);
+pub struct MessageNumber(u64);
 
-impl Stamp {
+impl MessageNumber {
     pub(crate) fn new(worker: u16, number: u64) -> Self {
-        Stamp(u64::from(worker) << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1))
+        MessageNumber(u64::from(worker) << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1))
     }
 
     /// Reads a stamp from its word. `None` for a number that is never given.
     pub(crate) fn from_bits(bits: u64) -> Option<Self> {
-        let stamp = Stamp(bits);
+        let stamp = MessageNumber(bits);
         (stamp.number() != 0).then_some(stamp)
     }
 
@@ -79,10 +79,10 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    pub(crate) fn next(&self, target: ComputeNodeId) -> Stamp {
+    pub(crate) fn next(&self, target: ComputeNodeId) -> MessageNumber {
         let last = &self.last[target.index()];
         last.set(last.get() + 1);
-        Stamp::new(self.worker, last.get())
+        MessageNumber::new(self.worker, last.get())
     }
 }
 
@@ -169,7 +169,7 @@ impl Seen {
 
     /// Takes the message of `from` with this stamp. Returns whether it has arrived for the first
     /// time.
-    pub(crate) fn take(&self, from: ComputeNodeId, stamp: Stamp) -> bool {
+    pub(crate) fn take(&self, from: ComputeNodeId, stamp: MessageNumber) -> bool {
         let mut windows = self.nodes[from.index()].0.lock();
         let worker = usize::from(stamp.worker());
         if windows.len() <= worker {
@@ -251,9 +251,9 @@ mod tests {
 
     #[test]
     fn a_stamp_survives_its_word_and_none_is_none() {
-        let stamp = Stamp::new(u16::MAX, 77);
-        assert_eq!(Stamp::from_bits(stamp.bits()), Some(stamp));
+        let stamp = MessageNumber::new(u16::MAX, 77);
+        assert_eq!(MessageNumber::from_bits(stamp.bits()), Some(stamp));
         assert_eq!((stamp.worker(), stamp.number()), (u16::MAX, 77));
-        assert_eq!(Stamp::from_bits(5 << NUMBER_BITS), None);
+        assert_eq!(MessageNumber::from_bits(5 << NUMBER_BITS), None);
     }
 }

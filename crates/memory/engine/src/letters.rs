@@ -3,29 +3,29 @@
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, LocalBuffer};
 
 use crate::envelope::Body;
-use crate::repeats::Stamp;
+use crate::repeats::MessageNumber;
 
 /// How often an operation or a message with an ambiguous completion is tried again. Then the
 /// connection counts as dead.
-pub(crate) const TRIES_MAX: u8 = 16;
+pub const TRIES_MAX: u8 = 16;
 
 /// A line that is written into the frame of the receiver before the grant.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bytes {
+pub struct Bytes {
     /// The offset of the receiver's frame in the receiver's arena.
-    pub(crate) remote: u64,
+    pub remote: u64,
     /// The local bytes of the line.
-    pub(crate) local: LocalBuffer,
+    pub local: LocalBuffer,
 }
 
 /// The name of a message among all messages of this node. Message numbers are counted per receiver.
-pub(crate) type Name = (ComputeNodeId, Stamp);
+pub(crate) type Name = (ComputeNodeId, MessageNumber);
 
 /// A message with its batch in flight, and all that is needed to send the message again.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) to: ComputeNodeId,
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: MessageNumber,
     pub(crate) addr: GlobalAddr,
     pub(crate) body: Body,
     pub(crate) ahead: Option<Bytes>,

@@ -160,8 +160,9 @@ fn bets(hold: Ownership) -> Count {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::*;
     use latchwork_verbs::MemoryNodeId;
+
+    use super::*;
 
     const X: Ownership = Ownership::Exclusive;
     const S: Ownership = Ownership::Shared;
