@@ -32,7 +32,7 @@ impl Protocol {
     pub const fn policy(self) -> Policy {
         match self {
             Protocol::Selcc => Policy::SELCC,
-            Protocol::Sel => latchwork_sel::POLICY,
+            Protocol::Sel => Policy::SEL,
         }
     }
 }

@@ -17,7 +17,7 @@
 //! - The actions of one step reach the worker's send queue in the order of the line machine.
 //!
 //! [`Policy`] distinguishes the protocols. With [`Policy::SELCC`] a node keeps a line until another
-//! node requests the line. The baseline `latchwork-sel` releases the line after every access and
+//! node requests the line. The baseline [`Policy::SEL`] releases the line after every access and
 //! sends no message.
 
 #![forbid(unsafe_code)]

@@ -20,6 +20,33 @@ impl Policy {
     pub const SELCC: Policy =
         Policy { name: "selcc", rules: Rules::DISCIPLINE, lazy_release: true };
 
+    /// SEL: the baseline, the plain shared-exclusive latch over one-sided verbs (SELCC 4.1, figure
+    /// 3a).
+    ///
+    /// ```text
+    ///   access ──► FAA or CAS on the latch word, READ ──► local access ──► WRITE, FAA: release
+    ///                  │ refused
+    ///                  └──► back-off, doubled each time ──► again
+    /// ```
+    ///
+    /// - The frames are only buffers. A node releases a line as soon as no local access needs the
+    ///   line.
+    /// - A refused node sends no message. The node backs off and tries again.
+    ///
+    /// So a measured difference between SEL and SELCC comes from the protocol and not from the code
+    /// around the protocol.
+    ///
+    /// The word discipline is the same. In particular, the bit of a refused reader stays in the
+    /// latch word as a registered wait, which the reader polls. Taking the bit back would have two
+    /// costs:
+    ///
+    /// 1. A writer could acquire the word before the reader.
+    /// 2. Each refusal would cost a second addition to the word.
+    ///
+    /// SEL does not promise fairness between nodes. A writer that always meets readers fails at the
+    /// deadline of its access.
+    pub const SEL: Policy = Policy { name: "sel", rules: Rules::LATCH_ONLY, lazy_release: false };
+
     /// The rules of the line machine: those of the policy, changed by the settings.
     pub(crate) fn rules(&self, settings: &Settings) -> Rules {
         let Settings { forwarding, takeover, aging, .. } = *settings;
