@@ -11,10 +11,10 @@ use latchwork_engine::NodeParts;
 use latchwork_fabric::{Fabric, Inbox, Port};
 use latchwork_memnode::{Catalogue, Epochs, Geometry, LineAllocator, Pool, PoolError};
 use latchwork_runtime::{ExecutorConfig, Handle};
-use latchwork_selcc::{Node, Selcc, Worker};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, RegionKey, SetupError};
 use thiserror::Error;
 
+use crate::protocol::{Node, Worker, new_node};
 use crate::{ClusterConfig, ConfigError};
 
 /// Why a cluster could not be started, or did not run to its end.
@@ -120,7 +120,7 @@ impl Blueprint {
                 epochs,
                 settings: config.node.clone(),
             };
-            nodes.push(Node::new(parts, Selcc::new(config.policy, &config.node)));
+            nodes.push(new_node(parts, config.policy));
         }
         Ok(Nodes { pool, nodes })
     }

@@ -6,11 +6,10 @@ use std::time::Duration;
 use latchwork_cache::Cache;
 use latchwork_engine::Settings;
 use latchwork_memnode::{Geometry, PoolSettings};
-use latchwork_selcc::{ARENA_MAX, Policy};
 use latchwork_verbs::ComputeNodeId;
 use thiserror::Error;
 
-use crate::Protocol;
+use crate::protocol::{ARENA_MAX, Policy, Protocol};
 
 /// The settings of a cluster.
 #[derive(Clone, Debug)]

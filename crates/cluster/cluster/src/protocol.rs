@@ -1,8 +1,30 @@
 //! [`Protocol`]: the coherence protocol of a cluster, chosen at run time.
+//!
+//! This is the one place that names the protocols. All other code above the engine has the types of
+//! this file, under which another protocol can come.
 
 use std::fmt;
+use std::sync::Arc;
 
-use latchwork_selcc::Policy;
+use latchwork_engine::NodeParts;
+pub(crate) use latchwork_selcc::ARENA_MAX;
+use latchwork_selcc::Selcc;
+pub use latchwork_selcc::{Policy, describe, read_message};
+
+/// A compute node of a cluster.
+pub type Node = latchwork_engine::Node<Selcc>;
+/// One worker's view of its node's coherent memory.
+pub type Worker = latchwork_engine::Worker<Selcc>;
+/// Keeps a line at its node for one local access.
+pub type Ticket = latchwork_engine::Ticket<Selcc>;
+/// A line that a transaction keeps at its node.
+pub type Lock = latchwork_engine::Lock<Selcc>;
+
+/// Builds a compute node that runs the protocol of this policy.
+pub(crate) fn new_node(parts: NodeParts, policy: Policy) -> Arc<Node> {
+    let protocol = Selcc::new(policy, &parts.settings);
+    Node::new(parts, protocol)
+}
 
 /// A coherence protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

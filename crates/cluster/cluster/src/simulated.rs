@@ -11,7 +11,6 @@ use latchwork_engine::Counters;
 use latchwork_fabric::{Fabric, Permission, Port};
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{JoinHandle, Power, VirtualWorker, run_all, run_all_watched};
-use latchwork_selcc::{Node, Worker};
 use latchwork_simulation::{Kernel, RunEnd, Ties};
 use latchwork_verbs::{MemoryNodeId, SetupError};
 use latchwork_verbs_sim as sim;
@@ -22,6 +21,7 @@ use crate::build::{
 };
 use crate::burial;
 use crate::costs::cpu_costs;
+use crate::protocol::{Node, Worker};
 
 /// The most virtual time that the building of the pool may take.
 const BUILD_LIMIT: Duration = Duration::from_secs(1);

@@ -38,12 +38,3 @@ pub use describe::describe;
 pub use policy::Policy;
 pub use selcc::Selcc;
 pub use wire::{ARENA_MAX, read_message};
-
-/// A compute node that runs one of these protocols.
-pub type Node = latchwork_engine::Node<Selcc>;
-/// A worker of such a node.
-pub type Worker = latchwork_engine::Worker<Selcc>;
-/// A ticket of such a worker.
-pub type Ticket = latchwork_engine::Ticket<Selcc>;
-/// A line lock of such a worker.
-pub type Lock = latchwork_engine::Lock<Selcc>;

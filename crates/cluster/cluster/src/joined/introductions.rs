@@ -17,12 +17,12 @@ use std::time::Duration;
 use latchwork_membership::{Member, MemberState, Membership, MembershipError, NodeName, View};
 use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
 use latchwork_runtime::{Clock, Time};
-use latchwork_selcc::Node;
 
 use super::burials::{Burials, is_kept_out_by_all, kept_out};
 use super::patience::{Patience, Waiting};
 use crate::JoinError;
 use crate::ports::Ports;
+use crate::protocol::Node;
 use crate::transport::Link;
 
 /// How long one wait for a change of the view takes. The thread notices its end this late.

@@ -26,11 +26,11 @@ use latchwork_fabric::Fabric;
 use latchwork_membership::{Membership, MembershipError, NodeName, Party, Role, View};
 use latchwork_memnode::{Epochs, LineAllocator, Pool};
 use latchwork_runtime::{Clock, Executor, RealDriver, Time};
-use latchwork_selcc::{Node, Selcc};
 
 use crate::build::{Member, worker_config};
 use crate::host::Host;
 use crate::ports::Ports;
+use crate::protocol::{Node, new_node};
 use crate::transport::{Link, Transport, machine};
 use crate::{ClusterConfig, ConfigError};
 
@@ -246,7 +246,7 @@ impl Begun {
             epochs: epochs.clone(),
             settings: config.node.clone(),
         };
-        let node = Node::new(parts, Selcc::new(config.policy, &config.node));
+        let node = new_node(parts, config.policy);
         introductions.serve(&node, &ports);
         drop((executor, port, handle));
         let gathered = gather(config, ports.clone(), pool, node, membership, patience);

@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use common::invariants::{check_at_rest, check_step};
 use common::{shared_lines, small};
-use latchwork_cluster::{ClusterConfig, Embedded, Member, Protocol, Simulated};
+use latchwork_cluster::{ClusterConfig, Embedded, Lock, Member, Protocol, Simulated};
 use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, MemoryError, Mode, Need};
 use latchwork_fabric::Fabric;
-use latchwork_selcc::Lock;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{Faults, SimConfig};
 

@@ -11,11 +11,10 @@ mod others;
 use std::time::Duration;
 
 use latchwork_cache::Ownership;
-use latchwork_cluster::Protocol;
+use latchwork_cluster::{Lock, Protocol, Ticket};
 use latchwork_coherence::{LineLocks, LockOutcome, MemoryError, Mode, Need};
 use latchwork_latch::{Answer, WordOp};
 use latchwork_runtime::JoinHandle;
-use latchwork_selcc::{Lock, Ticket};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::Leg;
 
