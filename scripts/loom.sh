@@ -19,6 +19,6 @@ export CARGO_PROFILE_TEST_OPT_LEVEL=2 CARGO_PROFILE_TEST_DEBUG=0 CARGO_PROFILE_D
 
 printf 'runs with at most %s preemptions\n' "$LOOM_MAX_PREEMPTIONS"
 # Inside the crates only the models run; the other unit tests are filtered out.
-cargo test --locked --lib -p latchwork-cache -p latchwork-verbs-shm -p latchwork-selcc \
+cargo test --locked --lib -p latchwork-cache -p latchwork-verbs-shm -p latchwork-engine \
     -p latchwork-wal -- interleavings::"${1:-}"
 cargo test --locked --test loom -p latchwork-cache -p latchwork-runtime -- "${1:-}"

@@ -49,7 +49,7 @@ impl Loaded {
 }
 
 struct Opened {
-    tree: Tree<latchwork_selcc::Worker>,
+    tree: Tree<latchwork_cluster::Worker>,
     draws: Draws,
     member: Member,
 }

@@ -26,9 +26,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use latchwork_engine::Settings;
 use latchwork_harness::outcome::tell;
 use latchwork_harness::{Named, NamesFiles, folded};
-use latchwork_selcc::Settings;
 
 use error::{Result, write, wrong};
 use rows::Row;

@@ -3,12 +3,11 @@
 use crate::lines::{Place, failed};
 use crate::settings::Settings;
 use crate::witness::{Sample, Witness};
-use latchwork_cluster::Member;
+use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::CoherentMemory as _;
 use latchwork_harness::{Course, Part, Share};
 use latchwork_relaxed::{LossCause, LostWrite, RelaxedError, WriteBuffer};
 use latchwork_runtime::{Handle, Time};
-use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::histogram::{Failure, Latencies};
 use latchwork_workload::history::RegisterOperation;

@@ -178,7 +178,7 @@ fn headline(settings: &Settings) -> String {
     format!(
         "microbench: {} on {}{}; {} with {} each, {}; {} of {} bytes, \
          {popularity}, {:.0} % reads, {:.0} % shared; cache of {} per compute node",
-        cluster.node.policy.name,
+        cluster.policy.name,
         settings.fabric.name(),
         settings.fabric.nic().map(|nic| format!(" ({nic})")).unwrap_or_default(),
         many(cluster.compute_nodes, "compute node"),

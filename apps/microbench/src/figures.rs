@@ -2,8 +2,8 @@
 
 use crate::client::Done;
 use crate::settings::Settings;
+use latchwork_engine::Counters;
 use latchwork_harness::{Limit, Went};
-use latchwork_selcc::Counters;
 use latchwork_workload::conditions::Conditions;
 use latchwork_workload::histogram::Latencies;
 use latchwork_workload::micro::MicroKind;

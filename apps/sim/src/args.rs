@@ -3,10 +3,10 @@
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use latchwork_cluster::Protocol;
+use latchwork_engine::Settings;
 use latchwork_harness::parse::{UNITS, line_size, minutes, seconds, seconds_or_none, whole};
 use latchwork_harness::{Named, NamesFiles, NicChoice, OutputFlags};
 use latchwork_hunt::{Checks, FaultPlan, Network, Plant};
-use latchwork_selcc::Settings;
 use std::path::PathBuf;
 use std::time::Duration;
 

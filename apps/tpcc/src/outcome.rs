@@ -2,10 +2,10 @@
 
 use crate::session::Session;
 use crate::tally::Tally;
+use latchwork_engine::Counters;
 use latchwork_files::Output;
 use latchwork_harness::outcome::{self, Check, World, short};
 use latchwork_harness::{AppError, Limit, write};
-use latchwork_selcc::Counters;
 use latchwork_txn::Health;
 use latchwork_wal::Stats;
 use latchwork_workload::conditions::Conditions;

@@ -166,7 +166,7 @@ impl Settings {
             });
             logs = Some(Logs::create(wal, flags.wal_dir.as_deref(), flags.cluster.seed, device)?);
         }
-        let lazy = cluster.node.policy.lazy_release;
+        let lazy = cluster.policy.lazy_release;
         if flags.early_release && (wal != Wal::Sync || !lazy) {
             let with = if lazy { format!("--wal {}", wal.name()) } else { "--protocol sel".into() };
             warnings.push(format!("--set early-release changes nothing with {with}"));

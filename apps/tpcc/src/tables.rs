@@ -1,7 +1,7 @@
 //! One worker's handles on the nine tables.
 
 use crate::schemas;
-use latchwork_selcc::Worker;
+use latchwork_cluster::Worker;
 use latchwork_txn::{Database, TxnError};
 use latchwork_workload::tpcc::Table;
 

@@ -3,13 +3,12 @@
 use crate::session::Session;
 use crate::store::{Buffers, Store};
 use latchwork_blink::{Tree, TreeConfig, TreeError};
-use latchwork_cluster::Member;
+use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
 use latchwork_harness::AppError;
 use latchwork_harness::{Phase, stop};
 use latchwork_memnode::{ObjectKind, PoolError};
 use latchwork_runtime::Time;
-use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::histogram::{Failure, Latencies};
 use latchwork_workload::ycsb::{ContentKey, KeyBuffer, OperationKind, RecordNumber, Version};

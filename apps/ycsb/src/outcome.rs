@@ -2,9 +2,9 @@
 
 use crate::drive::Measured;
 use crate::session::Session;
+use latchwork_engine::Counters;
 use latchwork_harness::outcome::{self, Check, World, short};
 use latchwork_harness::{AppError, write};
-use latchwork_selcc::Counters;
 use latchwork_workload::report;
 use latchwork_workload::result::ResultDocument;
 use std::io::{self, Write};

@@ -5,13 +5,13 @@ use crate::session::Session;
 use crate::store::{Buffers, Ended, Store};
 use crate::witness::{Sample, Witness};
 use latchwork_blink::TreeError;
-use latchwork_cluster::Member;
+use latchwork_cluster::{Member, Worker};
+use latchwork_engine::Counters;
 use latchwork_harness::AppError;
 use latchwork_harness::Phase;
 use latchwork_harness::stop::Signal;
 use latchwork_harness::{Course, Part, Share};
 use latchwork_runtime::{Handle, Time};
-use latchwork_selcc::{Counters, Worker};
 use latchwork_workload::histogram::Latencies;
 use latchwork_workload::pacing::Pacer;
 use latchwork_workload::ycsb::{

@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use latchwork_blink::{Tree, TreeConfig, TreeError, Value};
 use latchwork_cache::Cache;
-use latchwork_cluster::{ClusterConfig, Embedded, Member};
+use latchwork_cluster::{ClusterConfig, Embedded, Member, Worker};
 use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Ordering};
 use latchwork_runtime::{Clock, Handle};
-use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 
 use crate::args::{Structure, Workload};

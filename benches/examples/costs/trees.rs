@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use latchwork_benches::{Draws, cluster, key, on_first};
 use latchwork_blink::{Tree, TreeConfig, Value};
-use latchwork_cluster::{ClusterConfig, Embedded, Member};
+use latchwork_cluster::{ClusterConfig, Embedded, Member, Worker};
 use latchwork_runtime::sync::{AtomicBool, Ordering};
-use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 
 use crate::{HOT_KEYS, Measure, Sizes, nanos};

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use latchwork_benches::{key, lines};
 use latchwork_blink::{Tree, TreeConfig};
-use latchwork_cluster::{ClusterConfig, Embedded, Member};
+use latchwork_cluster::{ClusterConfig, Embedded, Member, Worker};
 use latchwork_coherence::CoherentMemory;
+use latchwork_engine::Settings;
 use latchwork_memnode::PoolSettings;
 use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Ordering};
-use latchwork_selcc::{Settings, Worker};
 use latchwork_verbs::GlobalAddr;
 
 use crate::Spoil;

@@ -31,7 +31,7 @@ fn run(protocol: Protocol, scheme: Scheme) -> Result<(), Box<dyn Error>> {
         ClusterConfig { compute_nodes: 2, memory_bytes: 64 << 20, ..ClusterConfig::default() };
     // The protocol is the cluster's, the scheme the database's: a program is the same under all of
     // them.
-    config.node.policy = protocol.policy();
+    config.policy = protocol.policy();
     let transactions = Settings { scheme, ..Settings::default() };
     let counters = Schema::builder("counters")
         .column("counter", ColumnType::U32)

@@ -16,8 +16,8 @@
 //!   blink          B-link tree
 //!   relaxed        a worker's write buffer: total and partial store order
 //!   wal            the write-ahead log: group commit, checkpoints, replay
-//!   sel            the baseline: SELCC's engine, every line given back at once
-//!   selcc          the protocol engine: lines, messages, eviction
+//!   selcc          the protocols of the latch word: SELCC, and the baseline SEL
+//!   engine         what any protocol stands on: waiters, tickets, locks, eviction, messages
 //!   coherence      the traits between protocols and what stands on them
 //!   cache          frames of a compute node
 //!   memnode        the memory pool: chunks, lines, epochs, named objects
@@ -79,6 +79,7 @@ pub use latchwork_cache as cache;
 pub use latchwork_cluster as cluster;
 pub use latchwork_coherence as coherence;
 pub use latchwork_database as database;
+pub use latchwork_engine as engine;
 pub use latchwork_fabric as fabric;
 pub use latchwork_files as files;
 pub use latchwork_history as history;
@@ -89,7 +90,6 @@ pub use latchwork_memnode as memnode;
 pub use latchwork_partition as partition;
 pub use latchwork_relaxed as relaxed;
 pub use latchwork_runtime as runtime;
-pub use latchwork_sel as sel;
 pub use latchwork_selcc as selcc;
 pub use latchwork_simulation as simulation;
 pub use latchwork_txn as txn;

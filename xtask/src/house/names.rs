@@ -41,4 +41,14 @@ mod tests {
         let keys: Vec<_> = found.iter().map(|finding| finding.key.as_str()).collect();
         assert_eq!(keys, ["State a", "State b"]);
     }
+
+    #[test]
+    fn an_alias_of_a_type_of_the_same_name_is_that_type() {
+        let fixture = Fixture::library("a", "pub struct Worker<P>(P);").and_library(
+            "b",
+            "",
+            "pub type Worker = a::Worker<u8>;",
+        );
+        assert!(check(&fixture.tree()).is_empty());
+    }
 }

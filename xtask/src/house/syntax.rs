@@ -33,6 +33,12 @@ pub(crate) fn parse(text: &str) -> syn::Result<Facts> {
     Ok(facts)
 }
 
+/// Whether an alias has the name of the type behind it: then it is the same thing.
+fn is_same_name(alias: &syn::ItemType) -> bool {
+    let syn::Type::Path(path) = &*alias.ty else { return false };
+    path.path.segments.last().is_some_and(|segment| segment.ident == alias.ident)
+}
+
 fn is_public(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
@@ -113,7 +119,7 @@ impl Reader {
                 }
             }
             Item::Type(i) if is_public(&i.vis) => {
-                self.public(&i.ident, None, true);
+                self.public(&i.ident, None, !is_same_name(i));
                 self.surface(&i.ty);
             }
             Item::Macro(i) if i.attrs.iter().any(|a| a.path().is_ident("macro_export")) => {

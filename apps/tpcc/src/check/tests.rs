@@ -4,7 +4,7 @@ use super::*;
 use crate::drive::Driver;
 use crate::outcome::Outcome;
 use crate::testing::{change, loaded, with};
-use latchwork_selcc::Worker;
+use latchwork_cluster::Worker;
 use latchwork_txn::Transaction;
 use latchwork_workload::tpcc::key::{CustomerKey, ItemKey, OrderKey, OrderLineKey, StockKey};
 

@@ -1,8 +1,8 @@
 //! Delivery (clause 2.7), at once and not queued.
 
 use super::{Ended, Failure, Work, missing};
+use latchwork_cluster::Worker;
 use latchwork_partition::Rows;
-use latchwork_selcc::Worker;
 use latchwork_txn::Range;
 use latchwork_workload::tpcc::key::{CustomerKey, OrderKey, OrderLineKey};
 use latchwork_workload::tpcc::row::{BadRow, Customer, Order, OrderLine};

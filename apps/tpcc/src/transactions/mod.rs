@@ -14,8 +14,8 @@ mod stock_level;
 mod tests;
 
 use crate::tables::{INDEX, Tables};
+use latchwork_cluster::Worker;
 use latchwork_partition::Rows;
-use latchwork_selcc::Worker;
 use latchwork_txn::schema::end_of_prefix;
 use latchwork_txn::{Range, TxnError, Values};
 use latchwork_workload::tpcc::key::{CustomerKey, DistrictKey};

@@ -1,8 +1,8 @@
 //! New order (clause 2.4).
 
 use super::{Buffers, Ended, Failure, Work, missing, step};
+use latchwork_cluster::Worker;
 use latchwork_partition::Rows;
-use latchwork_selcc::Worker;
 use latchwork_workload::tpcc::key::{
     CustomerKey, DistrictKey, ItemKey, OrderKey, OrderLineKey, StockKey, WarehouseKey,
 };

@@ -2,8 +2,8 @@
 
 use super::{Ended, Failure, Work, missing};
 use crate::tables::INDEX;
+use latchwork_cluster::Worker;
 use latchwork_partition::Rows;
-use latchwork_selcc::Worker;
 use latchwork_txn::Range;
 use latchwork_workload::tpcc::key::{CustomerKey, DistrictKey, OrderKey, OrderLineKey};
 use latchwork_workload::tpcc::row::{BadRow, Customer, Order, OrderLine};

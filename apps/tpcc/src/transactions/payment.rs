@@ -1,8 +1,8 @@
 //! Payment (clause 2.5).
 
 use super::{Ended, Failure, Work, step};
+use latchwork_cluster::Worker;
 use latchwork_partition::Rows;
-use latchwork_selcc::Worker;
 use latchwork_workload::tpcc::key::{DistrictKey, HistoryKey, WarehouseKey};
 use latchwork_workload::tpcc::row::{Credit, Customer, District, History, Warehouse, note_payment};
 use latchwork_workload::tpcc::{PaymentInput, Table};

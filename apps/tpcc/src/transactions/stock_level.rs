@@ -2,8 +2,8 @@
 //! less.
 
 use super::{Ended, Failure, Work};
+use latchwork_cluster::Worker;
 use latchwork_partition::Rows;
-use latchwork_selcc::Worker;
 use latchwork_txn::Range;
 use latchwork_workload::tpcc::key::{DistrictKey, OrderLineKey, StockKey};
 use latchwork_workload::tpcc::row::{District, OrderLine, Stock};

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cache::{Cache, CacheError};
+use latchwork_engine::NodeParts;
 use latchwork_fabric::{Fabric, Inbox, Port};
 use latchwork_memnode::{Catalogue, Epochs, Geometry, LineAllocator, Pool, PoolError};
 use latchwork_runtime::{ExecutorConfig, Handle};
-use latchwork_selcc::{Node, NodeParts, Worker};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, RegionKey, SetupError};
 use thiserror::Error;
 
+use crate::protocol::{Node, Worker, new_node};
 use crate::{ClusterConfig, ConfigError};
 
 /// Why a cluster could not be started, or did not run to its end.
@@ -110,7 +111,7 @@ impl Blueprint {
         let mut nodes = Vec::new();
         for (id, cache, arena) in self.compute {
             let epochs = Epochs::register(&pool, port, id, config.pool).await?;
-            nodes.push(Node::new(NodeParts {
+            let parts = NodeParts {
                 id,
                 cache,
                 arena,
@@ -118,7 +119,8 @@ impl Blueprint {
                 allocator: LineAllocator::new(&epochs),
                 epochs,
                 settings: config.node.clone(),
-            }));
+            };
+            nodes.push(new_node(parts, config.policy));
         }
         Ok(Nodes { pool, nodes })
     }

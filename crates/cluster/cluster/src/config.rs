@@ -1,12 +1,15 @@
 //! [`ClusterConfig`]: the settings of a cluster, checked before anything starts.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
+use latchwork_engine::Settings;
 use latchwork_memnode::{Geometry, PoolSettings};
-use latchwork_selcc::{ARENA_MAX, Settings};
 use latchwork_verbs::ComputeNodeId;
 use thiserror::Error;
+
+use crate::protocol::{ARENA_MAX, Policy, Protocol};
 
 /// The settings of a cluster.
 #[derive(Clone, Debug)]
@@ -46,6 +49,8 @@ pub struct ClusterConfig {
     /// The CPU cost of a sweep that made progress, without the cost of its work. Only simulated
     /// workers use this.
     pub sweep_cost: Duration,
+    /// The protocol of the cluster; see [`Protocol::policy`](crate::Protocol::policy).
+    pub policy: Policy,
     /// The settings of each compute node.
     pub node: Settings,
     /// The settings of each compute node for the pool.
@@ -68,6 +73,7 @@ impl Default for ClusterConfig {
             chunk_size: Geometry::DEFAULT_CHUNK,
             seed: 1,
             sweep_cost: Duration::from_nanos(100),
+            policy: Protocol::default().policy(),
             node: Settings::default(),
             pool: PoolSettings::default(),
         }
@@ -129,7 +135,7 @@ pub enum ConfigError {
         most: u64,
     },
     /// The protocol does not exist.
-    #[error("there is no protocol {given}: selcc and sel are possible")]
+    #[error("there is no protocol {given}: {} are possible", Protocol::names())]
     Protocol {
         /// The given name.
         given: String,
@@ -137,6 +143,17 @@ pub enum ConfigError {
     /// The sizes of lines and chunks do not fit together.
     #[error("{0}")]
     Geometry(String),
+}
+
+impl FromStr for Protocol {
+    type Err = ConfigError;
+
+    fn from_str(name: &str) -> Result<Self, ConfigError> {
+        Protocol::ALL
+            .into_iter()
+            .find(|protocol| protocol.name() == name)
+            .ok_or_else(|| ConfigError::Protocol { given: name.to_owned() })
+    }
 }
 
 /// The fewest frames of a cache. With fewer frames a single operation could wait for a second line
@@ -239,5 +256,14 @@ mod tests {
             let cache = Cache::with_memory(bytes, line_size, frames).expect("memory");
             assert_eq!(cache.capacity(), frames, "lines of {line_size} bytes");
         }
+    }
+
+    #[test]
+    fn protocols_are_found_by_name() {
+        for protocol in Protocol::ALL {
+            assert_eq!(protocol.to_string().parse(), Ok(protocol));
+        }
+        let error = "mesi".parse::<Protocol>().expect_err("no such protocol").to_string();
+        assert!(error.contains("mesi") && error.contains("selcc") && error.contains("sel"));
     }
 }

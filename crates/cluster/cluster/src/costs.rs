@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use latchwork_selcc::CpuCosts;
+use latchwork_engine::CpuCosts;
 use latchwork_verbs_sim::CpuProfile;
 
-/// The costs of work on cached lines, for [`Settings::costs`](latchwork_selcc::Settings::costs).
+/// The costs of work on cached lines, for [`Settings::costs`](latchwork_engine::Settings::costs).
 /// The simulated fabric charges the rest of the profile by itself.
 pub(crate) fn cpu_costs(profile: &CpuProfile) -> CpuCosts {
     CpuCosts {

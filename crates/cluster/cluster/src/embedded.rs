@@ -3,15 +3,16 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use latchwork_engine::Counters;
 use latchwork_fabric::{Fabric, Port, Threaded};
 use latchwork_runtime::{Clock, Executor, RealDriver};
-use latchwork_selcc::{Counters, Node};
 use latchwork_verbs_shm as shm;
 
 use crate::ClusterConfig;
 use crate::build::{Blueprint, ClusterError, Member, Nodes, worker_config};
 use crate::host::Host;
 use crate::ports::Ports;
+use crate::protocol::Node;
 
 /// A cluster of memory nodes and compute nodes in one process, on shared memory. It is the default
 /// for programs that embed Latchwork.

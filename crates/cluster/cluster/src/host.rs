@@ -9,11 +9,11 @@ use std::thread;
 use latchwork_memnode::Pool;
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{Clock, Executor, Notifier, RealDriver};
-use latchwork_selcc::{Node, Worker};
 
 use crate::ClusterConfig;
 use crate::build::{ClusterError, Member, handler_config, name_of_worker, worker_config};
 use crate::ports::Ports;
+use crate::protocol::{Node, Worker};
 
 /// The running compute nodes of this process. Dropping it ends their threads.
 pub(crate) struct Host {

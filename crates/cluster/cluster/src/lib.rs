@@ -82,7 +82,7 @@ pub use embedded::Embedded;
 pub use joined::{Group, JoinError, Joined, Patience, Waiting};
 #[cfg(feature = "tcp")]
 pub use memory_host::MemoryHost;
-pub use protocol::Protocol;
+pub use protocol::{Lock, Node, Policy, Protocol, Ticket, Worker, describe, read_message};
 pub use simulated::{Simulated, SimulatedNode, Watch};
 #[cfg(feature = "tcp")]
 pub use transport::{SHARED_DIRECTORY, Transport};

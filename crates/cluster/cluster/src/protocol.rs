@@ -1,11 +1,30 @@
 //! [`Protocol`]: the coherence protocol of a cluster, chosen at run time.
+//!
+//! This is the one place that names the protocols. All other code above the engine has the types of
+//! this file, under which another protocol can come.
 
 use std::fmt;
-use std::str::FromStr;
+use std::sync::Arc;
 
-use latchwork_selcc::Policy;
+use latchwork_engine::NodeParts;
+pub(crate) use latchwork_selcc::ARENA_MAX;
+use latchwork_selcc::Selcc;
+pub use latchwork_selcc::{Policy, describe, read_message};
 
-use crate::ConfigError;
+/// A compute node of a cluster.
+pub type Node = latchwork_engine::Node<Selcc>;
+/// One worker's view of its node's coherent memory.
+pub type Worker = latchwork_engine::Worker<Selcc>;
+/// Keeps a line at its node for one local access.
+pub type Ticket = latchwork_engine::Ticket<Selcc>;
+/// A line that a transaction keeps at its node.
+pub type Lock = latchwork_engine::Lock<Selcc>;
+
+/// Builds a compute node that runs the protocol of this policy.
+pub(crate) fn new_node(parts: NodeParts, policy: Policy) -> Arc<Node> {
+    let protocol = Selcc::new(policy, &parts.settings);
+    Node::new(parts, protocol)
+}
 
 /// A coherence protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,6 +40,11 @@ impl Protocol {
     /// All protocols.
     pub const ALL: [Protocol; 2] = [Protocol::Selcc, Protocol::Sel];
 
+    /// The names of all protocols, for a person.
+    pub(crate) fn names() -> String {
+        Self::ALL.map(Protocol::name).join(" and ")
+    }
+
     /// The protocol's name.
     pub const fn name(self) -> &'static str {
         self.policy().name
@@ -30,7 +54,7 @@ impl Protocol {
     pub const fn policy(self) -> Policy {
         match self {
             Protocol::Selcc => Policy::SELCC,
-            Protocol::Sel => latchwork_sel::POLICY,
+            Protocol::Sel => Policy::SEL,
         }
     }
 }
@@ -38,30 +62,5 @@ impl Protocol {
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-impl FromStr for Protocol {
-    type Err = ConfigError;
-
-    fn from_str(name: &str) -> Result<Self, ConfigError> {
-        Protocol::ALL
-            .into_iter()
-            .find(|protocol| protocol.name() == name)
-            .ok_or_else(|| ConfigError::Protocol { given: name.to_owned() })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn protocols_are_found_by_name() {
-        for protocol in Protocol::ALL {
-            assert_eq!(protocol.to_string().parse(), Ok(protocol));
-        }
-        let error = "mesi".parse::<Protocol>().expect_err("no such protocol").to_string();
-        assert!(error.contains("mesi") && error.contains("selcc") && error.contains("sel"));
     }
 }

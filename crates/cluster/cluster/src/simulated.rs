@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_coherence::MemoryError;
+use latchwork_engine::Counters;
 use latchwork_fabric::{Fabric, Permission, Port};
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{JoinHandle, Power, VirtualWorker, run_all, run_all_watched};
-use latchwork_selcc::{Counters, Node, Worker};
 use latchwork_simulation::{Kernel, RunEnd, Ties};
 use latchwork_verbs::{MemoryNodeId, SetupError};
 use latchwork_verbs_sim as sim;
@@ -20,6 +20,7 @@ use crate::build::{
     Blueprint, ClusterError, Member, Nodes, handler_config, name_of_worker, worker_config,
 };
 use crate::costs::cpu_costs;
+use crate::protocol::{Node, Worker};
 use crate::reclaim;
 
 /// The most virtual time that the building of the pool may take.

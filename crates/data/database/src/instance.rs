@@ -6,11 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_cluster::{ClusterConfig, ClusterError, Embedded, Member, Simulated};
+use latchwork_cluster::{ClusterConfig, ClusterError, Embedded, Member, Simulated, Worker};
 use latchwork_memnode::Pool;
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
-use latchwork_selcc::Worker;
 use latchwork_txn::{Checkpoint, Database, DatabaseId, Health, Node, NodeId, Recovery, TxnError};
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::storage::{Disk, Storage};
@@ -285,7 +284,7 @@ impl Instance {
 
 impl Inner {
     /// Begins a phase on a cluster with these compute nodes.
-    fn begin(&self, nodes: &[Arc<latchwork_selcc::Node>], anew: bool) -> Result<(), OpenError> {
+    fn begin(&self, nodes: &[Arc<latchwork_cluster::Node>], anew: bool) -> Result<(), OpenError> {
         for node in nodes {
             self.belong(node.allocator().pool())?;
         }

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use latchwork_cluster::Member;
+use latchwork_cluster::{Member, Worker};
 use latchwork_memnode::ObjectKind;
-use latchwork_selcc::Worker;
 use latchwork_txn::{Database, Node, TxnError};
 use latchwork_verbs::GlobalAddr;
 

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use latchwork_cluster::Member;
-use latchwork_selcc::Worker;
+use latchwork_cluster::{Member, Worker};
 use latchwork_txn::{Checkpoint, Database};
 
 use crate::{Instance, OpenError};

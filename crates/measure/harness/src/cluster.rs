@@ -5,10 +5,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_cluster::{ClusterConfig, Embedded, Member, Simulated};
+use latchwork_cluster::{ClusterConfig, Embedded, Member, Node, Simulated};
+use latchwork_engine::Counters;
 use latchwork_fabric::Threaded;
 use latchwork_runtime::Time;
-use latchwork_selcc::{Counters, Node};
 use latchwork_verbs::ComputeNodeId;
 use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_sim::{NicProfile, SimConfig};

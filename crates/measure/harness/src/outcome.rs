@@ -6,9 +6,9 @@ use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
 use latchwork_cluster::ClusterConfig;
+use latchwork_engine::Counters;
 use latchwork_files::Output;
 use latchwork_runtime::Time;
-use latchwork_selcc::Counters;
 use latchwork_workload::conditions::Conditions;
 use latchwork_workload::histogram::Measured;
 use latchwork_workload::result::{CheckOutcome, Node, ResultDocument};

@@ -1,5 +1,5 @@
-//! The traits that indexes and transactions use. This crate has only traits and errors: a protocol
-//! (`latchwork-selcc`, `latchwork-sel`) implements the traits.
+//! The traits that indexes and transactions use. This crate has only traits and errors.
+//! `latchwork-engine` implements the traits, for any protocol.
 //!
 //! # The shape of the code above
 //!

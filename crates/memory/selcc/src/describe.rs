@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use latchwork_engine::Envelope;
 use latchwork_latch::{Answer, GrantMode, Message, Request, RequestKind};
 use latchwork_verbs::{ComputeNodeId, Message as Wire};
 
-use crate::wire::{Body, Letter};
+use crate::wire::LineMessage;
 
 /// Describes a message between nodes in a few words, without its line, which
 /// [`read_message`](crate::read_message) returns. For people who read logs; not to be parsed.
@@ -29,20 +30,26 @@ use crate::wire::{Body, Letter};
 /// A travelling request is answered by another node than the one that first received the request.
 /// Then the answer names the node that first received it.
 pub fn describe(wire: &Wire) -> String {
-    let Some((letter, _)) = Letter::decode(wire) else {
-        return format!("no message about a line: {:#x}", wire.body[0]);
+    let none = || format!("no message about a line: {:#x}", wire.body[0]);
+    let letter = match Envelope::open(wire) {
+        None => return none(),
+        Some((_, Envelope::Doubt(_), _)) => return "has my grant arrived?".to_owned(),
+        Some((_, Envelope::Verdict { arrived: true, .. }, _)) => {
+            return "your grant has arrived".to_owned();
+        }
+        Some((_, Envelope::Verdict { arrived: false, .. }, _)) => {
+            return "your grant never arrived".to_owned();
+        }
+        Some((_, Envelope::Line, _)) => match LineMessage::decode(wire) {
+            None => return none(),
+            Some(letter) => letter,
+        },
     };
     let asked_other = |asked: ComputeNodeId| match asked == wire.from {
         true => String::new(),
         false => format!(" (asked {asked:?})"),
     };
-    let message = match &letter.body {
-        Body::Line(message) => message,
-        Body::Doubt(_) => return "has my grant arrived?".to_owned(),
-        Body::Verdict { arrived: true, .. } => return "your grant has arrived".to_owned(),
-        Body::Verdict { arrived: false, .. } => return "your grant never arrived".to_owned(),
-    };
-    match message {
+    match &letter.message {
         Message::Request(request) if request.from == wire.from => {
             format!("ask {}", question(request))
         }
@@ -96,7 +103,6 @@ fn question(request: &Request) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::repeats::Stamp;
     use latchwork_cache::DirtyBounds;
     use latchwork_latch::{Remembered, Seq};
     use latchwork_verbs::{GlobalAddr, MemoryNodeId};
@@ -107,9 +113,10 @@ mod tests {
 
     fn said(message: Message, dirty: DirtyBounds) -> String {
         let addr = GlobalAddr::new(MemoryNodeId(0), 0x1_0000);
-        describe(
-            &Letter { addr, dirty, body: Body::Line(message) }.encode(node(4), Stamp::new(0, 1)),
-        )
+        let mut body = LineMessage { dirty, message }.encode();
+        // The address of the line, and the first message of the first worker.
+        (body[1], body[2]) = (addr.bits(), 1);
+        describe(&Wire { from: node(4), body })
     }
 
     fn request(priority: u8) -> Request {

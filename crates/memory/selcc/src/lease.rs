@@ -10,20 +10,14 @@
 //!    had to wait for the local latch.
 //! 2. An access that finds the latch free at its first attempt sets both counters to zero: the line
 //!    is not used so heavily.
-//! 3. When `reads / workers + writes` reaches the [bound](crate::Settings::lease), the node gives
-//!    the line up. No further local access comes before the queued requests. Writers see that in
-//!    the frame, and accesses that obtain the line see it in the record.
+//! 3. When `reads / workers + writes` reaches the [bound](latchwork_engine::Settings::lease), the
+//!    node gives the line up. No further local access comes before the queued requests. Writers see
+//!    that in the frame, and accesses that obtain the line see it in the record.
 //! 4. These accesses wait until the requests are served, and then for the line as for any other
 //!    line.
 //! 5. An access with a reservation uses it. So each visit of a line serves one access at least.
 
 use latchwork_coherence::Mode;
-use latchwork_latch::Event;
-use latchwork_runtime::Time;
-use latchwork_verbs::GlobalAddr;
-
-use crate::record::{Outcome, Record, meets};
-use crate::worker::Inner;
 
 /// The state of the lease of one line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -44,7 +38,7 @@ pub(crate) enum Lease {
 
 impl Lease {
     /// Starts the counters: local code keeps a request waiting.
-    fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         if *self == Lease::Off {
             *self = Lease::Running { reads: 0, writes: 0 };
         }
@@ -66,59 +60,9 @@ impl Lease {
     }
 
     /// Whether the lease runs and has reached its bound, on a node with so many workers.
-    fn is_used_up(self, bound: Option<u32>, workers: u32) -> bool {
+    pub(crate) fn is_used_up(self, bound: Option<u32>, workers: u32) -> bool {
         let Lease::Running { reads, writes } = self else { return false };
         bound.is_some_and(|bound| (reads / workers.max(1)).saturating_add(writes) >= bound)
-    }
-}
-
-impl Inner {
-    /// Whether accesses that wait for the local latch come before requests of other nodes. They do
-    /// not if no such access got the latch within [`lapse`](crate::Settings::lapse): then their
-    /// thread seems not to run.
-    pub(crate) fn is_local_code_first(&self, record: &Record, now: Time) -> bool {
-        let node = &*self.node;
-        let awaited = record.frame.is_some_and(|id| node.cache.frame(id).is_awaited());
-        awaited && record.lease != Lease::Over && {
-            let since = record.blocked_since.map_or(now, |since| since.max(record.passed_at));
-            since + node.settings.lapse > now
-        }
-    }
-
-    /// Updates the lease of a line after an event.
-    pub(crate) fn see_to_lease(&self, addr: GlobalAddr, record: &mut Record) {
-        let node = &*self.node;
-        if record.line.is_blocked() {
-            record.lease.begin();
-        }
-        if record.lease.is_used_up(node.settings.lease, node.workers())
-            && let Some(id) = record.frame
-        {
-            record.lease = Lease::Over;
-            node.cache.frame(id).give_way(true);
-            self.counters.leases_expired.add(1);
-            // Accesses that wait for the latch no longer keep requests waiting.
-            self.drive(addr, record, Event::Serve);
-        }
-        if !record.line.is_asked_for() && std::mem::take(&mut record.lease) == Lease::Over {
-            self.give_back(addr, record);
-        }
-    }
-
-    /// Ends the lease after all requests are served: local code uses the ownership that is left,
-    /// and requests the rest.
-    fn give_back(&self, addr: GlobalAddr, record: &mut Record) {
-        if let Some(id) = record.frame {
-            let (frame, hold) = (self.node.cache.frame(id), record.line.hold());
-            frame.give_way(false);
-            for waiter in record.waiters.iter_mut() {
-                if meets(hold, waiter.mode) && matches!(waiter.outcome, Outcome::Waiting) {
-                    frame.reserve();
-                    waiter.end(Outcome::Granted);
-                }
-            }
-        }
-        self.want_for_waiters(addr, record);
     }
 }
 

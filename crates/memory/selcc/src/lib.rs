@@ -1,95 +1,40 @@
 //! SELCC: cache coherence with the ownership of each line in the latch word of the line.
 //!
-//! A [`Node`] is a compute node: its cache, and the records of its lines. Each worker of the node
-//! runs a [`Worker`], which implements [`CoherentMemory`](latchwork_coherence::CoherentMemory).
+//! [`Selcc`] is a protocol of `latchwork-engine`. The engine has the frames, the waiters and the
+//! messages. This crate has what knows the latch word: the line machines and their word
+//! operations, the requests of other nodes, back-offs and leases, and the wire format.
 //!
 //! ```text
-//!   try_read, try_write ─────────────► Cache (hit: no lock, no shared write)
-//!   ensure ──► Record of the line ──► latch::Line ──► actions ──► Port ──► fabric
-//!                  ▲   (shard lock)       ▲                                  │
-//!                  │                      └── completions, messages ◄────────┘
-//!              waiters: futures that subscribe, and own nothing
+//!   engine ── want, evict, serve, received, ended ──► latch::Line ──► Post(WordOp) ──► batches
+//!                                                          │
+//!                                                          └────────► Send, Forward ──► messages
 //! ```
-//!
-//! The ownership in the frame is the whole state of a line at rest. A line that is being obtained,
-//! requested or released also has a line record. The record is keyed by address and outlives the
-//! frame.
-//!
-//! Each worker that polls serves the whole node. On every sweep a worker does the following:
-//!
-//! - It takes the completions of its own verbs.
-//! - It takes messages from the inbox of the node.
-//! - It fails the lines that wait for an answer of a node that is dead or has left.
-//! - It serves the alarms that are due.
-//! - It serves the requests that local code has kept waiting.
-//! - It releases and evicts lines.
 //!
 //! # What holds
 //!
 //! - Only [`latchwork_latch::Line`] decides the ownership of lines. The model checks that code;
 //!   this crate carries out its actions.
-//! - A frame loses its right to be read before the release of its line is posted.
-//! - A frame serves no other line while a verb may read or write the frame. The line record holds
-//!   the frame until the operation and its forwards are complete.
-//! - The dirty bytes of an evicted line are copied to a write-back slot if one is free, so that the
-//!   frame is free at once. The slot holds the copy until the operation is complete.
-//! - A message that arrives twice counts once.
-//! - Futures own no protocol state. Dropping an access does not stop the transfer of its line.
-//! - Every wait ends at [`Settings::deadline`].
+//! - The actions of one step reach the worker's send queue in the order of the line machine.
 //!
-//! [`Policy`] distinguishes the protocols on this engine. With [`Policy::SELCC`] a node keeps a
-//! line until another node requests the line. The baseline `latchwork-sel` releases the line after
-//! every access and sends no message.
-//!
-//! # Example
-//!
-//! Programs get workers from `latchwork-cluster` and use them through the traits of
-//! `latchwork-coherence`. Programs choose the [`Settings`] of the nodes here, by field or by name
-//! as on a command line:
-//!
-//! ```
-//! use std::time::Duration;
-//!
-//! use latchwork_selcc::Settings;
-//!
-//! let mut settings = Settings { deadline: Duration::from_secs(2), ..Settings::default() };
-//! settings.set("takeover", "off")?;
-//! let wrong = settings.set("lease", "often").unwrap_err();
-//! assert!(wrong.to_string().starts_with("lease cannot be \"often\": use "));
-//! # Ok::<(), latchwork_selcc::SettingError>(())
-//! ```
+//! [`Policy`] distinguishes the protocols. With [`Policy::SELCC`] a node keeps a line until another
+//! node requests the line. The baseline [`Policy::SEL`] releases the line after every access and
+//! sends no message.
 
 #![forbid(unsafe_code)]
 
-mod access;
-mod costs;
-mod counters;
-mod cover;
 mod describe;
-mod engine;
-mod evict;
-mod history;
+mod drive;
+mod landed;
 mod lease;
-mod letters;
-mod lock;
-mod mail;
-mod node;
+mod line;
+mod local_first;
 mod operations;
-mod record;
-mod release;
-mod repeats;
-mod settings;
-mod timers;
+mod pauses;
+mod policy;
+mod selcc;
 mod wire;
-mod worker;
-mod write_back;
 
-pub use access::Ticket;
-pub use costs::CpuCosts;
-pub use counters::Counters;
 pub use describe::describe;
-pub use lock::Lock;
-pub use node::{Node, NodeParts};
-pub use settings::{Policy, Release, Replacement, Resend, Setting, SettingError, Settings};
+pub use policy::Policy;
+pub use selcc::Selcc;
 pub use wire::{ARENA_MAX, read_message};
-pub use worker::Worker;

@@ -2,13 +2,10 @@
 //!
 //! ```text
 //!  word 0:  kind 8 | asked 8 | seq 16 | mode or answer 8 | travelling 8
-//!  word 1:  address of the line
-//!  word 2:  worker of the sender 16 | number 48
+//!  words 1 and 2: the envelope of the engine
 //!  request: word 3  the request
 //!  grant:   word 3  dirty bounds           words 4 + i  travelling request i
 //!  pledged, taken, gave up: nothing more; the sender of the message is the subject
-//!  user message: words 1 to 13 belong to the layers above
-//!  probe, probe reply: word 3  stamp of the grant in question
 //!
 //!  a request:  from 6 | asked 6 | kind 1 | priority 5 | seq 14 | buffer / 64 in 32 bits
 //! ```
@@ -21,30 +18,20 @@
 //! written into the requester's frame before the grant, in the same batch.
 
 use latchwork_cache::DirtyBounds;
+use latchwork_engine::{Body, Envelope, REST};
 use latchwork_latch::{
     Answer, GrantMode, Message, Request, RequestKind, Rules, Seq, TRAVELLING_MAX,
 };
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire};
 
-use crate::repeats::Stamp;
-
 const REQUEST: u64 = 1;
 const ANSWER: u64 = 2;
 const GRANT: u64 = 3;
 const SETTLED: u64 = 4;
-const DOUBT: u64 = 5;
-const VERDICT: u64 = 6;
+// 5, 6 and 10 are kinds of the engine.
 const PLEDGED: u64 = 7;
 const TAKEN: u64 = 8;
 const GAVE_UP: u64 = 9;
-/// Not a message of the protocol: the words after this one belong to the layers above.
-pub(crate) const MAIL: u64 = 10;
-
-/// The word of the stamp.
-const STAMP: usize = 2;
-
-/// The first word that not all kinds have.
-const REST: usize = 3;
 
 /// The first word of the travelling requests of a grant.
 const TRAVELLING: usize = 4;
@@ -77,55 +64,29 @@ const _: () = assert!((ComputeNodeId::MAX as u64) < 1 << ASKED);
 /// Reads a message between nodes, and the line that the message is about. `None` when the message
 /// does not belong to this protocol. For tests and tools that watch a fabric.
 pub fn read_message(wire: &Wire) -> Option<(GlobalAddr, Message)> {
-    match Letter::decode(wire)? {
-        (Letter { addr, body: Body::Line(message), .. }, _) => Some((addr, message)),
+    match Envelope::open(wire)? {
+        (addr, Envelope::Line, _) => Some((addr, LineMessage::decode(wire)?.message)),
         _ => None,
     }
 }
 
-/// The content of a message.
+/// A message from one line machine to another.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Body {
-    /// A message from one line machine to another.
-    Line(Message),
-    /// A probe: whether the grant with this stamp has arrived. If it has not, it never counts from
-    /// now on.
-    Doubt(Stamp),
-    /// The probe reply.
-    Verdict {
-        /// The stamp of the grant.
-        of: Stamp,
-        /// Whether the grant has arrived.
-        arrived: bool,
-    },
-}
-
-/// A message about a line.
-#[derive(Clone, Debug)]
-pub(crate) struct Letter {
-    pub(crate) addr: GlobalAddr,
+pub struct LineMessage {
     /// The dirty bounds that come with exclusive ownership.
     pub(crate) dirty: DirtyBounds,
-    pub(crate) body: Body,
+    pub(crate) message: Message,
 }
 
-impl Letter {
-    pub(crate) fn encode(&self, from: ComputeNodeId, stamp: Stamp) -> Wire {
+impl LineMessage {
+    /// A message without dirty bounds.
+    pub(crate) fn of(message: Message) -> LineMessage {
+        LineMessage { dirty: DirtyBounds::EMPTY, message }
+    }
+
+    pub(crate) fn encode(&self) -> Body {
         let mut body = [0; Wire::WORDS];
-        body[1] = self.addr.bits();
-        body[STAMP] = stamp.bits();
-        let message = match &self.body {
-            Body::Line(message) => message,
-            Body::Doubt(of) => {
-                (body[0], body[REST]) = (DOUBT, of.bits());
-                return Wire { from, body };
-            }
-            Body::Verdict { of, arrived } => {
-                (body[0], body[REST]) = (VERDICT | u64::from(*arrived) << 32, of.bits());
-                return Wire { from, body };
-            }
-        };
-        body[0] = match message {
+        body[0] = match &self.message {
             Message::Request(request) => {
                 body[REST] = encode_request(request);
                 REQUEST
@@ -145,31 +106,17 @@ impl Letter {
             Message::Taken { seq, .. } => TAKEN | u64::from(seq.0) << 16,
             Message::GaveUp { seq, .. } => GAVE_UP | u64::from(seq.0) << 16,
         };
-        Wire { from, body }
+        body
     }
 
-    /// Reads the message in `wire`, and its stamp. `None` when `wire` is no such message, which a
-    /// peer of another version may send.
-    pub(crate) fn decode(wire: &Wire) -> Option<(Letter, Stamp)> {
+    /// Reads the message in `wire`. `None` when `wire` is no such message, which a peer of another
+    /// version may send.
+    pub(crate) fn decode(wire: &Wire) -> Option<LineMessage> {
         let head = wire.body[0];
-        if head == MAIL {
-            return None;
-        }
-        let addr = GlobalAddr::from_bits(wire.body[1]);
         let seq = Seq((head >> 16) as u16);
         let asked = ComputeNodeId::new((head >> 8) as u8);
-        let stamp = Stamp::from_bits(wire.body[STAMP])?;
         let mut dirty = DirtyBounds::EMPTY;
         let message = match head & 0xff {
-            DOUBT => {
-                let body = Body::Doubt(Stamp::from_bits(wire.body[REST])?);
-                return Some((Letter { addr, dirty, body }, stamp));
-            }
-            VERDICT => {
-                let (of, arrived) = (Stamp::from_bits(wire.body[REST])?, head >> 32 & 1 != 0);
-                let body = Body::Verdict { of, arrived };
-                return Some((Letter { addr, dirty, body }, stamp));
-            }
             REQUEST => Message::Request(decode_request(wire.body[REST])?),
             ANSWER => {
                 let answer = match head >> 32 & 0xff {
@@ -199,7 +146,7 @@ impl Letter {
             GAVE_UP => Message::GaveUp { by: wire.from, seq },
             _ => return None,
         };
-        Some((Letter { addr, dirty, body: Body::Line(message) }, stamp))
+        Some(LineMessage { dirty, message })
     }
 }
 
@@ -238,7 +185,6 @@ fn decode_request(word: u64) -> Option<Request> {
 mod tests {
     use super::*;
     use latchwork_latch::Remembered;
-    use latchwork_verbs::MemoryNodeId;
 
     fn node(id: u8) -> ComputeNodeId {
         ComputeNodeId::new(id).expect("a valid id")
@@ -281,49 +227,25 @@ mod tests {
                 Message::Grant { .. } => DirtyBounds::of(8..64),
                 _ => DirtyBounds::EMPTY,
             };
-            let addr = GlobalAddr::new(MemoryNodeId(3), 0xffff_ffff_f800);
-            let stamp = Stamp::new(u16::MAX, (1 << 48) - 1);
-            let body = Body::Line(message);
-            let wire = Letter { addr, dirty, body: body.clone() }.encode(node(4), stamp);
-            let (back, stamped) = Letter::decode(&wire).expect("what was encoded");
-            assert_eq!((back.addr, back.dirty, back.body), (addr, dirty, body));
-            assert_eq!(stamped, stamp);
-        }
-        let of = Stamp::new(9, 5);
-        for body in [
-            Body::Doubt(of),
-            Body::Verdict { of, arrived: true },
-            Body::Verdict { of, arrived: false },
-        ] {
-            let (addr, dirty) = (GlobalAddr::new(MemoryNodeId(1), 64), DirtyBounds::EMPTY);
-            let wire = Letter { addr, dirty, body: body.clone() }.encode(node(4), of);
-            assert_eq!(Letter::decode(&wire).expect("a letter").0.body, body);
+            let sent = LineMessage { dirty, message };
+            let wire = Wire { from: node(4), body: sent.encode() };
+            assert_eq!(LineMessage::decode(&wire), Some(sent));
         }
     }
 
     #[test]
     fn what_is_no_letter_is_refused() {
-        for head in [
-            0,
-            PLEDGED,
-            GAVE_UP + 1,
-            DOUBT,
-            VERDICT,
-            ANSWER,
-            GRANT | 9 << 32 | 1 << 8,
-            ANSWER | 1 << 8 | 4 << 32,
-        ] {
+        for head in
+            [0, PLEDGED, GAVE_UP + 1, ANSWER, GRANT | 9 << 32 | 1 << 8, ANSWER | 1 << 8 | 4 << 32]
+        {
             let mut body = [0; Wire::WORDS];
-            (body[0], body[STAMP]) = (head, 1);
-            assert!(Letter::decode(&Wire { from: node(1), body }).is_none(), "{head:#x}");
+            body[0] = head;
+            assert!(LineMessage::decode(&Wire { from: node(1), body }).is_none(), "{head:#x}");
         }
-        let mut body = [ANSWER | 1 << 8; Wire::WORDS];
-        body[STAMP] = 0;
-        assert!(Letter::decode(&Wire { from: node(1), body }).is_none(), "no number");
         let mut body = [REQUEST; Wire::WORDS];
         body[REST] = encode_request(&request(1)) & !(63 << ASKED);
-        assert!(Letter::decode(&Wire { from: node(1), body }).is_none(), "asked node 0");
+        assert!(LineMessage::decode(&Wire { from: node(1), body }).is_none(), "asked node 0");
         body[REST] = encode_request(&request(1)) | 63;
-        assert!(Letter::decode(&Wire { from: node(1), body }).is_none(), "from node 63");
+        assert!(LineMessage::decode(&Wire { from: node(1), body }).is_none(), "from node 63");
     }
 }

@@ -20,11 +20,11 @@ use latchwork_membership::{Membership, MembershipError, NodeName, View};
 use latchwork_peers::{NodeEpoch, PeerEffect, PeerInput, PeerReport, PeerRules, Peers};
 use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
 use latchwork_runtime::{Clock, Time};
-use latchwork_selcc::Node;
 
 use super::reclaims::Reclaims;
 use super::reports;
 use crate::ports::Ports;
+use crate::protocol::Node;
 use crate::transport::Link;
 
 /// How long one wait for a change of the view takes. The thread notices its end this late. Failed

@@ -17,12 +17,12 @@ use std::time::Duration;
 use latchwork_membership::{Member, Membership, MembershipError, NodeName, Party, View};
 use latchwork_runtime::sync::Ordering;
 use latchwork_runtime::{Clock, Time};
-use latchwork_selcc::Node;
 
 use super::follower::{Follower, Shared};
 use super::patience::{Patience, Waiting};
 use crate::JoinError;
 use crate::ports::Ports;
+use crate::protocol::Node;
 use crate::transport::Link;
 
 /// The time between two checks for known nodes, while this node waits for others.

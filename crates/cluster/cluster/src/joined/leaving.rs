@@ -10,12 +10,12 @@ use std::time::Duration;
 use latchwork_fabric::Port;
 use latchwork_memnode::{Epochs, PoolError};
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
-use latchwork_selcc::Worker;
 use latchwork_verbs::ComputeNodeId;
 
 use super::{JoinError, Joined};
 use crate::build::worker_config;
 use crate::ports::Ports;
+use crate::protocol::Worker;
 
 /// The limit for a node that could not start to give up its epoch slot.
 const WITHDRAW: Duration = Duration::from_secs(2);

@@ -23,15 +23,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
+use latchwork_engine::{Counters, NodeParts};
 use latchwork_fabric::Fabric;
 use latchwork_membership::{Membership, MembershipError, NodeName, Party, Role, View};
 use latchwork_memnode::{Epochs, LineAllocator, Pool};
 use latchwork_runtime::{Clock, Executor, RealDriver, Time};
-use latchwork_selcc::{Counters, Node, NodeParts};
 
 use crate::build::{Member, worker_config};
 use crate::host::Host;
 use crate::ports::Ports;
+use crate::protocol::{Node, new_node};
 use crate::transport::{Link, Transport, machine};
 use crate::{ClusterConfig, ConfigError};
 
@@ -238,7 +239,7 @@ impl Begun {
         };
         check_pool(&pool, &config)?;
         let epochs = executor.block_on(Epochs::register(&pool, &port, id, config.pool))?;
-        let node = Node::new(NodeParts {
+        let parts = NodeParts {
             id,
             cache,
             arena,
@@ -246,7 +247,8 @@ impl Begun {
             allocator: LineAllocator::new(&epochs),
             epochs: epochs.clone(),
             settings: config.node.clone(),
-        });
+        };
+        let node = new_node(parts, config.policy);
         introductions.serve(&node, &ports);
         drop((executor, port, handle));
         let gathered = gather(config, ports.clone(), pool, node, membership, patience);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, Embedded, Member, Protocol, Simulated};
 use latchwork_coherence::CoherentMemory;
+use latchwork_engine::CpuCosts;
 use latchwork_fabric::Fabric;
-use latchwork_selcc::CpuCosts;
 use latchwork_verbs_sim::{FaultCounts, Faults, SimConfig};
 
 use crate::common::invariants::{check_at_rest, check_step};
@@ -82,7 +82,7 @@ fn the_latch_without_a_cache_loses_no_write_either() {
     let load = Load { lines: 4, operations: 30, tasks: 3, writes: 50, dropped: 10 };
     for seed in 400..430 {
         let mut config = small(3, 2, 8, seed);
-        config.node.policy = Protocol::Sel.policy();
+        config.policy = Protocol::Sel.policy();
         world(config, load);
     }
 }
@@ -102,7 +102,7 @@ fn no_write_is_lost_where_local_writers_hold_their_latches() {
     for (seed, protocol) in (600..640).flat_map(|seed| Protocol::ALL.map(|p| (seed, p))) {
         let load = Load { lines: 6, operations: 40, tasks: 3, writes: 60, dropped: 10 };
         let mut config = small(3, 3, if seed % 3 == 0 { 4 } else { 8 }, seed);
-        config.node.policy = protocol.policy();
+        config.policy = protocol.policy();
         config.node.costs = Some(CpuCosts {
             hit: Duration::from_nanos(60),
             copy_per_kib: Duration::from_nanos(40),
@@ -148,7 +148,7 @@ fn the_worlds_notice_a_protocol_without_settling() {
     let load = Load { lines: 3, operations: 60, tasks: 4, writes: 60, dropped: 0 };
     let broken = |seed| {
         let mut config = small(6, 1, 8, seed);
-        config.node.policy.rules.settle = false;
+        config.policy.rules.settle = false;
         config.node.deadline = Duration::from_secs(1);
         std::panic::catch_unwind(|| world(config, load)).is_err()
     };
@@ -161,7 +161,7 @@ fn nothing_happens_in_an_idle_world() {
     let load = Load { lines: 8, operations: 60, tasks: 3, writes: 40, dropped: 10 };
     for protocol in Protocol::ALL {
         let mut config = small(4, 2, 8, 1);
-        config.node.policy = protocol.policy();
+        config.policy = protocol.policy();
         let cluster = Simulated::start(config, SimConfig::default()).expect("a configuration");
         let kernel = cluster.kernel().clone();
         let limit = Duration::from_secs(60);
@@ -192,7 +192,7 @@ fn threads_on_shared_memory_lose_no_write() {
         let (nodes, workers, frames, lines) = shape;
         let load = Load { lines, operations: 1000, tasks: 4, writes: 40, dropped: 10 };
         let mut config = small(nodes, workers, frames, 1);
-        config.node.policy = protocol.policy();
+        config.policy = protocol.policy();
         let cluster = Embedded::start(config).expect("a configuration");
         let counts = cluster.run(|member| hammer(member, load)).expect("no worker fails");
         let reads = cluster

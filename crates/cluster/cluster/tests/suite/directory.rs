@@ -23,7 +23,7 @@ fn threads_in_a_directory_lose_no_write_and_leave_no_file() {
     for protocol in Protocol::ALL {
         let load = Load { lines: 16, operations: 300, tasks: 4, writes: 40, dropped: 10 };
         let mut config = small(3, 2, 8, 1);
-        config.node.policy = protocol.policy();
+        config.policy = protocol.policy();
         // The owner's file, the memory nodes, and a page and a cache for each compute node.
         let files = 1 + config.memory_nodes + 2 * 3;
         let fabric = Fabric::in_directory(&directory, Config { inbox_capacity: 16 });

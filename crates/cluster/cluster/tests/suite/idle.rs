@@ -104,7 +104,7 @@ fn an_idle_cluster_uses_no_cpu() {
     }
     for protocol in Protocol::ALL {
         let mut config = small(NODES, WORKERS, 8, 1);
-        config.node.policy = protocol.policy();
+        config.policy = protocol.policy();
         let cluster = Embedded::start(config).expect("a configuration");
         let working = AtomicUsize::new(NODES * WORKERS);
         let measured = Bell::default();

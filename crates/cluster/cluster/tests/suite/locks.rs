@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use latchwork_cluster::{ClusterConfig, Embedded, Member, Protocol, Simulated};
+use latchwork_cluster::{ClusterConfig, Embedded, Lock, Member, Protocol, Simulated};
 use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, MemoryError, Mode, Need};
 use latchwork_fabric::Fabric;
-use latchwork_selcc::Lock;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{Faults, SimConfig};
 
@@ -250,7 +249,7 @@ fn transactions_lose_nothing_in_any_of_many_worlds() {
     let (mut commits, mut refusals, mut upgrades) = (0, 0, 0);
     for (seed, protocol) in (0..24).flat_map(|seed| Protocol::ALL.map(|p| (seed, p))) {
         let mut config = small(3, 2, 16, seed);
-        config.node.policy = protocol.policy();
+        config.policy = protocol.policy();
         config.node.takeover = seed % 3 != 0;
         config.node.forwarding = seed % 5 != 0;
         let witness = world(config, Witness::default());
@@ -292,7 +291,7 @@ fn transactions_without_locks_are_noticed() {
 fn threads_on_shared_memory_lose_nothing_either() {
     for protocol in Protocol::ALL {
         let mut config = small(3, 2, 16, 1);
-        config.node.policy = protocol.policy();
+        config.policy = protocol.policy();
         let cluster = Embedded::start(config).expect("a configuration");
         let witness = Arc::new(Witness::default());
         let theirs = witness.clone();

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
-use latchwork_cluster::{ClusterConfig, Member, Simulated};
+use latchwork_cluster::{ClusterConfig, Member, Simulated, Worker};
 use latchwork_coherence::CoherentMemory;
-use latchwork_selcc::Worker;
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{
     Database, DatabaseId, Health, Node, NodeId, Schema, Scheme, Settings, Table, TxnError,

@@ -5,9 +5,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use latchwork_cluster::{ClusterConfig, Simulated};
+use latchwork_cluster::{ClusterConfig, Simulated, Worker};
 use latchwork_coherence::{CoherentMemory, LineLocks};
-use latchwork_selcc::Worker;
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{
     Conflict, Database, DatabaseId, Node, NodeId, Schema, Scheme, Settings, Table, Transaction,

@@ -102,7 +102,7 @@ impl Shape {
             seed: 7,
             ..ClusterConfig::default()
         };
-        config.node.policy = self.protocol.policy();
+        config.policy = self.protocol.policy();
         let cluster = Simulated::start(config, SimConfig::default()).expect("a good configuration");
         let world = Rc::new(World {
             shape: self.clone(),

@@ -17,9 +17,10 @@ mod plan;
 use std::cell::Cell;
 use std::sync::Arc;
 
+use latchwork_cluster::Node;
+use latchwork_engine::Counters;
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering};
-use latchwork_selcc::{Counters, Node};
 
 pub use self::plan::{Part, Plan, Warmup, Went};
 use crate::AppError;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use latchwork_engine::Counters;
 use latchwork_runtime::Time;
-use latchwork_selcc::Counters;
 
 /// The warm-up of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

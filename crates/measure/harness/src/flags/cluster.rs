@@ -110,7 +110,7 @@ impl ClusterFlags {
             seed: self.seed,
             ..ClusterConfig::default()
         };
-        config.node.policy = self.protocol.policy();
+        config.policy = self.protocol.policy();
         self.settings.apply(&mut config.node)?;
         config.memory_bytes = match self.memory_mb {
             Some(mib) => mib * MIB,
@@ -188,7 +188,7 @@ impl ClusterFlags {
             many(config.compute_nodes, "compute node"),
             many(config.workers, "worker"),
             many(config.memory_nodes, "memory node"),
-            config.node.policy.name,
+            config.policy.name,
             config.cache_bytes as f64 / MIB as f64,
             config.line_size,
         )
@@ -197,7 +197,7 @@ impl ClusterFlags {
     /// The configuration as a result document tells it, settings of the protocol included.
     pub fn describe(config: &ClusterConfig) -> BTreeMap<String, Value> {
         let cluster = json!({
-            "protocol": config.node.policy.name,
+            "protocol": config.policy.name,
             "compute_nodes": config.compute_nodes,
             "memory_nodes": config.memory_nodes,
             "threads": config.workers,

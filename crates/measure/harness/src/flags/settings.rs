@@ -2,7 +2,7 @@
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use latchwork_selcc::Settings;
+use latchwork_engine::Settings;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl SettingFlags {
 
     /// All settings by name, as a result document tells them.
     pub fn describe(settings: &Settings) -> BTreeMap<String, Value> {
-        let named = |setting: &latchwork_selcc::Setting| {
+        let named = |setting: &latchwork_engine::Setting| {
             (setting.name.to_owned(), Value::from(setting.value(settings)))
         };
         Settings::TABLE.iter().map(named).collect()

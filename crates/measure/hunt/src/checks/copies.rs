@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use latchwork_cache::{FrameId, FrameState, Ownership};
-use latchwork_cluster::Simulated;
+use latchwork_cluster::{Node, Simulated};
 use latchwork_latch::LatchWord;
-use latchwork_selcc::Node;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Region, Words};
 
 /// One copy of a line.

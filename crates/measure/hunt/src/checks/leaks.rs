@@ -10,9 +10,8 @@ use std::sync::Arc;
 
 use latchwork_cache::FrameId;
 use latchwork_cache::Ownership;
-use latchwork_cluster::{Member, Simulated};
+use latchwork_cluster::{Member, Node, Simulated};
 use latchwork_latch::LatchWord;
-use latchwork_selcc::Node;
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 
 use super::Verdict;

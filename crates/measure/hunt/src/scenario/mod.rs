@@ -209,7 +209,7 @@ impl Scenario {
                 "with faults, it must be more than 0: the time for which they strike".into(),
             );
         }
-        let mut settings = latchwork_selcc::Settings::default();
+        let mut settings = latchwork_engine::Settings::default();
         for (name, value) in &self.settings {
             if let Err(error) = settings.set(name, value) {
                 return wrong(&format!("settings.{name}"), error.to_string());
@@ -255,7 +255,7 @@ impl Scenario {
             seed: self.seed,
             ..ClusterConfig::default()
         };
-        config.node.policy = self.protocol.policy();
+        config.policy = self.protocol.policy();
         let deadline = Duration::from_micros(self.deadline_us);
         (config.node.deadline, config.pool.deadline) = (deadline, deadline);
         for (name, value) in &self.settings {

@@ -74,7 +74,7 @@ impl Plant {
     ];
 
     pub(super) fn change(self, config: &mut ClusterConfig) {
-        let rules = &mut config.node.policy.rules;
+        let rules = &mut config.policy.rules;
         match self {
             Plant::NoSettling => rules.settle = false,
             Plant::NoRegisteredWait => rules.registered_wait = false,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use latchwork_selcc::Settings;
+use latchwork_engine::Settings;
 
 /// Settings by name, as [`Settings::set`] takes them.
 pub type Overrides = BTreeMap<String, String>;
@@ -31,7 +31,7 @@ impl Vary {
 }
 
 /// All values of each setting that are worth a try (see
-/// [`Setting::tries`](latchwork_selcc::Setting::tries)), alone and combined with each value of
+/// [`Setting::tries`](latchwork_engine::Setting::tries)), alone and combined with each value of
 /// every other setting.
 pub fn variants() -> Vec<Overrides> {
     let all = || {

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use latchwork_cluster::{describe, read_message};
 use latchwork_latch::{LatchWord, WordOp, WordVerb};
 use latchwork_memnode::Geometry;
-use latchwork_selcc::{describe, read_message};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Request, Target};
 
 /// A latch word as text: `free`, `X=C2`, `S={C1,C3}`, `X=C2 S={C1}`.

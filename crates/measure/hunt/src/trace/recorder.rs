@@ -6,10 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use latchwork_cache::Ownership;
-use latchwork_cluster::Simulated;
+use latchwork_cluster::{Node, Simulated, describe, read_message};
 use latchwork_latch::LatchWord;
 use latchwork_memnode::Geometry;
-use latchwork_selcc::{Node, describe, read_message};
 use latchwork_simulation::Kernel;
 use latchwork_verbs::{GlobalAddr, Request, Target, VerbError};
 use latchwork_verbs_sim::{Sight, Step, Strike};

@@ -23,7 +23,7 @@ fn buffer(
     member: &Member,
     consistency: Consistency,
     told: &Told,
-) -> WriteBuffer<latchwork_selcc::Worker> {
+) -> WriteBuffer<latchwork_cluster::Worker> {
     let settings = Settings { consistency, deadline: DEADLINE, ..Settings::default() };
     let told = told.clone();
     WriteBuffer::new(member.memory.clone(), settings, move |lost| told.borrow_mut().push(lost))

@@ -11,10 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use latchwork_cluster::{Embedded, Member, Protocol};
+use latchwork_cluster::{Embedded, Member, Protocol, Worker};
 use latchwork_coherence::CoherentMemory;
 use latchwork_relaxed::{Consistency, LostWrites, RelaxedError, Settings, WriteBuffer};
-use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::history::Step::{Fence, Read, Write};
 use latchwork_workload::history::check_store_order;

@@ -6,11 +6,10 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use latchwork_cluster::{Member, Protocol, Simulated};
+use latchwork_cluster::{Member, Protocol, Simulated, Worker};
 use latchwork_coherence::CoherentMemory;
 use latchwork_relaxed::{Consistency, LostWrites, RelaxedError, Settings, WriteBuffer};
 use latchwork_runtime::Time;
-use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{Faults, SimConfig};
 use latchwork_workload::history::{Access, check_sequential};

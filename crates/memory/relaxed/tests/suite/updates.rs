@@ -9,10 +9,9 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use latchwork_cluster::{Member, Protocol};
+use latchwork_cluster::{Member, Protocol, Worker};
 use latchwork_coherence::CoherentMemory;
 use latchwork_relaxed::{Consistency, RelaxedError, Settings, WriteBuffer};
-use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, Member, Simulated};
 use latchwork_coherence::CoherentMemory;
+use latchwork_engine::{Counters, Settings};
 use latchwork_memnode::ObjectKind;
-use latchwork_selcc::{Counters, Settings};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{NicProfile, SimConfig};
 

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use latchwork_cluster::read_message;
 use latchwork_latch::{LatchWord, Message, NodeSet, WordOp, WordVerb};
-use latchwork_selcc::read_message;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Request, Target};
 use latchwork_verbs_sim::Passing;
 

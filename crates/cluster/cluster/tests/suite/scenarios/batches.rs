@@ -1,7 +1,7 @@
 //! Evictions in batches ahead of need, or one at a time when an access needs the frame.
 
 use latchwork_coherence::CoherentMemory;
-use latchwork_selcc::Counters;
+use latchwork_engine::Counters;
 use latchwork_verbs::GlobalAddr;
 
 use crate::common::small;

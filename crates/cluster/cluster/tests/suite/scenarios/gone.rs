@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use latchwork_cache::Ownership;
-use latchwork_cluster::ClusterConfig;
+use latchwork_cluster::{ClusterConfig, Lock};
 use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, MemoryError, Mode, Need};
 use latchwork_latch::WordOp;
-use latchwork_selcc::Lock;
 use latchwork_verbs::{GlobalAddr, MemoryNodeId, VerbError};
 use latchwork_verbs_sim::Leg;
 

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use latchwork_coherence::{CoherentMemory, Mode};
+use latchwork_engine::CpuCosts;
 use latchwork_latch::{Answer, WordOp};
 use latchwork_runtime::{JoinHandle, Time};
-use latchwork_selcc::CpuCosts;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::Leg;
 
@@ -165,7 +165,7 @@ fn a_line_is_released_that_was_held_when_the_last_access_was_dropped() {
     in_every_world(|seed| {
         let mut config = small(2, 1, 16, seed);
         config.node.costs = Some(CpuCosts { latch_hold: HOLD, ..CpuCosts::default() });
-        config.node.policy = latchwork_cluster::Protocol::Sel.policy();
+        config.policy = latchwork_cluster::Protocol::Sel.policy();
         let mut stage = Stage::on(config);
         let second = stage.add_worker(A);
         let line = stage.line();

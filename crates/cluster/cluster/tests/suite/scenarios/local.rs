@@ -10,7 +10,7 @@ use latchwork_verbs_sim::Leg;
 use crate::common::small;
 use crate::scenarios::stage::*;
 
-/// Far below [`latchwork_selcc::Settings::lapse`] and the interval at which a handler covers for
+/// Far below [`latchwork_engine::Settings::lapse`] and the interval at which a handler covers for
 /// workers. These would hide a message that no worker handled. The time is enough for a hand-over
 /// in a rough world.
 const SOON: Duration = Duration::from_micros(300);

@@ -1,9 +1,9 @@
 //! More requesters of a line than a hand-over has room for.
 
+use latchwork_cluster::Ticket;
 use latchwork_coherence::Mode;
 use latchwork_latch::{Answer, TRAVELLING_MAX};
 use latchwork_runtime::JoinHandle;
-use latchwork_selcc::Ticket;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::Leg;
 

@@ -1,9 +1,9 @@
 //! Messages that arrive twice.
 
 use latchwork_cache::Ownership;
+use latchwork_cluster::Node;
 use latchwork_coherence::Mode;
 use latchwork_latch::Answer;
-use latchwork_selcc::Node;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{Gate, Leg};
 

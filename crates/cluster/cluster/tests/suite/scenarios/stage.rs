@@ -11,12 +11,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_cache::{FrameState, Ownership, ReadVersion, WriteGuard};
-use latchwork_cluster::{ClusterConfig, Member, Simulated};
+use latchwork_cluster::{ClusterConfig, Member, Node, Simulated, Ticket};
 use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
 use latchwork_fabric::Fabric;
 use latchwork_latch::LatchWord;
 use latchwork_runtime::{JoinHandle, Time, VirtualWorker};
-use latchwork_selcc::{Node, Ticket};
 use latchwork_simulation::RunEnd;
 use latchwork_verbs::{GlobalAddr, Words};
 use latchwork_verbs_sim::{Gate, Leg, SimConfig};

@@ -5,8 +5,8 @@ use std::time::Duration;
 use latchwork_cache::Ownership;
 use latchwork_cluster::ClusterConfig;
 use latchwork_coherence::{MemoryError, Mode, Upgrade};
+use latchwork_engine::Counters;
 use latchwork_latch::{Answer, WordOp};
-use latchwork_selcc::Counters;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::Leg;
 

@@ -5,11 +5,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_cache::Ownership;
-use latchwork_cluster::Member;
+use latchwork_cluster::{Member, Ticket};
 use latchwork_coherence::{CoherentMemory, Upgrade};
 use latchwork_latch::{Answer, WordOp};
 use latchwork_runtime::JoinHandle;
-use latchwork_selcc::Ticket;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{Gate, Leg};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Member, Protocol, Simulated};
 use latchwork_coherence::CoherentMemory;
-use latchwork_selcc::Counters;
+use latchwork_engine::Counters;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{NicProfile, SimConfig};
 use latchwork_workload::random::Random;
@@ -66,7 +66,7 @@ pub(crate) fn accesses(
         chunk_size: 64 << 10,
         ..ClusterConfig::default()
     };
-    config.node.policy = protocol.policy();
+    config.policy = protocol.policy();
     for (name, value) in settings {
         config.node.set(name, value).expect("a known setting");
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use latchwork_cluster::{Member, Protocol};
-use latchwork_selcc::Settings;
+use latchwork_engine::Settings;
 use latchwork_workload::random::Random;
 
 use crate::switches::load::{LINES, Load, Next, accesses};

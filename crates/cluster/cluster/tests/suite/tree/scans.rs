@@ -6,8 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_blink::{Tree, TreeError};
-use latchwork_cluster::{Embedded, Member, Protocol, Simulated};
-use latchwork_selcc::Worker;
+use latchwork_cluster::{Embedded, Member, Protocol, Simulated, Worker};
 
 use crate::tree::shape::{Shape, seeds};
 use crate::tree::shared::{key, number, pass_time, shared_tree};

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use latchwork_blink::{Tree, TreeConfig, TreeError};
-use latchwork_cluster::Member;
+use latchwork_cluster::{Member, Worker};
 use latchwork_memnode::ObjectKind;
-use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 
 use crate::tree::shape::FAN_OUT_3;

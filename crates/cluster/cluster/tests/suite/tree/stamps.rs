@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use latchwork_blink::{Insertion, Leaf, Replacement, Tree, TreeConfig, TreeError};
-use latchwork_cluster::{Embedded, Member, Protocol, Simulated};
-use latchwork_selcc::Worker;
+use latchwork_cluster::{Embedded, Member, Protocol, Simulated, Worker};
 
 use crate::tree::shape::{FAN_OUT_3, Shape, seeds};
 use crate::tree::shared::{key, number, pass_time, shared_tree_of};

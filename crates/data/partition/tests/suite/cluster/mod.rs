@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
-use latchwork_cluster::{ClusterConfig, Member, Simulated};
+use latchwork_cluster::{ClusterConfig, Member, Simulated, Worker};
 use latchwork_coherence::CoherentMemory;
 use latchwork_partition::{Partitioned, Rows, Settings, Site, Stats};
-use latchwork_selcc::Worker;
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{Database, DatabaseId, Node, NodeId, Schema, Table, Transaction};
 use latchwork_verbs::GlobalAddr;

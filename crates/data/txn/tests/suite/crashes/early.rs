@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
+use latchwork_cluster::Worker;
 use latchwork_runtime::JoinHandle;
-use latchwork_selcc::Worker;
 use latchwork_txn::{Database, Range, Scheme, Table, Timestamp, Transaction, TxnError};
 use latchwork_wal::storage::Torn;
 use latchwork_wal::{Device, WalError};

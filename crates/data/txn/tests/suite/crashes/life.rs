@@ -91,7 +91,7 @@ impl Life {
             seed: habits.seed,
             ..ClusterConfig::default()
         };
-        config.node.policy = Protocol::Selcc.policy();
+        config.policy = Protocol::Selcc.policy();
         let cluster = Simulated::start(config, SimConfig::default()).expect("a good configuration");
         let nobody = Judge::new(habits.mode);
         let life = Rc::new(Life {

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
-use latchwork_cluster::{ClusterConfig, Simulated};
+use latchwork_cluster::{ClusterConfig, Simulated, Worker};
 use latchwork_coherence::{CoherentMemory, LineLocks};
 use latchwork_runtime::Handle;
-use latchwork_selcc::Worker;
 use latchwork_txn::schema::{ColumnType, Order};
 use latchwork_txn::{
     Checkpoint, Database, DatabaseId, Node, NodeId, Recovery, Schema, Scheme, Settings, Table,

@@ -6,10 +6,9 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
-use latchwork_cluster::{ClusterConfig, Simulated};
+use latchwork_cluster::{ClusterConfig, Simulated, Worker};
 use latchwork_coherence::CoherentMemory;
 use latchwork_runtime::{JoinHandle, VirtualWorker};
-use latchwork_selcc::Worker;
 use latchwork_txn::schema::{ColumnType, Order};
 use latchwork_txn::{
     Database, DatabaseId, Health, Key, Node, NodeId, Prepared, Range, Schema, Scheme, Settings,

@@ -126,7 +126,7 @@ impl World {
             seed: shape.seed,
             ..ClusterConfig::default()
         };
-        config.node.policy = shape.protocol.policy();
+        config.policy = shape.protocol.policy();
         let cluster =
             Simulated::start(config, shape.network.clone()).expect("a good configuration");
         // Some worlds have aged transactions all the time, some have none.

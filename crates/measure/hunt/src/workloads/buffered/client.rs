@@ -6,11 +6,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_cache::WriteGuard;
-use latchwork_cluster::Member;
+use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::{CoherentMemory, MemoryError};
 use latchwork_relaxed::{RelaxedError, WriteBuffer};
 use latchwork_runtime::Time;
-use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::random::Random;
 

@@ -15,10 +15,9 @@ use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 use latchwork_cache::WriteGuard;
-use latchwork_cluster::Member;
+use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::{CoherentMemory, MemoryError};
 use latchwork_relaxed::{Consistency, LossCause, LostWrites, RelaxedError, Settings, WriteBuffer};
-use latchwork_selcc::Worker;
 use latchwork_verbs::{GlobalAddr, Words};
 use latchwork_workload::distribution::{YCSB_THETA, Zipfian};
 use latchwork_workload::random::Random;

@@ -5,10 +5,9 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use latchwork_cache::{Ownership, WriteGuard};
-use latchwork_cluster::Member;
+use latchwork_cluster::{Lock, Member};
 use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, MemoryError, Mode, Need};
 use latchwork_runtime::Time;
-use latchwork_selcc::Lock;
 use latchwork_verbs::{GlobalAddr, Words};
 use latchwork_workload::random::Random;
 

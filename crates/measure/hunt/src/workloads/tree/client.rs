@@ -5,9 +5,8 @@ use std::ops::{Bound, ControlFlow, Range};
 use std::pin::Pin;
 
 use latchwork_blink::{Tree, TreeError, ValueMut};
-use latchwork_cluster::Member;
+use latchwork_cluster::{Member, Worker};
 use latchwork_runtime::Time;
-use latchwork_selcc::Worker;
 use latchwork_workload::history::MapOperation;
 use latchwork_workload::random::Random;
 

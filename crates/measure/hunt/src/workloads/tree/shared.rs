@@ -7,9 +7,8 @@ use std::future::Future;
 use std::rc::Rc;
 
 use latchwork_blink::{Tree, TreeConfig, TreeError, TreeStatistics};
-use latchwork_cluster::Member;
+use latchwork_cluster::{Member, Worker};
 use latchwork_memnode::ObjectKind;
-use latchwork_selcc::Worker;
 use latchwork_verbs::GlobalAddr;
 
 use crate::Check;

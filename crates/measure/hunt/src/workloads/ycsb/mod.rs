@@ -10,9 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use latchwork_blink::{Tree, TreeError, TreeStatistics, ValueMut};
-use latchwork_cluster::Member;
+use latchwork_cluster::{Member, Worker};
 use latchwork_runtime::Time;
-use latchwork_selcc::Worker;
 use latchwork_workload::history::MapOperation;
 use latchwork_workload::ycsb::{
     ContentKey, CoreWorkload, Fields, InsertCounter, KeyBuffer, Operation, OperationStream,

@@ -49,7 +49,7 @@ pub(crate) fn config(nodes: usize, workers: usize, seed: u64, protocol: Protocol
         seed,
         ..ClusterConfig::default()
     };
-    config.node.policy = protocol.policy();
+    config.policy = protocol.policy();
     config
 }
 

@@ -11,11 +11,10 @@ mod others;
 use std::time::Duration;
 
 use latchwork_cache::Ownership;
-use latchwork_cluster::Protocol;
+use latchwork_cluster::{Lock, Protocol, Ticket};
 use latchwork_coherence::{LineLocks, LockOutcome, MemoryError, Mode, Need};
 use latchwork_latch::{Answer, WordOp};
 use latchwork_runtime::JoinHandle;
-use latchwork_selcc::{Lock, Ticket};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::Leg;
 
@@ -292,7 +291,7 @@ fn a_lock_attempt_ends_in_time_when_the_owner_does_not_answer() {
 fn under_sel_a_lock_holds_the_word() {
     in_every_world(|seed| {
         let mut config = small(2, 1, 16, seed);
-        config.node.policy = Protocol::Sel.policy();
+        config.policy = Protocol::Sel.policy();
         let stage = Stage::on(config);
         let line = stage.line();
         let first = lock(&stage, A, line, Mode::Shared);

@@ -1,0 +1,600 @@
+//! Accesses: hits, waiting for a line, and tickets. Implements [`CoherentMemory`] for [`Worker`].
+
+use std::cell::Cell;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::ops::Range;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use latchwork_cache::{Cache, FrameId, Hint, OptimisticRead, Ownership, ReadVersion, WriteGuard};
+use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
+use latchwork_memnode::{EpochGuard, LineAllocator, LineHeader, PoolError};
+use latchwork_runtime::{Handle, Time};
+use latchwork_verbs::{GlobalAddr, LINE_HEADER};
+
+use crate::inner::Inner;
+use crate::protocol::{CoherenceProtocol, LineState};
+use crate::record::Record;
+use crate::waiters::{LineAccess, Outcome, meets};
+use crate::worker::Worker;
+use crate::worker_core::WorkerCore;
+
+/// Keeps a line at this node for one local access; see [`CoherentMemory::ensure`].
+///
+/// Another node that requests the line waits until the ticket is dropped, or until
+/// [`Settings::lapse`](crate::Settings::lapse) has passed.
+pub struct Ticket<P: CoherenceProtocol> {
+    worker: Worker<P>,
+    addr: GlobalAddr,
+    frame: FrameId,
+    /// Whether dropping the ticket ends the access. Then the node decides whether to keep the line.
+    pub(crate) ends_access: bool,
+}
+
+impl<P: CoherenceProtocol> fmt::Debug for Ticket<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ticket").field(&self.addr).finish()
+    }
+}
+
+impl<P: CoherenceProtocol> Drop for Ticket<P> {
+    fn drop(&mut self) {
+        let inner = &self.worker.inner;
+        inner.core.node.cache.frame(self.frame).unreserve();
+        inner.core.let_go.set(true);
+        if self.ends_access {
+            inner.accessed(self.addr);
+        }
+    }
+}
+
+/// The result of one attempt to use a line.
+enum Attempt {
+    /// The line is here, and reserved.
+    Here(FrameId),
+    /// The line is here, but a local writer holds its latch.
+    Latched(FrameId),
+    /// Like [`Latched`](Attempt::Latched), but the latch is released at the given virtual time.
+    Held(FrameId, Time),
+    /// The line is not here, and no frame is free for it.
+    NoFrame,
+    /// The line is requested or about to be. The number is that of the waiter.
+    Asked(u64),
+    /// The line is not requested, and counts as locked.
+    Locked,
+}
+
+/// An access that waits for the local latch of a frame. Such an access comes before requests of
+/// other nodes.
+struct Turn<'a> {
+    core: &'a WorkerCore,
+    frame: FrameId,
+}
+
+impl<'a> Turn<'a> {
+    /// Registers the wait at `frame`, unless it is registered already. Without lazy release the
+    /// wait is not registered: a line that is released after every access goes to no other access
+    /// directly.
+    fn await_at(turn: &mut Option<Self>, core: &'a WorkerCore, frame: FrameId) {
+        let lazy = core.node.lazy_release;
+        if lazy && turn.as_ref().is_none_or(|turn| turn.frame != frame) {
+            core.node.cache.frame(frame).begin_wait();
+            *turn = Some(Turn { core, frame });
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.core.node.cache.frame(self.frame).end_wait();
+        self.core.let_go.set(true);
+    }
+}
+
+/// How the wait for a line ended.
+pub(crate) enum End {
+    Here(FrameId),
+    GaveWay,
+    Locked,
+}
+
+/// A waiter that leaves the record when the access is dropped.
+struct Waiting<'a, P: CoherenceProtocol> {
+    inner: &'a Rc<Inner<P>>,
+    addr: GlobalAddr,
+    /// The number of the waiter in the record. `None` once the waiter has left the record: the
+    /// record may be removed then, and the next record counts from zero.
+    id: Cell<Option<u64>>,
+    /// Set in the poll that added the waiter. The record has the task's waker since this poll, so
+    /// any later change wakes the task again.
+    fresh: Cell<bool>,
+}
+
+// After this many attempts at a latched line, the access assumes that the thread of the local
+// writer is not running.
+const LATCHED_LOOKS: u32 = 3;
+const LATCHED_PAUSE: Duration = Duration::from_micros(20);
+
+/// An allocated line that is not yet returned to the caller. Dropping it frees the line.
+struct Unused<'a> {
+    allocator: &'a LineAllocator,
+    addr: GlobalAddr,
+}
+
+impl Unused<'_> {
+    fn keep(self) -> GlobalAddr {
+        let addr = self.addr;
+        std::mem::forget(self);
+        addr
+    }
+}
+
+impl Drop for Unused<'_> {
+    fn drop(&mut self) {
+        // Cannot fail: the address came from this allocator.
+        let _ = self.allocator.give_back(self.addr);
+    }
+}
+
+impl<P: CoherenceProtocol> Inner<P> {
+    pub(crate) fn check(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
+        if self.core.node.geometry.is_line(addr) {
+            Ok(())
+        } else {
+            Err(MemoryError::BadAddress { addr })
+        }
+    }
+
+    /// Counts and charges a read that may have hit.
+    #[inline(always)]
+    fn read<'c>(
+        &self,
+        found: Option<OptimisticRead<'c>>,
+        addr: GlobalAddr,
+    ) -> Result<OptimisticRead<'c>, Need> {
+        let Some(read) = found else { return Err(Need { addr, mode: Mode::Shared }) };
+        if let Some(costs) = &self.core.costs
+            && !self.core.charge_read(costs, read.version().frame)
+        {
+            return Err(Need { addr, mode: Mode::Shared });
+        }
+        self.core.counters.cache_hits.add(1);
+        Ok(read)
+    }
+
+    /// Counts and charges a write that may have hit.
+    #[inline(always)]
+    fn write<'c>(
+        &'c self,
+        addr: GlobalAddr,
+        latch: impl FnOnce(&'c Cache) -> Option<WriteGuard<'c>>,
+    ) -> Result<WriteGuard<'c>, Need> {
+        let need = Need { addr, mode: Mode::Exclusive };
+        if self.core.costs.is_some() && self.core.is_held(addr) {
+            return Err(need);
+        }
+        let guard = latch(&self.core.node.cache).ok_or(need)?;
+        if let Some(costs) = &self.core.costs {
+            self.core.charge_write(costs, guard.version().frame);
+        }
+        self.core.counters.cache_hits.add(1);
+        Ok(guard)
+    }
+
+    /// Reserves the line if it is here, else requests it. `first`: this is the first attempt of the
+    /// access.
+    fn attempt(
+        &self,
+        access: LineAccess,
+        first: bool,
+        waker: &Waker,
+    ) -> Result<Attempt, MemoryError> {
+        let addr = access.need.addr;
+        let mut records = self.node.records.shard(addr).lock();
+        let record = self.record(&mut records, addr);
+        let result = self.attempt_with(access, first, record, waker);
+        self.finish(&mut records, addr);
+        if let Ok(Attempt::Asked(_)) = result {
+            self.core.counters.cache_misses.add(1);
+        }
+        result
+    }
+
+    fn attempt_with(
+        &self,
+        access: LineAccess,
+        first: bool,
+        record: &mut Record<P::Line>,
+        waker: &Waker,
+    ) -> Result<Attempt, MemoryError> {
+        let Need { addr, mode } = access.need;
+        if let Some(error) = record.local.failed {
+            return Err(error.into());
+        }
+        let is_here = |_: &FrameId| meets(record.line.hold(), mode);
+        if let Some(id) = record.local.frame.filter(is_here) {
+            let frame = self.core.node.cache.frame(id);
+            let held =
+                if first { self.core.held_for_newcomer(id, mode) } else { self.core.held(id) };
+            let attempt = match held {
+                // The lease is over, so the requesting nodes come first. Then this node requests
+                // the line as if the line were not here.
+                _ if record.line.gives_way() => {
+                    return Ok(Attempt::Asked(record.local.waiters.wait(access, waker)));
+                }
+                _ if frame.state().is_latched() => Attempt::Latched(id),
+                Some(until) => Attempt::Held(id, until),
+                None => {
+                    frame.reserve();
+                    Attempt::Here(id)
+                }
+            };
+            match attempt {
+                Attempt::Here(_) if first => record.line.latch_was_free(),
+                Attempt::Here(_) => record.local.passed_at = self.core.handle.now(),
+                _ if first => record.line.latch_was_held(mode),
+                _ => {}
+            }
+            return Ok(attempt);
+        }
+        if access.no_wait && mode == Mode::Shared && !self.may_be_refused(record) {
+            return Ok(Attempt::Locked);
+        }
+        if record.local.frame.is_none() {
+            let Some(id) = self.core.node.cache.attach(addr) else { return Ok(Attempt::NoFrame) };
+            record.local.frame = Some(id);
+        }
+        let id = record.local.waiters.wait(access, waker);
+        self.node.protocol.want(&mut self.site(addr, record), access);
+        Ok(Attempt::Asked(id))
+    }
+
+    /// Obtains and reserves the line.
+    pub(crate) async fn obtain(self: &Rc<Self>, access: LineAccess) -> Result<End, MemoryError> {
+        let mut looks = 0;
+        let mut first = true;
+        // Kept until the line is reserved, so that no request is served in between.
+        let mut turn = None;
+        loop {
+            let first = std::mem::take(&mut first);
+            let attempt = poll_fn(|cx| Poll::Ready(self.attempt(access, first, cx.waker())));
+            match attempt.await? {
+                Attempt::Here(frame) => return Ok(End::Here(frame)),
+                Attempt::Locked => return Ok(End::Locked),
+                Attempt::Latched(id) => {
+                    looks += 1;
+                    if looks > LATCHED_LOOKS {
+                        // A registered wait for the latch would keep other nodes waiting, too.
+                        drop(turn.take());
+                        self.core.handle.sleep(LATCHED_PAUSE).await;
+                    } else {
+                        Turn::await_at(&mut turn, &self.core, id);
+                        self.core.handle.yield_now().await;
+                    }
+                }
+                Attempt::Held(id, until) => {
+                    Turn::await_at(&mut turn, &self.core, id);
+                    self.core.handle.sleep_until(until).await;
+                }
+                Attempt::NoFrame => {
+                    drop(turn.take());
+                    self.core.counters.frame_waits.add(1);
+                    poll_fn(|cx| self.poll_free_frame(cx)).await;
+                }
+                Attempt::Asked(id) => {
+                    drop(turn);
+                    let waiting = Waiting::new(self, access.need.addr, id);
+                    return poll_fn(|cx| waiting.poll(cx)).await;
+                }
+            }
+        }
+    }
+
+    fn poll_free_frame(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.core.node.cache.free_frames() > 0 {
+            return Poll::Ready(());
+        }
+        self.core.node.frame_waiters.add(cx.waker());
+        // Checked again: a frame may have been freed before the waker was added.
+        if self.core.node.cache.free_frames() > 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Awaits `future`. Fails when the line does not come before the deadline.
+    pub(crate) async fn in_time<T>(
+        &self,
+        need: Need,
+        future: impl Future<Output = Result<T, MemoryError>>,
+    ) -> Result<T, MemoryError> {
+        let waited = self.core.node.settings.deadline;
+        match self.core.handle.timeout(self.core.handle.sweep_time() + waited, future).await {
+            Ok(result) => result,
+            Err(_) => Err(MemoryError::Timeout { addr: need.addr, mode: need.mode, waited }),
+        }
+    }
+}
+
+impl<'a, P: CoherenceProtocol> Waiting<'a, P> {
+    /// Takes over the waiter of this number, in the poll that added it.
+    fn new(inner: &'a Rc<Inner<P>>, addr: GlobalAddr, id: u64) -> Waiting<'a, P> {
+        inner.core.waiting.update(|n| n + 1);
+        Waiting { inner, addr, id: Cell::new(Some(id)), fresh: Cell::new(true) }
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<End, MemoryError>> {
+        if self.fresh.take() {
+            return Poll::Pending;
+        }
+        let mut records = self.inner.node.records.shard(self.addr).lock();
+        let record = records.get_mut(&self.addr).expect("a record with waiters stays");
+        let id = self.id.get().expect("still waiting");
+        let waiter = record.local.waiters.get(id).expect("still waiting");
+        let end = match waiter.outcome {
+            Outcome::Waiting => {
+                waiter.waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Outcome::Granted => match (record.local.frame, record.local.failed) {
+                (Some(frame), _) => Ok(End::Here(frame)),
+                // The line was granted, and then an operation of the node failed.
+                (None, Some(error)) => Err(error.into()),
+                (None, None) => unreachable!("what is granted has a frame"),
+            },
+            Outcome::GaveWay => Ok(End::GaveWay),
+            Outcome::Locked => Ok(End::Locked),
+            Outcome::Failed(error) => Err(error.into()),
+        };
+        record.local.waiters.remove(id);
+        self.id.set(None);
+        self.inner.finish(&mut records, self.addr);
+        Poll::Ready(end)
+    }
+}
+
+impl<P: CoherenceProtocol> Drop for Waiting<'_, P> {
+    fn drop(&mut self) {
+        self.inner.core.waiting.update(|n| n - 1);
+        let Some(id) = self.id.get() else { return };
+        let mut records = self.inner.node.records.shard(self.addr).lock();
+        let Some(record) = records.get_mut(&self.addr) else { return };
+        let Some(waiter) = record.local.waiters.drop(id) else { return };
+        // The grant came, but the access was dropped. The line stays for other accesses.
+        if let (Outcome::Granted, Some(id)) = (waiter.outcome, record.local.frame) {
+            self.inner.core.node.cache.frame(id).unreserve();
+            self.inner.core.let_go.set(true);
+        }
+        self.inner.finish(&mut records, self.addr);
+    }
+}
+
+impl<P: CoherenceProtocol> Worker<P> {
+    pub(crate) fn ticket(&self, addr: GlobalAddr, frame: FrameId) -> Ticket<P> {
+        Ticket { worker: self.clone(), addr, frame, ends_access: self.inner.core.minds_ends }
+    }
+
+    /// Writes to the whole line, header included.
+    async fn write_line<R>(
+        &self,
+        addr: GlobalAddr,
+        write: impl FnOnce(&mut WriteGuard<'_>) -> R,
+    ) -> Result<R, MemoryError> {
+        self.inner.check(addr)?;
+        self.write(addr, write).await
+    }
+
+    /// Obtains the line and returns a ticket. `None`: another node has locked the line, and the
+    /// access does not wait for locks.
+    pub(crate) async fn obtain(
+        &self,
+        access: LineAccess,
+    ) -> Result<Option<Ticket<P>>, MemoryError> {
+        let need = access.need;
+        self.inner.check(need.addr)?;
+        match self.inner.in_time(need, pin!(self.inner.obtain(access))).await? {
+            End::Here(frame) => Ok(Some(self.ticket(need.addr, frame))),
+            End::GaveWay => unreachable!("only upgrades give way"),
+            End::Locked => Ok(None),
+        }
+    }
+
+    async fn obtain_in_any_case(&self, access: LineAccess) -> Result<Ticket<P>, MemoryError> {
+        Ok(self.obtain(access).await?.expect("it waits for locks"))
+    }
+
+    fn atomic_addr(&self, addr: GlobalAddr, offset: usize) -> Result<GlobalAddr, MemoryError> {
+        self.inner.check(addr)?;
+        if !offset.is_multiple_of(8) || offset + 8 > self.payload_len() {
+            return Err(MemoryError::BadAddress { addr });
+        }
+        Ok(GlobalAddr::new(addr.node(), addr.offset() + (LINE_HEADER + offset) as u64))
+    }
+}
+
+impl<P: CoherenceProtocol> CoherentMemory for Worker<P> {
+    type Ticket = Ticket<P>;
+    type Operation = EpochGuard;
+
+    #[inline]
+    fn try_read(&self, addr: GlobalAddr) -> Result<OptimisticRead<'_>, Need> {
+        self.inner.read(self.inner.core.node.cache.try_read(addr), addr)
+    }
+
+    #[inline(always)]
+    fn try_read_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<OptimisticRead<'_>, Need> {
+        self.inner.read(self.inner.core.node.cache.try_read_at(addr, hint), addr)
+    }
+
+    #[inline]
+    fn try_write(&self, addr: GlobalAddr) -> Result<WriteGuard<'_>, Need> {
+        self.inner.write(addr, |cache| cache.try_write(addr))
+    }
+
+    #[inline]
+    fn try_write_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<WriteGuard<'_>, Need> {
+        self.inner.write(addr, |cache| cache.try_write_at(addr, hint))
+    }
+
+    #[inline]
+    fn try_latch<'a>(&'a self, seen: OptimisticRead<'a>) -> Result<WriteGuard<'a>, Need> {
+        let (addr, frame) = (seen.addr(), seen.version().frame);
+        let guard = seen.latch().ok_or(Need { addr, mode: Mode::Exclusive })?;
+        if let Some(costs) = &self.inner.core.costs {
+            self.inner.core.charge_latch(costs, frame);
+        }
+        Ok(guard)
+    }
+
+    #[inline]
+    fn hints(&self, read: &OptimisticRead<'_>) -> &[Hint] {
+        self.inner.core.node.cache.hints(read)
+    }
+
+    #[inline]
+    fn prefetch(&self, hint: &Hint, payload: Range<usize>) {
+        self.inner.core.node.cache.prefetch(hint, payload);
+    }
+
+    #[inline]
+    fn guess(&self, addr: GlobalAddr) -> Hint {
+        self.inner.core.node.cache.guess(addr)
+    }
+
+    #[inline]
+    fn prefetch_guess(&self, addr: GlobalAddr) {
+        self.inner.core.node.cache.prefetch_guess(addr);
+    }
+
+    #[inline]
+    fn prefetch_lock(&self, hint: &Hint) {
+        self.inner.core.node.cache.prefetch_lock(hint);
+    }
+
+    #[inline]
+    fn peek(&self, hint: &Hint, offset: usize) -> u64 {
+        self.inner.core.node.cache.peek(hint, offset)
+    }
+
+    async fn ensure(&self, need: Need) -> Result<Ticket<P>, MemoryError> {
+        self.obtain_in_any_case(LineAccess::patient(need)).await
+    }
+
+    async fn ensure_by(&self, need: Need, by: Time) -> Result<Ticket<P>, MemoryError> {
+        self.obtain_in_any_case(LineAccess { by: Some(by), ..LineAccess::patient(need) }).await
+    }
+
+    fn keeps_lines(&self) -> bool {
+        self.inner.core.node.lazy_release
+    }
+
+    async fn upgrade(
+        &self,
+        seen: ReadVersion,
+        ticket: Option<Ticket<P>>,
+    ) -> Result<(Upgrade, Option<Ticket<P>>), MemoryError> {
+        let need = Need { addr: seen.addr, mode: Mode::Exclusive };
+        self.inner.check(need.addr)?;
+        let cache = &self.inner.core.node.cache;
+        let is_seen =
+            |id: FrameId| id == seen.frame && cache.frame(id).state().counter() == seen.counter;
+        let here = cache.find(seen.addr).is_some_and(|id| {
+            let state = cache.frame(id).state();
+            state.ownership() == Ownership::Exclusive || (state.is_readable() && is_seen(id))
+        });
+        if !here {
+            return Ok((Upgrade::Busy, None));
+        }
+        if let Some(mut ticket) = ticket {
+            // The ticket is dropped here. The upgrade requests the line before another node can
+            // take it, so the ticket need not keep the line until then.
+            ticket.ends_access = false;
+        }
+        let access = LineAccess { upgrade: true, ..LineAccess::patient(need) };
+        match self.inner.in_time(need, pin!(self.inner.obtain(access))).await? {
+            End::GaveWay | End::Locked => Ok((Upgrade::Busy, None)),
+            End::Here(frame) => {
+                let ticket = self.ticket(seen.addr, frame);
+                Ok((if is_seen(frame) { Upgrade::Kept } else { Upgrade::Changed }, Some(ticket)))
+            }
+        }
+    }
+
+    async fn allocate(&self) -> Result<GlobalAddr, MemoryError> {
+        let inner = &*self.inner;
+        let allocator = &inner.core.node.allocator;
+        let addr =
+            allocator.allocate(&inner.core.port, &inner.core.handle).await.map_err(pool_error)?;
+        let unused = Unused { allocator, addr };
+        self.write_line(addr, |guard| {
+            LineHeader::of(guard.line()).begin_life();
+            guard.mark_line_dirty(0..LINE_HEADER);
+        })
+        .await?;
+        Ok(unused.keep())
+    }
+
+    async fn free(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
+        let was_live = self
+            .write_line(addr, |guard| {
+                let was_live = LineHeader::of(guard.line()).end_life();
+                guard.mark_line_dirty(0..LINE_HEADER);
+                was_live
+            })
+            .await?;
+        if !was_live {
+            return Err(MemoryError::NotAllocated { addr });
+        }
+        self.inner.evict(addr);
+        self.inner.core.node.allocator.retire(addr).map_err(pool_error)
+    }
+
+    async fn fetch_add(
+        &self,
+        addr: GlobalAddr,
+        offset: usize,
+        add: u64,
+    ) -> Result<u64, MemoryError> {
+        let word = self.atomic_addr(addr, offset)?;
+        self.inner.core.counters.verbs_faa.add(1);
+        Ok(self.inner.core.port.fetch_add(word, add).await?)
+    }
+
+    async fn compare_swap(
+        &self,
+        addr: GlobalAddr,
+        offset: usize,
+        expected: u64,
+        desired: u64,
+    ) -> Result<u64, MemoryError> {
+        let word = self.atomic_addr(addr, offset)?;
+        self.inner.core.counters.verbs_cas.add(1);
+        Ok(self.inner.core.port.compare_swap(word, expected, desired).await?)
+    }
+
+    fn payload_len(&self) -> usize {
+        self.inner.core.node.cache.line_size() - LINE_HEADER
+    }
+
+    fn handle(&self) -> &Handle {
+        &self.inner.core.handle
+    }
+
+    fn try_enter(&self) -> Option<EpochGuard> {
+        self.inner.epochs.try_enter()
+    }
+
+    async fn enter(&self) -> Result<EpochGuard, MemoryError> {
+        self.inner.epochs.enter(&self.inner.core.handle).await.map_err(pool_error)
+    }
+}
+
+fn pool_error(error: PoolError) -> MemoryError {
+    match error {
+        PoolError::OutOfMemory { .. } => MemoryError::OutOfMemory(error.to_string()),
+        other => MemoryError::Pool(other.to_string()),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

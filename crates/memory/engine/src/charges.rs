@@ -1,0 +1,91 @@
+//! The charged times of work on cached lines in a world, where work takes no time by itself.
+//!
+//! The clock of a worker advances by the charged time of its work. That alone would not make two
+//! workers of a node wait for each other: a critical section is one instant of the world, so no
+//! worker would ever meet a held latch. Therefore a writer writes into the frame until when it
+//! holds the latch. Every access with an earlier clock finds the line latched:
+//!
+//! - Local readers and writers come back at that time.
+//! - Requests of other nodes are served at that time.
+//!
+//! Waiting writers get the latch in the order of their arrival, as with a fair latch. Otherwise a
+//! writer that goes from hit to hit without a break would starve the waiting writers: the latch is
+//! free at each of the writer's instants.
+//!
+//! The frame keeps only the end of the hold. A worker with a clock before the writer's first
+//! instruction would have found the latch free, and waits all the same. The writes have happened
+//! already, so an access ahead of them would overlap with them.
+
+use std::time::Duration;
+
+use latchwork_cache::FrameId;
+use latchwork_coherence::Mode;
+use latchwork_runtime::Time;
+use latchwork_verbs::GlobalAddr;
+
+use crate::costs::CpuCosts;
+use crate::worker_core::WorkerCore;
+
+impl WorkerCore {
+    /// The time until which a local writer holds the frame's line, if that time is in the future.
+    #[inline]
+    pub fn held(&self, frame: FrameId) -> Option<Time> {
+        self.costs?;
+        let until = Time::from_nanos(self.node.cache.frame(frame).held_until());
+        (until > self.handle.now()).then_some(until)
+    }
+
+    /// Whether a writer that comes now has to wait: a local writer holds the line, or other writers
+    /// have waited longer.
+    #[cold]
+    pub(crate) fn is_held(&self, addr: GlobalAddr) -> bool {
+        self.node.cache.find(addr).is_some_and(|id| {
+            let frame = self.node.cache.frame(id);
+            self.held(id).is_some() || (frame.is_awaited() && !frame.is_reserved())
+        })
+    }
+
+    /// The time until which an access waits at its first attempt on the line. A writer that finds
+    /// other waiters comes directly after them.
+    pub(crate) fn held_for_newcomer(&self, frame: FrameId, mode: Mode) -> Option<Time> {
+        self.held(frame).or_else(|| {
+            let behind = self.costs.is_some()
+                && mode == Mode::Exclusive
+                && self.node.cache.frame(frame).is_awaited();
+            behind.then(|| self.handle.now() + Duration::from_nanos(1))
+        })
+    }
+
+    /// Charges for an attempt to lock a line for a transaction, or for the end of a lock.
+    #[inline]
+    pub(crate) fn charge_lock(&self) {
+        if let Some(costs) = &self.costs {
+            self.handle.charge(costs.hit);
+        }
+    }
+
+    /// Charges for a read that hit. Returns false when a writer holds the line.
+    #[cold]
+    pub(crate) fn charge_read(&self, costs: &CpuCosts, frame: FrameId) -> bool {
+        let free = self.held(frame).is_none();
+        if free {
+            self.handle.charge(costs.hit + costs.copy(self.node.cache.line_size()));
+        }
+        free
+    }
+
+    /// Charges for the latch of a line that was read just before, and holds the latch for that
+    /// time.
+    #[cold]
+    pub(crate) fn charge_latch(&self, costs: &CpuCosts, frame: FrameId) {
+        self.handle.charge(costs.latch_hold);
+        self.node.cache.frame(frame).hold_until(self.handle.now().as_nanos());
+    }
+
+    /// Charges for a write that hit, and holds the latch until the end of the charged time.
+    #[cold]
+    pub(crate) fn charge_write(&self, costs: &CpuCosts, frame: FrameId) {
+        self.handle.charge(costs.hit + costs.latch_hold + costs.copy(self.node.cache.line_size()));
+        self.node.cache.frame(frame).hold_until(self.handle.now().as_nanos());
+    }
+}

@@ -1,0 +1,146 @@
+//! Counters of workers. Each worker has its own counters, so that counting shares no memory.
+
+use latchwork_runtime::sync::{AtomicU64, Ordering};
+
+/// One count. Only its worker writes the count; any thread reads it.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Adds to the count. Only the worker of the count may call this.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        // Load and store instead of fetch-and-add: there is one writer.
+        self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The counts of one worker.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub struct WorkerCounters { $($(#[$doc])* pub $name: Count,)* }
+
+        /// The counts of all workers of a node, summed.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counters {
+            pub(crate) fn add_worker(&mut self, worker: &WorkerCounters) {
+                $(self.$name += worker.$name.get();)*
+            }
+
+            /// Names and values, in a fixed order.
+            pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+
+        impl std::ops::Add for Counters {
+            type Output = Counters;
+            fn add(self, other: Counters) -> Counters {
+                Counters { $($name: self.$name + other.$name,)* }
+            }
+        }
+
+        impl std::ops::Sub for Counters {
+            type Output = Counters;
+            fn sub(self, other: Counters) -> Counters {
+                Counters { $($name: self.$name.wrapping_sub(other.$name),)* }
+            }
+        }
+    };
+}
+
+impl std::iter::Sum for Counters {
+    fn sum<I: Iterator<Item = Counters>>(counters: I) -> Counters {
+        counters.fold(Counters::default(), |all, one| all + one)
+    }
+}
+
+counters! {
+    /// Accesses that found the line in the needed mode.
+    cache_hits,
+    /// Accesses that had to request the line.
+    cache_misses,
+    /// Accesses that waited while this node sent invalidation requests for the line. An access
+    /// counts once for any number of requests (SELCC 7.1.1, figure 12).
+    accesses_invalidating,
+    /// Invalidation requests sent.
+    invalidations_sent,
+    /// Invalidation requests answered with `Dropped`.
+    invalidations_dropped,
+    /// Invalidation requests answered with `Busy`, because a transaction has locked the line.
+    invalidations_locked_out,
+    /// Line locks that transactions took, including upgrades.
+    locks,
+    /// Locks refused because another transaction, of this node or of another, has locked the line.
+    locks_refused,
+    /// Queued requests of other nodes sent on after a grant that had no room for them.
+    requests_passed_on,
+    /// Hold-offs of readers that gave a line up for an earlier refused writer.
+    holdoffs,
+    /// Invalidation requests of readers dropped because a starved writer has the line.
+    refused_by_priority,
+    /// Lines given up because the line lease of local code was over.
+    leases_expired,
+    /// Lines forwarded into another node's frame.
+    forwards,
+    /// Hand-overs of exclusive ownership.
+    handovers,
+    /// Attempts to upgrade from shared to exclusive.
+    upgrades,
+    /// Shared lines pledged to writers.
+    pledges,
+    /// Pledges that writers gave up.
+    pledges_given_up,
+    /// Shared lines taken over by pledge.
+    takeovers,
+    /// Lines evicted.
+    evictions,
+    /// Lines evicted because frames ran short.
+    evictions_for_room,
+    /// Batches of evictions for room: the lines of one memory node in one sweep, behind one
+    /// doorbell.
+    eviction_batches,
+    /// Lines chosen for eviction that were in use.
+    victims_in_use,
+    /// Evicted dirty lines copied to a write-back slot, so that their frames were free at once.
+    write_backs_copied,
+    /// Evicted dirty lines without a free write-back slot.
+    write_backs_in_frame,
+    /// Accesses that had to wait for a free frame.
+    frame_waits,
+    /// Lines released early because other nodes would take them anyway.
+    early_releases,
+    /// Bytes of lines written back.
+    bytes_written_back,
+    /// READs posted, including those that a fabric omits because their line was refused.
+    verbs_read,
+    /// WRITEs posted, including forwards.
+    verbs_write,
+    /// Compare-and-swaps posted.
+    verbs_cas,
+    /// Fetch-and-adds posted.
+    verbs_faa,
+    /// Messages sent.
+    messages,
+    /// User messages sent: not part of the protocol, and not counted in `messages`.
+    letters,
+    /// Duplicate messages, which were dropped.
+    repeats,
+    /// Probes of a latch word after an ambiguous completion of an operation.
+    inspections,
+    /// Messages, some with a line, sent again after an ambiguous completion.
+    resent,
+    /// Bytes of the READs posted.
+    bytes_read,
+    /// Bytes written to memory nodes and into other nodes' frames.
+    bytes_written,
+}

@@ -1,0 +1,237 @@
+//! Messages to other nodes, with the lines that are forwarded before them, and their recovery after
+//! an ambiguous completion.
+//!
+//! A message without a line is sent again under the same message number: the first copy that
+//! arrives counts ([`crate::repeats`]). A forward must not simply be sent again. The receiver may
+//! have used the first forward, and the second WRITE would overwrite the changes of the new owner.
+//! So the giver sends a probe first:
+//!
+//! ```text
+//!   giver                              receiver
+//!   WRITE line, SEND grant number n ─╳─   cut off somewhere
+//!   SEND probe(n) ───────────────────►  takes number n, as if the grant had just come
+//!   ◄───────────── probe reply(n) ───  n was not taken before: the grant never counts from now on
+//!   WRITE line, SEND grant number m ─►  the invalidation request is still open, its frame waits
+//! ```
+//!
+//! The receiver takes the number of the probed grant and derives the reply under one lock. So
+//! exactly one of two cases holds:
+//!
+//! 1. The number was taken before. A worker has acted on the grant, or will act on the grant that
+//!    it took. The giver sends nothing again.
+//! 2. The number was not taken before. The grant never counts, even if it still lies in the inbox.
+//!    The frame is as free for a forward as before (R5).
+//!
+//! The operation of the giver is not complete before the probe reply: the bytes stay, and the
+//! receiver is not notified that its line is settled. Probes and probe replies are messages without
+//! a line.
+//!
+//! A pending probe stands in the line record and not with the worker that forwarded: any worker of
+//! the node may receive the probe reply.
+
+use latchwork_verbs::{
+    ComputeNodeId, GlobalAddr, Message as Wire, Request as Verb, Target, VerbError,
+};
+
+use crate::envelope::{Body, Envelope, seal};
+use crate::inner::Inner;
+use crate::letters::{Bytes, Doubt, Name, Sent, TRIES_MAX};
+use crate::protocol::{CoherenceProtocol, LineState};
+use crate::repeats::MessageNumber;
+use crate::tag::Tag;
+use crate::worker_core::WorkerCore;
+
+impl WorkerCore {
+    /// Sends a message without a line. `awaited`: the line waits for an answer to the message, and
+    /// fails when the message is lost.
+    pub fn send(
+        &self,
+        addr: GlobalAddr,
+        to: ComputeNodeId,
+        body: Body,
+        awaited: bool,
+    ) -> Result<(), VerbError> {
+        let stamp = self.numbers().next(to);
+        self.counters.messages.add(1);
+        let (ahead, group) = (None, None);
+        self.submit_letter(Sent { to, stamp, addr, body, ahead, group, awaited, tries: 0 })
+    }
+
+    /// Sends a grant with the line before it, as a part of the operation `group`.
+    pub fn forward(
+        &self,
+        addr: GlobalAddr,
+        to: ComputeNodeId,
+        body: Body,
+        ahead: Bytes,
+        group: usize,
+    ) -> Result<(), VerbError> {
+        let stamp = self.numbers().next(to);
+        self.counters.forwards.add(1);
+        self.counters.messages.add(1);
+        let (ahead, group, awaited) = (Some(ahead), Some(group), false);
+        self.submit_letter(Sent { to, stamp, addr, body, ahead, group, awaited, tries: 0 })
+    }
+
+    fn submit_letter(&self, sent: Sent) -> Result<(), VerbError> {
+        let mut wire = Wire { from: self.node.id, body: sent.body };
+        seal(&mut wire.body, sent.addr, sent.stamp);
+        let target = Target::Compute(sent.to, self.node.arena.0);
+        let ahead = sent.ahead;
+        let key = self.letters.borrow_mut().insert(sent);
+        let tag = Tag::Letter(key).bits();
+        let posted = match ahead {
+            None => self.port.post(target, &[Verb::Send(wire)], tag),
+            Some(Bytes { remote, local }) => {
+                self.counters.verbs_write.add(1);
+                self.counters.bytes_written.add(u64::from(local.len));
+                self.port.post(target, &[Verb::Write { remote, local }, Verb::Send(wire)], tag)
+            }
+        };
+        posted.inspect_err(|_| drop(self.letters.borrow_mut().remove(key)))
+    }
+
+    /// Answers the probe of another node. A forward that has not arrived never counts from now on.
+    pub(crate) fn answer_doubt(&self, addr: GlobalAddr, from: ComputeNodeId, of: MessageNumber) {
+        let arrived = !self.node.seen.take(from, of);
+        // A node that cannot be reached does not wait for the probe reply.
+        let _ = self.send(addr, from, Envelope::Verdict { of, arrived }.body(), false);
+    }
+}
+
+impl<P: CoherenceProtocol> Inner<P> {
+    /// Handles the end of a message's batch.
+    pub(crate) fn letter_completed(&self, key: usize, error: Option<VerbError>) {
+        let core = &self.core;
+        let mut sent = core.letters.borrow_mut().remove(key);
+        let again = matches!(error, Some(VerbError::Ambiguous { .. })) && sent.tries < TRIES_MAX;
+        sent.tries += u8::from(again);
+        match sent.ahead {
+            None if again => {
+                core.counters.resent.add(1);
+                let (addr, awaited) = (sent.addr, sent.awaited);
+                if let Err(error) = core.submit_letter(sent)
+                    && awaited
+                {
+                    self.fail_line(addr, error);
+                }
+            }
+            None => self.letter_ended(&sent, error),
+            Some(_) if again => self.doubt(sent),
+            // The forward has arrived, or the receiver is dead and keeps what the latch word says
+            // it has. In both cases this node is finished with the line.
+            Some(_) => match sent.group {
+                Some(group) => self.leave_group(group),
+                None => self.resolve(sent.addr, sent.name()),
+            },
+        }
+    }
+
+    /// Handles the end of a message without a line, which is not sent again.
+    fn letter_ended(&self, sent: &Sent, error: Option<VerbError>) {
+        let Some(error) = error else { return };
+        // The request of this node was lost, or may be. No other node would report that its answer
+        // does not come. Whether an answer will still write into the frame is unknown. So this node
+        // may not touch the line again.
+        if sent.awaited {
+            // This holds only for the first attempt: of a request that was sent again, the first
+            // copy may have arrived.
+            if sent.tries == 0 && error.is_unsent() {
+                let mut records = self.node.records.shard(sent.addr).lock();
+                if let Some(record) = records.get_mut(&sent.addr)
+                    && record.line.is_asking(sent.to)
+                {
+                    self.node.protocol.unsent(&mut self.site(sent.addr, record), sent.to, error);
+                }
+                self.finish(&mut records, sent.addr);
+            } else {
+                self.fail_line(sent.addr, error);
+            }
+            return;
+        }
+        if let Some(of) = Envelope::probed(&sent.body) {
+            self.resolve(sent.addr, (sent.to, of));
+        }
+        // For all other messages, the receiver is dead, or waits until its deadline. The same holds
+        // for a request that was passed on. To refuse that request here would be a second answer if
+        // the request has arrived.
+    }
+
+    /// Fails a line after a request of this node has failed.
+    fn fail_line(&self, addr: GlobalAddr, error: VerbError) {
+        let mut records = self.node.records.shard(addr).lock();
+        if let Some(record) = records.get_mut(&addr) {
+            record.local.fail(error);
+            self.node.protocol.failed(&mut self.site(addr, record));
+        }
+    }
+
+    /// Handles the end of a forward that belongs to an operation.
+    fn leave_group(&self, group: usize) {
+        let end = self.node.protocol.forwarded(&self.core, &self.in_flight, group);
+        self.operation_ended(end);
+    }
+
+    /// Sends the receiver of a forward a probe.
+    fn doubt(&self, mut sent: Sent) {
+        let (addr, name) = (sent.addr, sent.name());
+        let group = sent.group.take();
+        if group.is_some() {
+            let mut records = self.node.records.shard(addr).lock();
+            // The operation of the forward is not complete, so the line has a record.
+            if let Some(record) = records.get_mut(&addr) {
+                record.local.doubts.push(Doubt { sent });
+            }
+        } else {
+            self.with_doubt(addr, name, |doubt| doubt.sent.tries = sent.tries);
+        }
+        let (to, stamp) = name;
+        if self.core.send(addr, to, Envelope::Doubt(stamp).body(), false).is_err() {
+            self.resolve(addr, name);
+        }
+        if let Some(group) = group {
+            self.leave_group(group);
+        }
+    }
+
+    fn with_doubt<T>(
+        &self,
+        addr: GlobalAddr,
+        name: Name,
+        then: impl FnOnce(&mut Doubt) -> T,
+    ) -> Option<T> {
+        let mut records = self.node.records.shard(addr).lock();
+        let doubts = &mut records.get_mut(&addr)?.local.doubts;
+        doubts.iter_mut().find(|doubt| doubt.sent.name() == name).map(then)
+    }
+
+    /// Handles the probe reply of the receiver: sends the forward again if it has not arrived.
+    pub(crate) fn verdict(&self, addr: GlobalAddr, of: Name, arrived: bool) {
+        if arrived {
+            return self.resolve(addr, of);
+        }
+        let again = self.with_doubt(addr, of, |doubt| {
+            doubt.sent.stamp = self.core.numbers().next(doubt.sent.to);
+            doubt.sent.clone()
+        });
+        if let Some(sent) = again {
+            self.core.counters.resent.add(1);
+            let name = sent.name();
+            if self.core.submit_letter(sent).is_err() {
+                self.resolve(addr, name);
+            }
+        }
+    }
+
+    /// Ends the pending probe of a forward.
+    fn resolve(&self, addr: GlobalAddr, name: Name) {
+        let mut records = self.node.records.shard(addr).lock();
+        let Some(record) = records.get_mut(&addr) else { return };
+        let doubts = record.local.doubts.len();
+        record.local.doubts.retain(|doubt| doubt.sent.name() != name);
+        if record.local.doubts.len() < doubts {
+            self.node.protocol.probed(&mut self.site(addr, record));
+            self.finish(&mut records, addr);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The dirty bytes of a line, on their way to memory.
+
+use latchwork_cache::{DirtyBounds, FrameId};
+use latchwork_verbs::GlobalAddr;
+
+use crate::worker_core::WorkerCore;
+use crate::write_back::Slot;
+
+impl WorkerCore {
+    /// Takes the dirty bounds of a frame. Writers are shut out already, so the bounds cannot grow
+    /// any more.
+    pub fn take_dirty(&self, id: FrameId) -> DirtyBounds {
+        let frame = self.node.cache.frame(id);
+        let dirty = frame.dirty();
+        frame.set_dirty(DirtyBounds::EMPTY);
+        if dirty.is_empty() || self.node.settings.dirty_bounds {
+            dirty
+        } else {
+            DirtyBounds::of(0..self.node.cache.line_size())
+        }
+    }
+
+    /// Copies the dirty bytes of a line whose writers are shut out. `None` when the line is clean
+    /// or no slot is free.
+    pub fn copy_out(&self, addr: GlobalAddr, id: FrameId, dirty: &DirtyBounds) -> Option<Slot> {
+        let range = dirty.range();
+        if range.is_empty() {
+            return None;
+        }
+        let (len, line) = (range.len(), self.node.cache.line(id));
+        let Some(slot) = self.write_backs.copy_out(addr.node(), &self.port, line, range) else {
+            self.counters.write_backs_in_frame.add(1);
+            return None;
+        };
+        if let Some(costs) = &self.costs {
+            self.handle.charge(costs.copy(len));
+        }
+        self.counters.write_backs_copied.add(1);
+        Some(slot)
+    }
+
+    /// Returns the slot, if any, of an operation that is over.
+    pub fn give_slot_back(&self, slot: Option<Slot>) {
+        if let Some(slot) = slot {
+            self.write_backs.give_back(&slot);
+        }
+    }
+}

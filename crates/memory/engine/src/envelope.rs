@@ -1,0 +1,127 @@
+//! The envelope of a message about a line, and the messages that belong to the engine.
+//!
+//! ```text
+//!  word 0:  kind 8 | of the kind
+//!  word 1:  address of the line
+//!  word 2:  worker of the sender 16 | number 48
+//!  word 3 and on: of the kind
+//!
+//!  probe, probe reply: word 3  stamp of the forward in question
+//!  user message: words 1 to 13 belong to the layers above
+//! ```
+//!
+//! All other kinds belong to the protocol. Unused words are zero: a fabric need not transfer zeros
+//! at the end.
+
+use latchwork_verbs::{GlobalAddr, Message as Wire};
+
+use crate::repeats::MessageNumber;
+
+/// The words of a message. The engine writes the address and the stamp, the protocol the rest.
+pub type Body = [u64; Wire::WORDS];
+
+const DOUBT: u64 = 5;
+const VERDICT: u64 = 6;
+/// Not a message of the protocol: the words after this one belong to the layers above.
+pub(crate) const MAIL: u64 = 10;
+
+const ADDR: usize = 1;
+const STAMP: usize = 2;
+
+/// The first word that not all kinds have.
+pub const REST: usize = 3;
+
+/// A message about a line, by the part of the node that handles it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Envelope {
+    /// A message of the protocol.
+    Line,
+    /// A probe: whether the forward with this stamp has arrived. If it has not, it never counts
+    /// from now on.
+    Doubt(MessageNumber),
+    /// The probe reply.
+    Verdict {
+        /// The stamp of the forward.
+        of: MessageNumber,
+        /// Whether the forward has arrived.
+        arrived: bool,
+    },
+}
+
+impl Envelope {
+    /// Reads the envelope of a message, and its stamp. `None` when the message has none, which a
+    /// peer of another version may send.
+    pub fn open(wire: &Wire) -> Option<(GlobalAddr, Envelope, MessageNumber)> {
+        let head = wire.body[0];
+        if head == MAIL {
+            return None;
+        }
+        let stamp = MessageNumber::from_bits(wire.body[STAMP])?;
+        let envelope = match head & 0xff {
+            DOUBT => Envelope::Doubt(MessageNumber::from_bits(wire.body[REST])?),
+            VERDICT => {
+                let (of, arrived) =
+                    (MessageNumber::from_bits(wire.body[REST])?, head >> 32 & 1 != 0);
+                Envelope::Verdict { of, arrived }
+            }
+            _ => Envelope::Line,
+        };
+        Some((GlobalAddr::from_bits(wire.body[ADDR]), envelope, stamp))
+    }
+
+    /// The stamp in question, if `body` is a probe.
+    pub(crate) fn probed(body: &Body) -> Option<MessageNumber> {
+        if body[0] == DOUBT { MessageNumber::from_bits(body[REST]) } else { None }
+    }
+
+    /// The words of a probe or of a probe reply. A message of the protocol has its own.
+    pub(crate) fn body(self) -> Body {
+        let mut body = [0; Wire::WORDS];
+        match self {
+            Envelope::Line => {}
+            Envelope::Doubt(of) => (body[0], body[REST]) = (DOUBT, of.bits()),
+            Envelope::Verdict { of, arrived } => {
+                (body[0], body[REST]) = (VERDICT | u64::from(arrived) << 32, of.bits());
+            }
+        }
+        body
+    }
+}
+
+/// Writes the address of the line and the stamp into a message.
+pub(crate) fn seal(body: &mut Body, addr: GlobalAddr, stamp: MessageNumber) {
+    (body[ADDR], body[STAMP]) = (addr.bits(), stamp.bits());
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
+
+    use super::*;
+
+    #[test]
+    fn probes_survive_the_wire() {
+        let (stamp, of) = (MessageNumber::new(u16::MAX, (1 << 48) - 1), MessageNumber::new(9, 5));
+        let addr = GlobalAddr::new(MemoryNodeId(3), 0xffff_ffff_f800);
+        let from = ComputeNodeId::new(4).expect("a valid id");
+        for envelope in [
+            Envelope::Doubt(of),
+            Envelope::Verdict { of, arrived: true },
+            Envelope::Verdict { of, arrived: false },
+        ] {
+            let mut body = envelope.body();
+            seal(&mut body, addr, stamp);
+            assert_eq!(Envelope::open(&Wire { from, body }), Some((addr, envelope, stamp)));
+        }
+    }
+
+    #[test]
+    fn what_has_no_envelope_is_refused() {
+        let from = ComputeNodeId::new(1).expect("a valid id");
+        for (kind, stamp) in [(MAIL, 1), (DOUBT, 1), (VERDICT, 1), (1, 0)] {
+            let mut body = [0; Wire::WORDS];
+            (body[0], body[STAMP]) = (kind, stamp);
+            assert_eq!(Envelope::open(&Wire { from, body }), None, "{kind}");
+        }
+    }
+}

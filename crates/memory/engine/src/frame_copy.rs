@@ -1,0 +1,130 @@
+//! [`FrameCopy`]: the node's copy of a line, as a step of the protocol sees it.
+
+use latchwork_cache::{DirtyBounds, Frame, Ownership};
+use latchwork_coherence::Mode;
+
+use crate::node_core::NodeCore;
+use crate::record::LocalSide;
+use crate::waiters::Waiters;
+
+#[cfg(all(test, loom))]
+mod interleavings;
+
+/// The node's copy of a line, as a step of the protocol sees it: the frame and the waiters. Each
+/// call takes effect at once.
+pub struct FrameCopy<'a> {
+    frame: Option<&'a Frame>,
+    waiters: &'a mut Waiters,
+    /// The dirty bounds of the copy that is published next.
+    dirty: DirtyBounds,
+    /// Reservations have expired.
+    lapsed: bool,
+    /// A local writer holds the latch in virtual time, or local accesses wait for the latch. Both
+    /// come before requests of other nodes.
+    held: bool,
+}
+
+impl LocalSide {
+    /// The node's copy of the line, for one step. `dirty`: the dirty bounds of the copy if it is
+    /// published. `lapsed`: reservations have expired. `held`: local code comes before requests of
+    /// other nodes.
+    #[inline]
+    pub fn copy<'a>(
+        &'a mut self,
+        node: &'a NodeCore,
+        dirty: DirtyBounds,
+        lapsed: bool,
+        held: bool,
+    ) -> FrameCopy<'a> {
+        let frame = self.frame.map(|id| node.cache.frame(id));
+        FrameCopy { frame, waiters: &mut self.waiters, dirty, lapsed, held }
+    }
+}
+
+impl FrameCopy<'_> {
+    fn frame(&self) -> &Frame {
+        self.frame.expect("a line that is held or being obtained has a frame")
+    }
+
+    fn grant(&mut self, hold: Ownership) {
+        let frame = self.frame.expect("a line that is held has a frame");
+        self.waiters.grant(frame, hold);
+    }
+
+    fn is_reserved(&self) -> bool {
+        !self.lapsed && self.frame().is_reserved()
+    }
+
+    /// The priority with which a starved writer of this node won the line, or 0.
+    pub fn starved(&self) -> u8 {
+        self.frame().starved()
+    }
+
+    /// Sets the priority with which a starved writer won the line.
+    pub fn set_starved(&mut self, priority: u8) {
+        self.frame().set_starved(priority);
+    }
+
+    /// Permits local code to use the bytes in the frame.
+    pub fn publish(&mut self, hold: Ownership) {
+        self.frame().set_dirty(self.dirty);
+        self.frame().publish(hold);
+        self.grant(hold);
+    }
+
+    /// Permits local code to write the shared copy.
+    pub fn promote(&mut self) {
+        self.frame().promote();
+        self.grant(Ownership::Exclusive);
+    }
+
+    /// Forbids all use of the shared copy for a while, unless local code uses it or has it
+    /// reserved. Returns whether the use is forbidden. Upgrades do not end.
+    pub fn try_suspend(&mut self) -> bool {
+        !self.is_reserved() && !self.held && self.frame().try_invalidate()
+    }
+
+    /// Discards a suspended copy: upgrades end.
+    pub fn lose(&mut self) {
+        self.waiters.give_way();
+    }
+
+    /// Permits reads of a suspended copy again.
+    pub fn restore(&mut self) {
+        // No node had the line exclusively in the meantime, so the memory node has all its bytes.
+        self.frame().set_dirty(DirtyBounds::EMPTY);
+        self.frame().publish(Ownership::Shared);
+        self.grant(Ownership::Shared);
+    }
+
+    /// Forbids all use of the copy, unless local code uses it or has it reserved. Returns whether
+    /// the use is forbidden.
+    pub fn try_invalidate(&mut self) -> bool {
+        if self.is_reserved() || self.held || !self.frame().try_invalidate() {
+            return false;
+        }
+        self.waiters.give_way();
+        true
+    }
+
+    /// Forbids writing, unless local code is writing or has the copy reserved. Returns whether
+    /// writing is forbidden.
+    pub fn try_demote(&mut self) -> bool {
+        !self.is_reserved() && !self.held && self.frame().try_demote()
+    }
+
+    /// The mode in which transactions of this node have locked the copy.
+    pub fn locked(&self) -> Option<Mode> {
+        match self.frame?.kept() {
+            Ownership::Invalid => None,
+            Ownership::Shared => Some(Mode::Shared),
+            Ownership::Exclusive => Some(Mode::Exclusive),
+        }
+    }
+
+    /// Ends the accesses that do not wait for locks, because another node has locked the line.
+    /// Returns what the remaining accesses want: `mode`, if no access has ended.
+    pub fn locked_out(&mut self, mode: Mode) -> Option<Mode> {
+        self.waiters.lock_out(mode)
+    }
+}

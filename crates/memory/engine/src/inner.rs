@@ -1,0 +1,143 @@
+//! [`Inner`]: the state of one worker, which its handles, its tickets and its poller share.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use latchwork_fabric::{Inbox, Port, Subscription};
+use latchwork_memnode::EpochWorker;
+use latchwork_runtime::sync::Ordering;
+use latchwork_runtime::{Handle, Time};
+use latchwork_verbs::{GlobalAddr, Outcome, VerbError};
+
+use crate::node::Node;
+use crate::protocol::{CoherenceProtocol, LineSite};
+use crate::record::Record;
+use crate::worker_core::WorkerCore;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Worker,
+    Handler,
+}
+
+/// A worker without a handle, kept until its completions have arrived; see [`Inner::outlive`].
+pub(crate) type Kept<P> = RefCell<Option<Rc<Inner<P>>>>;
+
+pub(crate) struct Inner<P: CoherenceProtocol> {
+    pub(crate) core: WorkerCore,
+    pub(crate) node: Arc<Node<P>>,
+    /// What the protocol keeps of its operations in flight.
+    pub(crate) in_flight: P::InFlight,
+    pub(crate) role: Role,
+    pub(crate) epochs: Rc<EpochWorker>,
+    pub(crate) inbox: Inbox,
+    pub(crate) subscription: Subscription,
+    // Empty between calls; kept for their capacity.
+    pub(crate) victims: RefCell<Vec<GlobalAddr>>,
+    pub(crate) completions: RefCell<Vec<(u64, Result<Outcome, VerbError>)>>,
+    /// Whether the worker is parked, so that the node does not count it as awake.
+    pub(crate) parked: Cell<bool>,
+    /// Whether completions were polled at the end of a sweep, since the last sweep began.
+    pub(crate) polled_late: Cell<bool>,
+    /// The alarm in the deadline that the executor got last.
+    pub(crate) reported: Cell<Option<Time>>,
+    /// Whether the deadline that the executor got last includes the node's [cover](crate::cover).
+    pub(crate) covers: Cell<bool>,
+    /// The slot of the poller that can keep this worker, while the poller lives.
+    pub(crate) kept: Weak<Kept<P>>,
+}
+
+impl<P: CoherenceProtocol> Drop for Inner<P> {
+    fn drop(&mut self) {
+        let node = &self.core.node;
+        if let Some(numbers) = self.core.numbers.take() {
+            node.numbers.give_back(numbers);
+        }
+        self.core.permits.leave(&node.lock_share);
+        if !self.parked.get() {
+            self.count_awake(-1);
+        }
+        if self.role == Role::Worker {
+            node.workers.fetch_sub(1, Ordering::Relaxed);
+        }
+        // The handler takes over the alarms and requests that this worker would have served.
+        if let Some(handler) = &*node.handler.lock() {
+            handler.notify();
+        }
+    }
+}
+
+impl<P: CoherenceProtocol> Inner<P> {
+    /// Makes the state of a worker that starts. `kept` is the slot of its poller.
+    pub(crate) fn new(
+        role: Role,
+        node: &Arc<Node<P>>,
+        port: Rc<Port>,
+        inbox: Inbox,
+        handle: &Handle,
+        kept: &Rc<Kept<P>>,
+    ) -> Rc<Inner<P>> {
+        if role == Role::Handler {
+            *node.handler.lock() = Some(handle.notifier());
+        }
+        let inner = Rc::new(Inner {
+            epochs: EpochWorker::start(&node.epochs, &port, handle),
+            core: WorkerCore::new(&node.core, port, handle),
+            node: node.clone(),
+            in_flight: P::InFlight::default(),
+            role,
+            subscription: inbox.subscribe(handle.notifier()),
+            inbox,
+            victims: RefCell::default(),
+            completions: RefCell::default(),
+            parked: Cell::new(false),
+            polled_late: Cell::new(false),
+            reported: Cell::new(None),
+            covers: Cell::new(false),
+            kept: Rc::downgrade(kept),
+        });
+        inner.count_awake(1);
+        if role == Role::Worker {
+            node.workers.fetch_add(1, Ordering::Relaxed);
+        }
+        inner
+    }
+
+    /// The line of this record at this worker, for a step of the protocol.
+    pub(crate) fn site<'a>(
+        &'a self,
+        addr: GlobalAddr,
+        record: &'a mut Record<P::Line>,
+    ) -> LineSite<'a, P> {
+        let Record { line, local } = record;
+        LineSite { worker: &self.core, in_flight: &self.in_flight, addr, line, local }
+    }
+
+    /// The number of batches in flight and of releases not yet posted.
+    pub(crate) fn unfinished(&self) -> usize {
+        self.core.port.in_flight() + self.core.releases.borrow().len()
+    }
+
+    /// Keeps the worker alive after its last handle is dropped.
+    ///
+    /// 1. An operation in flight has changed the latch word of its line, or will change it.
+    /// 2. If no worker took the completion, the node's other workers would wait for the end of the
+    ///    operation, and other nodes would wait for an answer. All would wait until their
+    ///    deadlines.
+    /// 3. So the poller keeps the worker until the completion has arrived.
+    pub(crate) fn outlive(self: &Rc<Self>) {
+        // The upgrade fails only if the executor has ended.
+        if self.unfinished() > 0
+            && let Some(kept) = self.kept.upgrade()
+        {
+            kept.replace(Some(Rc::clone(self)));
+        }
+    }
+
+    pub(crate) fn count_awake(&self, change: isize) {
+        if self.role == Role::Worker {
+            self.core.node.awake.fetch_add(change as usize, Ordering::Relaxed);
+        }
+    }
+}

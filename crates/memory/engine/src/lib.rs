@@ -1,0 +1,132 @@
+//! The engine under the coherence protocols: everything about cached lines that does not depend on
+//! how nodes agree on ownership.
+//!
+//! A [`Node`] is a compute node: its cache, and the records of its lines. Each worker of the node
+//! runs a [`Worker`], which implements [`CoherentMemory`](latchwork_coherence::CoherentMemory).
+//! Both are generic over the [`CoherenceProtocol`], which decides the owners of each line.
+//!
+//! ```text
+//!   try_read, try_write ─────────────► Cache (hit: no lock, no shared write)
+//!   ensure ──► Record of the line ──► CoherenceProtocol ──► WorkerCore ──► Port ──► fabric
+//!                  ▲   (shard lock)       ▲                                  │
+//!                  │                      └── completions, messages ◄────────┘
+//!              waiters: futures that subscribe, and own nothing
+//! ```
+//!
+//! The ownership in the frame is the whole state of a line at rest. A line that is being obtained,
+//! requested or released also has a line record. The record is keyed by address and outlives the
+//! frame. It has two parts: [`LocalSide`] belongs to the engine, [`CoherenceProtocol::Line`] to the
+//! protocol.
+//!
+//! # The owners of state
+//!
+//! - The node ([`NodeCore`]) owns the frames, the accesses that wait for a frame, the blocked
+//!   lines, the alarms, the message numbers, the set of dead nodes, and the history of lines.
+//!   [`Node`] adds the records.
+//! - The worker ([`WorkerCore`]) owns its port, its messages in flight, its write-back slots, its
+//!   permits, its counters and its recent lines.
+//! - The engine's part of a record ([`LocalSide`]) owns the frame of the line, the [`Waiters`], the
+//!   pending probes and the error.
+//! - The protocol's part of a record owns the ownership, the wants, the queued requests, the
+//!   back-offs and the leases.
+//! - The protocol's part of a worker ([`CoherenceProtocol::InFlight`]) owns the operations in
+//!   flight.
+//!
+//! Each worker that polls serves the whole node. On every sweep a worker does the following:
+//!
+//! - It takes the completions of its own verbs.
+//! - It takes messages from the inbox of the node.
+//! - It fails the lines that wait for an answer of a node that is dead or has left.
+//! - It serves the alarms that are due.
+//! - It serves the requests that local code has kept waiting.
+//! - It releases and evicts lines.
+//!
+//! # What holds
+//!
+//! - Only the protocol decides the ownership of lines. The engine carries out its actions.
+//! - A frame loses its right to be read before the release of its line is posted.
+//! - A frame serves no other line while a verb may read or write the frame. The line record holds
+//!   the frame until the operation and its forwards are complete.
+//! - The dirty bytes of an evicted line are copied to a write-back slot if one is free, so that the
+//!   frame is free at once. The slot holds the copy until the operation is complete.
+//! - A message that arrives twice counts once.
+//! - Futures own no protocol state. Dropping an access does not stop the transfer of its line.
+//! - Every wait ends at [`Settings::deadline`].
+//!
+//! # Example
+//!
+//! Programs get workers from `latchwork-cluster` and use them through the traits of
+//! `latchwork-coherence`. Programs choose the [`Settings`] of the nodes here, by field or by name
+//! as on a command line:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use latchwork_engine::Settings;
+//!
+//! let mut settings = Settings { deadline: Duration::from_secs(2), ..Settings::default() };
+//! settings.set("takeover", "off")?;
+//! let wrong = settings.set("lease", "often").unwrap_err();
+//! assert!(wrong.to_string().starts_with("lease cannot be \"often\": use "));
+//! # Ok::<(), latchwork_engine::SettingError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod blocked;
+mod charges;
+mod costs;
+mod counters;
+mod cover;
+mod delivery;
+mod dirty;
+mod envelope;
+mod evict;
+mod frame_copy;
+mod frames;
+mod gone;
+mod history;
+mod inner;
+mod letters;
+mod lock;
+mod mail;
+mod node;
+mod node_core;
+mod permits;
+mod poller;
+mod protocol;
+mod record;
+mod release;
+mod repeats;
+mod serve;
+mod settings;
+mod steps;
+mod survivor;
+mod tag;
+#[cfg(all(test, not(loom)))]
+mod testing;
+mod timers;
+mod waiters;
+mod worker;
+mod worker_core;
+mod write_back;
+
+pub use access::Ticket;
+pub use costs::CpuCosts;
+pub use counters::{Count, Counters, WorkerCounters};
+pub use envelope::{Body, Envelope, REST};
+pub use frame_copy::FrameCopy;
+pub use letters::{Bytes, TRIES_MAX};
+pub use lock::Lock;
+pub use node::Node;
+pub use node_core::{NodeCore, NodeParts};
+pub use protocol::{CoherenceProtocol, LineSite, LineState};
+pub use record::LocalSide;
+pub use repeats::MessageNumber;
+pub use settings::{Release, Replacement, Resend, Setting, SettingError, Settings};
+pub use timers::{Alarm, Timers};
+pub use waiters::{LineAccess, Waiters};
+pub use worker::Worker;
+pub use worker_core::WorkerCore;
+pub use write_back::Slot;

@@ -1,0 +1,411 @@
+//! Line locks of transactions: implements [`LineLocks`] for [`Worker`].
+//!
+//! A line lock is a count in the frame of the line. `latchwork-cache` describes the word of the
+//! count and how the word stops all operations that take the line away. So a locked line stays at
+//! its node. The line machine answers `Busy` to the requests that the lock refuses, those included
+//! that are queued when the lock is taken. No request waits for a lock, so the end of a lock sends
+//! no message.
+//!
+//! A line that is here in the needed mode is locked without the lock of the line's shard. There are
+//! two exceptions, which the lock word marks: other nodes have requested the line, or the line has
+//! failed. Such a line is locked under the shard lock, which has two effects:
+//!
+//! - A waiter that has waited until the bound of the [line lease](crate::lease) comes first.
+//! - A requester that the lock refuses is answered in the same step.
+
+use std::fmt;
+use std::pin::pin;
+
+use latchwork_cache::{Frame, FrameId, Hint, Ownership, TryLock};
+use latchwork_coherence::{LineLocks, LockOutcome, MemoryError, Mode, Need};
+use latchwork_runtime::sync::Ordering;
+use latchwork_verbs::GlobalAddr;
+
+use crate::access::{End, Ticket};
+use crate::inner::Inner;
+use crate::protocol::{CoherenceProtocol, LineState};
+use crate::record::Record;
+use crate::waiters::{LineAccess, meets};
+use crate::worker::Worker;
+
+/// A line lock: a line that a transaction keeps at this node; see [`LineLocks::lock`].
+pub struct Lock<P: CoherenceProtocol> {
+    worker: Worker<P>,
+    need: Need,
+    frame: FrameId,
+    /// Whether dropping the lock ends the access that obtained the line. Then the node decides
+    /// whether to keep the line.
+    ends_access: bool,
+    /// Whether the lock is a node lock, which does not exclude other transactions of this node.
+    detains: bool,
+}
+
+impl<P: CoherenceProtocol> Lock<P> {
+    /// The line and the mode of the lock.
+    pub fn need(&self) -> Need {
+        self.need
+    }
+}
+
+impl<P: CoherenceProtocol> fmt::Debug for Lock<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lock").field(&self.need).finish()
+    }
+}
+
+impl<P: CoherenceProtocol> Drop for Lock<P> {
+    fn drop(&mut self) {
+        let inner = &self.worker.inner;
+        let node = &*inner.core.node;
+        inner.core.charge_lock();
+        let frame = node.cache.frame(self.frame);
+        let end = match self.detains {
+            true => frame.let_go(),
+            false => frame.unlock(ownership(self.need.mode)),
+        };
+        if end.last {
+            inner.core.permits.put_back(&node.lock_share);
+        }
+        if end.asked {
+            inner.unlocked(self.need.addr);
+        }
+        if self.ends_access {
+            inner.accessed(self.need.addr);
+        }
+    }
+}
+
+/// The result of one attempt to lock a line.
+enum Try {
+    /// The line is locked now.
+    Locked(FrameId),
+    /// Another lock excludes this lock.
+    Refused,
+    /// The node does not own the line in the needed mode.
+    NotHere,
+}
+
+/// One frame in so many, at most, is kept for lines that were refused to readers.
+const REFUSED_SHARE: usize = 4;
+
+/// An access that ends where another node has locked the line.
+fn no_wait(need: Need) -> LineAccess {
+    LineAccess { no_wait: true, ..LineAccess::patient(need) }
+}
+
+fn ownership(mode: Mode) -> Ownership {
+    match mode {
+        Mode::Shared => Ownership::Shared,
+        Mode::Exclusive => Ownership::Exclusive,
+    }
+}
+
+impl<P: CoherenceProtocol> Inner<P> {
+    /// Locks the line without the lock of its shard, if the line is here in the needed mode and no
+    /// other node has requested it.
+    #[inline]
+    fn try_lock_unasked(&self, need: Need, hint: Option<&Hint>) -> TryLock<FrameId> {
+        let node = &*self.core.node;
+        self.core.charge_lock();
+        if !self.core.permits.provide(&node.lock_share, || node.workers()) {
+            return TryLock::Ask;
+        }
+        let ownership = ownership(need.mode);
+        let end = match hint {
+            Some(hint) => node.cache.try_lock_at(need.addr, ownership, hint),
+            None => node.cache.try_lock(need.addr, ownership),
+        };
+        match end {
+            TryLock::Locked((_, true)) => self.core.permits.use_one(),
+            _ => self.core.permits.settle(&node.lock_share),
+        }
+        match end {
+            TryLock::Locked((frame, _)) => TryLock::Locked(frame),
+            TryLock::Refused => TryLock::Refused,
+            TryLock::Ask => TryLock::Ask,
+        }
+    }
+
+    /// Locks the line if no other node has to act. `upgrades`: the caller has a shared lock to
+    /// upgrade. `reserved`: the caller has the line reserved, and so comes before requests of other
+    /// nodes.
+    fn try_lock(&self, need: Need, reserved: bool, upgrades: bool) -> Result<Try, MemoryError> {
+        let Need { addr, mode } = need;
+        let node = &*self.core.node;
+        let mut records = self.node.records.shard(addr).lock();
+        let record = records.get(&addr);
+        if let Some(error) = record.and_then(|record| record.local.failed) {
+            return Err(error.into());
+        }
+        let frame = record.map_or_else(|| node.cache.find(addr), |record| record.local.frame);
+        let Some(id) = frame else { return Ok(Try::NotHere) };
+        let frame = node.cache.frame(id);
+        // Checked before the line is requested: another node must not give the line up for nothing.
+        let in_the_way = match (frame.locked(), mode) {
+            _ if frame.is_draining() && !upgrades => true,
+            (Ownership::Invalid, _) | (Ownership::Shared, Mode::Shared) => false,
+            (Ownership::Shared, Mode::Exclusive) => !upgrades || !frame.is_locked_once(),
+            (Ownership::Exclusive, _) => true,
+        };
+        if in_the_way {
+            return Ok(Try::Refused);
+        }
+        let hold = record.map_or_else(|| frame.state().ownership(), |record| record.line.hold());
+        let gives_way = !reserved && record.is_some_and(|record| record.line.gives_way());
+        if !meets(hold, mode) || gives_way {
+            return Ok(Try::NotHere);
+        }
+        let locked =
+            if upgrades { frame.try_upgrade_lock() } else { self.count_lock(addr, frame, mode)? };
+        if !locked {
+            return Ok(Try::Refused);
+        }
+        // Requesters that the lock refuses are answered now.
+        if let Some(record) = records.get_mut(&addr).filter(|record| record.line.is_asked_for()) {
+            self.node.protocol.serve(&mut self.site(addr, record));
+            self.finish(&mut records, addr);
+        }
+        Ok(Try::Locked(id))
+    }
+
+    /// Handles the end of a lock on a line with the mark "others have requested, or the line has
+    /// failed".
+    #[cold]
+    fn unlocked(&self, addr: GlobalAddr) {
+        let mut records = self.node.records.shard(addr).lock();
+        if let Some(record) = records.get_mut(&addr)
+            && record.local.failed.is_some()
+        {
+            // The frame was kept for the lock.
+            self.core.give_frame_back(&mut record.local);
+        }
+        self.finish(&mut records, addr);
+    }
+
+    /// Updates the mark in the lock word: it is set while other nodes request the line, or after
+    /// the line has failed. While the mark is set, locks are taken under the shard lock only. An
+    /// earlier lock may keep the requesters from the line: they are answered here.
+    pub(crate) fn see_to_locks(&self, addr: GlobalAddr, record: &mut Record<P::Line>) {
+        let Some(id) = record.local.frame else { return };
+        let frame = self.core.node.cache.frame(id);
+        let failed = record.local.failed.is_some();
+        if (record.line.is_asked_for() || failed) == frame.asks_first() {
+            return;
+        }
+        if frame.asks_first() {
+            frame.ask_no_more();
+        } else if frame.ask_first() != Ownership::Invalid && !failed {
+            self.node.protocol.serve(&mut self.site(addr, record));
+            if !record.line.is_asked_for() {
+                frame.ask_no_more();
+            }
+        }
+    }
+
+    /// Whether a reader that does not wait for locks may request the line.
+    ///
+    /// 1. A refused reader leaves its bit in the latch word until the lock ends, and the line keeps
+    ///    its frame.
+    /// 2. Such lines take a quarter of the frames at most, and lines that are locked here take a
+    ///    half.
+    /// 3. So there are always frames for other lines.
+    /// 4. Without the bound, two nodes could both wait for a frame, after the transactions of each
+    ///    have locked the lines that the other has tried to read.
+    pub(crate) fn may_be_refused(&self, record: &mut Record<P::Line>) -> bool {
+        let node = &*self.core.node;
+        let most = (node.cache.capacity() / REFUSED_SHARE).max(1);
+        if !record.local.counts_as_refused {
+            let next = |refused| (refused < most).then_some(refused + 1);
+            // Relaxed: the number orders nothing else.
+            let counted = node.refused.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+            record.local.counts_as_refused = counted.is_ok();
+        }
+        record.local.counts_as_refused
+    }
+
+    /// Ends the count of [`may_be_refused`](Inner::may_be_refused), once the line is here or is not
+    /// wanted any more.
+    pub(crate) fn see_to_refusal(&self, record: &mut Record<P::Line>) {
+        let over = record.line.hold() != Ownership::Invalid
+            || !record.line.is_wanted() && record.local.waiters.is_empty()
+            || record.local.frame.is_none();
+        if record.local.counts_as_refused && over {
+            record.local.counts_as_refused = false;
+            self.core.node.refused.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a lock, if this node may have one more locked line. Returns whether the lock was
+    /// taken. A line that is locked already needs no permit.
+    fn count_lock(&self, addr: GlobalAddr, frame: &Frame, mode: Mode) -> Result<bool, MemoryError> {
+        let share = &self.core.node.lock_share;
+        let mode = ownership(mode);
+        let provided = self.core.permits.provide(share, || self.core.node.workers());
+        let too_many = || Err(MemoryError::TooManyLocks { addr, locked: share.locked() });
+        if !provided && !frame.is_kept() {
+            return too_many();
+        }
+        let first = frame.try_lock(mode);
+        match first {
+            Some(true) if provided => self.core.permits.use_one(),
+            Some(true) => {
+                // The other locks of the line have ended in the meantime.
+                frame.unlock(mode);
+                return too_many();
+            }
+            _ => self.core.permits.settle(share),
+        }
+        Ok(first.is_some())
+    }
+}
+
+impl<P: CoherenceProtocol> Worker<P> {
+    /// Locks the line, and obtains the line first if it is not here in the needed mode. Returns the
+    /// ticket with which the line came.
+    async fn obtain_lock(
+        &self,
+        need: Need,
+        upgrades: bool,
+    ) -> Result<LockOutcome<(FrameId, Option<Ticket<P>>)>, MemoryError> {
+        let inner = &self.inner;
+        let mut ticket: Option<Ticket<P>> = None;
+        loop {
+            match inner.try_lock(need, ticket.is_some(), upgrades)? {
+                Try::Locked(frame) => {
+                    inner.core.counters.locks.add(1);
+                    return Ok(LockOutcome::Got((frame, ticket)));
+                }
+                Try::Refused => break,
+                // Also when the reservation has expired.
+                Try::NotHere => drop(ticket.take()),
+            }
+            match inner.obtain(no_wait(need)).await? {
+                End::Here(frame) => {
+                    inner.core.charge_lock();
+                    ticket = Some(self.ticket(need.addr, frame));
+                }
+                End::Locked => break,
+                End::GaveWay => unreachable!("only upgrades give way"),
+            }
+        }
+        inner.core.counters.locks_refused.add(1);
+        Ok(LockOutcome::Locked)
+    }
+
+    /// Makes the lock that was taken. `obtained`: the lock ends the access that obtained the line.
+    fn locked(&self, need: Need, frame: FrameId, obtained: bool) -> Lock<P> {
+        let ends_access = obtained || !self.inner.core.node.lazy_release;
+        Lock { worker: self.clone(), need, frame, ends_access, detains: false }
+    }
+
+    #[inline(always)]
+    fn try_lock_hinted(
+        &self,
+        need: Need,
+        hint: Option<&Hint>,
+    ) -> Result<LockOutcome<Lock<P>>, Need> {
+        let end = match self.inner.try_lock_unasked(need, hint) {
+            TryLock::Locked(frame) => Try::Locked(frame),
+            TryLock::Refused => Try::Refused,
+            TryLock::Ask => self.inner.try_lock(need, false, false).map_err(|_| need)?,
+        };
+        match end {
+            Try::Locked(frame) => {
+                self.inner.core.counters.locks.add(1);
+                Ok(LockOutcome::Got(self.locked(need, frame, false)))
+            }
+            Try::Refused => {
+                self.inner.core.counters.locks_refused.add(1);
+                Ok(LockOutcome::Locked)
+            }
+            Try::NotHere => Err(need),
+        }
+    }
+
+    async fn lock_in_time(
+        &self,
+        need: Need,
+        upgrades: bool,
+    ) -> Result<LockOutcome<(FrameId, Option<Ticket<P>>)>, MemoryError> {
+        self.inner.in_time(need, pin!(self.obtain_lock(need, upgrades))).await
+    }
+}
+
+impl<P: CoherenceProtocol> LineLocks for Worker<P> {
+    type Lock = Lock<P>;
+
+    async fn lock(&self, need: Need) -> Result<LockOutcome<Lock<P>>, MemoryError> {
+        if let Ok(end) = self.try_lock(need) {
+            return Ok(end);
+        }
+        self.inner.check(need.addr)?;
+        Ok(match self.lock_in_time(need, false).await? {
+            LockOutcome::Locked => LockOutcome::Locked,
+            LockOutcome::Got((frame, ticket)) => {
+                // The access that obtained the line ends with the lock.
+                let obtained =
+                    ticket.is_some_and(|mut ticket| std::mem::take(&mut ticket.ends_access));
+                LockOutcome::Got(self.locked(need, frame, obtained))
+            }
+        })
+    }
+
+    #[inline]
+    fn try_lock(&self, need: Need) -> Result<LockOutcome<Lock<P>>, Need> {
+        self.try_lock_hinted(need, None)
+    }
+
+    #[inline]
+    fn try_lock_at(&self, need: Need, hint: &Hint) -> Result<LockOutcome<Lock<P>>, Need> {
+        self.try_lock_hinted(need, Some(hint))
+    }
+
+    fn detain(&self, lock: &mut Lock<P>) {
+        if lock.need.mode == Mode::Exclusive && !lock.detains {
+            self.inner.core.charge_lock();
+            self.inner.core.node.cache.frame(lock.frame).detain();
+            lock.detains = true;
+        }
+    }
+
+    #[inline]
+    fn is_detained(&self, line: GlobalAddr, hint: &Hint) -> bool {
+        self.inner.core.node.cache.is_detained(line, hint)
+    }
+
+    async fn ensure_unlocked(&self, need: Need) -> Result<LockOutcome<Ticket<P>>, MemoryError> {
+        let ticket = self.obtain(no_wait(need)).await?;
+        Ok(ticket.map_or(LockOutcome::Locked, LockOutcome::Got))
+    }
+
+    fn try_upgrade_lock(&self, lock: &mut Lock<P>) -> bool {
+        if lock.need.mode == Mode::Exclusive {
+            return true;
+        }
+        self.inner.core.charge_lock();
+        let frame = self.inner.core.node.cache.frame(lock.frame);
+        let upgraded = frame.try_upgrade_lock_unasked() == TryLock::Locked(());
+        if upgraded {
+            self.inner.core.counters.locks.add(1);
+            lock.need.mode = Mode::Exclusive;
+        }
+        upgraded
+    }
+
+    async fn upgrade_lock(&self, lock: &mut Lock<P>) -> Result<LockOutcome<()>, MemoryError> {
+        if self.try_upgrade_lock(lock) {
+            return Ok(LockOutcome::Got(()));
+        }
+        let need = Need { mode: Mode::Exclusive, ..lock.need };
+        Ok(match self.lock_in_time(need, true).await? {
+            LockOutcome::Locked => LockOutcome::Locked,
+            LockOutcome::Got((_, ticket)) => {
+                let obtained =
+                    ticket.is_some_and(|mut ticket| std::mem::take(&mut ticket.ends_access));
+                lock.ends_access |= obtained;
+                lock.need = need;
+                LockOutcome::Got(())
+            }
+        })
+    }
+}

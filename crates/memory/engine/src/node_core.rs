@@ -1,0 +1,250 @@
+//! [`NodeCore`]: what the workers of one compute node share under any protocol.
+
+use std::sync::{Arc, OnceLock};
+
+use latchwork_cache::{Cache, FrameId};
+use latchwork_coherence::MailBox;
+use latchwork_memnode::{Epochs, Geometry, LineAllocator};
+use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
+use latchwork_runtime::{Notifier, Time};
+use latchwork_verbs::{ComputeNodeId, LocalBuffer, RegionKey};
+
+use crate::blocked::Blocked;
+use crate::counters::{Counters, WorkerCounters};
+use crate::cover::Cover;
+use crate::frames::{FrameWaiters, Reserve};
+use crate::gone::Gone;
+use crate::history::History;
+use crate::permits::Share;
+use crate::repeats::{NumberPool, Seen};
+use crate::settings::{Release, Settings};
+use crate::timers::Timers;
+
+/// The parts of a node.
+#[derive(Debug)]
+pub struct NodeParts {
+    /// The node's id.
+    pub id: ComputeNodeId,
+    /// The frames of the node.
+    pub cache: Cache,
+    /// The key under which the cache's arena was registered with the fabric. Other nodes forward
+    /// into the arena, so the key is the same on all nodes.
+    pub arena: RegionKey,
+    /// The division of the pool into lines.
+    pub geometry: Geometry,
+    /// Allocates lines.
+    pub allocator: Arc<LineAllocator>,
+    /// Decides when freed lines may be used again.
+    pub epochs: Arc<Epochs>,
+    /// Settings.
+    pub settings: Settings,
+}
+
+/// What the workers of a compute node share under any protocol: all but the records of its lines.
+pub struct NodeCore {
+    pub(crate) id: ComputeNodeId,
+    pub(crate) cache: Cache,
+    pub(crate) arena: RegionKey,
+    pub(crate) geometry: Geometry,
+    pub(crate) allocator: Arc<LineAllocator>,
+    pub(crate) epochs: Arc<Epochs>,
+    pub(crate) settings: Settings,
+    /// Whether the node keeps a line after the access, until another node requests the line or its
+    /// frame is needed (SELCC 4.1).
+    pub(crate) lazy_release: bool,
+    pub(crate) reserve: Reserve,
+    /// The history of lines that other nodes take.
+    pub(crate) history: History,
+    pub(crate) timers: Timers,
+    pub(crate) blocked: Blocked,
+    pub(crate) frame_waiters: FrameWaiters,
+    /// The number of evictions that free their frame when their release is complete.
+    pub(crate) releasing: AtomicUsize,
+    /// The bound on the lines that transactions lock.
+    pub(crate) lock_share: Share,
+    /// The number of lines that readers without a wait for locks have requested, or were refused.
+    /// Such lines keep their frames until the lock ends.
+    pub(crate) refused: AtomicUsize,
+    /// The message numbers that have arrived.
+    pub(crate) seen: Seen,
+    pub(crate) numbers: NumberPool,
+    /// Receives the user messages.
+    pub(crate) mail_box: OnceLock<MailBox>,
+    /// Wakes the handler.
+    pub(crate) handler: Mutex<Option<Notifier>>,
+    /// The number of workers that are not parked, without the handler.
+    pub(crate) awake: AtomicUsize,
+    /// The handler cover.
+    pub(crate) cover: Cover,
+    /// The number of workers, without the handler.
+    pub(crate) workers: AtomicUsize,
+    /// The nodes that are dead or have left.
+    pub(crate) gone: Gone,
+    counters: Mutex<Vec<Arc<WorkerCounters>>>,
+}
+
+impl NodeCore {
+    /// Builds the core of a node from its parts. `lazy_release`: the protocol keeps lines.
+    pub(crate) fn new(parts: NodeParts, lazy_release: bool) -> NodeCore {
+        NodeCore {
+            id: parts.id,
+            history: History::new(parts.cache.capacity()),
+            lock_share: Share::new(parts.cache.capacity() / parts.settings.lock_share.max(1)),
+            reserve: Reserve::new(parts.cache.capacity(), &parts.settings),
+            cache: parts.cache,
+            arena: parts.arena,
+            geometry: parts.geometry,
+            allocator: parts.allocator,
+            epochs: parts.epochs,
+            seen: Seen::new(parts.settings.gaps_max),
+            numbers: NumberPool::default(),
+            mail_box: OnceLock::new(),
+            lazy_release,
+            settings: parts.settings,
+            timers: Timers::new(),
+            blocked: Blocked::default(),
+            frame_waiters: FrameWaiters::default(),
+            releasing: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            handler: Mutex::new(None),
+            awake: AtomicUsize::new(0),
+            cover: Cover::default(),
+            workers: AtomicUsize::new(0),
+            gone: Gone::default(),
+            counters: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// The node's id.
+    #[inline]
+    pub fn id(&self) -> ComputeNodeId {
+        self.id
+    }
+
+    /// The frames of the node.
+    #[inline]
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// The key of the cache's arena, which is the same on all nodes.
+    #[inline]
+    pub fn arena(&self) -> RegionKey {
+        self.arena
+    }
+
+    /// The line in a frame, as a buffer in the arena.
+    #[inline]
+    pub fn buffer(&self, id: FrameId) -> LocalBuffer {
+        self.cache.buffer(id, self.arena)
+    }
+
+    /// The division of the pool into lines.
+    #[inline]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The settings.
+    #[inline]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The alarms.
+    #[inline]
+    pub fn timers(&self) -> &Timers {
+        &self.timers
+    }
+
+    /// Whether this node knows that the compute node is dead or has left, so that no request to it
+    /// is of use.
+    #[inline]
+    pub fn is_gone(&self, peer: ComputeNodeId) -> bool {
+        self.gone.contains(peer)
+    }
+
+    /// The allocator of lines.
+    #[inline]
+    pub fn allocator(&self) -> &Arc<LineAllocator> {
+        &self.allocator
+    }
+
+    /// The node's part in the cluster's epochs.
+    pub fn epochs(&self) -> &Arc<Epochs> {
+        &self.epochs
+    }
+
+    /// The number of lines that transactions have locked.
+    pub fn locked_lines(&self) -> usize {
+        self.lock_share.locked()
+    }
+
+    /// The counts of all workers of the node.
+    pub fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        self.counters.lock().iter().for_each(|worker| sum.add_worker(worker));
+        sum
+    }
+
+    /// Forgets the earlier compute node of this id, before another node of the id sends a message
+    /// here. The new node starts its message numbers anew. No message of the earlier node may still
+    /// be in flight.
+    pub fn forget(&self, peer: ComputeNodeId) {
+        self.seen.forget(peer);
+        self.gone.forget(peer);
+    }
+
+    /// Reports that a compute node is dead or has left: it answers nothing any more, and verbs to
+    /// it fail already.
+    ///
+    /// Lines with a request to that node fail as if the request had failed, and the waiters of
+    /// these lines end with an error. A node after a graceful leave held nothing: its [release of
+    /// all lines](crate::Worker::give_back) waited until no latch word named the node and no
+    /// request was queued at the node.
+    ///
+    /// The report takes effect when [`minds`](NodeCore::minds) returns false for the node.
+    pub fn miss(&self, peer: ComputeNodeId) {
+        self.gone.miss(peer);
+        if let Some(handler) = &*self.handler.lock() {
+            handler.notify();
+        }
+    }
+
+    /// Whether a report of [`miss`](NodeCore::miss) about `peer` has not taken effect yet.
+    pub fn minds(&self, peer: ComputeNodeId) -> bool {
+        self.gone.minds(peer)
+    }
+
+    /// Whether lines are released early by their history.
+    pub(crate) fn adapts(&self) -> bool {
+        self.lazy_release && self.settings.release == Release::Adaptive
+    }
+
+    /// Whether the end of an access decides about the line that the access obtained.
+    pub(crate) fn minds_ends(&self) -> bool {
+        !self.lazy_release || self.adapts()
+    }
+
+    /// Requests handler cover: a worker finds at `now` that other programs want its core until
+    /// `until`.
+    pub(crate) fn cover(&self, now: Time, until: Time) {
+        if self.cover.extend(now, until)
+            && let Some(handler) = &*self.handler.lock()
+        {
+            handler.notify();
+        }
+    }
+
+    /// The number of workers. A worker that starts or ends at this moment may be counted or not.
+    #[inline]
+    pub fn workers(&self) -> u32 {
+        self.workers.load(Ordering::Relaxed) as u32
+    }
+
+    pub(crate) fn new_counters(&self) -> Arc<WorkerCounters> {
+        let counters = Arc::new(WorkerCounters::default());
+        self.counters.lock().push(counters.clone());
+        counters
+    }
+}

@@ -1,0 +1,163 @@
+//! [`CoherenceProtocol`]: what a coherence protocol gives to the engine, and what it gets.
+//!
+//! The engine has the frames, the waiters, the messages and the alarms of a node. The protocol
+//! decides which node owns a line. For every line with a record the protocol keeps a part of its
+//! own in that record ([`CoherenceProtocol::Line`]). Each call about a line comes with a
+//! [`LineSite`], under the lock of the line's shard: the protocol posts, sends and sets alarms, and
+//! never waits.
+//!
+//! ```text
+//!   access, eviction ─ want, evict ─►┌──────────┐─ post, send, forward ─► WorkerCore ─► fabric
+//!   end of local use ─ serve ───────►│ protocol │                                         │
+//!   alarms ─────────── alarm ───────►│          │─ publish, try_invalidate, .. ► FrameCopy│
+//!   messages ───────── received ────►└──────────┘◄─ completed, then ended ────────────────┘
+//! ```
+
+use std::fmt;
+
+use latchwork_cache::Ownership;
+use latchwork_coherence::Mode;
+use latchwork_runtime::Time;
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, VerbError};
+
+use crate::record::LocalSide;
+use crate::timers::Alarm;
+use crate::waiters::LineAccess;
+use crate::worker_core::WorkerCore;
+
+/// The protocol's part of a line record.
+pub trait LineState: fmt::Debug + Send + 'static {
+    /// The node's right to use its copy of the line.
+    fn hold(&self) -> Ownership;
+
+    /// Whether the node wants the line for local code.
+    fn is_wanted(&self) -> bool;
+
+    /// Whether requests of other nodes are queued.
+    fn is_asked_for(&self) -> bool;
+
+    /// Whether queued requests wait until local code stops using the line.
+    fn is_blocked(&self) -> bool;
+
+    /// Whether nothing is in flight, queued or wanted.
+    fn is_at_rest(&self) -> bool;
+
+    /// Whether the line is at rest, and this part adds nothing to the frame of the line at `now`.
+    fn is_over(&self, now: Time) -> bool;
+
+    /// Whether the node has no copy, and nothing in flight can write into its frame.
+    fn is_idle(&self) -> bool;
+
+    /// Whether a request of this node to `peer` is open.
+    fn is_asking(&self, peer: ComputeNodeId) -> bool;
+
+    /// Whether accesses without a reservation leave the line to the requests of other nodes.
+    fn gives_way(&self) -> bool;
+
+    /// Notes that a local access found the local latch free at its first attempt.
+    fn latch_was_free(&mut self);
+
+    /// Notes that a local access of this mode has to wait for the local latch.
+    fn latch_was_held(&mut self, mode: Mode);
+}
+
+/// One line at one worker, as a step of the protocol sees it.
+pub struct LineSite<'a, P: CoherenceProtocol> {
+    /// The worker that takes the step.
+    pub worker: &'a WorkerCore,
+    /// What the protocol keeps of the worker's operations in flight.
+    pub in_flight: &'a P::InFlight,
+    /// The line.
+    pub addr: GlobalAddr,
+    /// The protocol's part of the line's record.
+    pub line: &'a mut P::Line,
+    /// The engine's part of the line's record.
+    pub local: &'a mut LocalSide,
+}
+
+/// A coherence protocol.
+pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
+    /// The protocol's part of a line record.
+    type Line: LineState;
+    /// The operations of one worker in flight.
+    type InFlight: Default + 'static;
+    /// A message about a line.
+    type Message;
+    /// The end of an operation on a line.
+    type End;
+
+    /// Whether a node keeps a line after the access, until another node requests the line or its
+    /// frame is needed (SELCC 4.1). Otherwise the line is released with the access.
+    fn lazy_release(&self) -> bool;
+
+    /// The part of a new record, for a line at rest with this ownership.
+    fn at_rest(&self, node: ComputeNodeId, hold: Ownership) -> Self::Line;
+
+    // ---- what local code does ----
+
+    /// Requests the line for an access that has just begun to wait.
+    fn want(&self, site: &mut LineSite<'_, Self>, access: LineAccess);
+
+    /// Releases the line, if it is at rest and not in use, because its frame is needed.
+    fn evict(&self, site: &mut LineSite<'_, Self>);
+
+    /// Serves the queued requests: local code may have stopped using the line.
+    fn serve(&self, site: &mut LineSite<'_, Self>);
+
+    /// Handles an alarm that the protocol has set, or the end of a local writer's latch.
+    fn alarm(&self, site: &mut LineSite<'_, Self>, alarm: Alarm);
+
+    /// Updates the line after the last event of a step of the engine.
+    fn finish(&self, site: &mut LineSite<'_, Self>);
+
+    // ---- messages ----
+
+    /// Reads a message about a line. `None` when `wire` is none, which a peer of another version
+    /// may send.
+    fn decode(&self, wire: &Wire) -> Option<Self::Message>;
+
+    /// Handles a message.
+    fn received(&self, site: &mut LineSite<'_, Self>, message: Self::Message);
+
+    /// Answers a message of `from` about a line that has failed here and has lost its frame.
+    fn send_away(
+        &self,
+        worker: &WorkerCore,
+        addr: GlobalAddr,
+        from: ComputeNodeId,
+        message: Self::Message,
+    );
+
+    /// Handles a request of this node that never reached `to`.
+    fn unsent(&self, site: &mut LineSite<'_, Self>, to: ComputeNodeId, error: VerbError);
+
+    /// Gives up what other nodes wait for, after the line has failed here.
+    fn failed(&self, site: &mut LineSite<'_, Self>);
+
+    // ---- completions ----
+
+    /// Handles the completion of a batch that the protocol has posted under `tag`. Returns the end
+    /// of the operation, if this was its last batch.
+    fn completed(
+        &self,
+        worker: &WorkerCore,
+        in_flight: &Self::InFlight,
+        tag: u64,
+        result: Result<u64, VerbError>,
+    ) -> Option<(GlobalAddr, Self::End)>;
+
+    /// Handles the end of a forward that belongs to the operation `group`. Returns the end of the
+    /// operation, if this was its last batch.
+    fn forwarded(
+        &self,
+        worker: &WorkerCore,
+        in_flight: &Self::InFlight,
+        group: usize,
+    ) -> Option<(GlobalAddr, Self::End)>;
+
+    /// Handles the end of an operation on the line.
+    fn ended(&self, site: &mut LineSite<'_, Self>, end: Self::End);
+
+    /// Notes that a probe of a forward of the line has ended.
+    fn probed(&self, site: &mut LineSite<'_, Self>);
+}

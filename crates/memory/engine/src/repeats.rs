@@ -1,0 +1,259 @@
+//! Deduplication: each message carries a message number, and the receiver takes each number once.
+//!
+//! ```text
+//!   sender: worker w of node n                       receiver: all workers of a node
+//!   Numbers: w, next[target] ──► stamp (w, number) ──► Seen[n][w]: highest, gaps ──► new or not
+//! ```
+//!
+//! A second copy does harm: an invalidation request that is granted twice is a WRITE into a frame
+//! that serves another line by then.
+//!
+//! # State of the receiver
+//!
+//! For each worker of a sender, the receiver keeps the highest number that has arrived, and the
+//! *gaps*: lower numbers that have not arrived. A number that is neither above the highest nor a
+//! gap is a duplicate. So a number is never taken twice, however late its second copy is.
+//!
+//! # Why a bounded number of gaps is enough
+//!
+//! No bound exists on how often one message is overtaken: one message can be late while thousands
+//! pass it. But the number of messages that are late at one time is bounded:
+//!
+//! 1. A worker numbers its messages in the order of posting.
+//! 2. The endpoint submits its batches to one target in that order.
+//! 3. At most `requests_max` requests of these batches are in flight.
+//! 4. So a gap belongs to one of three kinds of messages: (a) a message in flight; (b) a message
+//!    that a worker of the receiver has taken out of the inbox and not yet checked, at most one for
+//!    each worker; (c) a message that never arrives, because the network lost it or its endpoint
+//!    was dropped.
+//! 5. Kinds (a) and (b) together are fewer than [`Settings::gaps_max`](crate::Settings::gaps_max),
+//!    and the receiver keeps that many gaps.
+//! 6. With more gaps, the receiver forgets the lowest. That message has been overtaken most often,
+//!    so it is most likely lost.
+//! 7. A forgotten message that arrives after all is dropped like a duplicate, and its waiters fail
+//!    at their deadlines. Forgetting a gap never makes the receiver take a message twice.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+use latchwork_runtime::sync::Mutex;
+use latchwork_verbs::ComputeNodeId;
+
+const NUMBER_BITS: u32 = 48;
+
+/// A message number with its sender: worker 16 bits | number 48 bits. The numbers of a worker count
+/// from 1 for every target. 48 bits are enough for years.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MessageNumber(u64);
+
+impl MessageNumber {
+    pub(crate) fn new(worker: u16, number: u64) -> Self {
+        MessageNumber(u64::from(worker) << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1))
+    }
+
+    /// Reads a stamp from its word. `None` for a number that is never given.
+    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
+        let stamp = MessageNumber(bits);
+        (stamp.number() != 0).then_some(stamp)
+    }
+
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
+    fn worker(self) -> u16 {
+        (self.0 >> NUMBER_BITS) as u16
+    }
+
+    fn number(self) -> u64 {
+        self.0 & ((1 << NUMBER_BITS) - 1)
+    }
+}
+
+/// The message numbers of one worker.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    worker: u16,
+    /// The last number for each target.
+    last: Box<[Cell<u64>]>,
+}
+
+impl Numbers {
+    pub(crate) fn next(&self, target: ComputeNodeId) -> MessageNumber {
+        let last = &self.last[target.index()];
+        last.set(last.get() + 1);
+        MessageNumber::new(self.worker, last.get())
+    }
+}
+
+/// The message numbers that no worker of the node uses at the moment.
+///
+/// A worker that starts continues the numbers of a worker that has left. So a stamp never stands
+/// for two messages. A receiver keeps only as many windows as the sender had workers at one time.
+#[derive(Default)]
+pub(crate) struct NumberPool {
+    free: Mutex<(Vec<Numbers>, u16)>,
+}
+
+impl NumberPool {
+    pub(crate) fn take(&self) -> Numbers {
+        let (free, made) = &mut *self.free.lock();
+        free.pop().unwrap_or_else(|| {
+            let worker = *made;
+            // No machine has threads for 65536 workers of one node at one time.
+            *made = made.wrapping_add(1);
+            Numbers { worker, last: vec![Cell::new(0); usize::from(ComputeNodeId::MAX)].into() }
+        })
+    }
+
+    pub(crate) fn give_back(&self, numbers: Numbers) {
+        self.free.lock().0.push(numbers);
+    }
+}
+
+/// The numbers of one worker that have arrived.
+#[derive(Default)]
+struct Window {
+    highest: u64,
+    /// Lower numbers that have not arrived, in order.
+    gaps: VecDeque<u64>,
+}
+
+impl Window {
+    /// Takes `number`. Returns whether it has arrived for the first time.
+    fn take(&mut self, number: u64, gaps_max: usize) -> bool {
+        if number == self.highest + 1 {
+            self.highest = number;
+            return true;
+        }
+        if number > self.highest {
+            // Not more gaps than are kept: the number in a peer's message must not decide how long
+            // this takes.
+            let first = number.saturating_sub(gaps_max as u64).max(self.highest + 1);
+            self.gaps.extend(first..number);
+            let surplus = self.gaps.len().saturating_sub(gaps_max);
+            self.gaps.drain(..surplus);
+            self.highest = number;
+            return true;
+        }
+        match self.gaps.binary_search(&number) {
+            Ok(at) => self.gaps.remove(at).is_some(),
+            Err(_) => false,
+        }
+    }
+}
+
+/// The message numbers that have arrived from all other nodes.
+///
+/// Each sending node has one lock, which a worker holds for a few instructions. So only workers
+/// that receive from the same node at the same moment contend.
+pub(crate) struct Seen {
+    nodes: Box<[Windows]>,
+    gaps_max: usize,
+}
+
+#[derive(Default)]
+#[repr(align(128))]
+struct Windows(Mutex<Vec<Window>>);
+
+impl Seen {
+    pub(crate) fn new(gaps_max: usize) -> Self {
+        let nodes = (0..ComputeNodeId::MAX).map(|_| Windows::default()).collect();
+        Seen { nodes, gaps_max }
+    }
+
+    /// Forgets the numbers of `from`: the next node of that id starts its numbers anew.
+    pub(crate) fn forget(&self, from: ComputeNodeId) {
+        self.nodes[from.index()].0.lock().clear();
+    }
+
+    /// Takes the message of `from` with this stamp. Returns whether it has arrived for the first
+    /// time.
+    pub(crate) fn take(&self, from: ComputeNodeId, stamp: MessageNumber) -> bool {
+        let mut windows = self.nodes[from.index()].0.lock();
+        let worker = usize::from(stamp.worker());
+        if windows.len() <= worker {
+            windows.resize_with(worker + 1, Window::default);
+        }
+        windows[worker].take(stamp.number(), self.gaps_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn node(id: u8) -> ComputeNodeId {
+        ComputeNodeId::new(id).expect("a valid id")
+    }
+
+    proptest! {
+        /// For any numbers in any order: while no gap was forgotten, a number is taken if and only
+        /// if a set of all numbers does not contain it. With forgotten gaps, no number is taken
+        /// twice either.
+        #[test]
+        fn a_window_knows_what_a_set_knows(
+            steps in prop::collection::vec((0u64..40, any::<bool>()), 1..300),
+            gaps_max in 1usize..64,
+        ) {
+            let (mut window, mut seen) = (Window::default(), BTreeSet::new());
+            let mut forgot = false;
+            let mut base = 1;
+            for (near, goes_on) in steps {
+                let number = (base + near).saturating_sub(20).max(1);
+                base += u64::from(goes_on);
+                let unseen = |below: u64| below - 1 - seen.range(..below).count() as u64;
+                let above = seen.last().is_none_or(|&highest| number > highest);
+                forgot |= above && unseen(number) > gaps_max as u64;
+                let taken = window.take(number, gaps_max);
+                let new = seen.insert(number);
+                prop_assert!(!taken || new, "{number} was taken twice");
+                prop_assert!(taken == new || forgot, "{number} was refused the first time");
+                prop_assert!(window.gaps.len() <= gaps_max);
+            }
+        }
+    }
+
+    /// The bound is on the number of late messages, not on their lateness.
+    #[test]
+    fn one_late_message_may_be_overtaken_by_any_number_of_others() {
+        let mut window = Window::default();
+        assert!((2..100_000).all(|number| window.take(number, 4)));
+        assert!(window.take(1, 4) && !window.take(1, 4) && !window.take(99_999, 4));
+    }
+
+    #[test]
+    fn a_leap_of_any_size_costs_no_more_than_the_gaps_that_are_kept() {
+        let mut window = Window::default();
+        let far = (1 << NUMBER_BITS) - 1;
+        assert!(window.take(far, 8) && window.gaps.len() == 8);
+        assert!(window.take(far - 8, 8) && !window.take(far - 9, 8), "the lowest is forgotten");
+    }
+
+    #[test]
+    fn workers_and_nodes_have_numbers_of_their_own() {
+        let (pool, seen) = (NumberPool::default(), Seen::new(8));
+        let (first, second) = (pool.take(), pool.take());
+        let stamps = [first.next(node(2)), second.next(node(2)), first.next(node(3))];
+        assert_eq!(stamps[0].bits() & 0xffff, stamps[1].bits() & 0xffff);
+        assert!(seen.take(node(1), stamps[0]) && seen.take(node(1), stamps[1]));
+        assert!(seen.take(node(4), stamps[0]) && !seen.take(node(1), stamps[0]));
+        // A worker that starts continues the numbers of one that left.
+        pool.give_back(first);
+        let third = pool.take();
+        assert!(seen.take(node(1), third.next(node(2))));
+        assert!(seen.take(node(1), pool.take().next(node(2))), "nobody's numbers yet");
+    }
+
+    #[test]
+    fn a_stamp_survives_its_word_and_none_is_none() {
+        let stamp = MessageNumber::new(u16::MAX, 77);
+        assert_eq!(MessageNumber::from_bits(stamp.bits()), Some(stamp));
+        assert_eq!((stamp.worker(), stamp.number()), (u16::MAX, 77));
+        assert_eq!(MessageNumber::from_bits(5 << NUMBER_BITS), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! What a worker serves on its sweeps: completions, messages, alarms, and requests that local code
+//! has kept waiting.
+
+use latchwork_verbs::{Message as Wire, VerbError};
+
+use crate::envelope::Envelope;
+use crate::inner::Inner;
+use crate::protocol::{CoherenceProtocol, LineState};
+use crate::tag::Tag;
+use crate::timers::Alarm;
+
+impl<P: CoherenceProtocol> Inner<P> {
+    /// Handles the completion of a batch of this worker.
+    pub(crate) fn completed(&self, tag: u64, result: Result<u64, VerbError>) {
+        match Tag::from_bits(tag) {
+            Tag::Letter(key) => self.letter_completed(key, result.err()),
+            Tag::Protocol(tag) => {
+                let Inner { core, in_flight, node, .. } = self;
+                self.operation_ended(node.protocol.completed(core, in_flight, tag, result));
+            }
+        }
+    }
+
+    /// Handles a message that has arrived.
+    pub(crate) fn received(&self, wire: &Wire) {
+        let Some((addr, envelope, stamp)) = Envelope::open(wire) else {
+            return self.core.received_mail(wire);
+        };
+        // A message that the protocol cannot read counts as none.
+        let message = match envelope {
+            Envelope::Line => match self.node.protocol.decode(wire) {
+                None => return,
+                message => message,
+            },
+            Envelope::Doubt(_) | Envelope::Verdict { .. } => None,
+        };
+        let core = &self.core;
+        if let Some(costs) = core.costs {
+            core.handle.charge(costs.message);
+        }
+        if !core.node.geometry.is_line(addr) {
+            return;
+        }
+        if !core.node.seen.take(wire.from, stamp) {
+            core.counters.repeats.add(1);
+            if core.node.settings.drops_repeats {
+                return;
+            }
+        }
+        match (envelope, message) {
+            (Envelope::Doubt(of), _) => core.answer_doubt(addr, wire.from, of),
+            (Envelope::Verdict { of, arrived }, _) => self.verdict(addr, (wire.from, of), arrived),
+            (Envelope::Line, None) => {}
+            (Envelope::Line, Some(message)) => {
+                let mut records = self.node.records.shard(addr).lock();
+                let record = self.record(&mut records, addr);
+                if record.local.is_lost() {
+                    drop(records);
+                    return self.node.protocol.send_away(core, addr, wire.from, message);
+                }
+                self.node.protocol.received(&mut self.site(addr, record), message);
+                if record.local.failed.is_some() {
+                    self.node.protocol.failed(&mut self.site(addr, record));
+                }
+                self.finish(&mut records, addr);
+            }
+        }
+    }
+
+    /// Serves the alarms that are due. Returns whether there were any.
+    pub(crate) fn ring_alarms(&self) -> bool {
+        let now = self.core.handle.sweep_time();
+        let mut any = false;
+        while let Some((addr, alarm)) = self.core.node.timers.pop_due(now) {
+            any = true;
+            if alarm == Alarm::LetGo && !self.core.node.lazy_release {
+                self.core.releases.borrow_mut().push(addr);
+            }
+            let mut records = self.node.records.shard(addr).lock();
+            if let Some(record) = records.get_mut(&addr) {
+                self.node.protocol.alarm(&mut self.site(addr, record), alarm);
+            }
+            self.finish(&mut records, addr);
+        }
+        any
+    }
+
+    /// Serves the requests again that local code has kept waiting.
+    #[inline]
+    pub(crate) fn serve_blocked(&self) -> bool {
+        !self.core.node.blocked.is_empty() && self.serve_all_blocked()
+    }
+
+    fn serve_all_blocked(&self) -> bool {
+        let mut served = false;
+        for addr in self.core.node.blocked.take() {
+            let mut records = self.node.records.shard(addr).lock();
+            if let Some(record) = records.get_mut(&addr) {
+                record.local.listed = false;
+                self.node.protocol.serve(&mut self.site(addr, record));
+                served |= !record.line.is_blocked();
+            }
+            self.finish(&mut records, addr);
+        }
+        served
+    }
+}

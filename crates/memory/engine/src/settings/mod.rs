@@ -1,0 +1,210 @@
+//! Settings of a compute node, under any protocol.
+
+mod table;
+mod value;
+
+use std::time::Duration;
+
+#[cfg(doc)]
+use latchwork_cache::Cache;
+use latchwork_cache::ReplacementPolicy;
+
+use crate::costs::CpuCosts;
+
+pub use table::{Setting, SettingError};
+
+/// The choice of the lines that eviction removes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replacement {
+    /// Least recently used, estimated from epochs and a sample (ScaleStore 4.1).
+    Epoch,
+    /// Least recently used, exactly (SELCC 5.2). Each hit writes memory that all workers share.
+    Lru,
+}
+
+/// When a node releases a line that no other node has requested.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Release {
+    /// When its frame is needed (SELCC 4.1).
+    #[default]
+    Lazy,
+    /// Early, where another node would take the line anyway before its next local use.
+    Adaptive,
+}
+
+/// How the back-off changes with repeated refusals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Resend {
+    /// `pause`, doubled with every further refusal, up to `pause_max`.
+    Growing,
+    /// C x RTT / N after N refusals, within the same bounds (SELCC 5.1.2).
+    ///
+    /// A protocol without invalidation requests grows its back-offs instead: shrinking back-offs
+    /// would only raise the load on a contended latch word. A node that has been refused for very
+    /// long waits for a stuck or dead node. Such a node backs off for a part of the time that it
+    /// has waited.
+    #[default]
+    Shrinking,
+}
+
+/// Settings of a compute node. All settings may be changed at run time before the node starts.
+/// [`Settings::TABLE`] lists them by name.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Deadline: an access that waits longer for a line fails.
+    pub deadline: Duration,
+    /// How long reservations, and accesses that wait for the local latch, may keep a line from a
+    /// requesting node. After this time the reservations expire, and the requests come before the
+    /// waiting accesses.
+    pub lapse: Duration,
+    /// The line lease, gamma of SELCC 5.3.1: so many synthetic accesses (reads / workers + writes)
+    /// that had to wait for the local latch come before a requesting node. Then the node gives the
+    /// line up. With 0, requesting nodes come first. With `None`, local accesses always come first.
+    pub lease: Option<u32>,
+    /// How back-offs change with refusals. Each back-off is drawn from 0.5 to 1.5 of what the rule
+    /// says.
+    pub resend: Resend,
+    /// C of [`Resend::Shrinking`].
+    pub resend_factor: u32,
+    /// RTT of [`Resend::Shrinking`]: the round-trip time of an atomic verb.
+    pub round_trip: Duration,
+    /// The shortest back-off after a refusal.
+    pub pause: Duration,
+    /// The longest back-off.
+    pub pause_max: Duration,
+    /// Whether each refusal raises the priority of a node's requests, and a holder serves the
+    /// highest priority first. Off: first come, first served (SELCC 5.3.2).
+    pub aging: bool,
+    /// Whether readers that gave a line up for an earlier refused writer hold off before they
+    /// return (SELCC 5.3.2).
+    pub spin_windows: bool,
+    /// Whether a starved writer keeps its line from readers with fewer refusals than the writer
+    /// (SELCC 5.3.2). Has no effect without `aging`.
+    pub priority_matching: bool,
+    /// A writer with so many refusals is starved.
+    pub starved_at: u8,
+    /// The hold-off of readers for each step of the writer's priority. Also the hold-off of a node
+    /// that released a line for other nodes, at the first step of their priority, doubled with each
+    /// further step.
+    pub hold_off: Duration,
+    /// The longest hold-off of both kinds.
+    pub hold_off_max: Duration,
+    /// How often requests that local code keeps waiting are served again while the worker has
+    /// nothing else to do.
+    pub serve_interval: Duration,
+    /// Eviction keeps 1/N of the frames free (N = `evict_share`), but at most eight times
+    /// `evict_batch`. It starts when more than half of these frames, or more than `evict_batch`,
+    /// are missing.
+    pub evict_share: usize,
+    /// The most lines that one sweep evicts ahead of need. With 1 the node evicts neither in
+    /// batches nor ahead: an access that finds no free frame evicts one line, with a doorbell of
+    /// its own, and waits for the frame.
+    pub evict_batch: usize,
+    /// The choice of the lines that eviction removes.
+    pub replacement: Replacement,
+    /// The frames that [`Replacement::Epoch`] samples for each wanted frame. It samples 16 at
+    /// least.
+    pub evict_sample: usize,
+    /// A new epoch of [`Replacement::Epoch`] begins after 1/N of the frames was replaced (N =
+    /// `epoch_share`).
+    pub epoch_share: usize,
+    /// The write-back slots of one worker for one memory node: the most evicted lines with a
+    /// write-back in flight whose frames are free already (SELCC 5.2.1).
+    ///
+    /// The handler counts as a worker here. Each worker takes this many times the line size in
+    /// memory for each memory node that it has evicted dirty lines to. With 0, a frame stays with
+    /// its line until the release is complete.
+    pub write_back_ring: usize,
+    /// Transactions lock at most 1/N of the frames (N = `lock_share`). The other frames serve
+    /// unlocked lines.
+    pub lock_share: usize,
+    /// Whether a write-back covers the dirty bounds only (SELCC 5.2.2), and not the whole line.
+    pub dirty_bounds: bool,
+    /// Whether an exclusive holder forwards a requested line and hands it over. Off: the holder
+    /// writes the line back and releases it (SELCC 4.4.1).
+    pub forwarding: bool,
+    /// Whether lines that other nodes repeatedly take are released lazily or early. Has no effect
+    /// without lazy release.
+    pub release: Release,
+    /// With adaptive release: a worker does not release the last so many lines that it obtained.
+    pub linger: usize,
+    /// Whether sharers pledge their copies to a writer, which takes the line over from all sharers
+    /// at once. Off: each sharer releases its own copy (SELCC 4.4.3).
+    pub takeover: bool,
+    /// The messages of one worker of another node that later messages may overtake and that still
+    /// count. The least safe value is the sum of two numbers: the requests that a worker may have
+    /// in flight to one node (a limit of the fabric), and the workers of this node. A duplicate
+    /// counts once with any value.
+    pub gaps_max: usize,
+    /// The charges for work on cached lines in a world. `None`: no charges, as always in real time.
+    pub costs: Option<CpuCosts>,
+    /// Whether the node deduplicates messages. Off only in tests, which show that checks detect the
+    /// harm.
+    pub drops_repeats: bool,
+    /// Whether the node sends no requests to nodes that it knows to be dead or to have left. Lines
+    /// whose requests were never sent then release their frames. Off only in tests, as
+    /// `drops_repeats`.
+    pub heeds_the_gone: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            deadline: Duration::from_secs(10),
+            lapse: Duration::from_millis(1),
+            lease: Some(256),
+            resend: Resend::Shrinking,
+            resend_factor: 8,
+            round_trip: Duration::from_micros(2),
+            pause: Duration::from_micros(2),
+            pause_max: Duration::from_micros(500),
+            aging: true,
+            spin_windows: true,
+            priority_matching: true,
+            starved_at: 2,
+            hold_off: Duration::from_micros(4),
+            hold_off_max: Duration::from_millis(1),
+            serve_interval: Duration::from_micros(20),
+            evict_share: 32,
+            evict_batch: 8,
+            replacement: Replacement::Epoch,
+            evict_sample: 4,
+            epoch_share: 10,
+            write_back_ring: 32,
+            lock_share: 2,
+            dirty_bounds: true,
+            forwarding: true,
+            release: Release::Lazy,
+            linger: 2,
+            takeover: true,
+            gaps_max: 512,
+            costs: None,
+            drops_repeats: true,
+            heeds_the_gone: true,
+        }
+    }
+}
+
+impl Settings {
+    /// The replacement policy for the cache of a node, for [`Cache::with_replacement`].
+    pub fn replacement_policy(&self) -> ReplacementPolicy {
+        match self.replacement {
+            Replacement::Epoch => {
+                ReplacementPolicy::Epoch { sample: self.evict_sample, share: self.epoch_share }
+            }
+            Replacement::Lru => ReplacementPolicy::Lru,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replacement_by_epochs_has_the_settings_sample_and_share() {
+        let settings = Settings { evict_sample: 7, epoch_share: 3, ..Settings::default() };
+        let policy = ReplacementPolicy::Epoch { sample: 7, share: 3 };
+        assert_eq!(settings.replacement_policy(), policy);
+    }
+}

@@ -1,0 +1,103 @@
+//! Steps of line records: how a record begins, what follows every event, and how a record ends.
+//!
+//! All functions here run under the lock of the line's shard. They post and never wait. Two
+//! properties follow:
+//!
+//! - The actions of one step reach the worker's send queue in the order of the protocol.
+//! - The state word of a frame changes before the release of the line is posted.
+
+use latchwork_cache::Ownership;
+use latchwork_runtime::sync::Ordering;
+use latchwork_verbs::GlobalAddr;
+
+use crate::inner::Inner;
+use crate::protocol::{CoherenceProtocol, LineState};
+use crate::record::{LocalSide, Record, Records};
+use crate::worker_core::WorkerCore;
+
+impl<P: CoherenceProtocol> Inner<P> {
+    /// Returns the line's record. A line without a record gets one from the state of its frame.
+    pub(crate) fn record<'r>(
+        &self,
+        records: &'r mut Records<P::Line>,
+        addr: GlobalAddr,
+    ) -> &'r mut Record<P::Line> {
+        records.entry(addr).or_insert_with(|| {
+            let node = &*self.core.node;
+            let frame = node.cache.find(addr);
+            let hold =
+                frame.map_or(Ownership::Invalid, |id| node.cache.frame(id).state().ownership());
+            Record::new(self.node.protocol.at_rest(node.id, hold), frame)
+        })
+    }
+
+    /// Updates the record after its events and removes a record that is over. Callers call this
+    /// after the last event under one hold of the shard's lock.
+    pub(crate) fn finish(&self, records: &mut Records<P::Line>, addr: GlobalAddr) {
+        let node = &*self.core.node;
+        let Some(record) = records.get_mut(&addr) else { return };
+        self.node.protocol.finish(&mut self.site(addr, record));
+        let Record { line, local } = &mut *record;
+        if line.is_blocked() && !local.is_lost() {
+            // The time is read anew. The sweep may have begun long ago, since the end of a sweep
+            // takes completions, too.
+            local.blocked_since.get_or_insert_with(|| self.core.handle.now());
+            if !local.listed {
+                local.listed = true;
+                node.blocked.add(addr);
+            }
+        } else {
+            local.blocked_since = None;
+        }
+        self.see_to_locks(addr, record);
+        self.see_to_refusal(record);
+        if record.local.failed.is_some() {
+            return;
+        }
+        let unused = record.line.is_idle() && record.local.waiters.is_empty();
+        if let Some(id) = record.local.frame.take_if(|_| unused) {
+            node.cache.detach(id);
+            node.frame_waiters.wake();
+        }
+        self.release_eagerly(addr, record);
+        if record.local.is_over() && record.line.is_over(self.core.handle.sweep_time()) {
+            records.remove(&addr);
+        }
+    }
+
+    /// Handles the end of an operation of the protocol, if there is one.
+    pub(crate) fn operation_ended(&self, end: Option<(GlobalAddr, P::End)>) {
+        let Some((addr, end)) = end else { return };
+        let mut records = self.node.records.shard(addr).lock();
+        let Some(record) = records.get_mut(&addr) else { return };
+        if record.local.evicting {
+            record.local.evicting = false;
+            self.core.node.releasing.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.node.protocol.ended(&mut self.site(addr, record), end);
+        self.finish(&mut records, addr);
+    }
+}
+
+impl WorkerCore {
+    /// Releases the frame of a line whose operation has failed.
+    ///
+    /// 1. The operation is over (R1) and no invalidation request is open (R5).
+    /// 2. So no verb reads or writes the frame any more, except a forward with a pending probe.
+    /// 3. So the frame is released when no probe is pending.
+    pub fn give_frame_back(&self, local: &mut LocalSide) {
+        let LocalSide { frame, doubts, waiters, failed, .. } = local;
+        let cache = &self.node.cache;
+        // A locked frame stays. The release is tried again when the lock ends.
+        let free = |id: &mut _| doubts.is_empty() && cache.frame(*id).try_invalidate();
+        if let Some(id) = frame.take_if(free) {
+            // A waiter with a grant that has not used the line yet fails instead, and loses its
+            // reservation.
+            if let Some(error) = *failed {
+                waiters.fail_granted(cache.frame(id), error);
+            }
+            cache.detach(id);
+            self.node.frame_waiters.wake();
+        }
+    }
+}

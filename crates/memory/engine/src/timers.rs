@@ -1,0 +1,87 @@
+//! Alarms: the actions of a node for a line at a later time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use latchwork_runtime::Time;
+use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
+use latchwork_verbs::GlobalAddr;
+
+/// The reason of an alarm.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Alarm {
+    /// A back-off after a refusal is over, or a hold-off after a release.
+    Retry,
+    /// The hold-off of readers is over.
+    HoldOffOver,
+    /// A local writer that held the line has released it, in virtual time.
+    LetGo,
+}
+
+/// The alarms of a node. Alarms belong to the node and not to the worker that set them, so that any
+/// worker that polls serves them.
+#[derive(Debug)]
+pub struct Timers {
+    heap: Mutex<BinaryHeap<Reverse<(Time, GlobalAddr, Alarm)>>>,
+    /// The time of the first alarm, in nanoseconds: a hint that saves the lock.
+    next: AtomicU64,
+}
+
+impl Timers {
+    pub(crate) fn new() -> Self {
+        Timers { heap: Mutex::new(BinaryHeap::new()), next: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Sets an alarm for a line. It rings at `at` or a little later.
+    pub fn set(&self, at: Time, addr: GlobalAddr, alarm: Alarm) {
+        let mut heap = self.heap.lock();
+        heap.push(Reverse((at, addr, alarm)));
+        self.publish(&heap);
+    }
+
+    /// Removes and returns an alarm that is due.
+    pub(crate) fn pop_due(&self, now: Time) -> Option<(GlobalAddr, Alarm)> {
+        if now.as_nanos() < self.next.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut heap = self.heap.lock();
+        let due = heap.peek().is_some_and(|Reverse((at, ..))| *at <= now);
+        let taken = if due { heap.pop() } else { None };
+        self.publish(&heap);
+        taken.map(|Reverse((_, addr, alarm))| (addr, alarm))
+    }
+
+    /// The time of the first alarm.
+    pub(crate) fn next(&self) -> Option<Time> {
+        match self.next.load(Ordering::Relaxed) {
+            u64::MAX => None,
+            at => Some(Time::from_nanos(at)),
+        }
+    }
+
+    // Called only under the heap's lock, so the hint is never older than the heap.
+    fn publish(&self, heap: &BinaryHeap<Reverse<(Time, GlobalAddr, Alarm)>>) {
+        let next = heap.peek().map_or(u64::MAX, |Reverse((at, ..))| at.as_nanos());
+        self.next.store(next, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarms_come_in_order_and_not_before_their_time() {
+        let timers = Timers::new();
+        let at = Time::from_nanos;
+        let line = GlobalAddr::from_bits;
+        timers.set(at(20), line(2), Alarm::Retry);
+        timers.set(at(10), line(1), Alarm::HoldOffOver);
+        assert_eq!(timers.next(), Some(at(10)));
+        assert_eq!(timers.pop_due(at(9)), None);
+        assert_eq!(timers.pop_due(at(15)), Some((line(1), Alarm::HoldOffOver)));
+        assert_eq!(timers.pop_due(at(15)), None);
+        assert_eq!(timers.pop_due(at(20)), Some((line(2), Alarm::Retry)));
+        assert_eq!(timers.next(), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! [`WorkerCore`]: what a worker has under any protocol.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use latchwork_fabric::Port;
+use latchwork_runtime::Handle;
+use latchwork_verbs::{GlobalAddr, Request, Target, VerbError};
+use slab::Slab;
+
+use crate::costs::CpuCosts;
+use crate::counters::WorkerCounters;
+use crate::letters::Sent;
+use crate::node_core::NodeCore;
+use crate::permits::Permits;
+use crate::repeats::Numbers;
+use crate::tag::Tag;
+use crate::write_back::WriteBackRing;
+
+/// The recent lines of a worker, the latest last: they may be used again at once, until the worker
+/// has obtained enough other lines. The second field: the line is kept although it is contested.
+pub(crate) type Lingering = VecDeque<(GlobalAddr, bool)>;
+
+/// What a worker has under any protocol: its port, its messages in flight, its counters, and the
+/// state of its accesses. The protocol posts, sends and counts through it.
+pub struct WorkerCore {
+    /// The node.
+    pub node: Arc<NodeCore>,
+    /// The port that connects the worker to the fabric.
+    pub port: Rc<Port>,
+    /// The worker's runtime.
+    pub handle: Handle,
+    /// The worker's counters.
+    pub counters: Arc<WorkerCounters>,
+    pub(crate) costs: Option<CpuCosts>,
+    /// The numbers of the worker's messages; `Some` until the worker ends.
+    pub(crate) numbers: Option<Numbers>,
+    /// The write-back slots of evicted lines.
+    pub(crate) write_backs: WriteBackRing,
+    /// The messages in flight.
+    pub(crate) letters: RefCell<Slab<Sent>>,
+    /// Whether a ticket, a wait for a latch or a granted access was dropped since the last sweep: a
+    /// request may have waited for it.
+    pub(crate) let_go: Cell<bool>,
+    /// The lines to release.
+    pub(crate) releases: RefCell<Vec<GlobalAddr>>,
+    /// The lines that this worker obtained last.
+    pub(crate) lingering: RefCell<Lingering>,
+    /// The number of accesses that wait for their lines.
+    pub(crate) waiting: Cell<usize>,
+    /// The shared copies with an open prediction of this worker.
+    pub(crate) bets: RefCell<VecDeque<GlobalAddr>>,
+    /// The permits for the lines that the worker's transactions lock.
+    pub(crate) permits: Permits,
+    /// Whether the end of an access decides about its line; see [`NodeCore::minds_ends`].
+    pub(crate) minds_ends: bool,
+}
+
+impl WorkerCore {
+    pub(crate) fn new(node: &Arc<NodeCore>, port: Rc<Port>, handle: &Handle) -> WorkerCore {
+        WorkerCore {
+            node: node.clone(),
+            port,
+            handle: handle.clone(),
+            counters: node.new_counters(),
+            costs: node.settings.costs,
+            numbers: Some(node.numbers.take()),
+            write_backs: WriteBackRing::new(node.settings.write_back_ring, node.cache.line_size()),
+            letters: RefCell::default(),
+            let_go: Cell::new(false),
+            releases: RefCell::default(),
+            lingering: RefCell::default(),
+            waiting: Cell::new(0),
+            bets: RefCell::default(),
+            permits: Permits::new(&node.lock_share),
+            minds_ends: node.minds_ends(),
+        }
+    }
+
+    pub(crate) fn numbers(&self) -> &Numbers {
+        self.numbers.as_ref().expect("there until the worker ends")
+    }
+
+    /// Posts a batch of the protocol. Its completion comes back with `tag`, of 63 bits.
+    #[inline]
+    pub fn post(&self, target: Target, requests: &[Request], tag: u64) -> Result<(), VerbError> {
+        self.port.post(target, requests, Tag::Protocol(tag).bits())
+    }
+}

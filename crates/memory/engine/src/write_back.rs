@@ -1,0 +1,105 @@
+//! The write-back slots (SELCC 5.2.1): registered memory for copies of the changes of evicted
+//! lines. The frame of a copied line is free before its changes have arrived in memory.
+//!
+//! Each worker has a fixed number of slots for each memory node, that is, for each of its queue
+//! pairs. A slot belongs to one write-back operation until that operation is complete, however
+//! often it is posted. Eviction never waits for a slot: without a free slot, the line is written
+//! back from its frame, and the frame is free when that is complete.
+//!
+//! Free slots are in a list and not in the order of a ring. In a ring, an operation that has to be
+//! posted again would hold up the slots of all later operations.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use latchwork_fabric::Port;
+use latchwork_verbs::{LocalBuffer, MemoryNodeId, Region, RegionKey, Words};
+
+/// The slots of one worker.
+pub(crate) struct WriteBackRing {
+    /// The number of slots for each memory node.
+    slots: usize,
+    line_size: usize,
+    /// The memory nodes that this worker has written back to. Ordered by id, so that replays of a
+    /// world are equal.
+    queues: RefCell<BTreeMap<MemoryNodeId, Queue>>,
+}
+
+/// The slots for one memory node.
+struct Queue {
+    /// `None` when no memory or no key was available.
+    memory: Option<(Arc<Region>, RegionKey)>,
+    free: Vec<usize>,
+}
+
+/// A write-back slot: room for one line. The changes are at the same offsets as in the line.
+#[derive(Debug)]
+pub struct Slot {
+    node: MemoryNodeId,
+    index: usize,
+    buffer: LocalBuffer,
+}
+
+impl Slot {
+    /// The slot as a buffer of the size of a line.
+    #[inline]
+    pub fn buffer(&self) -> LocalBuffer {
+        self.buffer
+    }
+}
+
+impl WriteBackRing {
+    /// Makes `slots` slots for each memory node. The first write-back to a memory node allocates
+    /// them.
+    pub(crate) fn new(slots: usize, line_size: usize) -> Self {
+        WriteBackRing { slots, line_size, queues: RefCell::default() }
+    }
+
+    /// The number of slots in use.
+    pub(crate) fn taken(&self) -> usize {
+        let queues = self.queues.borrow();
+        let used =
+            |queue: &Queue| queue.memory.as_ref().map_or(0, |_| self.slots - queue.free.len());
+        queues.values().map(used).sum()
+    }
+
+    /// Copies `range` of `line`, a line of `node`, into a free slot. `None` when no slot is free.
+    pub(crate) fn copy_out(
+        &self,
+        node: MemoryNodeId,
+        port: &Port,
+        line: Words<'_>,
+        range: Range<usize>,
+    ) -> Option<Slot> {
+        if self.slots == 0 {
+            return None;
+        }
+        let mut queues = self.queues.borrow_mut();
+        let queue = queues.entry(node).or_insert_with(|| self.new_queue(port));
+        let (memory, region) = queue.memory.as_ref()?;
+        let index = queue.free.pop()?;
+        let (offset, len) = ((index * self.line_size) as u64, self.line_size as u32);
+        let start = index * self.line_size + range.start;
+        memory.words().slice(start..start + range.len()).copy_from(line.slice(range));
+        Some(Slot { node, index, buffer: LocalBuffer { region: *region, offset, len } })
+    }
+
+    fn new_queue(&self, port: &Port) -> Queue {
+        let bytes = self.slots.checked_mul(self.line_size);
+        let memory = bytes.and_then(|bytes| Region::zeroed(bytes).ok()).and_then(|region| {
+            let key = port.register(region.clone()).ok()?;
+            Some((region, key))
+        });
+        let free = if memory.is_some() { (0..self.slots).rev().collect() } else { Vec::new() };
+        Queue { memory, free }
+    }
+
+    /// Returns the slot of an operation that is over.
+    pub(crate) fn give_back(&self, slot: &Slot) {
+        if let Some(queue) = self.queues.borrow_mut().get_mut(&slot.node) {
+            queue.free.push(slot.index);
+        }
+    }
+}

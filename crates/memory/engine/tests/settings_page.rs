@@ -1,0 +1,17 @@
+//! The settings page of the book has the same table as the code.
+
+use latchwork_engine::Settings;
+
+#[test]
+fn the_page_has_every_setting_as_the_code_has_it() {
+    let defaults = Settings::default();
+    let mut table = String::from("| setting | default | also | |\n| --- | --- | --- | --- |\n");
+    for setting in Settings::TABLE {
+        let also = setting.tries.join(", ");
+        let (name, default) = (setting.name, setting.value(&defaults));
+        table += &format!("| `{name}` | {default} | {also} | {} |\n", setting.help);
+    }
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/settings.md");
+    let text = std::fs::read_to_string(page).expect("the page is in the repository");
+    assert!(text.contains(&table), "docs/reference/settings.md should have this table:\n\n{table}");
+}

@@ -1,0 +1,383 @@
+//! Drives the line machines: events go in, verbs and messages come out.
+
+use latchwork_cache::DirtyBounds;
+use latchwork_coherence::Mode;
+use latchwork_engine::{Alarm, Bytes, WorkerCore};
+use latchwork_latch::{Action, Answer, Event, GrantMode, Hold, Message, NodeSet};
+use latchwork_runtime::Time;
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, Target, VerbError, prefetch_write};
+
+use crate::line::{Copy, ownership, want};
+use crate::pauses::{after_refusals, in_time, stand_back, window};
+use crate::selcc::{LatchSite, Selcc};
+use crate::wire::LineMessage;
+
+/// The number of bytes of a granted line that are prefetched.
+const READY_MAX: usize = 4 << 10;
+
+/// Whether only another node depends on this action.
+fn is_report(action: &Action) -> bool {
+    let Action::Send { message, .. } = action else { return false };
+    matches!(
+        message,
+        Message::Answer { .. }
+            | Message::Settled { .. }
+            | Message::Taken { .. }
+            | Message::GaveUp { .. }
+    )
+}
+
+/// The node to which an action sends an invalidation request of node `me`.
+fn asked_by(action: &Action, me: ComputeNodeId) -> Option<ComputeNodeId> {
+    match action {
+        Action::Send { to, message: Message::Request(request) } if request.from == me => Some(*to),
+        _ => None,
+    }
+}
+
+impl Selcc {
+    /// Feeds one event to the line machine and performs the resulting actions.
+    pub(crate) fn drive(&self, site: &mut LatchSite<'_>, event: Event) {
+        // No access here waits for a failed line, so the node does not request the line again.
+        if site.local.is_lost() || site.local.failed.is_some() && event == Event::Retry {
+            return;
+        }
+        let worker = site.worker;
+        let node = &*worker.node;
+        let mut actions = site.in_flight.actions.take();
+        let now = worker.handle.sweep_time();
+        let lapse = node.settings().lapse;
+        let lapsed = site.local.blocked_since.is_some_and(|since| since + lapse <= now);
+        let evicting = event == Event::Evict;
+        let held = site.local.frame.and_then(|id| worker.held(id));
+        let local_code_first = self.is_local_code_first(site, now);
+        let (dirty, held_here) = (site.line.incoming_dirty, held.is_some() || local_code_first);
+        let copy = site.local.copy(node, dirty, lapsed, held_here);
+        let line = &mut *site.line;
+        let (before, wanted) = (line.machine.hold(), line.machine.is_wanted());
+        line.machine.step(&self.rules, event, &mut Copy { copy }, &mut actions);
+        line.incoming_dirty = DirtyBounds::EMPTY;
+        let after = line.machine.hold();
+        // This also holds when the line was granted to another node in the same step. A pledge that
+        // was given up does not meet the want.
+        if wanted && !line.machine.is_wanted() {
+            line.refused_since = Time::ZERO;
+        }
+        if after < before && !evicting {
+            worker.taken(site.addr, site.local, ownership(before), ownership(after));
+        }
+        let mut group = None;
+        // Actions are taken from the end. An action is large, there is mostly one, and the end of a
+        // drain touches all that may be left.
+        actions.reverse();
+        let mut unasked = None;
+        while let Some(action) = actions.pop() {
+            let (asked, reports) = (asked_by(&action, node.id()), is_report(&action));
+            if let Err(error) = self.perform(site, action, &mut group) {
+                match asked.filter(|_| error.is_unsent()) {
+                    Some(to) => {
+                        let (nodes, _) = unasked.unwrap_or((NodeSet::EMPTY, error));
+                        unasked = Some((nodes.with(to), error));
+                    }
+                    // A node that is dead or has left does not wait for the report, and this node
+                    // does not wait for it.
+                    None if reports => {}
+                    None => site.local.fail(error),
+                }
+            }
+        }
+        site.in_flight.actions.replace(actions);
+        if let Some((nodes, error)) = unasked {
+            self.cannot_ask(site, nodes, error);
+        }
+        if let Some(until) = held
+            && (evicting || site.line.machine.is_blocked())
+        {
+            worker.look_again_when_let_go(site.addr, site.local, until);
+        }
+    }
+
+    fn perform(
+        &self,
+        site: &mut LatchSite<'_>,
+        action: Action,
+        group: &mut Option<usize>,
+    ) -> Result<(), VerbError> {
+        let (worker, addr) = (site.worker, site.addr);
+        let node = &*worker.node;
+        let settings = node.settings();
+        match action {
+            Action::Post(op) => {
+                let frame = site.local.frame.expect("a line whose word is operated on has a frame");
+                let posted = site.in_flight.post(worker, addr, frame, op, group.take());
+                site.local.frame_in_verb = posted?;
+                Ok(())
+            }
+            Action::Send { to, message } => self.send(site, to, message),
+            Action::Forward { request, message } => {
+                let frame = site.local.frame.expect("who forwards a line has it");
+                let local = node.buffer(frame);
+                let dirty = match &message {
+                    Message::Grant { mode: GrantMode::Exclusive, .. } => {
+                        node.cache().frame(frame).dirty()
+                    }
+                    // The giver writes the dirty bytes back when it grants a shared copy.
+                    _ => DirtyBounds::EMPTY,
+                };
+                let body = LineMessage { dirty, message }.encode();
+                let group = site.in_flight.join(group, addr);
+                let bytes = Bytes { remote: request.buffer, local };
+                worker.forward(addr, request.from, body, bytes, group)
+            }
+            Action::Pause { priority } => {
+                let now = worker.handle.now();
+                if site.line.refused_since == Time::ZERO {
+                    site.line.refused_since = now;
+                }
+                if site.line.retry_is_set {
+                    return Ok(());
+                }
+                let refused_for = now - site.line.refused_since;
+                let asks = self.policy.rules.invalidate;
+                let mut pause = after_refusals(settings, asks, priority, refused_for);
+                if !asks {
+                    // No node grants the line to the longest waiter, so a waiter has to be awake
+                    // when the line is free.
+                    let by = site.local.waiters.earliest_deadline();
+                    pause = in_time(pause, settings.pause, by, now);
+                }
+                // The time is drawn between 0.5 and 1.5 of the back-off, so that two nodes fall out
+                // of step.
+                let nanos = pause.as_nanos() as u64;
+                let drawn = nanos / 2 + worker.handle.random_below(nanos.max(1));
+                let at = now + std::time::Duration::from_nanos(drawn);
+                node.timers().set(at, addr, Alarm::Retry);
+                Ok(())
+            }
+            Action::StandBack { priority } => {
+                let wait = stand_back(settings, priority);
+                node.timers().set(worker.handle.now() + wait, addr, Alarm::Retry);
+                Ok(())
+            }
+            Action::HoldOff { priority } => {
+                // A writer that was never refused has priority zero, so its hold-off is zero. Most
+                // likely that writer is first without a hold-off.
+                let wait = window(settings, priority);
+                if !wait.is_zero() {
+                    worker.counters.holdoffs.add(1);
+                    let until = worker.handle.now() + wait;
+                    site.line.hold_off_until = until;
+                    node.timers().set(until, addr, Alarm::HoldOffOver);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends a message of the line machine.
+    fn send(
+        &self,
+        site: &mut LatchSite<'_>,
+        to: ComputeNodeId,
+        message: Message,
+    ) -> Result<(), VerbError> {
+        let worker = site.worker;
+        let node = &*worker.node;
+        let mut awaited = false;
+        let message = match message {
+            // A request of another node, for which a grant had no room.
+            Message::Request(request) if request.from != node.id() => {
+                worker.counters.requests_passed_on.add(1);
+                Message::Request(request)
+            }
+            Message::Request(_) if node.settings().heeds_the_gone && node.is_gone(to) => {
+                let target = Target::Compute(to, node.arena().0);
+                return Err(VerbError::Unreachable { target });
+            }
+            Message::Request(mut request) => {
+                worker.counters.invalidations_sent.add(1);
+                let first = site.local.waiters.note_request();
+                worker.counters.accesses_invalidating.add(first);
+                let frame = site.local.frame.expect("who asks for a line has a frame for it");
+                request.buffer = node.buffer(frame).offset;
+                awaited = true;
+                Message::Request(request)
+            }
+            other => other,
+        };
+        match &message {
+            Message::Answer { answer: Answer::Dropped, .. } => {
+                worker.counters.invalidations_dropped.add(1);
+                // An exclusive holder drops a request for its priority only: the holder has room
+                // for one request of every node.
+                if site.line.machine.hold() == Hold::Exclusive {
+                    worker.counters.refused_by_priority.add(1);
+                }
+            }
+            Message::Answer { answer: Answer::Busy, .. } => {
+                worker.counters.invalidations_locked_out.add(1);
+                // The count bounds the wait of other nodes. The node locks of this node may follow
+                // one another without a gap.
+                if let Some(frame) = site.local.frame {
+                    node.cache().frame(frame).note_refusal();
+                }
+            }
+            Message::Pledged { .. } => worker.counters.pledges.add(1),
+            Message::GaveUp { .. } => worker.counters.pledges_given_up.add(1),
+            _ => {}
+        }
+        worker.send(site.addr, to, LineMessage::of(message).encode(), awaited)
+    }
+
+    /// Handles a message that has arrived.
+    pub(crate) fn take_message(&self, site: &mut LatchSite<'_>, received: LineMessage) {
+        let LineMessage { dirty, message } = received;
+        site.line.incoming_dirty = dirty;
+        get_ready(site, &message);
+        self.drive(site, Event::Received(message));
+    }
+
+    /// Answers a message about a line that has failed at this node and has lost its frame.
+    pub(crate) fn answer_for_lost(
+        &self,
+        worker: &WorkerCore,
+        addr: GlobalAddr,
+        from: ComputeNodeId,
+        message: &Message,
+    ) {
+        let (to, answer) = match message {
+            Message::Request(request) => {
+                worker.counters.invalidations_dropped.add(1);
+                let (asked, seq, answer) = (request.asked, request.seq, Answer::Dropped);
+                (request.from, Message::Answer { asked, seq, answer })
+            }
+            &Message::Pledged { seq, .. } => {
+                worker.counters.pledges_given_up.add(1);
+                (from, Message::GaveUp { by: worker.node.id(), seq })
+            }
+            _ => return,
+        };
+        // A node that cannot be reached does not wait for the answer.
+        let _ = worker.send(addr, to, LineMessage::of(answer).encode(), false);
+    }
+
+    /// Gives up the pledges for a failed line, so that other nodes do not lose the line, too.
+    pub(crate) fn abandon_pledges(&self, site: &mut LatchSite<'_>) {
+        let mut actions = Vec::new();
+        site.line.machine.abandon_pledges(&mut actions);
+        for action in actions {
+            // A node that cannot be reached waits until its deadline, as for any dead node.
+            let _ = self.perform(site, action, &mut None);
+        }
+    }
+
+    /// Handles invalidation requests of this node that never reached the nodes `unasked`, which are
+    /// dead or have left.
+    ///
+    /// 1. All waiters for the line fail.
+    /// 2. The nodes of `unasked` never write an answer into the frame of the line.
+    /// 3. So the line need not keep its frame. Otherwise an access to many lines of such nodes
+    ///    would leave no frame for other lines.
+    ///
+    /// If the latch word holds nothing of this node except the ownership of the line, the want is
+    /// withdrawn. The line returns to its earlier state: a copy that could not be upgraded is read
+    /// and evicted as before. If the bit of a waiting reader stays in the word, the record must
+    /// remember that bit.
+    pub(crate) fn cannot_ask(&self, site: &mut LatchSite<'_>, unasked: NodeSet, error: VerbError) {
+        let heeds = site.worker.node.settings().heeds_the_gone;
+        if heeds && site.local.failed.is_none() && site.line.machine.can_unask() {
+            site.local.waiters.fail(error);
+            return self.drive(site, Event::Unsent(unasked));
+        }
+        site.local.fail(error);
+        self.abandon_pledges(site);
+        let machine = &site.line.machine;
+        if heeds && machine.hold() == Hold::Nothing && machine.asks_only(unasked) {
+            site.worker.give_frame_back(site.local);
+        }
+    }
+
+    /// Requests the line for an access, unless the access has to hold off.
+    pub(crate) fn request(&self, site: &mut LatchSite<'_>, mode: Mode, no_wait: bool) {
+        if holds_off(site, mode) {
+            return;
+        }
+        self.drive(site, Event::Want(want(mode)));
+        if no_wait && site.line.machine.is_pausing() {
+            self.end_pause(site);
+        }
+    }
+
+    /// Ends a back-off early, for an access that must know at once whether the line is locked.
+    ///
+    /// The alarm of the back-off stays and serves the next back-off. So the number of such accesses
+    /// does not change two things: the line has one alarm, and waiters that back off request the
+    /// line no more often.
+    fn end_pause(&self, site: &mut LatchSite<'_>) {
+        site.line.retry_is_set = true;
+        self.drive(site, Event::Retry);
+    }
+
+    /// Requests the line for its waiters, unless they have to hold off.
+    pub(crate) fn request_for_waiters(&self, site: &mut LatchSite<'_>) {
+        let Some(mode) = site.local.waiters.wanted() else { return };
+        if !holds_off(site, mode) && !site.line.machine.is_wanted() {
+            self.drive(site, Event::Want(want(mode)));
+        }
+    }
+
+    /// Handles the end of a back-off, of a hold-off or of a local writer's latch.
+    pub(crate) fn ring(&self, site: &mut LatchSite<'_>, alarm: Alarm) {
+        match alarm {
+            Alarm::Retry => {
+                site.line.retry_is_set = false;
+                self.drive(site, Event::Retry);
+            }
+            Alarm::LetGo => self.drive(site, Event::Serve),
+            // A later hold-off has its own alarm.
+            Alarm::HoldOffOver if site.line.hold_off_until > site.worker.handle.sweep_time() => {}
+            Alarm::HoldOffOver => {
+                // The hold-off is set to zero, not only past its end. A worker with an earlier
+                // sweep time would still see the hold-off, and no other alarm would come.
+                site.line.hold_off_until = Time::ZERO;
+                self.request_for_waiters(site);
+            }
+        }
+    }
+}
+
+/// Whether accesses of this mode hold off and leave the line to a writer.
+fn holds_off(site: &LatchSite<'_>, mode: Mode) -> bool {
+    mode == Mode::Shared
+        && site.line.machine.hold() == Hold::Nothing
+        && site.line.hold_off_until > site.worker.handle.sweep_time()
+}
+
+/// Prefetches the memory that the message will most likely touch:
+///
+/// - for a request, the requester's frame, into which the holder forwards the line;
+/// - for a grant, the own frame, with the bytes that the giver has just written.
+///
+/// The prefetches run in parallel with the step. Without them, each first use would fetch one CPU
+/// cache line after the other.
+fn get_ready(site: &LatchSite<'_>, message: &Message) {
+    let node = &*site.worker.node;
+    let cache = node.cache();
+    match message {
+        Message::Request(request) if site.line.machine.hold() == Hold::Exclusive => {
+            let target = Target::Compute(request.from, node.arena().0);
+            site.worker.port.expect_write(target, request.buffer, cache.line_size() as u32);
+        }
+        Message::Grant { mode, .. } => {
+            let Some(id) = site.local.frame else { return };
+            let line = cache.line(id);
+            match mode {
+                GrantMode::Shared => line.prefetch(0..line.len().min(READY_MAX)),
+                GrantMode::Exclusive => {
+                    prefetch_write(line.slice(0..line.len().min(READY_MAX)).as_atomics());
+                }
+            }
+        }
+        _ => {}
+    }
+}

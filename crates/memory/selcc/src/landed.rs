@@ -1,0 +1,45 @@
+//! What becomes of a line when its word operation has ended.
+
+use latchwork_latch::{Event, WordOp};
+use latchwork_verbs::{Target, VerbError};
+
+use crate::operations::Finished;
+use crate::selcc::{LatchSite, Selcc};
+
+impl Selcc {
+    /// Handles the end of a word operation and its forwards.
+    pub(crate) fn operation_ended(&self, site: &mut LatchSite<'_>, end: Finished) {
+        match (end.failed, end.op) {
+            // Whether the word changed is unknown, so this node may not touch the line again.
+            (Some(error), _) => {
+                site.local.fail(error);
+                site.worker.give_frame_back(site.local);
+            }
+            // The word discipline never writes such a word. The line was not read, and the word
+            // does not name the nodes to request the line from.
+            (None, Some(op)) if op.reads_line() && end.old.is_impossible() => {
+                site.local.fail(VerbError::Ambiguous { target: Target::Memory(site.addr.node()) });
+                site.worker.give_frame_back(site.local);
+            }
+            (None, Some(op)) => {
+                site.line.landed = Some((op, end.old));
+                self.complete_landed(site);
+            }
+            // The operation could not be posted, which has failed the line already.
+            (None, None) => {}
+        }
+    }
+
+    /// Reports an operation complete to the line machine, when no probe of its forwards is pending.
+    pub(crate) fn complete_landed(&self, site: &mut LatchSite<'_>) {
+        if !site.local.is_in_doubt()
+            && let Some((op, old)) = site.line.landed.take()
+        {
+            let by_pledge = matches!(op, WordOp::TakeOver(_) | WordOp::UpgradeOver(_));
+            if by_pledge && op.expected(site.worker.node.id()) == Some(old) {
+                site.worker.counters.takeovers.add(1);
+            }
+            self.drive(site, Event::Completed { op, old });
+        }
+    }
+}

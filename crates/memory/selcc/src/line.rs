@@ -1,0 +1,174 @@
+//! [`LatchLine`]: what the protocols of the latch word keep in the record of a line.
+
+use latchwork_cache::{DirtyBounds, Ownership};
+use latchwork_coherence::Mode;
+use latchwork_engine::{FrameCopy, LineState};
+use latchwork_latch::{Hold, LatchWord, Line, LocalCopy, Seq, Want, WordOp};
+use latchwork_runtime::Time;
+use latchwork_verbs::ComputeNodeId;
+
+use crate::lease::Lease;
+
+/// What the protocols of the latch word keep in the record of a line.
+#[derive(Debug)]
+pub struct LatchLine {
+    pub(crate) machine: Line,
+    /// The dirty bounds from a grant, for the copy that is published next.
+    pub(crate) incoming_dirty: DirtyBounds,
+    /// The end of the hold-off of local readers.
+    pub(crate) hold_off_until: Time,
+    /// The time of the first refusal since a want of the node was last met. Zero: no refusal.
+    pub(crate) refused_since: Time,
+    /// An alarm is still set for the end of a back-off that ended early.
+    pub(crate) retry_is_set: bool,
+    /// The line lease.
+    pub(crate) lease: Lease,
+    /// An operation that is complete except for the pending probes.
+    pub(crate) landed: Option<(WordOp, LatchWord)>,
+}
+
+impl LatchLine {
+    /// A line at rest.
+    pub(crate) fn at_rest(node: ComputeNodeId, hold: Ownership) -> LatchLine {
+        let hold = match hold {
+            Ownership::Invalid => Hold::Nothing,
+            Ownership::Shared => Hold::Shared,
+            Ownership::Exclusive => Hold::Exclusive,
+        };
+        LatchLine {
+            machine: Line::at_rest(node, hold, Seq::default()),
+            incoming_dirty: DirtyBounds::EMPTY,
+            hold_off_until: Time::ZERO,
+            refused_since: Time::ZERO,
+            retry_is_set: false,
+            lease: Lease::Off,
+            landed: None,
+        }
+    }
+}
+
+impl LineState for LatchLine {
+    #[inline]
+    fn hold(&self) -> Ownership {
+        ownership(self.machine.hold())
+    }
+
+    #[inline]
+    fn is_wanted(&self) -> bool {
+        self.machine.is_wanted()
+    }
+
+    #[inline]
+    fn is_asked_for(&self) -> bool {
+        self.machine.is_asked_for()
+    }
+
+    #[inline]
+    fn is_blocked(&self) -> bool {
+        self.machine.is_blocked()
+    }
+
+    #[inline]
+    fn is_at_rest(&self) -> bool {
+        self.machine.is_at_rest()
+    }
+
+    #[inline]
+    fn is_over(&self, now: Time) -> bool {
+        self.machine.is_at_rest() && self.hold_off_until <= now
+    }
+
+    #[inline]
+    fn is_idle(&self) -> bool {
+        self.machine.is_idle()
+    }
+
+    fn is_asking(&self, peer: ComputeNodeId) -> bool {
+        self.machine.is_asking(peer)
+    }
+
+    #[inline]
+    fn gives_way(&self) -> bool {
+        self.lease == Lease::Over
+    }
+
+    #[inline]
+    fn latch_was_free(&mut self) {
+        self.lease.has_not_waited();
+    }
+
+    fn latch_was_held(&mut self, mode: Mode) {
+        self.lease.has_waited(mode);
+    }
+}
+
+/// The frame and the waiters, as the line machine sees them.
+pub(crate) struct Copy<'a> {
+    pub(crate) copy: FrameCopy<'a>,
+}
+
+impl LocalCopy for Copy<'_> {
+    fn starved(&self) -> u8 {
+        self.copy.starved()
+    }
+
+    fn set_starved(&mut self, priority: u8) {
+        self.copy.set_starved(priority);
+    }
+
+    fn publish(&mut self, hold: Hold) {
+        self.copy.publish(ownership(hold));
+    }
+
+    fn promote(&mut self) {
+        self.copy.promote();
+    }
+
+    fn try_suspend(&mut self) -> bool {
+        self.copy.try_suspend()
+    }
+
+    fn lose(&mut self) {
+        self.copy.lose();
+    }
+
+    fn restore(&mut self) {
+        self.copy.restore();
+    }
+
+    fn try_invalidate(&mut self) -> bool {
+        self.copy.try_invalidate()
+    }
+
+    fn try_demote(&mut self) -> bool {
+        self.copy.try_demote()
+    }
+
+    fn locked(&self) -> Option<Want> {
+        self.copy.locked().map(want)
+    }
+
+    fn locked_out(&mut self, want: Want) -> Option<Want> {
+        let mode = match want {
+            Want::Shared => Mode::Shared,
+            Want::Exclusive => Mode::Exclusive,
+        };
+        self.copy.locked_out(mode).map(self::want)
+    }
+}
+
+/// The want of the line machine for this mode.
+pub(crate) fn want(mode: Mode) -> Want {
+    match mode {
+        Mode::Shared => Want::Shared,
+        Mode::Exclusive => Want::Exclusive,
+    }
+}
+
+pub(crate) fn ownership(hold: Hold) -> Ownership {
+    match hold {
+        Hold::Nothing => Ownership::Invalid,
+        Hold::Shared => Ownership::Shared,
+        Hold::Exclusive => Ownership::Exclusive,
+    }
+}

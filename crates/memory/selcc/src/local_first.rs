@@ -1,0 +1,55 @@
+//! Local accesses come before requests of other nodes, until the [line lease](crate::lease) is
+//! over.
+
+use latchwork_latch::Event;
+use latchwork_runtime::Time;
+
+use crate::lease::Lease;
+use crate::line::ownership;
+use crate::selcc::{LatchSite, Selcc};
+
+impl Selcc {
+    /// Whether accesses that wait for the local latch come before requests of other nodes. They do
+    /// not if no such access got the latch within [`lapse`](latchwork_engine::Settings::lapse):
+    /// then their thread seems not to run.
+    pub(crate) fn is_local_code_first(&self, site: &LatchSite<'_>, now: Time) -> bool {
+        let (node, local) = (&*site.worker.node, &*site.local);
+        let awaited = local.frame.is_some_and(|id| node.cache().frame(id).is_awaited());
+        awaited && site.line.lease != Lease::Over && {
+            let since = local.blocked_since.map_or(now, |since| since.max(local.passed_at));
+            since + node.settings().lapse > now
+        }
+    }
+
+    /// Updates the lease of a line after an event.
+    pub(crate) fn see_to_lease(&self, site: &mut LatchSite<'_>) {
+        let node = &*site.worker.node;
+        if site.line.machine.is_blocked() {
+            site.line.lease.begin();
+        }
+        if site.line.lease.is_used_up(node.settings().lease, node.workers())
+            && let Some(id) = site.local.frame
+        {
+            site.line.lease = Lease::Over;
+            node.cache().frame(id).give_way(true);
+            site.worker.counters.leases_expired.add(1);
+            // Accesses that wait for the latch no longer keep requests waiting.
+            self.drive(site, Event::Serve);
+        }
+        if !site.line.machine.is_asked_for() && std::mem::take(&mut site.line.lease) == Lease::Over
+        {
+            self.end_lease(site);
+        }
+    }
+
+    /// Ends the lease after all requests are served: local code uses the ownership that is left,
+    /// and requests the rest.
+    fn end_lease(&self, site: &mut LatchSite<'_>) {
+        if let Some(id) = site.local.frame {
+            let frame = site.worker.node.cache().frame(id);
+            frame.give_way(false);
+            site.local.waiters.grant(frame, ownership(site.line.machine.hold()));
+        }
+        self.request_for_waiters(site);
+    }
+}

@@ -1,0 +1,122 @@
+//! [`Selcc`]: the protocols of the latch word, on the engine.
+
+use latchwork_cache::Ownership;
+use latchwork_engine::{Alarm, CoherenceProtocol, LineAccess, LineSite, Settings, WorkerCore};
+use latchwork_latch::{Event, NodeSet, Rules};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, VerbError};
+
+use crate::lease::Lease;
+use crate::line::LatchLine;
+use crate::operations::{Finished, Operations};
+use crate::policy::Policy;
+use crate::wire::LineMessage;
+
+/// A line at a worker, for a step of these protocols.
+pub(crate) type LatchSite<'a> = LineSite<'a, Selcc>;
+
+/// The protocols of the latch word: SELCC and SEL, by their [`Policy`].
+#[derive(Debug)]
+pub struct Selcc {
+    pub(crate) policy: Policy,
+    /// The rules of the line machines: those of the policy, changed by the settings.
+    pub(crate) rules: Rules,
+}
+
+impl Selcc {
+    /// The protocol with this policy, on a node with these settings.
+    pub fn new(policy: Policy, settings: &Settings) -> Selcc {
+        Selcc { policy, rules: policy.rules(settings) }
+    }
+}
+
+impl CoherenceProtocol for Selcc {
+    type Line = LatchLine;
+    type InFlight = Operations;
+    type Message = LineMessage;
+    type End = Finished;
+
+    fn lazy_release(&self) -> bool {
+        self.policy.lazy_release
+    }
+
+    fn at_rest(&self, node: ComputeNodeId, hold: Ownership) -> LatchLine {
+        LatchLine::at_rest(node, hold)
+    }
+
+    fn want(&self, site: &mut LatchSite<'_>, access: LineAccess) {
+        self.request(site, access.need.mode, access.no_wait);
+    }
+
+    fn evict(&self, site: &mut LatchSite<'_>) {
+        self.drive(site, Event::Evict);
+    }
+
+    fn serve(&self, site: &mut LatchSite<'_>) {
+        self.drive(site, Event::Serve);
+    }
+
+    fn alarm(&self, site: &mut LatchSite<'_>, alarm: Alarm) {
+        self.ring(site, alarm);
+    }
+
+    #[inline]
+    fn finish(&self, site: &mut LatchSite<'_>) {
+        // No other node requests most of the lines with a record.
+        if site.line.machine.is_asked_for() || !matches!(site.line.lease, Lease::Off) {
+            self.see_to_lease(site);
+        }
+    }
+
+    fn decode(&self, wire: &Wire) -> Option<LineMessage> {
+        LineMessage::decode(wire)
+    }
+
+    fn received(&self, site: &mut LatchSite<'_>, message: LineMessage) {
+        self.take_message(site, message);
+    }
+
+    fn send_away(
+        &self,
+        worker: &WorkerCore,
+        addr: GlobalAddr,
+        from: ComputeNodeId,
+        message: LineMessage,
+    ) {
+        self.answer_for_lost(worker, addr, from, &message.message);
+    }
+
+    fn unsent(&self, site: &mut LatchSite<'_>, to: ComputeNodeId, error: VerbError) {
+        self.cannot_ask(site, NodeSet::of(to), error);
+    }
+
+    fn failed(&self, site: &mut LatchSite<'_>) {
+        self.abandon_pledges(site);
+    }
+
+    fn completed(
+        &self,
+        worker: &WorkerCore,
+        in_flight: &Operations,
+        tag: u64,
+        result: Result<u64, VerbError>,
+    ) -> Option<(GlobalAddr, Finished)> {
+        in_flight.completed(worker, tag, result)
+    }
+
+    fn forwarded(
+        &self,
+        worker: &WorkerCore,
+        in_flight: &Operations,
+        group: usize,
+    ) -> Option<(GlobalAddr, Finished)> {
+        in_flight.leave(worker, group, Ok(None))
+    }
+
+    fn ended(&self, site: &mut LatchSite<'_>, end: Finished) {
+        self.operation_ended(site, end);
+    }
+
+    fn probed(&self, site: &mut LatchSite<'_>) {
+        self.complete_landed(site);
+    }
+}
