@@ -244,7 +244,7 @@ where
 mod tests {
     use super::*;
     use clap::CommandFactory;
-    use latchwork_harness::config::{own_settings, page_table};
+    use latchwork_harness::config::settings_page;
     use latchwork_harness::parse::one_line;
 
     fn wrong(arguments: &str) -> String {
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn the_page_of_settings_has_those_of_this_program() {
         let page = include_str!("../../../docs/reference/settings.md");
-        let table = page_table(&own_settings::<Cli>());
+        let table = settings_page::<Cli>();
         assert!(
             page.contains(&table),
             "docs/reference/settings.md should have this table:\n\n{table}"

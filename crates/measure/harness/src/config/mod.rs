@@ -55,7 +55,7 @@ use given::{Given, Origin};
 use known::Known;
 
 pub use old::old_spellings;
-pub use settings::{SettingRow, own_settings, page_table, settings, shared_settings};
+pub use settings::settings_page;
 
 /// What a program does with everything that was given.
 pub(crate) enum Read<C> {

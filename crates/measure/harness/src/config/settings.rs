@@ -13,39 +13,36 @@ const PROTOCOL: &str = "Protocol";
 
 /// A setting as help and the book show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettingRow {
+pub(super) struct SettingRow {
     /// What belongs together.
-    pub group: String,
+    group: String,
     /// Its name, as in `--set NAME=VALUE`.
-    pub name: String,
+    name: String,
     /// Its default, as a value or in words.
-    pub default: String,
+    default: String,
     /// The values that it takes, with their unit.
-    pub takes: String,
+    takes: String,
     /// What it changes.
-    pub help: String,
+    help: String,
 }
 
-/// All settings of a program, group by group.
-pub fn settings<C: CommandFactory>() -> Vec<SettingRow> {
-    table(&flags::complete(C::command()))
-}
-
-/// Settings that a program has beyond those of all programs.
-pub fn own_settings<C: CommandFactory>() -> Vec<SettingRow> {
-    let shared = shared_settings();
+/// The table of the book with the settings that a program has beyond those of all programs.
+pub fn settings_page<C: CommandFactory>() -> String {
+    let shared = of_all();
     let own = |row: &SettingRow| row.group != PROTOCOL && !shared.contains(row);
-    settings::<C>().into_iter().filter(own).collect()
+    let rows: Vec<SettingRow> =
+        table(&flags::complete(C::command())).into_iter().filter(own).collect();
+    page(&rows)
 }
 
 /// Settings of all programs, beside those of the protocol.
-pub fn shared_settings() -> Vec<SettingRow> {
+pub(super) fn of_all() -> Vec<SettingRow> {
     let rows = table(&flags::shared_command());
     rows.into_iter().filter(|row| row.group != PROTOCOL).collect()
 }
 
 /// The settings in a table of the book.
-pub fn page_table(rows: &[SettingRow]) -> String {
+pub(super) fn page(rows: &[SettingRow]) -> String {
     let mut table =
         String::from("| group | setting | default | takes | |\n| --- | --- | --- | --- | --- |\n");
     for SettingRow { group, name, default, takes, help } in rows {

@@ -416,6 +416,6 @@ fn help_tells_each_setting_with_its_default_and_range() {
 #[test]
 fn the_page_of_settings_has_those_of_all_programs_as_the_code_has_them() {
     let page = include_str!("../../../../../docs/reference/settings.md");
-    let table = page_table(&shared_settings());
+    let table = settings::page(&settings::of_all());
     assert!(page.contains(&table), "docs/reference/settings.md should have this table:\n\n{table}");
 }
