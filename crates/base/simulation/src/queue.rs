@@ -273,4 +273,23 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    #[should_panic(expected = "the heap is out of order")]
+    fn a_heap_out_of_order_is_found() {
+        let mut queue = Queue::default();
+        (0..20).for_each(|at| queue.push(Time::from_nanos(at.into()), 0, ActorId(at), at.into()));
+        let last = queue.heap.len() - 1;
+        queue.heap.swap(0, last);
+        queue.check();
+    }
+
+    #[test]
+    #[should_panic(expected = "a slot is lost or used twice")]
+    fn a_slot_that_is_free_and_in_use_is_found() {
+        let mut queue = Queue::default();
+        (0..20).for_each(|at| queue.push(Time::from_nanos(at.into()), 0, ActorId(at), at.into()));
+        queue.free.push(3);
+        queue.check();
+    }
 }
