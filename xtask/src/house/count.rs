@@ -93,6 +93,7 @@ fn unit(kind: Kind) -> &'static str {
         Kind::Flags => "flags and programs",
         Kind::Tables => "pages",
         Kind::Names => "types that share a name",
+        Kind::Suites => "packages",
     }
 }
 
