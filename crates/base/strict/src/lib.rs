@@ -5,11 +5,11 @@
 //!
 //! # When assertions run
 //!
-//! | build | [`STRICT`] |
-//! | --- | --- |
-//! | tests and other builds with debug assertions | true |
-//! | a build with the feature `strict`: `cargo build --release -p latchwork-sim --features strict` | true |
-//! | any other release build, and a model of `loom` | false: the compiler removes the assertion and its operands |
+//! - Tests, and other builds with debug assertions: [`STRICT`] is true.
+//! - A build with the feature `strict`: true. For example
+//!   `cargo build --release -p latchwork-sim --features strict`.
+//! - Any other release build, and a model of `loom`: false. The compiler removes the assertion and
+//!   its operands.
 //!
 //! [`STRICT`] is a constant of this crate, so that one feature decides for the whole workspace.
 //!
@@ -17,9 +17,9 @@
 //!
 //! - A relation that is cheap to test stands at the place that relies on the relation, in
 //!   [`strict_assert!`] or one of its relatives.
-//! - A property of a whole structure stands in a method `check`, beside the type. Each change of the
-//!   structure ends with [`strict_check!`]. A method `check` uses `assert!`: the caller decides when
-//!   the check runs.
+//! - A property of a whole structure stands in a method `check`, beside the type. Each change of
+//!   the structure ends with [`strict_check!`]. A method `check` uses `assert!`: the caller decides
+//!   when the check runs.
 //! - A relation of constants is a `const _: () = assert!(..)`, which costs a compiler error.
 //!
 //! ```

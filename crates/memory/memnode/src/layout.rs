@@ -51,8 +51,6 @@ const _: () = assert!(
     "the epoch is behind the superblock"
 );
 const _: () = assert!(RECORD_COUNTER.offset() + WORD as u64 <= DIRECTORY);
-const _: () =
-    assert!(OWNERS < crate::Geometry::MIN_CHUNK, "the superblock's chunk has room for owner words");
 const _: () = assert!(
     EPOCH.offset() % 64 == 0 && SLOTS % 64 == 0 && RECORD_COUNTER.offset() % 64 == 0,
     "hot words share no cache line"
