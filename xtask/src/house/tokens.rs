@@ -6,8 +6,17 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::facts::Facts;
 
-const ASSERTIONS: [&str; 6] =
-    ["assert", "assert_eq", "assert_ne", "debug_assert", "debug_assert_eq", "debug_assert_ne"];
+const ASSERTIONS: [&str; 9] = [
+    "assert",
+    "assert_eq",
+    "assert_ne",
+    "debug_assert",
+    "debug_assert_eq",
+    "debug_assert_ne",
+    "strict_assert",
+    "strict_assert_eq",
+    "strict_assert_ne",
+];
 
 /// Identifiers, assertions and strings of a whole file.
 pub(crate) fn read(stream: TokenStream, facts: &mut Facts) {

@@ -7,6 +7,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use latchwork_strict::strict_assert;
+
 use crate::idle::{Idle, Step};
 use crate::mailbox::{TaskHeader, TaskId};
 use crate::shared::{Core, Pollers};
@@ -21,6 +23,8 @@ const FLUSH_AHEAD: Duration = Duration::from_nanos(500);
 /// The longest doze of a thread that may not park, on a contended core. Short compared with a time
 /// slice of other threads, long compared with a wake. Messages do not end a doze.
 const NAP: Duration = Duration::from_micros(200);
+const _: () = assert!(NAP.as_micros() <= 200, "a doze ends after 200 us");
+const _: () = assert!(FLUSH_AHEAD.as_nanos() < NAP.as_nanos());
 
 /// The result of one sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,6 +98,7 @@ impl<D: Driver> Executor<D> {
     /// `root` polls the future of `block_on` after a wake of that future.
     fn sweep_with(&mut self, root: &mut dyn FnMut()) -> Sweep {
         self.unpark();
+        strict_assert!(self.parked.is_none(), "a parked executor sweeps");
         let mut open = match self.sweep.take() {
             Some(open) => open,
             None => self.begin_sweep(),
@@ -111,6 +116,7 @@ impl<D: Driver> Executor<D> {
             if open.tasks_left == 0 {
                 break;
             }
+            strict_assert!(open.tasks_left > 0);
             open.tasks_left -= 1;
             match self.ready.pop_front() {
                 None => break,
@@ -127,6 +133,7 @@ impl<D: Driver> Executor<D> {
             }
         }
         let pollers = self.pollers();
+        strict_assert!(self.sweep.is_none(), "the sweep that ends is open");
         pollers.iter().for_each(|poller| poller.flush());
         if open.progress || !self.ready.is_empty() || !self.core.mailbox.is_empty() {
             self.driver.charge(self.core.config.sweep_cost);
@@ -138,6 +145,7 @@ impl<D: Driver> Executor<D> {
 
     fn begin_sweep(&mut self) -> OpenSweep {
         let now = self.driver.now();
+        strict_assert!(now >= self.core.sweep_time.get(), "the clock of the driver runs backwards");
         self.core.sweep_time.set(now);
         self.core.count(|activity| activity.sweeps += 1);
         let mut progress = false;
@@ -156,6 +164,7 @@ impl<D: Driver> Executor<D> {
             }
         }
         let tasks_left = self.core.config.sweep_tasks.max(1);
+        strict_assert!(tasks_left > 0, "a sweep runs one task at least");
         OpenSweep { progress, polled: self.driver.busy_until().unwrap_or(now), tasks_left }
     }
 
@@ -180,6 +189,7 @@ impl<D: Driver> Executor<D> {
     /// when there is work after all. `done` reports any other reason to end the wait.
     pub(crate) fn try_park(&mut self, done: &dyn Fn() -> bool) -> bool {
         // The announcement comes before each check for work, and before the checks of the pollers.
+        strict_assert!(self.parked.is_none(), "the executor parks twice");
         self.notifier.announce();
         if !self.core.mailbox.is_empty() || done() {
             self.notifier.retract();
@@ -282,6 +292,7 @@ impl Executor<RealDriver> {
     fn offer_core(&self, idle: &mut Idle) {
         let began = self.driver.now();
         yield_now();
+        strict_assert!(self.driver.now() >= began);
         if idle.yielded(began, self.driver.now()) {
             self.core.contended_until.set(idle.contended_until());
         }
@@ -292,5 +303,6 @@ impl<D: Driver> Drop for Executor<D> {
     fn drop(&mut self) {
         self.unpark();
         self.core.close();
+        strict_assert!(self.parked.is_none());
     }
 }

@@ -5,6 +5,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use latchwork_strict::strict_assert;
+
 use crate::shared::Core;
 use crate::{Coop, Elapsed, JoinHandle, Notifier, Poller, Sleep, Time, YieldNow, join};
 
@@ -240,12 +242,14 @@ struct Finisher(Rc<Core>);
 impl Finisher {
     fn new(core: &Rc<Core>) -> Finisher {
         core.finishers.set(core.finishers.get() + 1);
+        strict_assert!(core.finishers.get() > 0);
         Finisher(Rc::clone(core))
     }
 }
 
 impl Drop for Finisher {
     fn drop(&mut self) {
+        strict_assert!(self.0.finishers.get() > 0, "a finisher ended twice");
         self.0.finishers.set(self.0.finishers.get() - 1);
     }
 }

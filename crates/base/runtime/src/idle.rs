@@ -19,12 +19,15 @@
 
 use std::time::Duration;
 
+use latchwork_strict::strict_assert;
+
 use crate::{ExecutorConfig, Time};
 
 /// The time for which a core counts as contended after the first yield that took too long.
 const HOLD_MIN: Duration = Duration::from_millis(20);
 /// The same time after many such yields in a row.
 const HOLD_MAX: Duration = Duration::from_secs(1);
+const _: () = assert!(HOLD_MIN.as_nanos() > 0 && HOLD_MIN.as_nanos() <= HOLD_MAX.as_nanos());
 
 /// The step after an idle sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +76,7 @@ impl Idle {
     /// The step after a sweep that began at `now` and found no work.
     pub(crate) fn step(&mut self, now: Time) -> Step {
         self.sweeps = self.sweeps.saturating_add(1);
+        strict_assert!(self.patience >= self.spin, "spinning is the first part of the patience");
         if self.sweeps <= self.spin {
             Step::Spin
         } else if self.sweeps > self.patience || self.is_contended(now) {
@@ -85,6 +89,7 @@ impl Idle {
     /// The step after a poller refused to park. That poller waits for something that sends no
     /// notification.
     pub(crate) fn refused(&self, now: Time) -> Step {
+        strict_assert!(self.sweeps > 0, "a poller refuses after an idle sweep only");
         if !self.is_contended(now) {
             // The thread for which the poller waits may need this core.
             Step::Yield
@@ -98,6 +103,7 @@ impl Idle {
 
     /// Called after a yield from `began` to `ended`. Returns whether the core is contended.
     pub(crate) fn yielded(&mut self, began: Time, ended: Time) -> bool {
+        strict_assert!(ended >= began, "a yield ended before it began");
         // A model checker runs other threads during the yield. The time of those threads must not
         // decide anything.
         if cfg!(loom) || ended - began <= self.yield_limit {
@@ -106,6 +112,8 @@ impl Idle {
         }
         self.hold = (self.hold * 2).clamp(HOLD_MIN, HOLD_MAX);
         self.contended_until = ended + self.hold;
+        strict_assert!(self.hold >= HOLD_MIN && self.hold <= HOLD_MAX, "a hold of {:?}", self.hold);
+        strict_assert!(self.contended_until > ended, "a contended core is contended for a while");
         true
     }
 

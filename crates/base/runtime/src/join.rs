@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use latchwork_strict::strict_assert;
+
 use crate::Aborted;
 use crate::mailbox::TaskId;
 use crate::shared::Core;
@@ -75,8 +77,10 @@ impl<T> Completion<T> {
             if join.ended {
                 return;
             }
+            strict_assert!(join.result.is_none(), "a running task has no result yet");
             join.ended = true;
             join.result = Some(result);
+            strict_assert!(join.ended && join.result.is_some());
             join.waker.take()
         };
         if let Some(waker) = waker {

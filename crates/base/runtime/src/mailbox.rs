@@ -2,6 +2,8 @@
 
 use std::task::Wake;
 
+use latchwork_strict::strict_assert;
+
 use crate::Notifier;
 use crate::sync::{Arc, AtomicBool, Ordering, SegQueue};
 
@@ -52,6 +54,11 @@ pub(crate) struct TaskHeader {
 
 impl TaskHeader {
     pub(crate) fn new(id: TaskId, mailbox: &Arc<Mailbox>) -> Arc<Self> {
+        strict_assert!(id == TaskId::ROOT || id.serial > 0, "serial 0 is that of the root");
+        strict_assert!(
+            (id.slot == usize::MAX) == (id == TaskId::ROOT),
+            "only the root has no slot"
+        );
         Arc::new(TaskHeader { id, queued: AtomicBool::new(false), mailbox: Arc::clone(mailbox) })
     }
 

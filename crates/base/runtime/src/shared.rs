@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use latchwork_simulation::Random;
+use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::mailbox::{Mailbox, TaskId};
 use crate::sync::Arc;
@@ -66,6 +67,7 @@ impl Core {
             return TaskId::ROOT;
         }
         let (id, starts) = tasks.insert(future, counted, &self.mailbox);
+        strict_assert!(id != TaskId::ROOT, "a task has a slot");
         drop(tasks);
         match starts {
             Some(waker) => waker.wake(),
@@ -82,6 +84,7 @@ impl Core {
         };
         body.header.begin_poll();
         self.renew_coop();
+        strict_assert!(self.coop_left.get() >= 1, "a task may call coop once at least");
         let poll = body.future.as_mut().poll(&mut Context::from_waker(&body.waker));
         let ended = match poll {
             Poll::Ready(()) => Some(body),
@@ -126,10 +129,12 @@ impl Core {
         if self.late_at.get().is_none_or(|late_at| now < late_at) {
             return false;
         }
+        strict_assert!(self.late_at.get().is_some(), "no start is late when no task waits");
         let waiting = self.tasks.borrow().waiting();
         let wakers = self.tasks.borrow_mut().start_late();
         self.watch_line();
         let (depth, started) = (self.config.depth, wakers.len());
+        strict_assert!(started <= waiting, "{started} of {waiting} waiting tasks started");
         self.count(|activity| activity.late_starts += started as u64);
         if started > 0 {
             let what = "tasks start beyond the depth, since none in flight has ended for long";
@@ -161,6 +166,10 @@ impl Core {
     pub(crate) fn try_spend_coop(&self) -> bool {
         let left = self.coop_left.get();
         if left > 1 {
+            strict_assert!(
+                left >= 1 || self.config.coop_budget == 0,
+                "the budget ran out without a yield"
+            );
             self.coop_left.set(left - 1);
         }
         left > 1
@@ -184,9 +193,14 @@ impl Core {
     pub(crate) fn close(&self) {
         let bodies = self.tasks.borrow_mut().close();
         self.late_at.set(None);
+        strict_assert!(
+            self.tasks.borrow().is_closed() && self.tasks.borrow().len() == 0,
+            "a closed executor has no task"
+        );
         drop(bodies);
         let wakers = self.timers.borrow_mut().take_all();
         drop(wakers);
+        strict_assert_eq!(self.timers.borrow().len(), 0);
         let pollers = self.pollers.take();
         drop(pollers);
     }

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::Waker;
 
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use slab::Slab;
 
 use crate::mailbox::{Mailbox, TaskHeader, TaskId};
@@ -72,20 +73,24 @@ impl Tasks {
         counted: bool,
         mailbox: &Arc<Mailbox>,
     ) -> (TaskId, Option<Waker>) {
+        strict_assert!(!self.closed, "no task is inserted after the close");
         self.spawned += 1;
         let entry = self.slots.vacant_entry();
+        strict_assert!(self.spawned > 0, "serial numbers wrapped");
         let id = TaskId { slot: entry.key(), serial: self.spawned };
         let header = TaskHeader::new(id, mailbox);
         let waker = Waker::from(Arc::clone(&header));
         let body = Body { future, waker: waker.clone(), header };
         let starts = !counted || self.in_flight < self.depth;
         let state = if starts { State::Idle(body) } else { State::Waiting(body) };
+        strict_assert!(starts || counted, "a service never waits for its start");
         entry.insert(Slot { serial: id.serial, counted, state });
         if starts {
             self.in_flight += usize::from(counted);
             (id, Some(waker))
         } else {
             self.waiting.push_back(id);
+            strict_assert!(self.in_flight >= self.depth, "a task waits although there is room");
             (id, None)
         }
     }
@@ -97,6 +102,7 @@ impl Tasks {
     /// Takes out the body of a task for a poll. `None` when the task has ended or is not ready for
     /// a poll.
     pub(crate) fn check_out(&mut self, id: TaskId) -> Option<Body> {
+        strict_assert_ne!(id, TaskId::ROOT);
         let slot = self.slot(id)?;
         match std::mem::replace(&mut slot.state, State::Running { abort: false }) {
             State::Idle(body) => Some(body),
@@ -112,6 +118,7 @@ impl Tasks {
     pub(crate) fn check_in(&mut self, id: TaskId, body: Body) -> Result<(), Body> {
         match self.slot(id) {
             Some(slot) if matches!(slot.state, State::Running { abort: false }) => {
+                strict_assert_eq!(slot.serial, id.serial);
                 slot.state = State::Idle(body);
                 Ok(())
             }
@@ -124,6 +131,12 @@ impl Tasks {
     pub(crate) fn finish(&mut self, id: TaskId) -> Option<Waker> {
         self.slot(id)?;
         let slot = self.slots.remove(id.slot);
+        strict_assert_ne!(slot.serial, 0);
+        strict_assert!(
+            !matches!(slot.state, State::Waiting(_)),
+            "a task that has not started cannot finish"
+        );
+        strict_assert!(!slot.counted || self.in_flight > 0, "more tasks ended than started");
         self.in_flight -= usize::from(slot.counted);
         self.start_next()
     }
@@ -140,8 +153,13 @@ impl Tasks {
             match std::mem::replace(&mut slot.state, State::Running { abort: false }) {
                 State::Waiting(body) => {
                     let waker = body.waker.clone();
+                    strict_assert!(slot.counted, "only counted tasks wait for their start");
                     slot.state = State::Idle(body);
                     self.in_flight += 1;
+                    strict_assert!(
+                        self.in_flight <= self.slots.len(),
+                        "more tasks are in flight than exist"
+                    );
                     return Some(waker);
                 }
                 other => slot.state = other,
@@ -158,6 +176,7 @@ impl Tasks {
     /// their wakers.
     pub(crate) fn start_late(&mut self) -> Vec<Waker> {
         let more = self.in_flight.max(1);
+        strict_assert!(more >= 1);
         (0..more).map_while(|_| self.start_first()).collect()
     }
 
@@ -171,6 +190,7 @@ impl Tasks {
             State::Waiting(body) => {
                 self.slots.remove(id.slot);
                 self.waiting.retain(|&waiting| waiting != id);
+                strict_assert!(!self.waiting.contains(&id), "an aborted task is still queued");
                 (Some(body), None)
             }
         }
@@ -181,6 +201,7 @@ impl Tasks {
         self.closed = true;
         self.waiting.clear();
         self.in_flight = 0;
+        strict_assert!(self.waiting.is_empty());
         self.slots
             .drain()
             .filter_map(|slot| match slot.state {

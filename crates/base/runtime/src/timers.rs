@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::task::Waker;
 
+use latchwork_strict::strict_assert;
+
 use crate::Time;
 
 /// The key of a registered timer: its deadline, then its number. Timers with equal deadlines fire
@@ -24,7 +26,9 @@ impl Timers {
     pub(crate) fn set(&mut self, deadline: Time, waker: Waker) -> TimerKey {
         let key = TimerKey(deadline, self.set);
         self.set += 1;
+        strict_assert!(self.set > 0, "timer numbers wrapped");
         self.wakers.insert(key, waker);
+        strict_assert!(self.wakers.contains_key(&key), "a timer that was set is found");
         key
     }
 
@@ -35,6 +39,7 @@ impl Timers {
 
     /// Removes a timer. Returns the waker, so that the caller drops it while nothing is borrowed.
     pub(crate) fn cancel(&mut self, key: TimerKey) -> Option<Waker> {
+        strict_assert!(key.1 < self.set, "a timer of another executor");
         self.wakers.remove(&key)
     }
 
@@ -45,6 +50,7 @@ impl Timers {
     /// Takes out the earliest timer if it is due.
     pub(crate) fn take_due(&mut self, now: Time) -> Option<Waker> {
         let first = self.wakers.first_entry()?;
+        strict_assert!(first.key().1 < self.set);
         (first.key().0 <= now).then(|| first.remove())
     }
 

@@ -5,12 +5,14 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use latchwork_simulation::{Actor, ActorId, ActorWaker, Cpu, Kernel, RunEnd};
+use latchwork_strict::strict_assert;
 
 use crate::{Driver, Executor, ExecutorConfig, Handle, JoinHandle, Notifier, Sweep, Time};
 
 /// The most sweeps in one event when sweeps cost nothing. After that many, the worker lets time
 /// pass.
 const SWEEPS_PER_EVENT: u32 = 32;
+const _: () = assert!(SWEEPS_PER_EVENT > 0, "an event sweeps at least once");
 
 /// The driver of virtual time: the clock of a simulated CPU, and a notifier that fires the worker's
 /// actor.
@@ -95,6 +97,7 @@ impl VirtualWorker {
         let actor = Rc::new(Worker { kernel: kernel.clone(), parts: OnceCell::new() });
         let id = kernel.add_actor(actor.clone());
         let step = config.sweep_cost.max(Duration::from_nanos(1));
+        strict_assert!(step > Duration::ZERO, "time passes between two sweeps");
         let driver = VirtualDriver::new(kernel, kernel.waker(id));
         let cpu = Rc::clone(&driver.cpu);
         let executor = Executor::new(driver, config);
@@ -217,12 +220,14 @@ pub fn run_all_watched<T>(
         while tasks.get(ended).is_some_and(JoinHandle::is_finished) {
             ended += 1;
         }
+        strict_assert!(ended <= tasks.len());
         ended == tasks.len()
     });
     if end != RunEnd::Done {
         tasks.iter().for_each(JoinHandle::abort);
         return Err(end);
     }
+    strict_assert!(tasks.iter().all(JoinHandle::is_finished), "the world is done before a task");
     tasks.iter().map(|task| task.take().and_then(Result::ok).ok_or(RunEnd::Quiet)).collect()
 }
 
@@ -237,10 +242,15 @@ impl Worker {
     /// Ensures that an event fires at `at` or earlier.
     fn schedule(&self, at: Time) {
         let parts = self.parts();
+        strict_assert!(at >= self.kernel.now(), "a worker schedules an event in the past");
         let mut scheduled = parts.scheduled.borrow_mut();
         if scheduled.last().is_none_or(|&first| first > at) {
             scheduled.push(at);
             self.kernel.schedule(at, parts.id, 0);
+            strict_assert!(
+                scheduled.is_sorted_by(|later, sooner| later > sooner),
+                "the next event comes last"
+            );
         }
     }
 
@@ -260,6 +270,7 @@ impl Worker {
             return self.schedule(until);
         }
         let soon = self.kernel.now() + parts.step;
+        strict_assert!(soon > self.kernel.now(), "the next sweep is later than this one");
         for _ in 0..SWEEPS_PER_EVENT {
             match executor.sweep() {
                 Sweep::Busy { until } => return self.schedule(until),
@@ -291,6 +302,10 @@ impl Actor for Worker {
         let now = self.kernel.now();
         let mut scheduled = self.parts().scheduled.borrow_mut();
         while scheduled.pop_if(|at| *at <= now).is_some() {}
+        strict_assert!(
+            scheduled.last().is_none_or(|&at| at > now),
+            "an event of the past is still expected"
+        );
         drop(scheduled);
         self.sweep();
     }

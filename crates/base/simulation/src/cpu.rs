@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use latchwork_strict::{strict_assert, strict_assert_ne};
+
 use crate::{Kernel, Time};
 
 /// The CPU time of one worker: a clock that runs ahead of the world while the worker computes.
@@ -44,8 +46,15 @@ impl Cpu {
     /// Adds `cost` to the worker's clock, multiplied if the CPU was slowed down.
     #[inline]
     pub fn charge(&self, cost: Duration) {
+        strict_assert!(self.slowness.get() >= 1, "work does not take less than its time");
         let cost = cost.saturating_mul(self.slowness.get());
+        let before = self.now();
         self.free_at.set(self.now() + cost);
+        strict_assert!(self.free_at.get() >= before, "the clock of a worker runs backwards");
+        strict_assert!(
+            self.free_at.get() >= self.kernel.now(),
+            "charged work ends after it begins"
+        );
         self.charged.set(self.charged.get().saturating_add(cost));
     }
 
@@ -53,17 +62,21 @@ impl Cpu {
     /// future.
     pub fn worked(&self) -> Duration {
         let ahead = self.busy_until().map_or(Duration::ZERO, |until| until - self.kernel.now());
+        strict_assert!(ahead == Duration::ZERO || self.free_at.get() > self.kernel.now());
         self.charged.get().saturating_sub(ahead)
     }
 
     /// Makes all work that is charged from now on take `times` as long. The normal value is 1.
     pub fn slow_down(&self, times: u32) {
         self.slowness.set(times.max(1));
+        strict_assert_ne!(self.slowness.get(), 0);
     }
 
     /// Pauses the worker for `duration`, independently of the CPU's speed.
     pub fn stop_for(&self, duration: Duration) {
+        let before = self.now();
         self.free_at.set(self.now() + duration);
+        strict_assert!(self.now() >= before, "a pause moves the clock backwards");
     }
 
     /// The time at which the world reaches the worker's clock; `None` when the clock is not ahead.

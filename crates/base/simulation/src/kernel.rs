@@ -5,6 +5,8 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+use latchwork_strict::{strict_assert, strict_assert_eq};
+
 use crate::queue::{Event, Queue};
 use crate::random::mix;
 use crate::waker::{Mark, Marks};
@@ -13,6 +15,7 @@ use crate::{ActorId, ActorWaker, Random, Ties, Time, WAKE};
 /// The number of events at one instant that counts as a live-lock: events cause events without time
 /// passing.
 pub const STALL_EVENTS: u64 = 1_000_000;
+const _: () = assert!(STALL_EVENTS > 10_000, "a busy instant of a large world is no live-lock");
 
 /// A part of a world that acts at events: a worker, a fabric, a clock.
 pub trait Actor {
@@ -97,24 +100,46 @@ impl Kernel {
     /// at once.
     pub fn add_actor(&self, actor: Rc<dyn Actor>) -> ActorId {
         assert!(Rc::strong_count(&actor) > 1, "keep the actor alive: the kernel does not");
+        strict_assert!(
+            self.0
+                .actors
+                .borrow()
+                .iter()
+                .all(|entry| !std::ptr::addr_eq(entry.actor.as_ptr(), Rc::as_ptr(&actor))),
+            "an actor has one id"
+        );
         let mut actors = self.0.actors.borrow_mut();
         let id = ActorId(u32::try_from(actors.len()).expect("fewer than 2^32 actors"));
         let (actor, mark) = (Rc::downgrade(&actor), Mark::new());
         actors.push(Entry { actor, mark, wakes_from: Cell::default() });
+        strict_assert_eq!(actors.len(), id.index() + 1, "ids count up from 0");
         id
     }
 
     /// Schedules `actor.fire(payload)` at `at`, or now if `at` is in the past.
     #[inline]
     pub fn schedule(&self, at: Time, actor: ActorId, payload: u64) {
+        strict_assert!(
+            actor.index() < self.0.actors.borrow().len(),
+            "{actor:?} is of another kernel"
+        );
         let number = self.0.scheduled.get();
         self.0.scheduled.set(number + 1);
+        strict_assert!(number < u64::MAX, "the numbers of events do not wrap");
         let tie = match self.0.ties {
             // A mix of consecutive numbers is as good as random numbers.
             Ties::Seeded => mix(self.0.tie_seed.wrapping_add(number)),
             Ties::FirstCome => number,
         };
         self.0.queue.borrow_mut().push(at.max(self.now()), tie, actor, payload);
+        strict_assert!(
+            self.0.queue.borrow().next_at().is_some_and(|next| next >= self.now()),
+            "no event lies in the past"
+        );
+        strict_assert!(
+            self.0.scheduled.get() > self.0.events.get(),
+            "an event fires after it was scheduled"
+        );
     }
 
     /// 64 random bits from the seeded generator.
@@ -151,6 +176,11 @@ impl Kernel {
     /// The number of scheduled events, including pending wakes.
     pub fn pending(&self) -> usize {
         self.schedule_marked();
+        strict_assert_eq!(
+            self.0.scheduled.get(),
+            self.0.events.get() + self.0.queue.borrow().len() as u64,
+            "each scheduled event is pending or has fired"
+        );
         self.0.queue.borrow().len()
     }
 
@@ -168,6 +198,10 @@ impl Kernel {
     /// # Panics
     /// When `actor` is not of this kernel.
     pub fn hold_wakes(&self, actor: ActorId, from: Time) {
+        strict_assert!(
+            actor.index() < self.0.actors.borrow().len(),
+            "{actor:?} is of another kernel"
+        );
         self.0.actors.borrow()[actor.index()].wakes_from.set(from);
     }
 
@@ -183,12 +217,20 @@ impl Kernel {
 
     #[inline]
     fn fire(&self, event: Event) {
+        strict_assert!(event.at >= self.now(), "an event at {} fires at {}", event.at, self.now());
+        strict_assert!(event.actor.index() < self.0.actors.borrow().len());
         if event.at > self.now() {
             self.0.now.set(event.at);
             self.0.events_this_instant.set(0);
         }
+        strict_assert_eq!(self.now(), event.at);
         self.0.events.set(self.events() + 1);
         self.0.events_this_instant.set(self.0.events_this_instant.get() + 1);
+        strict_assert!(self.0.events_this_instant.get() <= self.events());
+        strict_assert!(
+            self.0.events.get() <= self.0.scheduled.get(),
+            "more events fired than were scheduled"
+        );
         self.fold(event.at.as_nanos(), event.payload, event.actor.0);
         let actor = {
             let actors = self.0.actors.borrow();
@@ -206,8 +248,10 @@ impl Kernel {
     /// Fires events until `done` holds, until the next event is later than `deadline`, or until no
     /// event is left. `done` is checked before each event.
     pub fn run_until(&self, deadline: Time, mut done: impl FnMut() -> bool) -> RunEnd {
+        let begin = self.now();
         loop {
             if done() {
+                strict_assert!(self.now() >= begin, "the world's clock runs backwards");
                 return RunEnd::Done;
             }
             self.schedule_marked();
@@ -215,6 +259,7 @@ impl Kernel {
             match next_at {
                 None => return RunEnd::Quiet,
                 Some(at) if at > deadline => {
+                    strict_assert!(at >= self.now());
                     if deadline > self.now() {
                         self.0.now.set(deadline);
                         self.0.events_this_instant.set(0);
@@ -222,7 +267,12 @@ impl Kernel {
                     return RunEnd::Deadline;
                 }
                 Some(at) => {
+                    strict_assert!(at >= self.now(), "the next event lies in the past");
                     if at == self.now() && self.0.events_this_instant.get() >= STALL_EVENTS {
+                        strict_assert!(
+                            self.0.events_this_instant.get() == STALL_EVENTS,
+                            "each event of an instant was counted once"
+                        );
                         return RunEnd::Stalled;
                     }
                     self.step();

@@ -1,5 +1,7 @@
 //! The event queue: a heap with a total order, so that the order of events is deterministic.
 
+use latchwork_strict::{STRICT, strict_assert, strict_assert_eq};
+
 use crate::Time;
 
 /// The id of an actor of one kernel. Ids count up from 0 in the order of
@@ -45,8 +47,11 @@ pub(crate) struct Event {
 type Key = u128;
 
 const SLOT_BITS: u32 = 24;
+const _: () = assert!(SLOT_BITS < 32, "a slot fits into its u32");
+const _: () = assert!(64 - SLOT_BITS >= 32, "a tie keeps enough bits to separate events");
 
 fn key(at: Time, tie: u64, slot: u32) -> Key {
+    strict_assert!(slot < 1 << SLOT_BITS, "a slot stays out of the bits of the tie");
     u128::from(at.as_nanos()) << 64 | u128::from(tie << SLOT_BITS) | u128::from(slot)
 }
 
@@ -61,6 +66,11 @@ fn tie_of(key: Key) -> u64 {
 /// The children per parent in the heap. Four children share one line of the CPU cache, and a heap
 /// of thousands is six levels deep. With more children the heap would compare more than it saves.
 const CHILDREN: usize = 4;
+
+/// The longest heap that is checked as a whole, at one change of 64.
+const CHECKED_MAX: usize = 1000;
+
+const _: () = assert!(CHILDREN == 4, "sift_down compares the children in two pairs");
 
 #[derive(Default)]
 pub(crate) struct Queue {
@@ -81,6 +91,7 @@ impl Queue {
     pub(crate) fn push(&mut self, at: Time, tie: u64, actor: ActorId, payload: u64) {
         let event = Event { at, actor, payload };
         let least = key(at, tie, 0);
+        strict_assert_eq!(time_of(least), at, "the key keeps the whole time");
         match &mut self.front {
             Some((first, front)) if least < *first => {
                 let (tie, behind) = (tie_of(*first), *front);
@@ -92,19 +103,30 @@ impl Queue {
             }
             _ => self.push_behind(tie, event),
         }
+        strict_assert!(
+            self.front
+                .is_none_or(|(first, _)| self.heap.first().is_none_or(|&behind| first < behind)),
+            "the front precedes the heap"
+        );
+        if STRICT && self.heap.len() < CHECKED_MAX && tie.is_multiple_of(64) {
+            self.check();
+        }
     }
 
     fn push_behind(&mut self, tie: u64, Event { at, actor, payload }: Event) {
         let slot = match self.free.pop() {
             Some(slot) => {
+                strict_assert!((slot as usize) < self.slots.len(), "a free slot was in use once");
                 self.slots[slot as usize] = (actor, payload);
                 slot
             }
             None => {
+                strict_assert!(self.free.is_empty(), "a free slot comes before a new one");
                 self.slots.push((actor, payload));
                 (self.slots.len() - 1) as u32
             }
         };
+        strict_assert!(self.slots.len() > self.free.len());
         assert!(slot < 1 << SLOT_BITS, "more than 16 million events are pending");
         let key = key(at, tie, slot);
         let mut at = self.heap.len();
@@ -118,10 +140,23 @@ impl Queue {
             at = parent;
         }
         self.heap[at] = key;
+        strict_assert!(
+            at == 0 || self.heap[(at - 1) / CHILDREN] < key,
+            "no event precedes its parent"
+        );
+        strict_assert_eq!(
+            self.heap.len() + self.free.len(),
+            self.slots.len(),
+            "each slot is in the heap or free"
+        );
     }
 
     pub(crate) fn pop(&mut self) -> Option<Event> {
         if let Some((_, event)) = self.front.take() {
+            strict_assert!(
+                self.heap.first().is_none_or(|&first| time_of(first) >= event.at),
+                "time does not run backwards"
+            );
             return Some(event);
         }
         let last = self.heap.pop()?;
@@ -133,14 +168,25 @@ impl Queue {
             None => last,
         };
         let slot = first as u32 & ((1 << SLOT_BITS) - 1);
+        strict_assert!(
+            !self.free.contains(&slot) || self.free.len() > CHECKED_MAX,
+            "slot {slot} fires twice"
+        );
         self.free.push(slot);
         let (actor, payload) = self.slots[slot as usize];
+        strict_assert_eq!(
+            self.heap.len() + self.free.len(),
+            self.slots.len(),
+            "the fired event gave its slot back"
+        );
+        strict_assert!(self.heap.first().is_none_or(|&next| next > first), "events leave in order");
         Some(Event { at: time_of(first), actor, payload })
     }
 
     /// Replaces the first key of the heap by `key`, and restores the order.
     fn sift_down(&mut self, key: Key) {
         let heap = &mut self.heap[..];
+        strict_assert!(!heap.is_empty(), "the key moves into a place of the heap");
         let mut at = 0;
         loop {
             let first = CHILDREN * at + 1;
@@ -166,6 +212,7 @@ impl Queue {
             at = child;
         }
         heap[at] = key;
+        strict_assert!(at < heap.len());
     }
 
     pub(crate) fn next_at(&self) -> Option<Time> {
@@ -175,6 +222,22 @@ impl Queue {
 
     pub(crate) fn len(&self) -> usize {
         self.heap.len() + usize::from(self.front.is_some())
+    }
+
+    /// Every key is larger than its parent's, and each slot is used once.
+    fn check(&self) {
+        for (at, &key) in self.heap.iter().enumerate().skip(1) {
+            assert!(self.heap[(at - 1) / CHILDREN] < key, "the heap is out of order at {at}");
+        }
+        let mask = (1 << SLOT_BITS) - 1;
+        let mut used: Vec<u32> = self.heap.iter().map(|&key| key as u32 & mask).collect();
+        used.extend(&self.free);
+        used.sort_unstable();
+        assert!(
+            used.iter().enumerate().all(|(at, &slot)| at == slot as usize),
+            "a slot is lost or used twice"
+        );
+        assert_eq!(used.len(), self.slots.len(), "each slot is in the heap or free");
     }
 }
 
@@ -209,5 +272,24 @@ mod tests {
                 assert_eq!(queue.len(), model.len());
             }
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "the heap is out of order")]
+    fn a_heap_out_of_order_is_found() {
+        let mut queue = Queue::default();
+        (0..20).for_each(|at| queue.push(Time::from_nanos(at.into()), 0, ActorId(at), at.into()));
+        let last = queue.heap.len() - 1;
+        queue.heap.swap(0, last);
+        queue.check();
+    }
+
+    #[test]
+    #[should_panic(expected = "a slot is lost or used twice")]
+    fn a_slot_that_is_free_and_in_use_is_found() {
+        let mut queue = Queue::default();
+        (0..20).for_each(|at| queue.push(Time::from_nanos(at.into()), 0, ActorId(at), at.into()));
+        queue.free.push(3);
+        queue.check();
     }
 }

@@ -1,5 +1,7 @@
 //! [`Random`]: the seeded random generator of worlds and executors.
 
+use latchwork_strict::{strict_assert, strict_assert_ne};
+
 /// A small random generator (xoshiro256++, seeded through splitmix64). Written here, so that no
 /// library update changes the numbers of a seed. Not for secrets.
 #[derive(Clone, Debug)]
@@ -15,6 +17,7 @@ impl Random {
             counter = counter.wrapping_add(0x9e37_79b9_7f4a_7c15);
             mix(counter)
         });
+        strict_assert_ne!(state, [0; 4], "xoshiro never leaves the state of zeros");
         Random { state }
     }
 
@@ -30,6 +33,10 @@ impl Random {
         s[0] ^= s[3];
         s[2] ^= t;
         s[3] = s[3].rotate_left(45);
+        strict_assert!(
+            self.state.iter().any(|&word| word != 0),
+            "the generator has lost its state"
+        );
         result
     }
 

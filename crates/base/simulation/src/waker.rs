@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use latchwork_strict::strict_assert;
+
 use crate::ActorId;
 
 /// The payload of an event that an [`ActorWaker`] requested.
@@ -52,8 +54,13 @@ pub(crate) struct Marks {
 impl Marks {
     fn push(&self, actor: ActorId) {
         let mut actors = self.actors.lock().unwrap_or_else(PoisonError::into_inner);
+        strict_assert!(
+            actors.iter().filter(|&&other| other == actor).count() <= 1,
+            "a mark queues its actor once until the event"
+        );
         actors.push(actor);
         self.any.store(true, Ordering::Release);
+        strict_assert!(!actors.is_empty());
     }
 
     /// Passes every marked actor to `sink`, in the order of the marks.
@@ -66,6 +73,7 @@ impl Marks {
 
     fn take(&self, sink: impl FnMut(ActorId)) {
         let mut actors = self.actors.lock().unwrap_or_else(PoisonError::into_inner);
+        strict_assert!(actors.len() < 1 << 24, "more marks than actors can set");
         self.any.store(false, Ordering::Release);
         actors.drain(..).for_each(sink);
     }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{
     BATCH_MAX, Completion, ComputeNodeId, Request, Target, VerbError, check_batch,
 };
@@ -91,7 +92,13 @@ impl Endpoint {
             (std::mem::take(&mut self.posted), std::mem::take(&mut self.requests));
         let mut rest = &requests[..];
         for posted in batches.drain(..) {
+            strict_assert!(rest.len() >= posted.len, "requests of a posted batch are missing");
             let (batch, behind) = rest.split_at(posted.len);
+            strict_assert!(
+                posted.len > 0 && posted.len <= BATCH_MAX,
+                "a batch of {} requests",
+                posted.len
+            );
             rest = behind;
             let mut progress = Progress::default();
             match progress.advance(&self.routes, barriers, posted.target, batch) {
@@ -102,12 +109,21 @@ impl Endpoint {
                 }
             }
         }
+        strict_assert!(rest.is_empty(), "requests belong to no batch");
         requests.clear();
+        strict_assert!(
+            self.posted.is_empty() && self.requests.is_empty(),
+            "a batch is posted while batches are executed"
+        );
         (self.posted, self.requests) = (batches, requests);
     }
 
     fn execute_all(&mut self) {
         let mut barriers = Barriers::default();
+        strict_assert!(
+            self.posted.iter().map(|posted| posted.len).sum::<usize>() == self.requests.len(),
+            "each request is of one batch"
+        );
         self.retry_stalled(&mut barriers);
         self.execute_posted(&mut barriers);
         barriers.finish();
@@ -132,7 +148,16 @@ impl latchwork_verbs::Endpoint for Endpoint {
         check_batch(target, requests, remote_len, |key| self.routes.learn_local(key))?;
         requests.iter().for_each(|request| self.routes.fetch_ahead(target, request));
         self.posted.push(Posted { target, token, len: requests.len() });
+        strict_assert!(
+            requests.len() <= BATCH_MAX && !requests.is_empty(),
+            "a bad batch was accepted"
+        );
         self.requests.extend_from_slice(requests);
+        strict_assert_eq!(
+            self.posted.iter().map(|posted| posted.len).sum::<usize>(),
+            self.requests.len(),
+            "each request is of one batch"
+        );
         Ok(())
     }
 
@@ -154,6 +179,10 @@ impl latchwork_verbs::Endpoint for Endpoint {
             return;
         }
         self.execute_all();
+        strict_assert!(
+            self.posted.is_empty() && self.requests.is_empty(),
+            "a rung batch stays in the queue"
+        );
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Completion)) -> bool {
@@ -164,6 +193,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
         }
         let some = !self.completed.is_empty();
         self.completed.drain(..).for_each(sink);
+        strict_assert!(self.completed.is_empty(), "a completion is reported twice");
         some
     }
 

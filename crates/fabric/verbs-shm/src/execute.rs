@@ -1,6 +1,7 @@
 //! The execution of verbs, and the memory fences that make their order.
 
 use latchwork_runtime::sync::{Ordering, fence};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{Outcome, Request, Target, VerbError, Words};
 
 use crate::routes::Routes;
@@ -120,6 +121,7 @@ impl Progress {
         requests: &[Request],
     ) -> Result<(), Stop> {
         let to = routes.destination(target).map_err(Stop::Failed)?;
+        strict_assert!(self.next < requests.len(), "a batch that has ended is executed again");
         for request in &requests[self.next..] {
             match *request {
                 Request::ReadIf { mask, value, .. } if self.found(mask) != value => {}
@@ -158,6 +160,7 @@ impl Progress {
             }
             self.next += 1;
         }
+        strict_assert_eq!(self.next, requests.len(), "a batch completes with all its requests");
         Ok(())
     }
 
@@ -168,6 +171,7 @@ impl Progress {
 
     fn keep(&mut self, old: u64) {
         self.outcome.old[self.atomics] = old;
+        strict_assert!(self.atomics < self.outcome.old.len(), "a batch has too many atomics");
         self.atomics += 1;
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence};
 use latchwork_runtime::{Bed, Notifier};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::Message;
 
 use crate::across::bed::Berth;
@@ -18,6 +19,7 @@ mod interleavings;
 /// The maximum number of messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive)
 /// passes on, so that a flood of messages does not keep a worker from its other work.
 const RECEIVE_MAX: usize = 32;
+const _: () = assert!(RECEIVE_MAX > 0, "a poll receives");
 
 /// The queue of one node, with the active and the parked workers.
 ///
@@ -76,6 +78,7 @@ impl Across {
         let mut beds = self.beds.lock();
         let index = beds.iter().position(|taken| !taken)?;
         beds[index] = true;
+        strict_assert!(index < Page::BEDS_MAX);
         Some(Arc::new(Berth { page: Arc::clone(&self.page), index }))
     }
 }
@@ -115,6 +118,10 @@ impl Mailbox {
     }
 
     fn remove_active(&self) {
+        strict_assert!(
+            self.active.0.load(Ordering::Relaxed) > 0,
+            "more workers leave than are active"
+        );
         self.active.0.fetch_sub(1, Ordering::Relaxed);
         if let Some(across) = &self.across {
             across.page.active().fetch_sub(1, Ordering::Relaxed);
@@ -156,6 +163,10 @@ impl Mailbox {
                 return;
             }
             let Some(woken) = parked.pop() else { return };
+            strict_assert!(
+                !parked.iter().any(|other| other.subscriber == woken.subscriber),
+                "a worker is parked twice"
+            );
             self.add_active();
             woken
         };
@@ -211,6 +222,7 @@ impl Inbox {
             && !notifier.sleep_in(Arc::clone(own) as Arc<dyn Bed>)
         {
             across.beds.lock()[own.index] = false;
+            strict_assert!(across.beds.lock()[own.index], "a parking spot was given back twice");
             bed = None;
         }
         Subscription { mailbox, id, notifier, parked: Cell::new(false), bed }
@@ -263,6 +275,10 @@ impl Subscription {
     /// counted this worker active.
     fn leave(&self, parked: &mut Vec<Parked>) -> bool {
         let place = parked.iter().position(|p| p.subscriber == self.id);
+        strict_assert!(
+            parked.iter().filter(|p| p.subscriber == self.id).count() <= 1,
+            "a worker is parked twice"
+        );
         place.map(|place| parked.remove(place)).is_some()
     }
 }
@@ -270,11 +286,16 @@ impl Subscription {
 impl latchwork_verbs::Subscription for Subscription {
     fn park(&self) -> bool {
         if self.mailbox.across().is_some() {
+            strict_assert!(!self.parked.get(), "a parked worker parks");
             let Some(bed) = &self.bed else { return false };
             bed.page.set_parked(bed.index);
         }
         let entry = Parked { subscriber: self.id, notifier: self.notifier.clone() };
         self.mailbox.parked.lock().push(entry);
+        strict_assert!(
+            self.mailbox.parked.lock().iter().filter(|p| p.subscriber == self.id).count() <= 1,
+            "a worker is parked twice"
+        );
         self.mailbox.remove_active();
         self.parked.set(true);
         fence(Ordering::SeqCst);
@@ -306,6 +327,10 @@ impl latchwork_verbs::Subscription for Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let counted = !(self.parked.get() && self.leave(&mut self.mailbox.parked.lock()));
+        strict_assert!(
+            !self.mailbox.parked.lock().iter().any(|p| p.subscriber == self.id),
+            "a worker that left is parked"
+        );
         if let (Some(across), Some(bed)) = (self.mailbox.across(), &self.bed) {
             bed.page.clear_parked(bed.index);
             self.notifier.leave_bed();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::BATCH_MAX;
 
 use crate::drawn::Drawn;
@@ -93,7 +94,17 @@ impl SimConfig {
         self.reads_max = self.reads_max.max(BATCH_MAX);
         self.requests_max = self.requests_max.max(BATCH_MAX);
         self.inbox_capacity = self.inbox_capacity.max(1);
+        strict_assert!(
+            self.reads_max >= BATCH_MAX
+                && self.requests_max >= BATCH_MAX
+                && self.inbox_capacity > 0,
+            "a batch never fits its send queue"
+        );
         self.payload_max = self.payload_max.map(|bytes| bytes & !7);
+        strict_assert!(
+            self.payload_max.is_none_or(|bytes| bytes.is_multiple_of(8)),
+            "a payload is cut inside a word"
+        );
         self
     }
 }

@@ -17,6 +17,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, SetupError, Target, VerbError};
 
 use crate::endpoint::Completions;
@@ -89,6 +90,7 @@ impl World {
     pub(crate) fn send_or_end(&self, mut flight: Box<Flight>) -> Result<Box<Flight>, u32> {
         let Some(error) = self.unsent(&flight) else { return Ok(flight) };
         flight.end(error);
+        strict_assert!(flight.is_done(), "a batch that ended has open requests");
         let strands = self.strands(&flight);
         let key = u32::try_from(self.flights.borrow_mut().insert(flight)).expect("bounded");
         if !strands {

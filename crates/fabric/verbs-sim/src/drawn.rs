@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_simulation::Kernel;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::Kind;
 
 use crate::event::Event;
@@ -16,6 +17,7 @@ use crate::flight::{Begin, Fate};
 
 /// The most pieces into which one READ or WRITE is cut.
 pub const PIECES_MAX: usize = 8;
+const _: () = assert!(PIECES_MAX <= 8, "an event has 3 bits for a piece");
 
 /// Drawn times. All draws are uniform and come from the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,6 +70,7 @@ impl Drawn {
 
     pub(crate) fn make_sane(&mut self) {
         self.pieces_max = self.pieces_max.clamp(1, PIECES_MAX);
+        strict_assert!(self.pieces_max >= 1 && self.pieces_max <= PIECES_MAX);
     }
 
     pub(crate) fn draw_one_way(&self, kernel: &Kernel) -> Duration {
@@ -76,6 +79,7 @@ impl Drawn {
         if self.tail_one_in > 0 && kernel.random_below(self.tail_one_in) == 0 {
             delay += draw_up_to(kernel, self.tail);
         }
+        strict_assert!(delay >= start, "a delay is shorter than the least");
         delay
     }
 
@@ -86,6 +90,7 @@ impl Drawn {
 
 pub(crate) fn draw_up_to(kernel: &Kernel, max: Duration) -> Duration {
     let nanos = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX - 1).min(u64::MAX - 1);
+    strict_assert!(nanos < u64::MAX, "a range of all numbers wraps");
     Duration::from_nanos(kernel.random_below(nanos + 1))
 }
 
@@ -98,6 +103,7 @@ impl World {
             let lane = self.with(key, |flight| Rc::clone(&flight.lane));
             let arrival = lane.last_arrival.get().max(self.kernel.now() + delay);
             lane.last_arrival.set(arrival);
+            strict_assert!(arrival >= self.kernel.now(), "a batch arrives in the past");
             delay = arrival - self.kernel.now();
         }
         self.schedule(delay, key, Event::Arrive);
@@ -110,6 +116,10 @@ impl World {
             from = request + 1;
             if !self.held_back_by_earlier(drawn, key, kind) {
                 self.with(key, |flight| flight.scheduled(request));
+                strict_assert!(
+                    self.with(key, |flight| request < flight.len()),
+                    "a request outside its batch"
+                );
                 let pause = drawn.draw_spread(&self.kernel);
                 self.schedule(pause, key, Event::Begin { request });
             }
@@ -172,6 +182,10 @@ impl World {
     /// Marks a request that has taken effect or never will, and schedules the requests behind it.
     fn done(&self, drawn: &Drawn, key: u32, request: usize) {
         self.with(key, |flight| flight.done(request));
+        strict_assert!(
+            self.with(key, |flight| request < flight.len()),
+            "a request outside its batch"
+        );
         if self.with(key, |flight| flight.is_done()) {
             self.leave_target(key);
         }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use latchwork_runtime::{Handle, Notifier};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{Completion, RegionKey, Request, Target, VerbError, check_batch};
 
 use crate::fabric::World;
@@ -83,6 +84,10 @@ impl latchwork_verbs::Endpoint for Endpoint {
         let local_len =
             |key: RegionKey| regions.get(usize::from(key.0)).map(|region| region.len() as u64);
         check_batch(target, requests, remote_len, local_len)?;
+        strict_assert!(
+            !requests.is_empty() && requests.len() <= latchwork_verbs::BATCH_MAX,
+            "a bad batch was accepted"
+        );
         self.posted.push(world.flight(lane, (target, token), requests));
         self.in_flight += 1;
         Ok(())
@@ -90,9 +95,14 @@ impl latchwork_verbs::Endpoint for Endpoint {
 
     fn ring(&mut self) {
         if self.posted.is_empty() {
+            strict_assert!(self.in_flight >= self.posted.len(), "a posted batch is not in flight");
             return;
         }
         let doorbells = self.doorbells();
+        strict_assert!(
+            doorbells > 0 && doorbells as usize <= self.posted.len(),
+            "a doorbell without a batch"
+        );
         self.world.doorbells.set(self.world.doorbells.get() + u64::from(doorbells));
         if let Some(times) = &self.world.nic {
             self.charge_posted(times, doorbells);
@@ -102,6 +112,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
             let lane = Rc::clone(&flight.lane);
             self.pushed_back += usize::from(!lane.send(flight, &self.world, from));
         }
+        strict_assert!(self.pushed_back <= self.in_flight, "more batches wait than are in flight");
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Completion)) -> bool {
@@ -109,6 +120,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
         loop {
             let Some(completion) = self.completions.arrived.borrow_mut().pop_front() else { break };
             some += 1;
+            strict_assert!(self.in_flight > 0, "more batches complete than were posted");
             self.in_flight -= 1;
             sink(completion);
         }
@@ -120,6 +132,10 @@ impl latchwork_verbs::Endpoint for Endpoint {
         }
         if self.pushed_back > 0 {
             let from = self.handle.now();
+            strict_assert!(
+                self.pushed_back <= self.in_flight,
+                "more batches wait than are in flight"
+            );
             for lane in self.lanes.iter() {
                 self.pushed_back -= lane.send_waiting(&self.world, from);
             }

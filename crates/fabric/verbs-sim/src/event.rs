@@ -1,5 +1,7 @@
 //! The events of a fabric, encoded as the payloads that the kernel carries.
 
+use latchwork_strict::strict_assert;
+
 /// An event of a flight or of a message.
 ///
 /// ```text
@@ -36,6 +38,11 @@ impl Event {
             Event::Complete => 4,
             Event::Again => 5,
         };
+        strict_assert!(
+            Event::from_payload(u64::from(key) << 8 | low as u64).0 == key,
+            "an event loses its flight"
+        );
+        strict_assert!(low < 1 << 8, "an event runs into the number of its flight");
         u64::from(key) << 8 | low as u64
     }
 

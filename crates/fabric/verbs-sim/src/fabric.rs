@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use latchwork_runtime::Handle;
 use latchwork_simulation::{Actor, ActorId, Kernel, Time};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{
     ComputeNodeId, MemoryNodeId, Message, Region, RegionKey, Request, SetupError, Target, VerbError,
 };
@@ -96,6 +97,7 @@ impl Fabric {
         let mut memory = self.world.memory.borrow_mut();
         let id = u16::try_from(memory.len()).map_err(|_| SetupError::TooManyMemoryNodes)?;
         memory.push(MemoryNode::new(region));
+        strict_assert!(memory.len() == usize::from(id) + 1, "memory nodes are numbered from 0");
         Ok(MemoryNodeId(id))
     }
 
@@ -131,6 +133,7 @@ impl Fabric {
         let mut regions = found.regions.borrow_mut();
         let key = u16::try_from(regions.len()).map_err(|_| SetupError::TooManyRegions(node))?;
         regions.push(region);
+        strict_assert!(regions.len() == usize::from(key) + 1, "regions are numbered from 0");
         Ok(RegionKey(key))
     }
 
@@ -317,6 +320,7 @@ impl World {
     }
 
     pub(crate) fn schedule_at(&self, at: Time, key: u32, event: Event) {
+        strict_assert!(at >= self.kernel.now(), "an event of the fabric is in the past");
         let actor = *self.actor.get().expect("set when the fabric was made");
         self.kernel.schedule(at, actor, event.payload(key));
     }
@@ -324,6 +328,7 @@ impl World {
     /// A request has taken effect.
     pub(crate) fn took_effect(&self, key: u32, request: usize) {
         self.verbs.set(self.verbs.get() + 1);
+        strict_assert!(self.verbs.get() > 0, "the count of verbs wraps");
         if self.is_watched()
             && let Some((old, new)) = self.with(key, |flight| flight.struck(request))
         {
@@ -370,6 +375,10 @@ impl World {
         let done = self.with(key, |flight| {
             let done = done.min(flight.len());
             flight.cut = Some(done);
+            strict_assert!(
+                done <= self.with(key, |flight| flight.len()),
+                "a cut behind the last request"
+            );
             done
         });
         self.see(key, Step::Fault(Strike::CutOff(done)));
@@ -390,12 +399,17 @@ impl World {
         let faults = self.faults.get();
         let delay = faults.draw_delay(&self.kernel);
         flight.cut = faults.draw_cut(&self.kernel, flight.len());
+        strict_assert!(
+            flight.cut.is_none_or(|cut| cut <= flight.len()),
+            "a cut behind the last request"
+        );
         flight.payload_max = self.config.payload_max.map_or(usize::MAX, |max| max as usize);
         if delay.is_some() {
             self.count_fault(|counts| counts.delayed += 1);
         }
         let cut = flight.cut;
         let key = u32::try_from(self.flights.borrow_mut().insert(flight)).expect("bounded");
+        strict_assert!(self.flights.borrow().contains(key as usize), "a flight is not known");
         self.see(key, Step::Posted);
         if let Some(by) = delay {
             self.see(key, Step::Fault(Strike::Delayed(by)));
@@ -462,6 +476,10 @@ impl World {
     /// have.
     pub(crate) fn leave_target(&self, key: u32) {
         let (cut, len) = self.with(key, |flight| (flight.cut, flight.len()));
+        strict_assert!(
+            self.with(key, |flight| flight.is_done()),
+            "a batch leaves its target with open requests"
+        );
         match cut {
             Some(cut) if cut == len => self.count_fault(|counts| counts.failed_applied += 1),
             Some(_) => self.count_fault(|counts| counts.failed_unapplied += 1),
@@ -490,9 +508,14 @@ impl World {
             self.see(key, Step::Completed(&result));
         }
         let flight = self.flights.borrow_mut().remove(key as usize);
+        strict_assert!(flight.is_done(), "a batch completes with open requests");
         let lane = &flight.lane;
         lane.give_room(&flight.batch);
         lane.flights.borrow_mut().retain(|&other| other != key);
+        strict_assert!(
+            !lane.flights.borrow().contains(&key),
+            "a batch that completed holds others back"
+        );
         let completion = flight.completion();
         lane.lost.set(
             lane.lost.get() || matches!(completion.result, Err(VerbError::Disconnected { .. })),

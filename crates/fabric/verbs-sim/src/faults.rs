@@ -37,6 +37,13 @@ impl Faults {
         repeat_one_in: 0,
         fail_one_in: 0,
     };
+    const _CHECK: () = assert!(
+        Faults::NONE.delay_one_in == 0
+            && Faults::NONE.lose_one_in == 0
+            && Faults::NONE.repeat_one_in == 0
+            && Faults::NONE.fail_one_in == 0,
+        "a world without faults has a fault"
+    );
 
     /// The extra time of a delayed batch; `None` for a batch without delay.
     pub(crate) fn draw_delay(&self, kernel: &Kernel) -> Option<Duration> {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use latchwork_simulation::Kernel;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{
     BATCH_MAX, Completion, Kind, LocalBuffer, Message, Outcome, Region, Request, Target, VerbError,
     WORD, Words,
@@ -27,12 +28,14 @@ impl Batch {
     /// A copy of `requests`, 1 to [`BATCH_MAX`] of them. A `ReadIf` becomes a READ, as on a NIC.
     pub(crate) fn new(target: Target, token: u64, requests: &[Request]) -> Self {
         let len = requests.len();
+        strict_assert!(len > 0 && len <= BATCH_MAX, "a batch of {len} requests");
         let requests = std::array::from_fn(|i| requests[i.min(len - 1)].unconditional());
         Batch { target, token, requests, len }
     }
 
     fn renew(&mut self, target: Target, token: u64, requests: &[Request]) {
         (self.target, self.token, self.len) = (target, token, requests.len());
+        strict_assert!(self.len > 0 && self.len <= BATCH_MAX, "a batch of {} requests", self.len);
         for (slot, request) in self.requests.iter_mut().zip(requests) {
             *slot = request.unconditional();
         }
@@ -174,6 +177,7 @@ impl Flight {
     }
 
     fn kind(&self, request: usize) -> Kind {
+        strict_assert!(request < self.batch.len, "request {request} is outside its batch");
         self.batch.requests[request].kind()
     }
 
@@ -206,11 +210,13 @@ impl Flight {
     }
 
     pub(crate) fn scheduled(&mut self, request: usize) {
+        strict_assert!(self.steps[request] == Step::Waiting, "a request is scheduled twice");
         self.steps[request] = Step::Scheduled;
     }
 
     pub(crate) fn done(&mut self, request: usize) {
         self.steps[request] = Step::Done;
+        strict_assert!(request < self.len(), "request {request} is outside its batch");
     }
 
     /// Decides the outcome of a request that is about to begin. When the poster is dead or the
@@ -290,6 +296,10 @@ impl Flight {
             Request::Read { remote, local } | Request::Write { remote, local } => {
                 let words = local.len as usize / WORD;
                 if words <= 1 || pieces_max == 1 {
+                    strict_assert!(
+                        words * WORD == local.len as usize,
+                        "a buffer is not whole words"
+                    );
                     self.copy(request, remote, local, 0..local.len as usize);
                     return Begin::Done;
                 }
@@ -343,6 +353,7 @@ impl Flight {
         let pieces = self.cut_into_pieces(request, words, pieces_max, kernel);
         let placed = kernel.random_below(pieces as u64) as usize;
         self.steps[request] = Step::Placing { left: placed as u8 };
+        strict_assert!(placed < pieces, "a request that was cut off is whole");
         (placed > 0).then_some(placed)
     }
 
@@ -354,12 +365,17 @@ impl Flight {
         kernel: &Kernel,
     ) -> usize {
         let pieces = 1 + kernel.random_below(pieces_max.min(words) as u64) as usize;
+        strict_assert!(
+            pieces >= 1 && pieces <= PIECES_MAX.min(words),
+            "{pieces} pieces of {words} words"
+        );
         let ends = &mut self.cuts[request].ends[..pieces];
         for end in ends.iter_mut() {
             *end = 1 + kernel.random_below(words as u64) as u32;
         }
         ends.sort_unstable();
         ends[pieces - 1] = words as u32;
+        strict_assert!(ends.is_sorted(), "pieces out of order");
         self.steps[request] = Step::Placing { left: pieces as u8 };
         pieces
     }
@@ -370,6 +386,7 @@ impl Flight {
         let ends = &self.cuts[request].ends;
         let start = if piece == 0 { 0 } else { ends[piece - 1] as usize * WORD };
         let range = start..ends[piece] as usize * WORD;
+        strict_assert!(range.start <= range.end, "a piece ends before it begins");
         if let Request::Read { remote, local } | Request::Write { remote, local } = what {
             kernel.note(PIECE, remote + range.start as u64, range.len() as u64);
             self.copy(request, remote, local, range);
@@ -377,6 +394,7 @@ impl Flight {
         let Step::Placing { left } = &mut self.steps[request] else {
             unreachable!("pieces are placed after the request began")
         };
+        strict_assert!(*left > 0, "more pieces are placed than the request has");
         *left -= 1;
         *left == 0
     }
@@ -398,6 +416,7 @@ impl Flight {
         let region = &regions[usize::from(local.region.0)];
         let start = local.offset as usize;
         let here = region.words().slice(start + range.start..start + range.end);
+        strict_assert!(start + range.end <= region.len(), "a copy leaves its region");
         let there = self.remote(remote, local.len as usize).slice(range);
         match self.kind(request) {
             Kind::Read => here.copy_from(there),
@@ -407,6 +426,10 @@ impl Flight {
 
     fn remote(&self, remote: u64, len: usize) -> Words<'_> {
         let memory = self.lane.there.memory.get().expect("checked when posted");
+        strict_assert!(
+            remote as usize + len <= memory.words().len(),
+            "an access leaves the memory node"
+        );
         memory.words().slice(remote as usize..remote as usize + len)
     }
 
@@ -430,6 +453,7 @@ impl Flight {
     fn keep(&mut self, request: usize, old: u64) {
         let before = &self.batch.requests[..request];
         let index = before.iter().filter(|r| r.kind() == Kind::Atomic).count();
+        strict_assert!(index < self.outcome.old.len(), "a batch has too many atomics");
         self.outcome.old[index] = old;
     }
 }

@@ -6,10 +6,12 @@ use std::rc::Rc;
 
 use latchwork_runtime::Notifier;
 use latchwork_simulation::Kernel;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::Message;
 
 /// The most messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive) returns.
 const RECEIVE_MAX: usize = 32;
+const _: () = assert!(RECEIVE_MAX > 0, "a poll receives");
 
 /// The messages of one compute node, and the workers that poll for them.
 ///
@@ -54,11 +56,16 @@ impl Mailbox {
 
     fn notify_one(&self) {
         let subscribers = self.subscribers.borrow();
+        strict_assert!(
+            subscribers.is_sorted_by_key(|subscriber| subscriber.id),
+            "subscribers are out of order"
+        );
         let parked = || subscribers.iter().filter(|subscriber| subscriber.parked.get());
         let count = parked().count() as u64;
         if count > 0 {
             let pick = self.kernel.random_below(count) as usize;
             if let Some(subscriber) = parked().nth(pick) {
+                strict_assert!(subscriber.parked.get(), "a worker that is awake is woken");
                 // The next message notifies another subscriber.
                 subscriber.parked.set(false);
                 subscriber.notifier.notify();
@@ -100,6 +107,10 @@ impl Inbox {
         }
         let parked = Cell::new(false);
         mailbox.subscribers.borrow_mut().push(Subscriber { id, notifier, parked });
+        strict_assert!(
+            mailbox.subscribers.borrow().iter().filter(|other| other.id == id).count() == 1,
+            "a worker subscribes twice"
+        );
         Subscription { mailbox, id }
     }
 }
@@ -126,6 +137,10 @@ impl latchwork_verbs::Subscription for Subscription {
     fn park(&self) -> bool {
         let parks = !self.mailbox.has_messages();
         self.mailbox.set_parked(self.id, parks);
+        strict_assert!(
+            !parks || self.mailbox.queue.borrow().is_empty(),
+            "a worker parks beside a message"
+        );
         parks
     }
 

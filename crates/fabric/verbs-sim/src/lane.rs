@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use latchwork_simulation::Time;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::Target;
 
 use crate::endpoint::Completions;
@@ -58,12 +59,20 @@ impl Lane {
         let fits = reads <= world.config.reads_max && requests <= world.config.requests_max;
         if fits {
             self.reads.set(reads);
+            strict_assert!(
+                reads >= self.reads.get() && requests > self.requests.get(),
+                "a batch takes no room"
+            );
             self.requests.set(requests);
         }
         fits
     }
 
     pub(crate) fn give_room(&self, batch: &Batch) {
+        strict_assert!(
+            self.reads.get() >= batch.reads() && self.requests.get() >= batch.requests().len(),
+            "a send queue gives more room back than it took"
+        );
         self.reads.set(self.reads.get() - batch.reads());
         self.requests.set(self.requests.get() - batch.requests().len());
     }
@@ -73,6 +82,11 @@ impl Lane {
     pub(crate) fn send(&self, flight: Box<Flight>, world: &World, from: Time) -> bool {
         let mut waiting = self.waiting.borrow_mut();
         if !waiting.is_empty() || !self.take_room(&flight.batch, world) {
+            strict_assert!(
+                self.requests.get() <= world.config.requests_max
+                    && self.reads.get() <= world.config.reads_max,
+                "a send queue holds more than its bound"
+            );
             waiting.push_back(flight);
             return false;
         }
@@ -91,6 +105,10 @@ impl Lane {
                 if fits { waiting.pop_front() } else { None }
             };
             let Some(flight) = next else { return sent };
+            strict_assert!(
+                self.requests.get() <= world.config.requests_max,
+                "a send queue holds more than its bound"
+            );
             world.submit(flight, from);
             sent += 1;
         }

@@ -1,8 +1,11 @@
 //! [`Buffer`]: bytes that have arrived and are not used yet.
 
+use latchwork_strict::strict_assert;
+
 /// The first size of a buffer, and the size of a buffer that is often full.
 const FIRST: usize = 8 << 10;
 const USUAL: usize = 64 << 10;
+const _: () = assert!(FIRST <= USUAL, "the first room is the usual one at most");
 
 /// Bytes from a socket. The buffer grows to the size that frames and a busy connection need, and no
 /// further.
@@ -26,6 +29,10 @@ impl Buffer {
     /// one byte.
     pub(crate) fn room(&mut self, max: usize) -> &mut [u8] {
         if self.start > 0 {
+            strict_assert!(
+                self.start <= self.end && self.end <= self.bytes.len(),
+                "a buffer ends before it begins"
+            );
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
@@ -33,12 +40,17 @@ impl Buffer {
             let more = (2 * self.bytes.len()).clamp(FIRST, max.max(FIRST));
             self.bytes.resize(more, 0);
         }
+        strict_assert!(
+            self.start == 0 && self.end <= self.bytes.len(),
+            "room before the bytes that wait"
+        );
         &mut self.bytes[self.end..]
     }
 
     /// Marks `count` bytes of the room as arrived.
     pub(crate) fn filled(&mut self, count: usize) {
         self.end += count;
+        strict_assert!(self.end <= self.bytes.len(), "more is read than there was room for");
         // The room was full, so the next read gets more room.
         if self.end == self.bytes.len() && self.bytes.len() < USUAL {
             self.bytes.resize((2 * self.bytes.len()).min(USUAL), 0);
@@ -91,5 +103,13 @@ mod tests {
         buffer.consume(rest);
         buffer.settle();
         assert!(buffer.bytes.len() <= USUAL);
+    }
+
+    #[test]
+    #[should_panic(expected = "more is read than there was room for")]
+    fn a_read_beyond_the_room_is_found() {
+        let mut buffer = Buffer::new();
+        let room = buffer.room(256 << 10).len();
+        buffer.filled(room + 1);
     }
 }

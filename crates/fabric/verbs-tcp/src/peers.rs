@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Ordering, RwLock};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::Target;
 
 use crate::agent::Hosted;
@@ -60,6 +61,10 @@ impl Peer {
     pub(crate) fn learn(&self, welcome: &Welcome, lengths: &[u64]) {
         self.incarnation.store(welcome.incarnation, Ordering::Relaxed);
         let mut known = self.lengths.write();
+        strict_assert!(
+            self.hosted.is_none() || lengths.len() <= usize::from(u16::MAX) + 1,
+            "an own node has more regions than keys"
+        );
         if lengths.len() > known.len() {
             *known = lengths.to_vec();
         }
@@ -111,6 +116,10 @@ impl Peers {
             return false;
         }
         peers.insert(peer.node, Arc::new(peer));
+        strict_assert!(
+            peers.iter().all(|(node, peer)| *node == peer.node),
+            "a node is known by another name"
+        );
         true
     }
 
@@ -123,6 +132,7 @@ impl Peers {
         if let Some(peer) = peers.remove(&node) {
             peer.disconnect();
             peer.removed.store(true, Ordering::Relaxed);
+            strict_assert!(!peers.contains_key(&node), "a removed node is still known");
         }
         // The counter changes after the removal. A thread that sees the new number looks the node
         // up under the lock, and does not find it.

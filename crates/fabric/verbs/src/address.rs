@@ -4,6 +4,7 @@ use std::fmt;
 
 /// Bytes at the head of each line that belong to the pool; the user's payload comes after them.
 pub const LINE_HEADER: usize = 32;
+const _: () = assert!(LINE_HEADER.is_multiple_of(8), "a payload begins at a word");
 
 /// A memory node of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -31,6 +32,7 @@ impl ComputeNodeId {
     pub const fn index(self) -> usize {
         self.0 as usize - 1
     }
+    const _CHECK: () = assert!((Self::MAX as u32) < u64::BITS, "a node has one bit of a word");
 }
 
 impl fmt::Debug for ComputeNodeId {
@@ -50,6 +52,8 @@ impl GlobalAddr {
     /// The null address.
     pub const NULL: GlobalAddr = GlobalAddr(0);
     const OFFSET_BITS: u32 = 48;
+    const _CHECK: () =
+        assert!(Self::OFFSET_BITS + u16::BITS == 64, "an address is a node and an offset");
 
     /// The address of byte `offset` (below 2^48) on `node`.
     pub const fn new(node: MemoryNodeId, offset: u64) -> Self {

@@ -7,6 +7,8 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use latchwork_strict::strict_assert;
+
 use crate::atomic::Ordering as Order;
 use crate::copy::{append_words, load_words, shift_words, store_words};
 use crate::words::{WORD, Words};
@@ -149,6 +151,7 @@ impl Words<'_> {
     // `Words::set_bits`.
     #[inline]
     fn set_part(&self, word: usize, within: usize, part: &[u8]) {
+        strict_assert!(within + part.len() <= WORD, "a part crosses the end of its word");
         let cell = &self.as_atomics()[word];
         let mask = (1 << (8 * part.len())) - 1;
         let old = cell.load(Order::Relaxed) & !(mask << (8 * within));
@@ -168,6 +171,7 @@ fn head_len(within: usize, len: usize) -> usize {
 #[inline]
 fn load_part(part: &[u8]) -> u64 {
     let n = part.len();
+    strict_assert!(n > 0 && n < WORD, "a part of {n} bytes");
     if let (Some(low), Some(high)) = (part.first_chunk(), part.last_chunk()) {
         u64::from(u32::from_le_bytes(*low)) | u64::from(u32::from_le_bytes(*high)) << (8 * (n - 4))
     } else if let (Some(low), Some(high)) = (part.first_chunk(), part.last_chunk()) {
@@ -181,6 +185,7 @@ fn load_part(part: &[u8]) -> u64 {
 #[inline]
 fn store_part(part: &mut [u8], bits: u64) {
     let n = part.len();
+    strict_assert!(n > 0 && n < WORD, "a part of {n} bytes");
     if n >= 4 {
         part[..4].copy_from_slice(&(bits as u32).to_le_bytes());
         part[n - 4..].copy_from_slice(&((bits >> (8 * (n - 4))) as u32).to_le_bytes());
@@ -195,7 +200,9 @@ fn store_part(part: &mut [u8], bits: u64) {
 /// Appends the low `len` bytes of `bits`, fewer than 8.
 #[inline]
 fn append_part(to: &mut Vec<u8>, bits: u64, len: usize) {
+    strict_assert!(len < WORD, "a part of {len} bytes");
     let end = to.len() + len;
+    strict_assert!(to.capacity() >= to.len() + WORD, "no room for a whole word");
     // A store of the whole word and a truncation cost less than a copy of the part.
     to.extend_from_slice(&bits.to_le_bytes());
     to.truncate(end);

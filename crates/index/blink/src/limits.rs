@@ -1,11 +1,17 @@
 //! The longest keys and values of a tree, and the settings of a tree.
 
+use latchwork_strict::strict_assert;
+
 use crate::TreeError;
 use crate::page::{HEADER, SLOT};
 use crate::stamp::STAMP;
 
 /// The longest key of any tree, in bytes.
 pub const KEY_MAX: usize = 512;
+const _: () = assert!(
+    KEY_MAX.is_multiple_of(8) && KEY_MAX <= u16::MAX as usize,
+    "a key's length fits into a header"
+);
 
 /// The longest key and value that a tree accepts, in bytes. Both follow from the line size.
 ///
@@ -46,6 +52,11 @@ impl Limits {
         if key_max < 8 || payload > usize::from(u16::MAX) || !payload.is_multiple_of(8) {
             return Err(TreeError::LineTooSmall { payload });
         }
+        strict_assert!(key_max >= 8 && key_max.is_multiple_of(8), "a key takes whole words");
+        strict_assert!(
+            value_max <= payload && HEADER + 4 * key_max + 2 * (SLOT + value_max - 8) <= payload,
+            "two of the largest entries fit between two of the largest fences"
+        );
         Ok(Limits { key_max, value_max })
     }
 
@@ -104,6 +115,7 @@ impl TreeConfig {
     pub(crate) fn max_entries(&self, level: u8) -> usize {
         let (max, least) =
             if level == 0 { (self.max_entries_leaf, 2) } else { (self.max_entries_inner, 3) };
+        strict_assert!(least >= 2, "a full page can be split");
         max.map_or(usize::MAX, |max| usize::from(max.max(least)))
     }
 }

@@ -11,6 +11,7 @@
 //! 2013, section 4.6). Timestamp ordering also needs `read` and `removed`: it stores the timestamp
 //! of a reader with the data, not with the reader.
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 
 /// The bytes of a leaf stamp.
@@ -39,6 +40,10 @@ impl Stamp {
     /// The index of the word `read` in the leaf stamp.
     pub(crate) const READ: usize = 1;
     pub(crate) const REMOVED: usize = 2;
+    const _CHECK: () = assert!(
+        STAMP == 3 * WORD && Self::REMOVED < STAMP / WORD && Self::READ < Self::REMOVED,
+        "a leaf stamp is three words"
+    );
 
     /// The leaf stamp with both timestamps raised to at least these values.
     #[must_use]
@@ -69,6 +74,7 @@ impl Stamp {
     }
 
     pub(crate) fn store_structure(self, payload: Words<'_>) {
+        strict_assert!(payload.len() >= STAMP, "the payload is shorter than a stamp");
         payload.set_word(0, self.structure);
     }
 

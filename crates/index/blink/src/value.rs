@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::Words;
 
 /// A value inside a page, as an optimistic reader sees it.
@@ -70,6 +71,7 @@ pub struct ValueMut<'a> {
 
 impl<'a> ValueMut<'a> {
     pub(crate) fn new(words: Words<'a>, range: Range<usize>) -> ValueMut<'a> {
+        strict_assert!(range.start <= range.end, "a value ends before it begins");
         ValueMut { words, dirty: range.end..range.start, range }
     }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{
     GlobalAddr, LINE_HEADER, LocalBuffer, Region, RegionKey, WORD, Words, large_slice,
 };
@@ -46,6 +47,8 @@ pub enum CacheError {
 // Padding between lines, so that the first bytes of all lines do not fall into the same sets of the
 // CPU's caches.
 const STAGGER: usize = 64;
+const _: () = assert!(STAGGER.is_multiple_of(WORD), "lines begin at a word");
+const _: () = assert!(LINE_HEADER.is_multiple_of(WORD), "payloads begin at a word");
 
 /// The frames of one compute node, shared by its workers.
 ///
@@ -91,10 +94,12 @@ impl Cache {
         make: impl FnOnce(usize) -> Result<Arc<Region>, E>,
     ) -> Result<Self, E> {
         let least = least.max(Self::MIN_FRAMES);
+        strict_assert!(line_size > LINE_HEADER, "a line of {line_size} bytes has no payload");
         let mut low = 0;
         let mut high = bytes / line_size + 1;
         while high - low > 1 {
             let middle = low + (high - low) / 2;
+            strict_assert!(low < high, "the search keeps a frame count between its bounds");
             if Self::footprint(middle, line_size) <= bytes {
                 low = middle;
             } else {
@@ -107,6 +112,11 @@ impl Cache {
                 CacheError::TooSmall { bytes, frames: low, line_size, least, least_bytes };
             return Err(too_small.into());
         }
+        strict_assert!(Self::footprint(low, line_size) <= bytes, "the frames exceed the memory");
+        strict_assert!(
+            Self::footprint(low + 1, line_size) > bytes || low == bytes / line_size,
+            "one more frame would fit"
+        );
         Ok(Self::in_arena(low, line_size, make(Self::arena_bytes(low, line_size))?))
     }
 
@@ -125,6 +135,18 @@ impl Cache {
     }
 
     fn in_arena(frames: usize, line_size: usize, arena: Arc<Region>) -> Self {
+        strict_assert!(
+            frames <= u32::MAX as usize - 2,
+            "a frame number and its marks fit into 32 bits"
+        );
+        strict_assert!(
+            arena.len() >= Self::arena_bytes(frames, line_size),
+            "the arena is too small for {frames} frames"
+        );
+        strict_assert!(
+            line_size.is_multiple_of(WORD),
+            "a line of {line_size} bytes is not whole words"
+        );
         Cache {
             frames: large_slice(frames, Frame::default),
             arena,
@@ -178,6 +200,7 @@ impl Cache {
     }
 
     fn offset(&self, id: FrameId) -> usize {
+        strict_assert!((id.0 as usize) < self.frames.len(), "{id:?} is no frame of this cache");
         id.0 as usize * (self.line_size + STAGGER)
     }
 
@@ -185,11 +208,16 @@ impl Cache {
     #[inline]
     pub fn line(&self, id: FrameId) -> Words<'_> {
         let (first, words) = (self.offset(id) / WORD, self.line_size / WORD);
+        strict_assert!(
+            (first + words) * WORD <= self.arena.len(),
+            "the line of {id:?} leaves the arena"
+        );
         Words::new(&self.arena.atomics()[first..first + words])
     }
 
     /// The whole line as a buffer in the arena, which is registered as `region`.
     pub fn buffer(&self, id: FrameId, region: RegionKey) -> LocalBuffer {
+        strict_assert!((self.offset(id) + self.line_size) as u64 <= self.arena.len() as u64);
         LocalBuffer { region, offset: self.offset(id) as u64, len: self.line_size as u32 }
     }
 
@@ -202,8 +230,12 @@ impl Cache {
     /// Takes a free frame for `addr` and puts it into the index, invalid and clean. `None` when no
     /// frame is free. The caller serialises the calls for one address.
     pub fn attach(&self, addr: GlobalAddr) -> Option<FrameId> {
+        strict_assert!(!addr.is_null(), "the null address has no line");
         let id = FrameId(self.free.pop()?);
         let frame = self.frame(id);
+        strict_assert!(frame.addr().is_null(), "a free frame holds {}", frame.addr());
+        strict_assert_eq!(frame.locked(), Ownership::Invalid, "a free frame is locked");
+        strict_assert!(!frame.is_detained(), "a free frame has a node lock");
         debug_assert_eq!(frame.state().ownership(), Ownership::Invalid);
         // A reader of the last line may have added a block of hints after that line left.
         self.hints.take(frame);
@@ -214,6 +246,7 @@ impl Cache {
             // The mark concerns the last line.
             frame.ask_no_more();
         }
+        strict_assert_eq!(frame.hints(), 0, "the hints of the last line remain");
         self.replacement.enter(&self.frames, id);
         self.index.insert(addr, id);
         Some(id)
@@ -223,12 +256,19 @@ impl Cache {
     /// use it.
     pub fn detach(&self, id: FrameId) {
         let frame = self.frame(id);
+        strict_assert!(!frame.addr().is_null(), "{id:?} is free already");
+        strict_assert_eq!(frame.kept(), Ownership::Invalid, "a lock keeps the line that leaves");
+        strict_assert!(!frame.state().is_latched(), "a writer has the latch of a line that leaves");
         debug_assert_eq!(frame.state().ownership(), Ownership::Invalid);
         self.index.remove(frame.addr(), id);
         self.hints.take(frame);
         self.replacement.leave(&self.frames, id);
         frame.set_addr(GlobalAddr::NULL);
         self.free.push(id.0);
+        strict_assert!(
+            self.free.len() <= self.capacity().max(1),
+            "more frames are free than exist"
+        );
     }
 
     /// Starts an optimistic read; `None` unless the line is cached, readable and not being written.
@@ -263,11 +303,13 @@ impl Cache {
     fn write_in(&self, id: FrameId, addr: GlobalAddr) -> Option<WriteGuard<'_>> {
         let frame = self.frame(id);
         let held = frame.try_latch()?;
+        strict_assert!(held.is_latched() && held.ownership() == Ownership::Exclusive);
         if frame.addr() != addr {
             frame.unlatch(held);
             return None;
         }
         self.touch(id, frame);
+        strict_assert!(!addr.is_null(), "a free frame was latched");
         Some(WriteGuard::new((id, frame), self.line(id), addr, held))
     }
 
@@ -335,6 +377,7 @@ impl Cache {
             return None;
         }
         self.touch(id, frame);
+        strict_assert!(!state.is_latched(), "an optimistic read begins without a writer");
         Some(OptimisticRead::new((id, frame), self.line(id), addr, state))
     }
 
@@ -353,6 +396,7 @@ impl Cache {
             return None;
         }
         hint.correct(id);
+        strict_assert_eq!(hint.guess(), id);
         Some(id)
     }
 

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use latchwork_strict::strict_assert;
+
 /// The dirty bounds of a line (SELCC 5.2.2), in bytes from the start of the line, rounded to words.
 ///
 /// In the paper a pair of zeros means "nothing changed". Here that value differs from every range.
@@ -20,12 +22,15 @@ impl DirtyBounds {
         if range.is_empty() {
             return Self::EMPTY;
         }
+        strict_assert!(range.end <= u32::MAX as usize - 8, "a line is shorter than 4 GiB");
         DirtyBounds { low: (range.start & !7) as u32, high: range.end.next_multiple_of(8) as u32 }
     }
 
     /// The bounds of both changes.
     #[must_use]
     pub fn union(self, other: DirtyBounds) -> Self {
+        strict_assert!(self.is_empty() || self.low.is_multiple_of(8), "bounds are whole words");
+        strict_assert!(self.is_empty() || self.high.is_multiple_of(8));
         DirtyBounds { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 

@@ -1,6 +1,7 @@
 //! The header of a frame: ownership, latch and locks of the line's copy.
 
 use latchwork_runtime::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::{GlobalAddr, WORD, Words};
 
 use crate::lock::{LockWord, TryLock, Unlocked};
@@ -62,6 +63,8 @@ impl Links {
 /// The epoch of last use that means: not used since the watch began. Epochs count from 1 and never
 /// reach this value.
 const WATCHED: u32 = u32::MAX;
+const _: () = assert!(WATCHED & SHORT != 0, "an epoch is below the mark of a short watch");
+const _: () = assert!(Links::OUT < u32::MAX, "the mark of no list is not the mark of no neighbour");
 /// In the epoch at which a watch began: the watch is a short one.
 const SHORT: u32 = 1 << 31;
 
@@ -119,7 +122,16 @@ impl Frame {
     /// reader that sees the new address with an older state fails at its end (see `is_still`),
     /// whichever thread took the last line away.
     pub(crate) fn set_addr(&self, addr: GlobalAddr) {
+        strict_assert_eq!(
+            self.state().ownership(),
+            Ownership::Invalid,
+            "only an invalid frame changes its line"
+        );
         fence(Ordering::Release);
+        strict_assert!(
+            addr.is_null() != self.addr().is_null(),
+            "a frame goes from a line to free, or back"
+        );
         self.read.addr.store(addr.bits(), Ordering::Relaxed);
     }
 
@@ -145,6 +157,11 @@ impl Frame {
     /// the exchange continues the release sequence of the store of `from`, and publishes nothing
     /// itself.
     fn exchange(&self, from: FrameState, to: FrameState) -> bool {
+        strict_assert!(
+            from.counter() <= to.counter() || to.counter() == 0,
+            "the counter of a frame runs backwards"
+        );
+        strict_assert_ne!(from, to, "a transition changes the state");
         self.read
             .state
             .compare_exchange(from.bits(), to.bits(), Ordering::Acquire, Ordering::Relaxed)
@@ -174,12 +191,15 @@ impl Frame {
         }
         // Orders the latched state before the bytes that the latch holder writes (see `is_still`).
         fence(Ordering::Release);
+        strict_assert!(self.state().is_latched(), "the latch is taken");
         Some(seen.latched())
     }
 
     /// Releases the local latch. The written bytes become visible with the new state.
     #[inline]
     pub(crate) fn unlatch(&self, held: FrameState) {
+        strict_assert!(held.is_latched(), "a guard ends a latch that it does not have");
+        strict_assert_eq!(self.state(), held, "another task changed a latched frame");
         self.read.state.store(held.unlatched().bits(), Ordering::Release);
     }
 
@@ -187,10 +207,14 @@ impl Frame {
     /// call, and no other task may change that.
     pub fn publish(&self, ownership: Ownership) {
         let old = self.state();
+        strict_assert!(!self.addr().is_null(), "a free frame gets bytes");
+        strict_assert_ne!(ownership, Ownership::Invalid, "a copy is published to be used");
+        strict_assert!(!old.is_latched(), "a writer has the latch of an invalid frame");
         debug_assert_eq!(old.ownership(), Ownership::Invalid, "publishing over a valid copy");
         self.give_way(false);
         self.set_starved(0);
         self.read.state.store(old.replaced(ownership).bits(), Ordering::Release);
+        strict_assert!(self.state().counter() != old.counter(), "new bytes need a new counter");
     }
 
     /// Turns shared into exclusive ownership of the same bytes. Local readers continue.
@@ -224,6 +248,11 @@ impl Frame {
             return true;
         }
         let invalidate = || self.exchange(seen, seen.replaced(Ownership::Invalid));
+        strict_assert_ne!(
+            seen.replaced(Ownership::Invalid).counter(),
+            seen.counter(),
+            "an optimistic read must notice the loss"
+        );
         !seen.is_latched() && self.write.lock.leave(Ownership::Invalid, invalidate)
     }
 
@@ -471,9 +500,11 @@ impl Frame {
     /// a race with a hit, or with a transfer of the line, makes the answer wrong now and then.
     pub fn watch(&self, watch: Watch) {
         let since = self.last_use();
+        strict_assert!(since & SHORT == 0, "an epoch reached the mark of a short watch");
         let kind = if watch == Watch::Short { SHORT } else { 0 };
         self.write.watched_since.store(since | kind, Ordering::Relaxed);
         self.read.last_use.store(WATCHED, Ordering::Relaxed);
+        strict_assert_eq!(self.last_use(), since, "a watch keeps the epoch of the last use");
     }
 
     /// Ends the watch, if there is one. Returns which watch, and whether the line was used.
@@ -500,6 +531,7 @@ impl Frame {
     /// Gives the frame a block of hints. If the frame has a block, that block is the error.
     pub(crate) fn add_hints(&self, block: u32) -> Result<(), u32> {
         let hints = &self.read.hints;
+        strict_assert_ne!(block, 0, "block 0 stands for none");
         hints.compare_exchange(0, block, Ordering::Relaxed, Ordering::Relaxed).map(|_| ())
     }
 

@@ -4,6 +4,7 @@
 //! caches. A queue would lead the lines through the whole memory of the cache.
 
 use latchwork_runtime::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 
 #[cfg(all(test, loom))]
 mod interleavings;
@@ -47,6 +48,7 @@ impl FreeFrames {
     /// Frame `u32::MAX` cannot exist: such a cache would need petabytes of memory.
     pub(crate) fn all(frames: usize) -> Self {
         let below = |frame| if frame + 1 < frames { frame as u32 + 1 } else { BOTTOM };
+        strict_assert!(frames < BOTTOM as usize, "a frame number equals the mark of the bottom");
         FreeFrames {
             head: Padded(AtomicU64::new(if frames > 0 { 0 } else { u64::from(BOTTOM) })),
             len: Padded(AtomicUsize::new(frames)),
@@ -67,6 +69,8 @@ impl FreeFrames {
             }
             let below = self.below[top as usize].load(Ordering::Relaxed);
             let next = head_of(head, below);
+            strict_assert!((top as usize) < self.below.len(), "frame {top} does not exist");
+            strict_assert_ne!(next, head, "every change counts");
             // Acquire again: the failed exchange may return a newer head.
             match self.head.0.compare_exchange_weak(
                 head,
@@ -90,10 +94,14 @@ impl FreeFrames {
     pub(crate) fn push(&self, frame: u32) {
         // Counted before the push, so that the count is never below zero.
         self.len.0.fetch_add(1, Ordering::Relaxed);
+        strict_assert!((frame as usize) < self.below.len(), "frame {frame} does not exist");
+        strict_assert_ne!(frame, BOTTOM);
         let mut head = self.head.0.load(Ordering::Relaxed);
         loop {
+            strict_assert_ne!(head as u32, frame, "frame {frame} is freed twice");
             self.below[frame as usize].store(head as u32, Ordering::Relaxed);
             let next = head_of(head, frame);
+            strict_assert_eq!(next as u32, frame);
             match self.head.0.compare_exchange_weak(
                 head,
                 next,

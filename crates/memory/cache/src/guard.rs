@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 
 use crate::frame::Frame;
@@ -42,6 +43,8 @@ impl<'a> OptimisticRead<'a> {
         addr: GlobalAddr,
         state: FrameState,
     ) -> Self {
+        strict_assert!(state.is_readable(), "a read begins on a readable copy");
+        strict_assert!(!addr.is_null());
         OptimisticRead { frame, id, line, addr, state }
     }
 
@@ -83,6 +86,15 @@ impl<'a> OptimisticRead<'a> {
     #[must_use]
     pub fn latch(self) -> Option<WriteGuard<'a>> {
         let held = self.frame.try_latch_from(self.state)?;
+        strict_assert!(
+            held.counter() == self.state.counter(),
+            "the bytes changed between the read and the latch"
+        );
+        strict_assert_eq!(
+            self.frame.addr(),
+            self.addr,
+            "the frame changed its line under a valid read"
+        );
         Some(WriteGuard::new((self.id, self.frame), self.line, self.addr, held))
     }
 
@@ -143,6 +155,9 @@ impl<'a> WriteGuard<'a> {
         held: FrameState,
     ) -> Self {
         let (dirty, not_send) = (DirtyBounds::EMPTY, PhantomData);
+        strict_assert!(held.is_latched(), "a guard without the latch");
+        strict_assert_eq!(held.ownership(), Ownership::Exclusive, "a writer does not own the line");
+        strict_assert_eq!(frame.addr(), addr, "the guard is for another line");
         WriteGuard { frame, id, line, addr, held, dirty, not_send }
     }
 
@@ -207,8 +222,14 @@ fn payload(line: Words<'_>) -> Words<'_> {
 
 impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
+        strict_assert_eq!(self.frame.state(), self.held, "another task changed a latched frame");
+        strict_assert_eq!(self.frame.addr(), self.addr, "the line left under its writer");
         if !self.dirty.is_empty() {
             self.frame.set_dirty(self.frame.dirty().union(self.dirty));
+            strict_assert!(
+                self.frame.dirty().range().end <= self.line.len(),
+                "dirty bytes behind the line"
+            );
         }
         self.frame.unlatch(self.held);
     }

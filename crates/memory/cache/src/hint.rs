@@ -10,6 +10,7 @@
 //! frame with its old content.
 
 use latchwork_runtime::sync::{ArrayQueue, AtomicU32, Ordering};
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 
 use latchwork_verbs::large_slice;
 
@@ -43,6 +44,7 @@ impl Hint {
     /// Notes the frame in which the line was found. Readers call this after a wrong hint, not on a
     /// plain hit.
     pub(crate) fn correct(&self, frame: FrameId) {
+        strict_assert!(frame.0 < u32::MAX - 1, "{frame:?} is no frame");
         self.0.store(frame.0 + 1, Ordering::Relaxed);
     }
 }
@@ -73,12 +75,15 @@ impl HintBlocks {
 
     pub(crate) fn new(frames: usize, line_size: usize) -> HintBlocks {
         let (blocks, per_block) = Self::shape(frames, line_size);
+        strict_assert!(blocks < u32::MAX as usize, "blocks are numbered from 1");
         let free = ArrayQueue::new(blocks);
         for block in 0..blocks as u32 {
             // The queue has room for every block.
             let _ = free.push(block);
         }
         let hints = large_slice(blocks * per_block, Hint::default);
+        strict_assert_eq!(free.len(), blocks, "every block is free");
+        strict_assert!(per_block > 0, "a block without hints");
         HintBlocks { hints, per_block, free }
     }
 
@@ -93,6 +98,11 @@ impl HintBlocks {
 
     #[inline]
     fn block(&self, block: u32) -> &[Hint] {
+        strict_assert_ne!(block, 0, "block 0 stands for none");
+        strict_assert!(
+            block as usize * self.per_block <= self.hints.len(),
+            "block {block} does not exist"
+        );
         let start = (block as usize - 1) * self.per_block;
         self.hints.get(start..start + self.per_block).unwrap_or(&[])
     }
@@ -115,6 +125,10 @@ impl HintBlocks {
     /// most a guess.
     pub(crate) fn take(&self, frame: &Frame) {
         if let Some(block) = frame.take_hints().checked_sub(1) {
+            strict_assert!(
+                self.free.len() < self.hints.len() / self.per_block,
+                "a block is freed twice"
+            );
             // A block is in one frame or in the list.
             let _ = self.free.push(block);
         }

@@ -19,6 +19,7 @@
 use std::hint::select_unpredictable;
 
 use latchwork_runtime::sync::{AtomicU64, Ordering, yield_now};
+use latchwork_strict::{strict_assert, strict_assert_ne};
 use latchwork_verbs::{GlobalAddr, WORD, Words, large_slice};
 
 use crate::FrameId;
@@ -37,6 +38,7 @@ struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 const LOCK: u64 = 1;
+const _: () = assert!(LOCK < PASSED_ONE, "the count of passed entries leaves the lock bit alone");
 const PASSED_ONE: u64 = 2;
 
 impl Bucket {
@@ -62,6 +64,10 @@ impl Bucket {
             }
         }
         let result = change(self);
+        strict_assert!(
+            self.meta.load(Ordering::Relaxed) & LOCK != 0,
+            "the lock of a bucket was lost"
+        );
         self.meta.fetch_and(!LOCK, Ordering::Release);
         result
     }
@@ -87,6 +93,8 @@ impl Index {
 
     pub(crate) fn new(frames: usize) -> Self {
         let count = Self::bucket_count(frames);
+        strict_assert!(count.is_power_of_two(), "the hash chooses a bucket by its high bits");
+        strict_assert!(count * SLOTS > frames, "the index has no room for every frame");
         Index { buckets: large_slice(count, Bucket::default), shift: 64 - count.trailing_zeros() }
     }
 
@@ -94,6 +102,7 @@ impl Index {
     fn place(&self, addr: GlobalAddr) -> (usize, u64) {
         // Fibonacci hashing: the high bits choose the bucket, the middle bits are the tag.
         let hash = addr.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        strict_assert!(hash >> self.shift < self.buckets.len() as u64);
         ((hash >> self.shift) as usize, hash << 16 & 0xffff_ffff_0000_0000)
     }
 
@@ -160,7 +169,9 @@ impl Index {
 
     pub(crate) fn insert(&self, addr: GlobalAddr, frame: FrameId) {
         let (home, tag) = self.place(addr);
+        strict_assert!(!addr.is_null(), "a free frame is not indexed");
         let entry = tag | u64::from(frame.0 + 1);
+        strict_assert_ne!(entry as u32, 0, "an entry of 0 stands for an empty slot");
         for step in 0..self.buckets.len() {
             let bucket = &self.buckets[(home + step) & (self.buckets.len() - 1)];
             let stored =
@@ -193,6 +204,10 @@ impl Index {
             if removed {
                 for back in 0..step {
                     let passed = &self.buckets[(home + back) & (self.buckets.len() - 1)];
+                    strict_assert!(
+                        passed.meta.load(Ordering::Relaxed) >= PASSED_ONE,
+                        "an entry that passed here was not counted"
+                    );
                     passed.meta.fetch_sub(PASSED_ONE, Ordering::Relaxed);
                 }
                 return;

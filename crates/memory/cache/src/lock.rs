@@ -46,6 +46,7 @@
 //! protocol.
 
 use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::Ownership;
 
@@ -60,6 +61,11 @@ const REFUSED: u64 = 1 << 58;
 
 /// After this many refusals of other nodes, no transaction locks the line until its node locks end.
 const REFUSED_MAX: u64 = 8;
+const _: () =
+    assert!(EXCLUSIVE & ASK == 0 && DETAINED > ASK, "the fields of the word do not overlap");
+const _: () =
+    assert!(REFUSED_MAX * REFUSED > REFUSED, "the count of refusals fits above the node locks");
+const _: () = assert!(REFUSED_MAX < u64::MAX / REFUSED, "the count of refusals does not wrap");
 
 /// The state of the line after the end of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,6 +151,12 @@ impl LockWord {
         let next = |old| and(old, ownership);
         // Acquire pairs with the release of an unlock: this transaction follows that one.
         let old = self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, next).ok()?;
+        strict_assert!(!is_draining(old), "a line that drains was locked");
+        strict_assert!(count(old) < EXCLUSIVE - 1);
+        strict_assert!(
+            ownership != Ownership::Exclusive || count(old) == 0,
+            "a writer locked a locked line"
+        );
         Some(old & !ASK == 0)
     }
 
@@ -184,6 +196,11 @@ impl LockWord {
     /// Turns a writer's lock into a reader's lock.
     pub(crate) fn downgrade(&self) {
         self.0.fetch_sub(EXCLUSIVE - 1, Ordering::Release);
+        strict_assert_eq!(
+            self.locked(),
+            Ownership::Exclusive,
+            "only a lock to write is downgraded"
+        );
     }
 
     #[inline]
@@ -191,6 +208,10 @@ impl LockWord {
         let step = if ownership == Ownership::Exclusive { EXCLUSIVE } else { 1 };
         // Release: the next holder of a lock, here or after a transfer, sees what this holder did.
         let old = self.0.fetch_sub(step, Ordering::Release);
+        strict_assert!(
+            step == EXCLUSIVE || count(old) != EXCLUSIVE,
+            "a reader ended the lock of a writer"
+        );
         let held = if ownership == Ownership::Exclusive {
             count(old) == EXCLUSIVE
         } else {
@@ -204,6 +225,7 @@ impl LockWord {
     pub(crate) fn detain(&self) {
         // Release: for the next transaction that locks the line, this is the end of a lock.
         let old = self.0.fetch_add(DETAINED - EXCLUSIVE, Ordering::Release);
+        strict_assert!((old % REFUSED) < REFUSED - DETAINED, "the count of node locks wraps");
         debug_assert!(count(old) == EXCLUSIVE, "not locked to write");
     }
 
@@ -216,6 +238,7 @@ impl LockWord {
         // Release: code that takes the line away follows everything that was done before this end.
         let old = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, next);
         let old = old.unwrap_or_else(|now| now);
+        strict_assert!(is_detained(old) || !is_draining(old), "refusals without a node lock");
         debug_assert!(is_detained(old), "not detained");
         Unlocked { last: (old % REFUSED) & !ASK == DETAINED, asked: old & ASK != 0 }
     }
@@ -245,6 +268,7 @@ impl LockWord {
     pub(crate) fn ask_no_more(&self) {
         if self.0.load(Ordering::Relaxed) == ASK {
             // No other task changes this value: no lock exists that could end, and no lock is
+            strict_assert_eq!(self.locked(), Ownership::Invalid);
             // taken.
             self.0.store(0, Ordering::Release);
         } else {
@@ -256,6 +280,10 @@ impl LockWord {
     /// Returns the result of `change`, or `false` without a call.
     pub(crate) fn leave(&self, left: Ownership, change: impl FnOnce() -> bool) -> bool {
         let asks = self.asks_first();
+        strict_assert!(
+            left != Ownership::Exclusive,
+            "a line that leaves keeps less than exclusive ownership"
+        );
         let changed = self.ask_first() <= left && change();
         if !asks {
             self.ask_no_more();

@@ -22,9 +22,10 @@
 //! present word, it counts as refused by that word. `Undo` belongs to a discipline without R1 and
 //! R2, where the word cannot decide.
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::ComputeNodeId;
 
-use crate::{LatchWord, WordOp};
+use crate::{LatchWord, WordOp, WordVerb};
 
 /// The outcome of an operation, as a probe shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +51,7 @@ impl WordOp {
             // While the own bit is set, no node becomes the holder of a word without a holder (R3).
             // So a holder in `now` proves that the word had a holder when the bit was set.
             WordOp::AcquireShared if bit => {
+                strict_assert!(self.verb(me) == WordVerb::Add(LatchWord::shared_by(me).bits()));
                 over(now.plus(LatchWord::shared_by(me).bits().wrapping_neg()))
             }
             WordOp::Poll => over(now),

@@ -141,3 +141,7 @@ pub const TRAVELLING_MAX: usize = 10;
 /// Queued requests in order of arrival. The first two need no allocation: every miss makes a
 /// record, and few nodes want most lines.
 pub type Remembered = SmallVec<[Request; 2]>;
+const _: () = assert!(REMEMBERED_MAX > TRAVELLING_MAX, "a queue holds what travels");
+const _: () =
+    assert!(REMEMBERED_MAX < ComputeNodeId::MAX as usize, "a node queues no request of its own");
+const _: () = assert!(TRAVELLING_MAX > 0, "a hand-over takes a request along");

@@ -1,6 +1,8 @@
 //! The rules that a line machine follows. The defaults are the word discipline. Each switch turns
 //! one rule off, so that the model can prove that it detects the missing rule.
 
+use latchwork_strict::strict_assert;
+
 use crate::TRAVELLING_MAX;
 
 /// The number of an invalidation request. The number wraps.
@@ -82,9 +84,28 @@ impl Default for Rules {
         Self::DISCIPLINE
     }
 }
+const _: () = assert!(Rules::DISCIPLINE.priority_max <= 31, "a message has 5 bits for a priority");
+const _: () =
+    assert!(Rules::DISCIPLINE.seq_modulus <= 1 << 14, "a message has 14 bits for a request number");
+const _: () =
+    assert!(Rules::DISCIPLINE.starved_at <= Rules::DISCIPLINE.priority_max, "a writer can starve");
+const _: () = assert!(Rules::DISCIPLINE.travelling_max as usize <= TRAVELLING_MAX);
+const _: () = assert!(
+    Rules::DISCIPLINE.settle && Rules::DISCIPLINE.registered_wait && Rules::DISCIPLINE.binding,
+    "the discipline is whole"
+);
+const _: () = assert!(!Rules::LATCH_ONLY.invalidate && Rules::LATCH_ONLY.registered_wait);
 
 impl Seq {
     pub(crate) fn next(self, rules: &Rules) -> Seq {
+        strict_assert!(
+            (1..=1 << 16).contains(&rules.seq_modulus),
+            "a request number fits into 16 bits"
+        );
+        strict_assert!(
+            u32::from(self.0) < rules.seq_modulus,
+            "the last number was of another range"
+        );
         Seq(((u32::from(self.0) + 1) % rules.seq_modulus) as u16)
     }
 }

@@ -19,6 +19,14 @@ use latchwork_verbs::ComputeNodeId;
 
 const SHARED_BITS: u32 = 58;
 const SHARED_MASK: u64 = (1 << SHARED_BITS) - 1;
+const _: () = assert!(SHARED_BITS + 6 == 64, "the exclusive field has 6 bits");
+const _: () = assert!(ComputeNodeId::MAX as u32 == SHARED_BITS, "each node has a shared bit");
+const _: () =
+    assert!((ComputeNodeId::MAX as u64) < 1 << 6, "each node has a value of the exclusive field");
+const _: () = assert!(LatchWord::FREE.exclusive().is_none() && LatchWord::FREE.shared().is_empty());
+const _: () = assert!(
+    LatchWord::EXCLUSIVE & SHARED_MASK == 0 && LatchWord::EXCLUSIVE | SHARED_MASK == u64::MAX
+);
 
 /// A value of a latch word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -4,6 +4,7 @@ use latchwork_verbs::VerbError;
 
 /// The maximum number of repetitions. After that the connection counts as failed.
 const AGAIN_MAX: u32 = 16;
+const _: () = assert!(AGAIN_MAX > 0, "an ambiguous outcome is tried again");
 
 /// Repeats `operation` while its outcome is ambiguous. The operation must have the same effect
 /// whether it was applied before or not.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use latchwork_fabric::Port;
 use latchwork_runtime::Handle;
 use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
 use crate::chunks::{Claims, Fresh};
@@ -71,7 +72,12 @@ impl LineAllocator {
 
     /// A line, if the node has one at hand. Posts no verb.
     pub fn try_allocate(&self) -> Option<GlobalAddr> {
+        strict_assert!(self.stripes > 0, "lines come from one chunk at least");
         if let Some(line) = self.epochs.limbo().take() {
+            strict_assert!(
+                self.pool.check_line(line).is_ok(),
+                "a freed line {line} is no line of the pool"
+            );
             return Some(line);
         }
         let mut fresh = self.fresh.lock();
@@ -86,11 +92,24 @@ impl LineAllocator {
     fn take_fresh(&self, fresh: &mut VecDeque<Fresh>) -> Option<GlobalAddr> {
         let geometry = self.pool.geometry();
         let mut first = fresh.pop_front()?;
+        strict_assert!(first.next < geometry.lines_per_chunk(), "a used-up chunk is still in turn");
         let line = geometry.line_addr(first.chunk, first.next);
+        strict_assert!(
+            self.pool.check_line(line).is_ok(),
+            "an allocated line {line} is no line of the pool"
+        );
         first.next += 1;
         if first.next < geometry.lines_per_chunk() {
+            strict_assert!(
+                !fresh.iter().any(|other| other.chunk == first.chunk),
+                "a chunk is in turn twice"
+            );
             fresh.push_back(first);
         }
+        strict_assert!(
+            fresh.iter().all(|rest| rest.next < geometry.lines_per_chunk()),
+            "a used-up chunk is in turn"
+        );
         Some(line)
     }
 
@@ -128,6 +147,10 @@ impl LineAllocator {
                     return Ok(line);
                 }
                 let Some(fresh) = claims.claim(port, &self.pool).await? else { break };
+                strict_assert!(
+                    fresh.next < self.pool.geometry().lines_per_chunk(),
+                    "a claimed chunk has no line left"
+                );
                 self.fresh.lock().push_back(fresh);
             }
             // Relaxed: the flag only saves a search for chunks, and the lock orders the rests of
@@ -173,6 +196,7 @@ impl LineAllocator {
     /// [`PoolError::BadAddress`].
     pub fn give_back(&self, line: GlobalAddr) -> Result<(), PoolError> {
         self.pool.check_line(line)?;
+        strict_assert!(!line.is_null(), "the null address is given back");
         self.epochs.limbo().give_back(line);
         Ok(())
     }

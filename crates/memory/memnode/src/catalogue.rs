@@ -6,6 +6,7 @@ use std::time::Duration;
 use latchwork_fabric::Port;
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Handle, Time};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::WORD;
 
 use crate::PoolError;
@@ -14,6 +15,9 @@ use crate::layout::{self, NAMES, RECORD_WORDS, RECORDS};
 
 /// The maximum length of a name in bytes.
 pub(crate) const NAME_MAX: usize = (RECORD_WORDS - 2) * WORD;
+const _: () =
+    assert!(NAME_MAX > 0 && NAME_MAX <= 48, "the page of the catalogue draws 48 bytes for a name");
+const _: () = assert!(NAMES as u64 <= RECORDS, "each name has a record");
 
 /// The kind of the object that an entry names. The users of the catalogue define the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -103,6 +107,7 @@ struct Known {
 
 impl Known {
     fn find(&self, name: &str) -> Option<usize> {
+        strict_assert_eq!(self.entries.len(), self.records.len(), "each entry has a record");
         self.entries.iter().position(|entry| entry.name == name)
     }
 
@@ -146,7 +151,15 @@ impl Catalogue {
             let (index, found) = {
                 let mut known = self.known.lock();
                 let found = known.find(name);
+                strict_assert!(
+                    known.records.iter().all(|&record| record < RECORDS),
+                    "a record outside the table"
+                );
                 known.spare.extend(record.take_if(|_| found.is_some()));
+                strict_assert!(
+                    known.entries.len() <= NAMES,
+                    "more names than the directory has words"
+                );
                 (known.entries.len(), found)
             };
             if let Some(at) = found {
@@ -163,6 +176,7 @@ impl Catalogue {
                     *record.insert(mine)
                 }
             };
+            strict_assert!(mine < RECORDS, "a record outside the table was taken");
             // No other node enters this record. So after an ambiguous outcome the word shows whose
             // record it names.
             let enter = async || port.compare_swap(layout::directory(index), 0, mine + 1).await;
@@ -185,6 +199,7 @@ impl Catalogue {
     ) -> Result<(), PoolError> {
         let (entry, record) = {
             let known = self.known.lock();
+            strict_assert!(at < known.entries.len(), "an entry disappeared");
             (known.entries[at].clone(), known.records[at])
         };
         let exists = Err(PoolError::AlreadyExists { name: entry.name });
@@ -196,6 +211,7 @@ impl Catalogue {
         // object.
         let enter = async || port.compare_swap(layout::record_value(record), NONE, value).await;
         let found = repeatedly(enter).await?;
+        strict_assert!(value != NONE, "an object is registered as none");
         let is_mine = found == NONE || found == value;
         self.known.lock().entries[at].value = if is_mine { value } else { found };
         if is_mine { Ok(()) } else { exists }
@@ -210,6 +226,7 @@ impl Catalogue {
         let Some(entry) = self.lookup(port, name).await? else { return Ok(false) };
         let (at, record) = {
             let known = self.known.lock();
+            strict_assert!(known.find(&entry.name).is_some(), "a name that was found is not known");
             let at = known.find(name).unwrap_or_default();
             (at, known.records[at])
         };
@@ -284,6 +301,7 @@ impl Catalogue {
         loop {
             let first = self.known.lock().entries.len();
             let count = WINDOW.min(NAMES - first);
+            strict_assert!(first <= NAMES, "more names than the directory has words");
             if count == 0 {
                 return Ok(());
             }
@@ -295,8 +313,16 @@ impl Catalogue {
                 // Another task may have added the entry meanwhile.
                 if known.entries.len() == index {
                     known.entries.push(entry);
+                    strict_assert!(
+                        known.records.iter().all(|&other| other != record),
+                        "two names share record {record}"
+                    );
                     known.records.push(record);
                 }
+                strict_assert!(
+                    known.entries.len() > index,
+                    "an entry that another task added is missing"
+                );
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latchwork_fabric::Port;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId};
 
 use crate::again::repeatedly;
@@ -16,6 +17,11 @@ const LATCHES: u32 = 512;
 
 /// In place of a compute node's id: the chunk has no owner, and its first lines are in use.
 const REST: u64 = 63;
+const _: () = assert!(
+    REST > ComputeNodeId::MAX as u64 && REST < 1 << 8,
+    "the mark of a rest is no node's id"
+);
+const _: () = assert!(WINDOW > 0 && LATCHES > 0, "a verb reads one word at least");
 
 /// A chunk, or the rest of one: its lines from index `next` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +76,11 @@ pub(crate) struct Claims {
 impl Claims {
     pub(crate) fn new(pool: &Pool, node: ComputeNodeId, registration: u64) -> Claims {
         let nodes = pool.memory_nodes();
+        strict_assert!(
+            registration < 1 << 56,
+            "the number of a registration does not fit beside the id"
+        );
+        strict_assert!(nodes > 0, "a pool has a memory node");
         Claims {
             tag: u64::from(node.get()) << 56 | registration,
             next: usize::from(node.get()) % nodes,
@@ -103,6 +114,10 @@ impl Claims {
             self.next = (node + 1) % self.cursors.len();
             if let Some((index, next)) = found {
                 let chunk = pool.geometry().chunk_addr(MemoryNodeId(node as u16), index);
+                strict_assert!(
+                    next < pool.geometry().lines_per_chunk(),
+                    "a chunk without a free line was claimed"
+                );
                 return Ok(Some(Fresh { chunk, next }));
             }
         }
@@ -122,12 +137,21 @@ impl Claims {
         while self.cursors[node] < chunks {
             let first = self.cursors[node];
             let count = WINDOW.min(chunks - first);
+            strict_assert!(
+                count > 0 && first + count <= chunks,
+                "the search leaves the memory node"
+            );
             let owners = port.read_words(layout::owner(id, first), count as usize).await?;
             for (index, owner) in (first..).zip(owners) {
                 let has = self.owned.contains(&(id.0, index));
                 let taken = if has { None } else { self.take(port, id, index, owner).await? };
                 self.cursors[node] = index + 1;
+                strict_assert!(self.cursors[node] <= chunks, "the cursor leaves the memory node");
                 if let Some(next) = taken {
+                    strict_assert!(
+                        self.tried.is_empty() || !self.tried.contains_key(&(id.0, index)),
+                        "the outcome of an own claim is known"
+                    );
                     self.owned.insert((id.0, index));
                     return Ok(Some((index, next)));
                 }
@@ -146,6 +170,7 @@ impl Claims {
         owner: u64,
     ) -> Result<Option<u32>, PoolError> {
         let chunk = (id.0, index);
+        strict_assert!(!self.owned.contains(&chunk), "a chunk of this node is claimed again");
         if owner == self.tag {
             return Ok(self.tried.remove(&chunk).map(first_free));
         }
@@ -153,6 +178,7 @@ impl Claims {
             return Ok(None);
         }
         self.tried.insert(chunk, owner);
+        strict_assert!(owner >> 56 == 0 || owner >> 56 == REST, "a chunk with an owner is claimed");
         let word = layout::owner(id, index);
         let found = repeatedly(async || port.compare_swap(word, owner, self.tag).await).await?;
         self.tried.remove(&chunk);
@@ -170,6 +196,11 @@ impl Claims {
         let id = rest.chunk.node();
         let index = pool.geometry().chunk_index(rest.chunk).map_or(u32::MAX, |index| index as u32);
         let word = if rest.next == 0 { 0 } else { REST << 56 | u64::from(rest.next) };
+        strict_assert!(
+            rest.next < pool.geometry().lines_per_chunk(),
+            "a chunk without a rest is given back in part"
+        );
+        strict_assert!(index < pool.chunks(id), "the rest is of no chunk of the pool");
         self.give_back(port, id, index, word).await
     }
 
@@ -211,6 +242,11 @@ impl Claims {
         // outcome, other nodes may have changed the word: then the compare-and-swap changes
         // nothing.
         let owner = layout::owner(id, index);
+        strict_assert!(word >> 56 == 0 || word >> 56 == REST, "a chunk goes back to an owner");
+        strict_assert!(
+            word >> 56 != REST || word as u32 > 0,
+            "a rest begins behind the first line"
+        );
         repeatedly(async || port.compare_swap(owner, self.tag, word).await).await?;
         self.owned.remove(&(id.0, index));
         Ok(())
@@ -231,6 +267,7 @@ async fn is_unlatched(
     let geometry = pool.geometry();
     let chunk = geometry.chunk_addr(id, index);
     let lines = geometry.lines_per_chunk();
+    strict_assert!(lines > 0, "a chunk has lines");
     for first in (0..lines).step_by(LATCHES as usize) {
         let count = LATCHES.min(lines - first) as usize;
         let words = geometry.latch_addr(geometry.line_addr(chunk, first));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{GlobalAddr, MemoryNodeId, WORD};
 
 use crate::PoolError;
@@ -56,6 +57,17 @@ impl Geometry {
     /// A chunk holds at least this many lines' worth of bytes, its latch table included.
     const MIN_LINES: u64 = 4;
 
+    const _SIZES: () = assert!(
+        Self::MIN_CHUNK.is_power_of_two()
+            && Self::MAX_CHUNK.is_power_of_two()
+            && Self::MIN_CHUNK <= Self::DEFAULT_CHUNK
+            && Self::DEFAULT_CHUNK <= Self::MAX_CHUNK
+    );
+    const _LINES: () = assert!(
+        Self::MIN_LINE <= Self::DEFAULT_LINE
+            && Self::DEFAULT_LINE <= Self::MAX_LINE
+            && Self::DEFAULT_LINE.is_power_of_two()
+    );
     /// The geometry with chunks of `chunk_size` and lines of `line_size` bytes.
     ///
     /// # Errors
@@ -75,6 +87,15 @@ impl Geometry {
         let word = WORD as u64;
         // The smallest t with word * (slots - t) <= t * line_size.
         let table_lines = (word * slots).div_ceil(u64::from(line_size) + word);
+        strict_assert!(table_lines > 0 && table_lines < slots, "a chunk has a table and lines");
+        strict_assert!(
+            (slots - table_lines) * word <= table_lines * u64::from(line_size),
+            "each line has a latch word in the table"
+        );
+        strict_assert!(
+            (slots - table_lines + 1) * word > (table_lines - 1) * u64::from(line_size),
+            "the table is no longer than needed"
+        );
         Ok(Geometry {
             chunk_shift: chunk_size.trailing_zeros() as u8,
             line_shift: line_size.trailing_zeros() as u8,
@@ -109,6 +130,7 @@ impl Geometry {
     /// When the chunk lies beyond the 48 bits of an offset; [`Pool`](crate::Pool) admits no such
     /// memory node.
     pub const fn chunk_addr(self, node: MemoryNodeId, index: u32) -> GlobalAddr {
+        debug_assert!(index < u32::MAX, "the index of no chunk");
         GlobalAddr::new(node, (index as u64 + 1) << self.chunk_shift)
     }
 

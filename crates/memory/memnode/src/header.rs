@@ -1,8 +1,10 @@
 //! [`LineHeader`]: the bytes at the head of every line.
 
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::{LINE_HEADER, Words};
 
 const LIVE: u32 = 1;
+const _: () = assert!(LINE_HEADER >= 24, "the header has room for its three words");
 
 /// The number of allocations of a line. Two equal addresses mean the same object only if the
 /// incarnations are equal too. The number is never 0 on a line that was allocated before.
@@ -45,9 +47,12 @@ impl<'a> LineHeader<'a> {
     /// sequence number and the commit timestamp stay. So log records of an earlier life never look
     /// newer than the present life.
     pub fn begin_life(self) -> Incarnation {
+        strict_assert!(!self.is_live(), "a line in use is allocated again");
         // 0 means a line that was never allocated, even when the counter wraps.
         let next = self.incarnation().0.wrapping_add(1).max(1);
+        strict_assert_ne!(next, 0, "0 stands for a line that was never allocated");
         self.0.set_u64(0, u64::from(next) | u64::from(LIVE) << 32);
+        strict_assert_eq!(self.incarnation(), Incarnation(next));
         Incarnation(next)
     }
 
@@ -56,6 +61,7 @@ impl<'a> LineHeader<'a> {
     #[must_use]
     pub fn end_life(self) -> bool {
         let live = self.is_live();
+        strict_assert!(!live || self.incarnation().0 > 0, "a live line was never allocated");
         if live {
             self.0.set_u32(4, self.0.u32(4) & !LIVE);
         }

@@ -13,7 +13,8 @@
 //!
 //! All of it is zero before the memory node is formatted.
 
-use latchwork_verbs::{GlobalAddr, MemoryNodeId, WORD};
+use latchwork_strict::strict_assert;
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId, WORD};
 
 /// The memory node with the pool's epochs and catalogue.
 pub(crate) const FIRST: MemoryNodeId = MemoryNodeId(0);
@@ -41,6 +42,19 @@ const OWNERS: u64 = 32 << 10;
 
 const _: () = assert!(DIRECTORY + (NAMES * WORD) as u64 <= RECORD_TABLE);
 const _: () = assert!(RECORD_TABLE + RECORDS * (RECORD_WORDS * WORD) as u64 <= OWNERS);
+const _: () = assert!(
+    SLOTS + ComputeNodeId::MAX as u64 * WORD as u64 <= RECORD_COUNTER.offset(),
+    "each node has a slot"
+);
+const _: () = assert!(
+    EPOCH.offset() + WORD as u64 <= SLOTS && EPOCH.offset() >= 64,
+    "the epoch is behind the superblock"
+);
+const _: () = assert!(RECORD_COUNTER.offset() + WORD as u64 <= DIRECTORY);
+const _: () = assert!(
+    EPOCH.offset() % 64 == 0 && SLOTS % 64 == 0 && RECORD_COUNTER.offset() % 64 == 0,
+    "hot words share no cache line"
+);
 
 /// A memory node's superblock.
 pub(crate) fn superblock(node: MemoryNodeId) -> GlobalAddr {
@@ -49,6 +63,7 @@ pub(crate) fn superblock(node: MemoryNodeId) -> GlobalAddr {
 
 /// The epoch slot with this index (compute node id minus one).
 pub(crate) fn epoch_slot(index: usize) -> GlobalAddr {
+    strict_assert!(index < ComputeNodeId::MAX as usize, "no compute node has slot {index}");
     GlobalAddr::new(FIRST, SLOTS + (index * WORD) as u64)
 }
 

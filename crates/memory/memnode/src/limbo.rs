@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
+use latchwork_strict::{STRICT, strict_assert, strict_assert_eq};
 use latchwork_verbs::GlobalAddr;
 
 use crate::epoch::Epoch;
@@ -31,10 +32,40 @@ struct State {
     ready: Vec<GlobalAddr>,
 }
 
+/// The most lines that are checked one by one at every change.
+const CHECKED_MAX: usize = 64;
+
+impl State {
+    fn len(&self) -> usize {
+        self.fresh.len() + self.stamped.len() + self.ready.len()
+    }
+
+    /// Each line is here once, and the marks are in order.
+    fn check(&self) {
+        let stamped = || self.stamped.iter();
+        assert!(stamped().is_sorted_by_key(|&(epoch, _)| epoch), "marks out of order");
+        assert!(stamped().all(|&(epoch, _)| epoch < Epoch::NONE_OLDER), "a mark no bound passes");
+        let all = self.fresh.iter().chain(stamped().map(|(_, line)| line)).chain(&self.ready);
+        let mut lines: Vec<u64> = all.map(|line| line.bits()).collect();
+        lines.sort_unstable();
+        assert!(lines.is_sorted_by(|one, next| one < next), "a line is freed twice");
+        assert!(lines.first().is_none_or(|&line| line != 0), "the null address is freed");
+    }
+}
+
 impl Limbo {
     /// Adds a freed line.
     pub(crate) fn retire(&self, line: GlobalAddr) {
+        strict_assert!(!line.is_null(), "the null address is freed");
         let mut state = self.state.lock();
+        strict_assert!(
+            !state.ready.contains(&line),
+            "line {line} is freed while it is ready for reuse"
+        );
+        strict_assert!(
+            !state.fresh.contains(&line) && !state.stamped.iter().any(|&(_, other)| other == line),
+            "line {line} is freed twice"
+        );
         state.fresh.push_back(line);
         self.count(&state);
     }
@@ -49,8 +80,18 @@ impl Limbo {
     pub(crate) fn stamp(&self, count: usize, epoch: Epoch) {
         if count > 0 {
             let state = &mut *self.state.lock();
+            strict_assert!(count <= state.fresh.len(), "more lines are marked than wait");
+            strict_assert!(
+                epoch.get() > 0 && epoch < Epoch::NONE_OLDER,
+                "no bound can pass the mark"
+            );
             debug_assert!(state.stamped.back().is_none_or(|(last, _)| *last <= epoch));
             state.stamped.extend(state.fresh.drain(..count).map(|line| (epoch, line)));
+            strict_assert_eq!(
+                self.waiting.load(Ordering::Relaxed),
+                state.fresh.len() + state.stamped.len(),
+                "a mark changes no count"
+            );
         }
     }
 
@@ -63,7 +104,15 @@ impl Limbo {
     pub(crate) fn release(&self, safe: Epoch) -> usize {
         let state = &mut *self.state.lock();
         let count = state.stamped.partition_point(|(epoch, _)| *epoch < safe);
+        strict_assert!(
+            state.stamped.iter().take(count).all(|(epoch, _)| *epoch < safe),
+            "a line is ready too early"
+        );
         state.ready.extend(state.stamped.drain(..count).map(|(_, line)| line));
+        strict_assert!(
+            state.stamped.front().is_none_or(|(epoch, _)| *epoch >= safe),
+            "a line waits although it is safe"
+        );
         self.count(state);
         count
     }
@@ -71,6 +120,7 @@ impl Limbo {
     /// Adds a line whose address no other task ever had: the line is ready at once.
     pub(crate) fn give_back(&self, line: GlobalAddr) {
         let mut state = self.state.lock();
+        strict_assert!(!state.ready.contains(&line), "line {line} is given back twice");
         state.ready.push(line);
         self.count(&state);
     }
@@ -82,6 +132,10 @@ impl Limbo {
         }
         let mut state = self.state.lock();
         let line = state.ready.pop();
+        strict_assert!(
+            line.is_none_or(|line| !state.ready.contains(&line)),
+            "a line was ready twice"
+        );
         self.count(&state);
         line
     }
@@ -97,6 +151,9 @@ impl Limbo {
     }
 
     fn count(&self, state: &State) {
+        if STRICT && state.len() <= CHECKED_MAX {
+            state.check();
+        }
         // Ready first: a reader that finds no waiting lines then also finds the ready lines.
         self.ready.store(state.ready.len(), Ordering::Relaxed);
         self.waiting.store(state.fresh.len() + state.stamped.len(), Ordering::Release);
@@ -136,5 +193,28 @@ mod tests {
         limbo.retire(line(1));
         assert_eq!(limbo.release(Epoch::NONE_OLDER), 0);
         assert_eq!(limbo.take(), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "is freed twice")]
+    fn a_line_that_is_freed_twice_is_found() {
+        let limbo = Limbo::default();
+        limbo.retire(line(1));
+        limbo.retire(line(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "is given back twice")]
+    fn a_line_that_is_given_back_twice_is_found() {
+        let limbo = Limbo::default();
+        limbo.give_back(line(1));
+        limbo.give_back(line(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "marks out of order")]
+    fn a_mark_that_runs_backwards_is_found() {
+        let stamped = [(Epoch(6), line(1)), (Epoch(5), line(2))];
+        State { stamped: stamped.into(), ..State::default() }.check();
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use latchwork_fabric::Port;
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 
 use crate::{Catalogue, Geometry, PoolError, layout};
@@ -12,6 +13,10 @@ const MAGIC: u64 = u64::from_le_bytes(*b"LATCHWRK");
 /// In place of the magic number while a memory node is formatted.
 const FORMATTING: u64 = u64::from_le_bytes(*b"latchwrk");
 const VERSION: u64 = 2;
+const _: () = assert!(
+    MAGIC != FORMATTING && MAGIC != 0 && FORMATTING != 0,
+    "a memory node shows its state by its first word"
+);
 
 /// The pool of memory nodes that compute nodes share. A `Pool` has the data that are equal for all
 /// compute nodes and never change. Clones are cheap.
@@ -96,6 +101,11 @@ impl Pool {
             .iter()
             .map(|&(node, bytes)| chunks_in(geometry, node, bytes))
             .collect::<Result<Vec<u32>, PoolError>>()?;
+        strict_assert_eq!(chunks.len(), nodes.len());
+        strict_assert!(
+            chunks.iter().all(|&chunks| chunks > 0),
+            "a memory node without a chunk was accepted"
+        );
         for &(node, _) in nodes {
             let found = port.compare_swap(layout::superblock(node), 0, FORMATTING).await?;
             if found != 0 {
@@ -225,6 +235,7 @@ fn chunks_in(geometry: Geometry, node: MemoryNodeId, bytes: u64) -> Result<u32, 
         return Err(PoolError::MemoryNodeTooSmall { node, bytes, chunk_size, least });
     }
     let chunks = bytes / chunk_size - 1;
+    strict_assert!(chunks > 0, "a memory node without a chunk was accepted");
     // Offsets have 48 bits, and every chunk needs an owner word in the superblock's chunk space.
     let most = layout::owners_max(chunk_size).min((1 << 48) / chunk_size - 1);
     if chunks > most {

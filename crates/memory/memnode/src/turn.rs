@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::task::{Poll, Waker};
 
 use latchwork_runtime::sync::Mutex;
+use latchwork_strict::strict_assert;
 
 /// A value for one task at a time, of any worker of the node.
 ///
@@ -72,8 +73,10 @@ impl<T> DerefMut for TurnGuard<'_, T> {
 
 impl<T> Drop for TurnGuard<'_, T> {
     fn drop(&mut self) {
+        strict_assert!(self.value.is_some(), "the guard has lost the value");
         let waiting = {
             let mut state = self.turn.state.lock();
+            strict_assert!(state.value.is_none(), "two tasks had the value");
             state.value = self.value.take();
             std::mem::take(&mut state.waiting)
         };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_runtime::Bed;
+use latchwork_strict::strict_assert;
 
 use super::page::Page;
 
@@ -15,6 +16,11 @@ pub(crate) struct Berth {
 
 impl Bed for Berth {
     fn sleep(&self, parked: &dyn Fn() -> bool, at_most: Option<Duration>) -> bool {
+        strict_assert!(
+            self.index < Page::BEDS_MAX,
+            "parking spot {} is outside the page",
+            self.index
+        );
         let turn = self.page.turn_of(self.index);
         if self.page.take_rung(self.index) {
             return true;

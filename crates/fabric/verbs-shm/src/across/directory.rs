@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region};
 use rustix::fs::OFlags;
 
@@ -27,6 +28,7 @@ use crate::name::NodeName;
 
 /// How many names are tried before the directory counts as broken.
 const NAMES_MAX: usize = 100;
+const _: () = assert!(NAMES_MAX > 1, "a name that is taken is tried again");
 
 /// One process's part of a directory. Dropping it removes the files of the process.
 pub(crate) struct Directory {
@@ -166,6 +168,10 @@ impl Directory {
     pub(crate) fn make_region(&self, bytes: usize) -> Result<Arc<Region>, ShmError> {
         let number = self.number();
         let region = self.make(&region_name(self.incarnation, number), bytes, true)?;
+        strict_assert!(
+            !self.made.lock().regions.iter().any(|&(_, other)| other == number),
+            "two regions have number {number}"
+        );
         let mut made = self.made.lock();
         made.regions.retain(|(region, _)| region.strong_count() > 0);
         made.regions.push((Arc::downgrade(&region), number));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering, RwLock, fence};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{ComputeNodeId, Message};
 
 use super::page::Page;
@@ -75,7 +76,12 @@ impl Lanes {
         let mut incoming = self.incoming.write();
         incoming.retain(|lane| lane.sender != sender);
         incoming.extend(now);
+        strict_assert!(
+            incoming.iter().filter(|lane| lane.sender == sender).count() <= 1,
+            "a sender has two rings"
+        );
         self.version.0.fetch_add(1, Ordering::Release);
+        strict_assert!(self.version.0.load(Ordering::Relaxed) > 1, "a change keeps the version");
     }
 
     /// Whether some ring is not known to be empty; see [`Ring::has_ready`].
@@ -103,10 +109,12 @@ impl View {
     pub(crate) fn pop(&self, lanes: &Lanes) -> Option<Message> {
         let mut seen = self.0.lock();
         let version = lanes.version.0.load(Ordering::Acquire);
+        strict_assert!(seen.version <= version, "the list of rings runs backwards");
         if seen.version != version {
             seen.renew(lanes, version);
         }
         let count = seen.lanes.len();
+        strict_assert!(count == 0 || seen.next < count, "the next ring is beyond the list");
         for _ in 0..count {
             let Incoming { sender, ring } = &seen.lanes[seen.next];
             let message = ring.pop(*sender);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{ComputeNodeId, Region, RegionKey, WORD};
 
 /// The layout: constant words first, then words that change, each kind on CPU cache lines of its
@@ -49,6 +50,21 @@ const INCARNATION: usize = 1;
 const NODE: usize = 2;
 const REGION_WORDS: usize = 4;
 const BITS: usize = u64::BITS as usize;
+#[cfg(not(loom))]
+const _: () = assert!(
+    layout::ACTIVE > NODE
+        && layout::PARKED > layout::ACTIVE
+        && layout::COUNT >= layout::PARKED + layout::BEDS_MAX.div_ceil(BITS),
+    "the fields of a page do not overlap"
+);
+#[cfg(not(loom))]
+const _: () = assert!(
+    layout::REGIONS + layout::REGIONS_MAX * REGION_WORDS <= layout::BEDS
+        && layout::REGIONS > layout::COUNT,
+    "the table of regions ends before the parking spots"
+);
+const _: () = assert!(layout::BED_WORDS >= 2, "a parking spot has a ring and a turn");
+const _: () = assert!(ComputeNodeId::MAX as usize <= BITS, "each sender has a bit of a ring");
 
 /// The page of one compute node; see the layout above.
 pub(crate) struct Page(Arc<Region>);
@@ -92,11 +108,13 @@ impl Page {
     /// P: the worker of this parking spot is about to park. Several threads of one process write
     /// the word.
     pub(crate) fn set_parked(&self, bed: usize) {
+        strict_assert!(bed < Self::BEDS_MAX, "parking spot {bed} is outside the page");
         self.word(PARKED + bed / BITS).fetch_or(1 << (bed % BITS), Ordering::Relaxed);
     }
 
     /// The worker of this parking spot is awake.
     pub(crate) fn clear_parked(&self, bed: usize) {
+        strict_assert!(bed < Self::BEDS_MAX, "parking spot {bed} is outside the page");
         self.word(PARKED + bed / BITS).fetch_and(!(1 << (bed % BITS)), Ordering::Relaxed);
     }
 
@@ -112,11 +130,13 @@ impl Page {
     // ---- parking spots --------------------------------------------------------------------------
 
     fn rung(&self, bed: usize) -> &AtomicU64 {
+        strict_assert!(bed < Self::BEDS_MAX, "parking spot {bed} is outside the page");
         self.word(BEDS + bed * BED_WORDS)
     }
 
     /// Index of the word that changes with every wake.
     fn turn(bed: usize) -> usize {
+        strict_assert!(bed < Self::BEDS_MAX, "parking spot {bed} is outside the page");
         BEDS + bed * BED_WORDS + 1
     }
 
@@ -188,6 +208,10 @@ impl Page {
             return false;
         }
         let entry = REGIONS + count * REGION_WORDS;
+        strict_assert!(
+            entry + REGION_WORDS <= BEDS,
+            "the table of regions runs into the parking spots"
+        );
         for (word, value) in [u64::from(key.0), file, bytes as u64].into_iter().enumerate() {
             self.word(entry + word).store(value, Ordering::Relaxed);
         }

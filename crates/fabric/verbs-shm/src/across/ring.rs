@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{ComputeNodeId, Message, Region, WORD};
 
 use crate::queue::{LONG, SLOT_WORDS, read_message, write_message};
@@ -80,6 +81,9 @@ const SLOTS: usize = 8;
 
 /// The largest capacity of a ring, in messages: 128 MiB.
 const CAPACITY_MAX: usize = 1 << 20;
+const _: () = assert!(CAPACITY_MAX.is_power_of_two(), "a mask leads to the slots");
+#[cfg(not(loom))]
+const _: () = assert!(ENDS + 4 <= HEAD && HEAD < SLOTS, "the head of a ring is before its slots");
 
 impl Ring {
     /// The number of messages that a ring holds when `capacity` is requested.
@@ -94,6 +98,7 @@ impl Ring {
 
     /// Makes a ring of a region of zeros.
     pub(crate) fn create(region: &Region, capacity: usize, ends: Ends) {
+        strict_assert!(region.len() >= Self::bytes(capacity), "the memory of a ring is too small");
         let words = region.words();
         words.set_word(CAPACITY, Self::capacity(capacity) as u64);
         for (word, value) in ends.words().into_iter().enumerate() {
@@ -122,6 +127,10 @@ impl Ring {
     #[inline]
     fn slot(&self, position: u64) -> &[AtomicU64; SLOT_WORDS] {
         let first = SLOTS + (position & self.mask) as usize * SLOT_WORDS;
+        strict_assert!(
+            first + SLOT_WORDS <= self.region.atomics().len(),
+            "the mask leads beyond the region"
+        );
         let slot = self.region.atomics()[first..].first_chunk();
         slot.expect("checked when opened: the mask leads to no slot beyond the region")
     }

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 
+use latchwork_strict::strict_assert;
 use rustix::fs::{FallocateFlags, fallocate, fstatfs, fstatvfs};
 use rustix::io::Errno;
 
@@ -58,6 +59,10 @@ pub(crate) fn reserve(
     let mut taken = 0;
     while taken < bytes {
         let step = STEP.min(bytes - taken);
+        strict_assert!(
+            step > 0 && taken + step <= bytes,
+            "more memory is reserved than was asked for"
+        );
         match fallocate(file, FallocateFlags::empty(), taken, step) {
             Ok(()) => taken += step,
             Err(Errno::INTR) => {}

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use latchwork_runtime::{ExecutorConfig, Handle, Poller, Time, VirtualWorker};
 use latchwork_simulation::{Kernel, RunEnd};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{
     ComputeNodeId, Endpoint as _, LocalBuffer, MemoryNodeId, RegionKey, Request, Target,
 };
@@ -51,6 +52,10 @@ const TIMED: u64 = 8_000;
 /// Timed completions of a load with one verb at a time. Its warm-up is one verb.
 const ONE_BY_ONE: u64 = 1_000;
 
+const _: () = assert!(
+    MEMORY_BYTES <= MEMORY_BYTES_MAX && WORDS_OF_BUCKET > 1 && ONE_BY_ONE < TIMED,
+    "a measurement has memory and rounds"
+);
 /// The workers, their verbs and their targets.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
@@ -145,6 +150,11 @@ impl Load {
             }
         }
         let one_by_one = self.depth == 1;
+        strict_assert_eq!(
+            workers.len(),
+            nodes.len() * self.workers,
+            "a worker of the load is missing"
+        );
         let (before, timed) = if one_by_one { (1, ONE_BY_ONE) } else { (WARM_UP, TIMED) };
         let limit = Time::ZERO + Duration::from_secs(LIMIT_SECONDS);
         let run_to = |count: u64| match kernel.run_until(limit, || tally.count.get() >= count) {
@@ -156,6 +166,7 @@ impl Load {
         run_to(before + timed)?;
         let count = (tally.count.get() - count) as f64;
         let waited = tally.waited.get().saturating_sub(waited);
+        strict_assert!(count > 0.0, "a measurement timed no operation");
         let micros = |time: Duration| time.as_nanos() as f64 / 1000.0;
         let of = if self.swarm { f64::from(self.nodes) } else { 1.0 };
         Ok(Ran {
@@ -224,12 +235,17 @@ struct Poster {
 impl Poster {
     fn post(&self) {
         let token = self.posted.borrow().len();
+        strict_assert!(
+            (token as u64) < self.load.depth,
+            "more requests are posted than the load has"
+        );
         self.posted.borrow_mut().push(Time::ZERO);
         self.post_as(&mut self.endpoint.borrow_mut(), token as u64);
     }
 
     fn post_as(&self, endpoint: &mut Endpoint, token: u64) {
         let remote = self.kernel.random_below(self.place.offsets) * self.place.stride;
+        strict_assert!(remote + 8 <= self.place.memory, "a request leaves the memory of the load");
         let local = |len| LocalBuffer { region: self.region, offset: 0, len };
         let request = match self.load.verb {
             Verb::Read(len) => Request::Read { remote, local: local(len) },
@@ -249,6 +265,10 @@ impl Poller for Poster {
         let mut tokens = Vec::new();
         let some = self.endpoint.borrow_mut().poll(&mut |completion| {
             let token = completion.token;
+            strict_assert!(
+                (token as usize) < self.posted.borrow().len(),
+                "a completion of no request"
+            );
             let waited = self.handle.now() - self.posted.borrow()[token as usize];
             self.tally.count.set(self.tally.count.get() + 1);
             self.tally.waited.set(self.tally.waited.get() + waited);

@@ -22,6 +22,7 @@ mod work;
 use std::time::Duration;
 
 use latchwork_simulation::Time;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{Kind, Request};
 
 use crate::event::Event;
@@ -106,6 +107,10 @@ impl Service {
             }
         }
         service.responded = service.responded.max(service.effective);
+        strict_assert!(
+            service.effective >= at && service.responded >= service.effective,
+            "an answer leaves before its request arrives"
+        );
         service
     }
 }
@@ -130,6 +135,7 @@ impl World {
                 gathered = times.gather(request).max(gathered);
             }
             let arrived = sent + gathered + times.one_way + jitter + ps(Time::ZERO + delay);
+            strict_assert!(arrived >= sent, "a batch arrives before it is sent");
             let pairs = &flight.lane.queue_pairs;
             let pair = pairs.take_turn(times.queue_pairs);
             flight.nic.queue_pair = pair;
@@ -203,6 +209,7 @@ impl World {
             let incoming = &flight.lane.own.host.nic.incoming;
             let done = incoming.pass_on(arrived, wire);
             let done = done + times.packet(bytes) + times.completion;
+            strict_assert!(done >= arrived, "a completion comes before its answer");
             let pairs = &flight.lane.queue_pairs;
             pairs.with(flight.nic.queue_pair, |pair| {
                 pair.completed = pair.completed.max(done);

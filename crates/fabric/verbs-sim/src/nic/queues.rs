@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
+use latchwork_strict::strict_assert;
+
 use super::times::{NicTimes, PS_PER_NS, Ps};
 
 /// The queues of one NIC.
@@ -61,7 +63,9 @@ impl Queue {
         self.at.set(self.at.get().max(at));
         let backlog = backlog.saturating_add(takes);
         self.backlog.set(backlog);
+        strict_assert!(backlog >= takes, "a queue forgets its work");
         self.came.set(self.came.get().saturating_add(takes));
+        strict_assert!(self.came.get() >= self.backlog.get(), "more work waits than came");
         at.saturating_add(backlog)
     }
 
@@ -99,6 +103,7 @@ pub(super) struct QueuePair {
 /// `at`, or one nanosecond after `last` if that is later. The result becomes the new `last`.
 pub(super) fn behind(at: Ps, last: &mut Ps) -> Ps {
     *last = at.max(*last + PS_PER_NS);
+    strict_assert!(*last >= at, "a queue pair overtakes itself");
     *last
 }
 
@@ -106,6 +111,7 @@ impl QueuePairs {
     pub(super) fn take_turn(&self, count: usize) -> usize {
         let turn = self.next.get() % count;
         self.next.set(turn + 1);
+        strict_assert!(turn < count, "no queue pair has number {turn}");
         turn
     }
 

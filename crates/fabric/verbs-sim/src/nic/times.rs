@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use latchwork_simulation::Time;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{Kind, Message, Request, WORD};
 
 use crate::profile::NicProfile;
@@ -16,6 +17,7 @@ pub(super) const PS_PER_NS: Ps = 1_000;
 /// The longest time of any part of a verb on the slowest NIC: a quarter of an hour. With this limit
 /// the parts of a verb, and of thousands that wait for it, can be added up without overflow.
 const LONGEST: Ps = 1_000_000_000_000_000;
+const _: () = assert!(LONGEST > PS_PER_NS && LONGEST < Ps::MAX / 1000, "sums of times do not wrap");
 
 pub(super) fn ps(time: Time) -> Ps {
     time.as_nanos().saturating_mul(PS_PER_NS)
@@ -132,6 +134,7 @@ impl NicTimes {
 
     #[cold]
     fn multiplied(mut self, slowness: u32) -> NicTimes {
+        strict_assert!(slowness > 1, "a usual speed is multiplied");
         let slowness = Ps::from(slowness);
         let times = [
             &mut self.send,
@@ -151,6 +154,10 @@ impl NicTimes {
             &mut self.completion,
         ];
         times.into_iter().for_each(|time| *time = time.saturating_mul(slowness).min(LONGEST));
+        strict_assert!(
+            self.send <= LONGEST && self.one_way <= LONGEST,
+            "a time is longer than the longest"
+        );
         self
     }
 }

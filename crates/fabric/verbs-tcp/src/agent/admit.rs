@@ -6,6 +6,7 @@
 
 use std::io;
 
+use latchwork_strict::strict_assert;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::counters::Reject;
@@ -69,6 +70,7 @@ where
         Ok(seat) => seat,
         Err(refusal) => return Err(refuse(stream, Some(&signed), refusal).await),
     };
+    strict_assert!(introduction.to == hosted.node, "a client of another node is seated");
     let lengths = hosted.lengths();
     let welcome = Welcome {
         refusal: None,
@@ -76,6 +78,11 @@ where
         incarnation: hosted.incarnation,
         clock: hosted.now(),
     };
+    strict_assert!(welcome.incarnation != 0, "an agent names no incarnation");
+    strict_assert!(
+        lengths.len() <= crate::wire::REGIONS_MAX as usize,
+        "more regions than a key can name"
+    );
     write(stream, &signed.welcome(&welcome, &lengths)).await?;
     Ok(seat)
 }
@@ -109,6 +116,7 @@ where
         None => [&refused.bytes()[..], &[0; MAC_LEN]].concat(),
     };
     debug_assert_eq!(bytes.len(), WELCOME_LEN);
+    strict_assert!(bytes[0] != 0, "a refusal reads like a welcome");
     // The refusal stands even if the client does not read it.
     let _ = write(stream, &bytes).await;
     Reject::Refused(refusal)

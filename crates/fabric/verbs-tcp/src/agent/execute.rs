@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use latchwork_runtime::sync::{AtomicU64, Ordering};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{Region, WORD, Words};
 use latchwork_verbs_shm::Barriers;
 
 use super::hosted::Hosted;
-use crate::wire::{Batch, WireRequest, begin_reply, end_reply, peek};
+use crate::wire::{Batch, DATA_MAX, WireRequest, begin_reply, end_reply, peek};
 
 /// The memory of one connection: its node, and the node's regions that the connection has used. The
 /// cache saves a lock per verb, and stays valid because regions are only ever added.
@@ -18,6 +19,7 @@ pub(crate) struct Ground {
 
 /// The most bytes of a request to prefetch. The processor prefetches the rest by itself.
 const AHEAD_MAX: u32 = 1 << 10;
+const _: () = assert!((AHEAD_MAX as usize) < DATA_MAX, "a look ahead reads more than a batch");
 
 /// A batch that no client of this version sends to this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +88,7 @@ impl Ground {
         }
         let inbox = self.hosted.inbox.as_ref();
         let region = self.regions.get(usize::from(batch.region)).and_then(Option::as_deref);
+        strict_assert!(region.is_some() || batch.reach().is_none(), "a request without its region");
         let memory = region.map_or(&[][..], Region::atomics);
         let start = begin_reply(out, batch.seq, false);
         let (mut undone, mut found) = (0_u8, 0_u64);
@@ -99,9 +102,17 @@ impl Ground {
                 WireRequest::Read { remote, len, .. } => {
                     barriers.before_read();
                     Words::new(memory).append_to(remote as usize, len as usize, out);
+                    strict_assert!(
+                        remote.is_multiple_of(WORD as u64) && (len as usize).is_multiple_of(WORD),
+                        "a parsed READ is not made of words"
+                    );
                 }
                 WireRequest::Write { remote, data } => {
                     barriers.before_write();
+                    strict_assert!(
+                        data.len().is_multiple_of(WORD),
+                        "a parsed WRITE is not made of words"
+                    );
                     Words::new(memory).write_bytes(remote as usize, data);
                 }
                 WireRequest::CompareSwap { remote, expected, desired } => {
@@ -122,6 +133,7 @@ impl Ground {
                     } else {
                         undone |= 1 << i;
                     }
+                    strict_assert!(batch.sends(), "a message in a batch that sends none");
                 }
             }
         }
@@ -132,5 +144,6 @@ impl Ground {
 
 /// The word of a checked request.
 fn word(memory: &[AtomicU64], remote: u64) -> &AtomicU64 {
+    strict_assert!(remote.is_multiple_of(WORD as u64), "a parsed atomic is not at a word");
     &memory[remote as usize / WORD]
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use latchwork_runtime::Clock;
 use latchwork_runtime::sync::RwLock;
+use latchwork_strict::{strict_assert, strict_assert_ne};
 use latchwork_verbs::{Region, RegionKey};
 use latchwork_verbs_shm as shm;
 
@@ -38,6 +39,11 @@ impl Hosted {
         clock: Clock,
         counters: Arc<Counters>,
     ) -> Self {
+        strict_assert_ne!(incarnation, 0, "in a greeting 0 means any incarnation");
+        strict_assert!(
+            inbox.is_some() == matches!(node, Node::Compute(_)),
+            "messages are for compute nodes only"
+        );
         let (seats, regions) = (Seats::new(limits.connections), RwLock::new(regions));
         Hosted { node, incarnation, inbox, clock, security, limits, seats, counters, regions }
     }
@@ -47,6 +53,7 @@ impl Hosted {
         let mut regions = self.regions.write();
         let key = u16::try_from(regions.len()).ok()?;
         regions.push(region);
+        strict_assert!(usize::from(key) + 1 == regions.len(), "a key names another region");
         Some(RegionKey(key))
     }
 

@@ -29,9 +29,11 @@ const BACKLOG: i32 = 1024;
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_RETRIES: u32 = 3;
+const _: () = assert!(KEEPALIVE_INTERVAL.as_secs() < KEEPALIVE.as_secs());
 
 /// The pause after a failed accept, mostly because too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+const _: () = assert!(!ACCEPT_PAUSE.is_zero(), "a failing accept spins");
 
 /// Starts the agent of `hosted` at `addr`. Returns the address at which the agent listens.
 pub(crate) fn listen(

@@ -16,6 +16,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use latchwork_runtime::sync::Mutex;
+use latchwork_strict::strict_assert;
 use tokio::sync::{Mutex as Gate, Notify, OwnedMutexGuard};
 
 use crate::wire::{Introduction, Node, Refusal};
@@ -83,6 +84,11 @@ impl Seats {
             let (stop, gate) = (Arc::clone(&stop), Arc::clone(&gate));
             let entry = Entry { stop, gate: Arc::clone(&gate), from, epoch, abandoned: false };
             table.taken.insert(session, entry);
+            strict_assert!(table.taken.len() <= self.max, "more sessions than seats");
+            strict_assert!(
+                table.fenced.get(&from).is_none_or(|&fence| epoch >= fence),
+                "a fenced node is seated"
+            );
             gate
         };
         let table = Arc::clone(&self.table);
@@ -105,11 +111,13 @@ impl Seats {
             let fence = table.fenced.entry(node).or_default();
             *fence = epoch.max(*fence);
             let fence = *fence;
+            strict_assert!(fence >= epoch, "a fence falls");
             let old = |entry: &&Entry| entry.from == node && entry.epoch < fence;
             let stop = |entry: &Entry| {
                 entry.stop.notify_one();
                 Arc::clone(&entry.gate)
             };
+            strict_assert!(table.fenced.get(&node) == Some(&fence), "a fence is forgotten");
             table.taken.values().filter(old).map(stop).collect()
         };
         let all = async {

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs_shm::Barriers;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
@@ -24,6 +25,7 @@ const OUT_MAX: usize = 256 << 10;
 /// The number of frames whose memory is prefetched while earlier frames are executed: about the
 /// cache misses that a core has in flight at once.
 const FRAMES_AHEAD: usize = 8;
+const _: () = assert!(OUT_MAX <= FRAME_MAX && FRAMES_AHEAD > 0);
 
 /// Serves until the client closes the connection, which is no error, or violates the protocol.
 pub(crate) async fn serve<S>(
@@ -108,6 +110,7 @@ fn execute_all(
         frames = frames.saturating_sub(1);
     };
     let used = bytes.len() - rest.len();
+    strict_assert!(used <= bytes.len(), "more is executed than has arrived");
     input.consume(used);
     // The barriers end before a reply is sent, so later requests see the effects that the replies
     // report.
@@ -147,6 +150,10 @@ where
     out.clear();
     // Long replies are rare, and a connection may be long-lived.
     out.shrink_to(OUT_MAX);
+    strict_assert!(
+        out.is_empty() && out.capacity() <= 2 * OUT_MAX,
+        "a long-lived connection keeps a long reply"
+    );
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use tokio::runtime::{Builder as RuntimeBuilder, Handle};
 use tokio::sync::Notify;
 
@@ -44,6 +45,8 @@ impl Threads {
             let thread = Builder::new().name(format!("tcp-agent-{number}")).spawn(body);
             started.threads.push((stop, thread.map_err(failed)?));
         }
+        strict_assert!(!started.handles.is_empty(), "an agent without a thread");
+        strict_assert_eq!(started.handles.len(), started.threads.len());
         Ok(started)
     }
 

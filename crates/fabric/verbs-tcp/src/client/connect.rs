@@ -36,6 +36,7 @@ pub(crate) struct Connected {
 /// Pause between two attempts at a busy agent. The agent may have other unauthenticated connections
 /// at that time.
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
+const _: () = assert!(!BUSY_PAUSE.is_zero(), "a busy agent is asked without a pause");
 
 /// Connects and greets within `limit` in all. Until then, a busy agent is tried again.
 pub(crate) async fn connect(

@@ -6,6 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use latchwork_runtime::Time;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{
     Completion, LocalBuffer, Region, RegionKey, Request, Target, VerbError, WORD, Words,
     check_batch,
@@ -62,6 +63,10 @@ impl Locals {
     pub(crate) fn words(&self, local: LocalBuffer) -> Words<'_> {
         let region = self.regions[usize::from(local.region.0)].as_deref();
         let words = region.expect("learned when posted").atomics();
+        strict_assert!(
+            local.offset.is_multiple_of(WORD as u64) && (local.len as usize).is_multiple_of(WORD),
+            "a buffer that is not made of words was posted"
+        );
         Words::new(&words[local.offset as usize / WORD..][..local.len as usize / WORD])
     }
 }
@@ -92,6 +97,13 @@ impl Endpoint {
             peers.get(lane.peer.node).is_none_or(|peer| !Arc::ptr_eq(&peer, &lane.peer))
         };
         self.former.extend(self.lanes.extract_if(.., is_former));
+        strict_assert!(
+            self.lanes.iter().all(|lane| self
+                .former
+                .iter()
+                .all(|former| !Arc::ptr_eq(&former.peer, &lane.peer))),
+            "a lane of a removed node is used"
+        );
     }
 
     /// The index of the send queue to a target's node. Send queues are few, and mostly the same
@@ -111,6 +123,10 @@ impl Endpoint {
             let (patience, clock) = (self.inner.config.patience, self.inner.clock);
             self.lanes.push(Lane::new(peer, session, Times { patience, clock }));
         }
+        strict_assert!(
+            self.lanes.iter().filter(|lane| lane.peer.node == node).count() == 1,
+            "two lanes to one node"
+        );
         Some(known.unwrap_or(self.lanes.len() - 1))
     }
 
@@ -162,6 +178,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
         // removal.
         lane.push(region, token, requests);
         self.in_flight += 1;
+        strict_assert!(self.in_flight > 0);
         Ok(())
     }
 
@@ -176,6 +193,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
             self.step(self.inner.clock.now());
         }
         let count = self.completed.len();
+        strict_assert!(count <= self.in_flight, "more batches end than were posted");
         self.in_flight -= count;
         self.completed.drain(..).for_each(sink);
         count > 0

@@ -1,5 +1,6 @@
 //! Batches in flight: their expected replies and their outcomes.
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{BATCH_MAX, LocalBuffer, Outcome, Request};
 
 /// A batch from its post to its completion.
@@ -68,6 +69,10 @@ pub(crate) struct Sent {
 
 impl Sent {
     pub(crate) fn new(seq: u32, flight: usize, requests: &[Request]) -> Self {
+        strict_assert!(
+            !requests.is_empty() && requests.len() <= BATCH_MAX,
+            "a frame holds one to {BATCH_MAX} requests"
+        );
         let mut expects = [Expect::Done; BATCH_MAX];
         for (expect, request) in expects.iter_mut().zip(requests) {
             *expect = Expect::of(request);
@@ -90,6 +95,7 @@ pub(crate) struct Requests {
 impl Requests {
     #[inline]
     pub(crate) fn push(&mut self, requests: &[Request]) {
+        strict_assert!(!requests.is_empty(), "an empty batch is posted");
         if self.first == self.all.len() {
             self.clear();
         } else if self.first > self.all.len() / 2 {
@@ -98,11 +104,13 @@ impl Requests {
             self.first = 0;
         }
         self.all.extend_from_slice(requests);
+        strict_assert!(self.first < self.all.len(), "what was posted is not there");
     }
 
     /// The first `count` requests.
     #[inline]
     pub(crate) fn front(&self, count: usize) -> &[Request] {
+        strict_assert!(self.first + count <= self.all.len(), "more requests are read than wait");
         &self.all[self.first..][..count]
     }
 
@@ -122,7 +130,9 @@ impl Requests {
 /// Returns the piece, its length, and the length of the whole request.
 pub(crate) fn piece(request: &Request, done: u32, max: u32) -> (Request, u32, u32) {
     let cut = |remote: u64, local: LocalBuffer| {
+        strict_assert!(done <= local.len, "more of a request was sent than it has");
         let len = (local.len - done).min(max);
+        strict_assert!(len > 0 || local.len == done, "an empty piece of a request that goes on");
         let offset = local.offset + u64::from(done);
         (remote + u64::from(done), LocalBuffer { region: local.region, offset, len }, len)
     };
@@ -165,5 +175,14 @@ mod tests {
             most = most.max(requests.all.len());
         }
         assert!(seen > 1000 && most <= 2 * 64, "{seen}, {most}");
+    }
+
+    #[test]
+    #[should_panic(expected = "more requests are read than wait")]
+    fn a_batch_that_is_sent_twice_is_found() {
+        let mut requests = Requests::default();
+        requests.push(&[Request::FetchAdd { remote: 0, add: 1 }]);
+        requests.pop(1);
+        let _ = requests.front(1);
     }
 }

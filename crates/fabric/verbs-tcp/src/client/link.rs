@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
+use latchwork_strict::strict_assert;
 use rustix::event::{PollFd, PollFlags};
 use rustls::ClientConnection;
 
@@ -12,6 +13,7 @@ use crate::wire::FRAME_MAX;
 
 /// The most reads from the socket in one call, because the worker has other work.
 const READS_MAX: usize = 4;
+const _: () = assert!(READS_MAX > 0, "nothing is ever read");
 
 /// An established connection.
 pub(crate) struct Link {
@@ -31,6 +33,7 @@ impl Link {
 
     /// The number of bytes that are not sent.
     pub(crate) fn waiting(&self) -> usize {
+        strict_assert!(self.written <= self.out.len(), "more was written than there was");
         self.out.len() - self.written
     }
 
@@ -69,6 +72,7 @@ impl Link {
             self.out.drain(..self.written);
             self.written = 0;
         }
+        strict_assert!(self.written <= self.out.len() / 2, "written bytes are kept for ever");
         self.flush_tls().map(drop)
     }
 

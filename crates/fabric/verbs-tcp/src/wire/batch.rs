@@ -10,6 +10,7 @@
 //!   │ op │ from │ zero                    SEND       112 bytes
 //! ```
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{
     BATCH_ATOMICS_MAX, BATCH_MAX, ComputeNodeId, LocalBuffer, Message, Request, WORD, Words,
 };
@@ -23,6 +24,7 @@ const WRITE: u8 = 3;
 const COMPARE_SWAP: u8 = 4;
 const FETCH_ADD: u8 = 5;
 const SEND: u8 = 6;
+const _: () = assert!(SEND < super::frame::REPLY, "a request reads like a frame of an agent");
 
 /// The requests of one batch frame: one to four, well formed, within the limits of a frame. The
 /// agent checks whether their memory exists.
@@ -114,6 +116,7 @@ impl<'a> Batch<'a> {
     /// The requests, in order.
     #[inline]
     pub fn requests(&self) -> Requests<'a> {
+        strict_assert!((1..=BATCH_MAX).contains(&usize::from(self.count)));
         Requests { left: self.count, rest: Cursor(self.body) }
     }
 
@@ -163,6 +166,11 @@ impl<'a> Batch<'a> {
         if atomics > BATCH_ATOMICS_MAX {
             return Err(WireError::Field { field: "atomics" });
         }
+        strict_assert!(
+            batch.reach.is_some() || batch.sends,
+            "a request that neither reaches memory nor sends"
+        );
+        strict_assert!(cursor.0.is_empty(), "bytes behind the last request");
         Ok(batch)
     }
 }
@@ -265,6 +273,7 @@ pub fn peek(bytes: &[u8], mut place: impl FnMut(u16, u64, u32)) -> Option<usize>
 /// Begins a batch frame with `count` requests. Returns the position where the frame starts.
 #[inline]
 pub fn begin_batch(out: &mut Vec<u8>, count: usize, region: u16, seq: u32) -> usize {
+    strict_assert!((1..=BATCH_MAX).contains(&count), "a batch of {count} requests");
     begin_frame(out, BATCH, count as u8, region, seq)
 }
 
@@ -288,6 +297,7 @@ pub fn put_request<'a>(
         prefix[8..].copy_from_slice(&remote.to_le_bytes());
         out.extend_from_slice(&prefix);
     };
+    strict_assert!(out.len() >= HEADER, "a request before its frame");
     match *request {
         Request::Read { remote, local } => prefix(out, READ, local.len, remote),
         Request::ReadIf { remote, local, mask, value } => {

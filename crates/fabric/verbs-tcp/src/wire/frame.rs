@@ -7,6 +7,8 @@
 //! `len` counts the whole frame.
 //! `len` counts the whole frame.
 
+use latchwork_strict::{strict_assert, strict_assert_eq};
+
 use super::batch::Batch;
 use super::reply::Reply;
 use super::{Cursor, DATA_MAX, WireError};
@@ -16,6 +18,7 @@ pub const HEADER: usize = 12;
 
 /// The most bytes of a frame: the data of a batch, and the other fields of four requests.
 pub const FRAME_MAX: usize = DATA_MAX + 1024;
+const _: () = assert!(FRAME_MAX > DATA_MAX + HEADER && FRAME_MAX <= u32::MAX as usize);
 
 pub(super) const BATCH: u8 = 1;
 const LEASE: u8 = 2;
@@ -23,6 +26,11 @@ const PING: u8 = 3;
 pub(super) const REPLY: u8 = 129;
 const PONG: u8 = 130;
 const TIME: u8 = 131;
+const _: () = assert!(BATCH != REPLY && LEASE != PONG && PING != TIME, "both sides use one number");
+const _: () = assert!(
+    PING < 128 && REPLY > 128 && PONG > 128 && TIME > 128,
+    "a frame's number names its side"
+);
 
 /// A frame from a client to an agent.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -69,6 +77,7 @@ fn raw(bytes: &[u8]) -> Result<Option<Raw<'_>>, WireError> {
     let mut cursor = Cursor(frame);
     cursor.u32()?;
     let (kind, a, b, seq) = (cursor.u8()?, cursor.u8()?, cursor.u16()?, cursor.u32()?);
+    strict_assert_eq!(cursor.0.len() + HEADER, len as usize);
     Ok(Some(Raw { kind, a, b, seq, body: cursor.0, len: len as usize }))
 }
 
@@ -140,6 +149,7 @@ impl<'a> FromAgent<'a> {
 /// frame starts.
 #[inline]
 pub(super) fn begin_frame(out: &mut Vec<u8>, kind: u8, a: u8, b: u16, seq: u32) -> usize {
+    strict_assert!(kind != 0, "a frame without a kind");
     let start = out.len();
     let mut header = [0; HEADER];
     header[4] = kind;
@@ -147,6 +157,7 @@ pub(super) fn begin_frame(out: &mut Vec<u8>, kind: u8, a: u8, b: u16, seq: u32) 
     header[6..8].copy_from_slice(&b.to_le_bytes());
     header[8..].copy_from_slice(&seq.to_le_bytes());
     out.extend_from_slice(&header);
+    strict_assert_eq!(out.len(), start + HEADER);
     start
 }
 
@@ -158,6 +169,7 @@ pub(super) fn begin_frame(out: &mut Vec<u8>, kind: u8, a: u8, b: u16, seq: u32) 
 pub fn end_frame(out: &mut [u8], start: usize) {
     let len = out.len() - start;
     assert!((HEADER..=FRAME_MAX).contains(&len), "a frame of {len} bytes");
+    strict_assert!(out[start..start + 4] == [0; 4], "a frame ends twice");
     out[start..start + 4].copy_from_slice(&(len as u32).to_le_bytes());
 }
 

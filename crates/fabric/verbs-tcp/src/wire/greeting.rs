@@ -10,6 +10,7 @@
 
 use std::fmt;
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
 
 use super::{Cursor, WireError};
@@ -36,9 +37,14 @@ pub const INTRODUCTION_LEN: usize = 48 + MAC_LEN;
 
 /// Bytes of a [`Welcome`] without the lengths of the regions.
 pub const WELCOME_LEN: usize = 24 + MAC_LEN;
+const _: () = assert!(HELLO_LEN == 8 + 2 + 1 + 5 + NONCE_LEN && ANSWER_LEN == HELLO_LEN);
+const _: () = assert!(INTRODUCTION_LEN == 2 * 4 + 2 * 8 + 16 + 8 + MAC_LEN);
+const _: () = assert!(WELCOME_LEN == 4 + 4 + 2 * 8 + MAC_LEN);
 
 /// The most regions of one node: the number of region keys.
 pub const REGIONS_MAX: u32 = 1 << 16;
+const _: () =
+    assert!(REGIONS_MAX as usize == u16::MAX as usize + 1, "a region has a key of 16 bits");
 
 /// A node that can be the target of verbs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -161,6 +167,10 @@ impl Hello {
     pub fn bytes(&self) -> [u8; HELLO_LEN] {
         let mut bytes = [0; HELLO_LEN];
         put_magic(&mut bytes, self.version, self.secret.into(), &self.nonce);
+        strict_assert!(
+            matches!(Hello::parse(&bytes), Ok(read) if read.secret == self.secret || self.version != VERSION),
+            "a hello is read as another"
+        );
         bytes
     }
 
@@ -193,6 +203,10 @@ impl Answer {
     pub fn bytes(&self) -> [u8; ANSWER_LEN] {
         let mut bytes = [0; ANSWER_LEN];
         put_magic(&mut bytes, self.version, Refusal::byte(self.refusal), &self.nonce);
+        strict_assert!(
+            matches!(Answer::parse(&bytes), Ok(read) if read.refusal == self.refusal || self.version != VERSION),
+            "an answer is read as another"
+        );
         bytes
     }
 
@@ -232,6 +246,10 @@ impl Introduction {
         bytes[8..16].copy_from_slice(&self.epoch.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.incarnation.to_le_bytes());
         bytes[24..40].copy_from_slice(&self.session);
+        strict_assert!(
+            matches!(Introduction::parse(&bytes), Ok(read) if read == *self),
+            "an introduction is read as another"
+        );
         bytes
     }
 
@@ -271,6 +289,10 @@ impl Welcome {
         bytes[4..8].copy_from_slice(&self.regions.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.incarnation.to_le_bytes());
         bytes[16..].copy_from_slice(&self.clock.to_le_bytes());
+        strict_assert!(
+            matches!(Welcome::parse(&bytes), Ok(read) if read.clock == self.clock && read.refusal == self.refusal),
+            "a welcome is read as another"
+        );
         bytes
     }
 

@@ -3,6 +3,8 @@
 //! The body has eight bytes for each atomic and the data of each READ that was done, in the order
 //! of the requests. Only a client that knows the requests can parse the body.
 
+use latchwork_strict::strict_assert;
+
 use super::WireError;
 use super::frame::{REPLY, begin_frame, end_frame};
 
@@ -51,6 +53,8 @@ pub fn begin_reply(out: &mut Vec<u8>, seq: u32, expired: bool) -> usize {
 /// Ends the reply that starts at `start`.
 #[inline]
 pub fn end_reply(out: &mut [u8], start: usize, undone: u8) {
+    strict_assert!(undone <= 0b1111, "a reply to more requests than a batch has");
     out[start + 6] = undone;
+    strict_assert!(out.len() >= start + super::HEADER, "a reply ends before it begins");
     end_frame(out, start);
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{GlobalAddr, WORD, Words};
 
 use super::{
@@ -17,6 +18,7 @@ pub(crate) struct Image(Box<[AtomicU64]>);
 impl Image {
     /// An image of `bytes` zero bytes. `bytes` is a multiple of 8.
     pub(crate) fn new(bytes: usize) -> Image {
+        strict_assert!(bytes.is_multiple_of(WORD) && bytes > HEADER, "a page of {bytes} bytes");
         // The allocation is zeroed as a whole, and then converted in place.
         Image(vec![0; bytes / WORD].into_iter().map(AtomicU64::new).collect())
     }
@@ -60,6 +62,10 @@ impl<'a> Builder<'a> {
             .ok_or(Broken("fences longer than the page"))?;
         words.write_bytes(header.low.offset.into(), low);
         words.write_bytes(header.high.offset.into(), high);
+        strict_assert!(
+            header.heap() >= HEADER && header.heap() <= words.len(),
+            "the heap is outside the page"
+        );
         Ok(Builder { words, header, slots: Vec::new() })
     }
 
@@ -92,7 +98,12 @@ impl<'a> Builder<'a> {
         }
         self.words.set_u64(Header::head_at(slot), head_of(suffix));
         self.words.write_bytes(self.header.cell_at(slot), value);
+        strict_assert!(
+            self.header.cell_at(slot) + value.len() <= self.header.heap(),
+            "a cell runs into the fences"
+        );
         self.header.count += 1;
+        strict_assert!(self.header.count <= self.header.cap, "more entries than slots");
         true
     }
 
@@ -113,8 +124,13 @@ impl<'a> Builder<'a> {
 
     fn be_fixed(&mut self, shape: Shape, width: u16) {
         self.header.shape = shape;
+        strict_assert!(usize::from(width) <= FIXED_VALUE_MAX, "cells of {width} bytes");
         self.header.width = width;
         self.header.cap = self.header.cap_max() as u16;
+        strict_assert!(
+            self.header.cells_end() <= self.header.heap(),
+            "the cells run into the fences"
+        );
     }
 
     /// Whether the entry fits the shape. May change the shape to another fixed shape.
@@ -161,15 +177,22 @@ impl<'a> Builder<'a> {
         put: impl FnOnce(Words<'a>, Entry),
     ) -> bool {
         let size = entry_size(suffix, value);
+        strict_assert!(self.header.shape.is_slotted(), "a fixed page has no heap of entries");
         let taken = HEADER + SLOT * (self.slots.len() + 1) + size;
+        strict_assert!(self.slots.len() == self.header.count(), "each entry has a slot");
         if taken > self.header.heap() {
             return false;
         }
         self.header.heap -= size as u16;
+        strict_assert!(
+            self.header.heap() >= HEADER + SLOT * (self.slots.len() + 1),
+            "the heap runs into the slots"
+        );
         let entry = Entry { offset: self.header.heap, suffix: suffix as u16, value: value as u16 };
         put(self.words, entry);
         self.slots.push((head, entry.bits()));
         self.header.count += 1;
+        strict_assert!(self.header.heap().is_multiple_of(WORD), "entries begin at words");
         true
     }
 
@@ -235,6 +258,7 @@ impl<'a> Builder<'a> {
         let old_cells = page.words.slice(cells(&page.header, slots.start, slots.end));
         self.words.slice(cells(&self.header, from, to)).copy_from(old_cells);
         self.header.count = to as u16;
+        strict_assert!(self.header.count <= self.header.cap, "more entries than slots");
         true
     }
 
@@ -285,6 +309,11 @@ impl<'a> Builder<'a> {
         if self.header.shape.is_slotted() {
             self.put_slots();
         }
+        strict_assert!(self.header.count <= self.header.cap, "more entries than slots");
+        strict_assert!(
+            self.header.cells_end() <= self.header.heap(),
+            "the cells run into the heap"
+        );
         self.header.right = right;
         self.header.store(self.words);
     }
@@ -293,11 +322,17 @@ impl<'a> Builder<'a> {
     /// the heap become full together, if later entries are like these.
     fn put_slots(&mut self) {
         let count = self.slots.len();
+        strict_assert!(self.slots.len() == self.header.count(), "each entry has a slot");
         let heap = usize::from(self.header.high.offset) - self.header.heap();
         let average = heap.checked_div(count).unwrap_or(0);
         let free = self.header.heap() - HEADER - SLOT * count;
         let more = if count > 0 { free / (SLOT + average) } else { 0 };
         self.header.cap = (count + more) as u16;
+        strict_assert!(usize::from(self.header.cap) >= count, "a slot of an entry is lost");
+        strict_assert!(
+            self.header.cells_end() <= self.header.heap(),
+            "the cells run into the heap"
+        );
         for (slot, &(head, cell)) in self.slots.iter().enumerate() {
             self.words.set_u64(Header::head_at(slot), head);
             self.words.set_u64(self.header.cell_at(slot), cell);
@@ -312,6 +347,11 @@ pub(super) fn relax(header: &mut Header, words: Words<'_>, suffix: &[u8]) -> boo
     let tells = |slot| Shape::DERIVED.suffix_len(words.u64(Header::head_at(slot))) == len;
     let relaxed = Shape::DERIVED.holds(suffix) && (0..header.count()).all(tells);
     if relaxed {
+        strict_assert!(
+            (0..header.count())
+                .all(|slot| Shape::DERIVED.suffix_len(words.u64(Header::head_at(slot))) == len),
+            "a relaxed page loses a key's length"
+        );
         header.shape = Shape::DERIVED;
     }
     relaxed

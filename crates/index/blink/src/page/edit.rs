@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use latchwork_strict::{STRICT, strict_assert};
 use latchwork_verbs::WORD;
 
 use super::build::relax;
 use super::{
-    Broken, Builder, Entry, HEAD, HEADER, Header, Image, Page, Place, SLOT, Seek, entry_size,
-    head_behind, head_of,
+    Broken, Builder, Entry, HEAD, HEADER, Header, Image, Page, Place, SLOT, Seek, check,
+    entry_size, head_behind, head_of,
 };
 
 /// The bytes of the page from the first to the last written byte. This range is enough for the
@@ -57,13 +58,37 @@ struct Replace<'e> {
     value: &'e [u8],
 }
 
+/// The largest page that is checked as a whole around every edit.
+const CHECKED_MAX: usize = 32;
+
 impl Page<'_> {
+    /// Edits the page. A page that was sound before is sound afterwards. A damaged page may stay
+    /// damaged, which a reader reports.
+    fn soundly(&self, edit: impl FnOnce(&Self) -> Result<Dirty, Edit>) -> Result<Dirty, Edit> {
+        let was_sound = STRICT && self.header.count() <= CHECKED_MAX && check(self).is_ok();
+        let edited = edit(self);
+        if was_sound {
+            let after = Page { words: self.words, header: Header::load(self.words) };
+            assert_eq!(check(&after).err(), None, "an edit has damaged a sound page");
+            assert!(edited.is_ok() || after.header == self.header, "a refused edit has an effect");
+            assert_eq!(after.header.tag, self.header.tag, "an edit moves a page to another tree");
+            assert_eq!(after.header.level, self.header.level, "an edit moves a page");
+            assert_eq!(after.header.right, self.header.right, "an edit changes the right link");
+        }
+        edited
+    }
+
     /// Inserts `key` at `slot`, where [`Page::search`] missed it. The key lies within the fence
     /// keys.
     pub(crate) fn insert(&self, slot: usize, key: &[u8], value: &[u8]) -> Result<Dirty, Edit> {
+        self.soundly(|page| page.insert_here(slot, key, value))
+    }
+
+    fn insert_here(&self, slot: usize, key: &[u8], value: &[u8]) -> Result<Dirty, Edit> {
         let mut header = self.header;
         let suffix = key.get(header.prefix()..).unwrap_or(&[]);
         let slot = slot.min(header.count());
+        strict_assert!(slot <= header.count());
         let is_full = header.count == header.cap;
         if !header.shape.is_slotted()
             && usize::from(header.width) == value.len()
@@ -77,6 +102,7 @@ impl Page<'_> {
             self.words.set_u64(heads.start, head_behind(key, header.prefix()));
             self.words.write_bytes(cells.start, value);
             header.count += 1;
+            strict_assert!(header.count <= header.cap, "more entries than slots");
             header.store_counts(self.words);
             return Ok(Dirty::range(0..cells.end));
         }
@@ -127,6 +153,7 @@ impl Page<'_> {
                 true => self.insert_run_slotted(slot, run),
                 false => self.insert_run_fixed(slot, run),
             };
+            strict_assert!(done.0 <= run.len(), "more entries were added than came");
             if done.0 > 0 {
                 return Ok(done);
             }
@@ -162,6 +189,7 @@ impl Page<'_> {
             self.words.write_bytes(cells.start + at * header.stride(), value);
         }
         header.count += new as u16;
+        strict_assert!(header.count <= header.cap, "more entries than slots");
         header.store_counts(self.words);
         (new, Dirty::range(0..cells.end))
     }
@@ -177,6 +205,7 @@ impl Page<'_> {
             left.checked_sub(size).inspect(|less| left = *less).is_some()
         };
         let new = entries.iter().take_while(fits).count();
+        strict_assert!(left <= header.gap(), "entries take more room than the gap has");
         if new == 0 {
             return (0, Dirty::default());
         }
@@ -187,7 +216,9 @@ impl Page<'_> {
             let cell = cells.start + at * header.stride();
             self.put_slotted(&mut header, heads.start + at * HEAD, cell, suffix, value);
         }
+        strict_assert!(header.heap() >= header.cells_end(), "the heap runs into the cells");
         header.count += new as u16;
+        strict_assert!(header.count <= header.cap, "more entries than slots");
         header.store_counts(self.words);
         (new, Dirty::range(0..end))
     }
@@ -204,6 +235,7 @@ impl Page<'_> {
         value: &[u8],
     ) {
         header.heap -= entry_size(suffix.len(), value.len()) as u16;
+        strict_assert!(header.heap() >= header.cells_end(), "the heap runs into the cells");
         let entry =
             Entry { offset: header.heap, suffix: suffix.len() as u16, value: value.len() as u16 };
         self.words.write_bytes(entry.offset(), value);
@@ -219,12 +251,17 @@ impl Page<'_> {
         let [heads, cells] = self.open_slots(slot, 1);
         self.put_slotted(&mut header, heads.start, cells.start, suffix, value);
         header.count += 1;
+        strict_assert!(header.count <= header.cap, "more entries than slots");
         header.store_counts(self.words);
         Dirty::range(0..end)
     }
 
     /// Removes the entry in `slot`.
     pub(crate) fn remove(&self, slot: usize) -> Result<Dirty, Edit> {
+        self.soundly(|page| page.remove_here(slot))
+    }
+
+    fn remove_here(&self, slot: usize) -> Result<Dirty, Edit> {
         let mut header = self.header;
         let entry = self.checked_entry(slot)?;
         let count = header.count();
@@ -242,6 +279,10 @@ impl Page<'_> {
 
     /// Replaces the value in `slot`.
     pub(crate) fn set_value(&self, slot: usize, value: &[u8]) -> Result<Dirty, Edit> {
+        self.soundly(|page| page.set_value_here(slot, value))
+    }
+
+    fn set_value_here(&self, slot: usize, value: &[u8]) -> Result<Dirty, Edit> {
         let header = &self.header;
         let len = value.len();
         if !header.shape.is_slotted() && usize::from(header.width) == len && slot < header.count() {
@@ -317,6 +358,12 @@ impl Page<'_> {
     #[inline]
     fn open_slots(&self, slot: usize, new: usize) -> [Range<usize>; 2] {
         let (header, count) = (&self.header, self.header.count());
+        strict_assert!(new > 0, "no slot is opened");
+        strict_assert!(slot <= count, "a slot behind the last entry is opened");
+        strict_assert!(
+            count + new <= usize::from(header.cap),
+            "more slots are opened than the page has"
+        );
         let (head, cell) = (Header::head_at(slot), header.cell_at(slot));
         let (heads_end, cells_end) = (Header::head_at(count), header.cell_at(count));
         let (by_heads, by_cells) = (new * HEAD, new * header.stride());

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{GlobalAddr, WORD, Words};
 
 use super::{CHILD, Entry, HEAD, HEADER, Header, Shape, Tag, head_behind};
@@ -40,6 +41,9 @@ pub(crate) struct Glance<'a> {
 
 /// The words of the header.
 const HEADER_WORDS: usize = HEADER / WORD;
+const _: () = assert!(HEADER.is_multiple_of(WORD), "heads begin at a word");
+const _: () =
+    assert!(LONG.is_power_of_two() && LONG > 64, "a search of many heads ends with one of 64");
 
 impl<'a> Glance<'a> {
     /// The bytes that a lookup most likely reads in a page of `len` bytes: header and heads.
@@ -281,6 +285,7 @@ fn count_below_many(words: Words<'_>, level: u8, heads: &[AtomicU64], head: u64)
 #[inline]
 fn count_below_of<const N: usize>(heads: &[AtomicU64], head: u64) -> usize {
     let (Some(first), Some(last)) = (heads.first_chunk::<N>(), heads.last_chunk::<N>()) else {
+        strict_assert!(heads.len() >= N, "a window of {N} heads in {}", heads.len());
         return 0;
     };
     // If the first of the last `N` heads is below, the answer is among the last `N`, else among the
@@ -307,6 +312,7 @@ fn upper_or_lower(window: &[AtomicU64], head: u64) -> &[AtomicU64] {
     let half = window.len() / 2;
     let rest = window.len() - half;
     // A conditional move instead of a branch, because the outcome is random.
+    strict_assert!(half > 0 && half + rest == window.len(), "a half loses heads");
     let is_above = window[half - 1].load(Relaxed) < head;
     select_unpredictable(is_above, &window[half..], &window[..rest])
 }
@@ -314,5 +320,6 @@ fn upper_or_lower(window: &[AtomicU64], head: u64) -> &[AtomicU64] {
 /// The position of `part` in `whole`, in bytes.
 #[inline]
 fn byte_offset(whole: &[AtomicU64], part: &[AtomicU64]) -> usize {
+    strict_assert!(part.len() <= whole.len(), "a part is longer than the whole");
     part.as_ptr().addr() - whole.as_ptr().addr()
 }

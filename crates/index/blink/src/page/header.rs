@@ -8,6 +8,7 @@ use super::{Broken, HEAD, LEVEL_MAX, Tag, align, head_of};
 
 /// The bytes of the header.
 pub(crate) const HEADER: usize = 40;
+const _: () = assert!(HEADER == 5 * WORD, "a header is five words");
 
 /// The position of some bytes in the page.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -27,6 +28,8 @@ impl Shape {
     pub(crate) const DERIVED: Shape = Shape(1);
 
     pub(super) const MAX: u8 = 2 + HEAD as u8;
+    const _CHECK: () =
+        assert!(Self::MAX as usize == 2 + HEAD, "a constant suffix is at most a head");
 
     /// A cell is a value. The first `suffix` bytes of a head, at most 8, are a whole suffix.
     pub(crate) const fn constant(suffix: usize) -> Shape {

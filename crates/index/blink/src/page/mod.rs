@@ -49,6 +49,8 @@
 //! that is not a page. Loops are bounded by the length of the view, offsets out of bounds read as
 //! zero, and nothing panics. The validation of the reader then discards the result.
 
+use latchwork_strict::strict_assert;
+
 mod build;
 mod check;
 mod edit;
@@ -84,6 +86,12 @@ pub(crate) const CHILD: usize = 8;
 pub(crate) const HEAD: usize = 8;
 /// The highest level of a valid page. Level 0 holds the leaves.
 pub(crate) const LEVEL_MAX: u8 = 63;
+const _: () = assert!(SLOT == HEAD + 8 && CHILD == 8, "a slot is a head and a cell");
+const _: () = assert!(
+    FIXED_VALUE_MAX >= CHILD && FIXED_VALUE_MAX.is_multiple_of(8),
+    "an inner page can be fixed"
+);
+const _: () = assert!(LEVEL_MAX < u8::MAX, "a level above all fits into a byte");
 
 /// The damage of a page. It becomes [`TreeError::Corrupt`](crate::TreeError::Corrupt) if the read
 /// of the page validates.
@@ -108,6 +116,7 @@ pub(crate) fn head_of(suffix: &[u8]) -> u64 {
     }
     // One load, or two loads that overlap, instead of a copy of unknown length.
     let end = 64 - 8 * suffix.len();
+    strict_assert!(suffix.len() < HEAD, "a long suffix has a whole head");
     if let (Some(first), Some(last)) = (suffix.first_chunk(), suffix.last_chunk()) {
         u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << end
     } else if let (Some(first), Some(last)) = (suffix.first_chunk(), suffix.last_chunk()) {

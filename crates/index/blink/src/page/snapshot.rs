@@ -3,6 +3,7 @@
 
 use std::ops::{ControlFlow, Range};
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::WORD;
 
 use super::{Broken, Entry, HEAD, Header, Page, Shape, head_of};
@@ -44,9 +45,14 @@ impl Splice {
     /// Splices behind the first `prefix` bytes of `key`. Makes `key` long enough.
     fn new(key: &mut Vec<u8>, prefix: usize) -> Splice {
         let (at, within) = (prefix / WORD * WORD, prefix % WORD);
+        strict_assert!(prefix <= key.len(), "the prefix is longer than the key");
         key.truncate(prefix);
         let start = head_of(&key[at..]);
         key.resize(at + 2 * WORD, 0);
+        strict_assert!(
+            at <= prefix && prefix < at + WORD,
+            "the splice is not in the word of the prefix"
+        );
         Splice { at, bits: 8 * within as u32, start }
     }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{GlobalAddr, Words};
 
 use super::{Broken, Builder, Page, Span, align, common_prefix};
@@ -41,6 +42,7 @@ pub(crate) fn plan_split(
         return Err(Broken("full with fewer than two entries"));
     }
     let at = if appends { count - 1 } else { middle(page) };
+    strict_assert!(at > 0 && at < count, "a half of a split is empty");
     let right_first = page.key(at);
     let separator = if page.header.is_leaf() {
         shortest_between(&page.key(at - 1), &right_first)
@@ -68,6 +70,7 @@ fn beside(page: &Page<'_>, slot: usize, key: &[u8]) -> Option<Split> {
         align(separator.len()) <= page.header.free() + spared
     };
     let fits = has_room(slot..count, page.header.high) && has_room(0..slot, page.header.low);
+    strict_assert!(slot > 0 && slot <= count, "a split beside the first entry");
     fits.then_some(Split { at: slot, separator })
 }
 

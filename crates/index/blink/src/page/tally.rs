@@ -1,5 +1,7 @@
 //! Computes the room that entries will take, before their page exists.
 
+use latchwork_strict::strict_assert;
+
 use super::{FIXED_VALUE_MAX, HEAD, HEADER, SLOT, Shape, align, entry_size};
 
 /// Counts the bytes of a page with given entries and any fence keys.
@@ -62,6 +64,7 @@ impl Tally {
     /// The bytes of everything except the high fence, with one more entry.
     pub(crate) fn size_with(&self, key: &[u8], value: usize) -> usize {
         let with = self.with(key, value);
+        strict_assert!(with.count > 0 && with.bytes >= self.bytes, "a page shrinks with an entry");
         // In a slotted page each entry also has a cell.
         if matches!(with.fixed, Fixed::No) {
             with.bytes
@@ -72,6 +75,7 @@ impl Tally {
 
     fn with(&self, key: &[u8], value: usize) -> Tally {
         let bytes = self.bytes + SLOT + entry_size(key.len(), value);
+        strict_assert!(bytes > self.bytes, "an entry takes no room");
         Tally { bytes, count: self.count + 1, fixed: self.fixed.with(key, value) }
     }
 }

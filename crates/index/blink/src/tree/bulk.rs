@@ -1,6 +1,7 @@
 //! Bulk loading: fills pages from sorted input, level by level from the leaves.
 
 use latchwork_coherence::CoherentMemory;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
@@ -41,6 +42,10 @@ impl Level {
 
     fn push(&mut self, key: Vec<u8>, value: Vec<u8>) {
         self.tally.push(&key, value.len());
+        strict_assert!(
+            self.level > 0 || self.entries.last().is_none_or(|(last, _)| *last < key),
+            "keys of a leaf are out of order"
+        );
         self.entries.push((key, value));
     }
 
@@ -112,6 +117,10 @@ impl<M: CoherentMemory> Tree<M> {
                 self.close_page(&mut leaves, separator).await?;
             }
             leaves.push(key.to_vec(), value.to_vec());
+            strict_assert!(
+                leaves.entries.len() <= self.room(target, 0).entries_max,
+                "a leaf was filled beyond its size"
+            );
             count += 1;
         }
 
@@ -137,6 +146,10 @@ impl<M: CoherentMemory> Tree<M> {
         }
         let root = self.page_image(&top, &[], GlobalAddr::NULL)?;
         self.replace_empty_root(&root).await?;
+        strict_assert!(
+            count == 0 || !pages.is_empty() || top.level == 0,
+            "a tree of several levels has no pages"
+        );
         pages.into_iter().for_each(Spare::keep);
         Ok(count)
     }
@@ -148,6 +161,8 @@ impl<M: CoherentMemory> Tree<M> {
 
     /// Writes the full page, and starts its right sibling at `separator`.
     async fn close_page(&self, level: &mut Level, separator: Vec<u8>) -> Result<(), TreeError> {
+        strict_assert!(!level.entries.is_empty(), "an empty page is closed");
+        strict_assert!(level.low < separator, "a page ends before it begins");
         let here = match level.here.take() {
             Some(here) => here,
             None => self.spare().await?,
@@ -156,6 +171,7 @@ impl<M: CoherentMemory> Tree<M> {
         let image = self.page_image(level, &separator, next.addr())?;
         self.write_page(here.addr(), &image).await?;
         self.memory.handle().coop().await;
+        strict_assert!(level.here.is_none(), "a page is in work twice");
         level.here = Some(next);
         level.entries.clear();
         level.tally = Tally::new(separator.len());

@@ -2,6 +2,7 @@
 //! loop obtains that line.
 
 use latchwork_coherence::{CoherentMemory, Mode, Need};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
@@ -17,6 +18,10 @@ const READS_MAX: u32 = 8;
 const ROUNDS_MAX: u32 = 1_000_000;
 /// The limit for the pages of one descent: far more than a tree has levels and unfinished splits.
 const VISITS_MAX: u32 = 1 << 16;
+const _: () = assert!(
+    READS_MAX > 0 && VISITS_MAX > crate::page::LEVEL_MAX as u32,
+    "a descent visits each level"
+);
 
 /// The reason why a step did not finish.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +69,7 @@ impl Descent {
     fn follow(&mut self, turn: Turn) {
         match turn {
             Turn::Right(post) => {
+                strict_assert!(post.level > 0, "a leaf has no child");
                 self.turn(post.child, Some(post.level - 1));
                 self.missing = Some(post);
             }
@@ -231,6 +237,7 @@ pub(super) struct Rounds(u32);
 impl Rounds {
     pub(super) fn count(&mut self, need: Need) -> Result<(), TreeError> {
         self.0 += 1;
+        strict_assert!(self.0 <= ROUNDS_MAX, "an access goes on behind its bound");
         if self.0 > ROUNDS_MAX {
             return Err(TreeError::Starved { page: need.addr, rounds: ROUNDS_MAX });
         }

@@ -57,6 +57,7 @@ pub(super) struct Hints {
 
 /// Stands for the unknown level of the root. Only the root may be on any level.
 const ANY_LEVEL: u8 = LEVEL_MAX + 1;
+const _: () = assert!(ANY_LEVEL > LEVEL_MAX, "no page has the mark of any level");
 
 impl<M: CoherentMemory> Tree<M> {
     /// The start of every path.

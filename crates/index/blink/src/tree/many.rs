@@ -1,6 +1,7 @@
 //! Many lookups at once, so that their waits for memory overlap.
 
 use latchwork_coherence::CoherentMemory;
+use latchwork_strict::strict_assert;
 
 use super::Tree;
 use crate::page::{Glance, head_of};
@@ -10,6 +11,7 @@ use crate::{TreeError, Value};
 /// work of the others. They are few enough that fetched lines stay in the processor's cache until
 /// their turn.
 const LANES: usize = 16;
+const _: () = assert!(LANES <= u32::BITS as usize, "each lookup of a group has a bit");
 
 impl<M: CoherentMemory> Tree<M> {
     /// Looks up all of `keys`. Empties `found`, then stores one result for each key, in the order
@@ -35,6 +37,7 @@ impl<M: CoherentMemory> Tree<M> {
         }
         for group in keys.chunks(LANES) {
             let first = found.len();
+            strict_assert!(first.is_multiple_of(LANES), "a group begins at its first lane");
             // The lookups that have to take the slow path.
             let mut careful = 0_u32;
             self.hot_group(
@@ -45,7 +48,15 @@ impl<M: CoherentMemory> Tree<M> {
                     found.push(result.flatten());
                 },
             );
+            strict_assert!(
+                found.len() == first + group.len(),
+                "a lookup of the group has no result"
+            );
             while careful != 0 {
+                strict_assert!(
+                    (careful.trailing_zeros() as usize) < group.len(),
+                    "a lookup outside the group"
+                );
                 let lane = careful.trailing_zeros() as usize;
                 careful &= careful - 1;
                 let visit = |value: Value<'_>| visit(first + lane, value);
@@ -96,6 +107,7 @@ impl<M: CoherentMemory> Tree<M> {
         mut done: impl FnMut(usize, Option<Option<R>>),
     ) {
         let mut lanes = [Some(self.hot_root()); LANES];
+        strict_assert!(keys.len() <= LANES, "a group of {} keys", keys.len());
         let mut heads = [0; LANES];
         for (head, key) in heads.iter_mut().zip(keys) {
             *head = head_of(key.as_ref());

@@ -21,6 +21,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use latchwork_coherence::CoherentMemory;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 
 use crate::page::{Broken, Builder, Image, Page, Tag};
@@ -113,7 +114,9 @@ impl<M: CoherentMemory> Tree<M> {
 
     fn at(memory: M, root: GlobalAddr, limits: Limits, config: TreeConfig) -> Tree<M> {
         let (hints, spares, scratch) = (Rc::default(), Rc::default(), Rc::default());
+        strict_assert!(!root.is_null(), "a tree without a root");
         let (tag, page_at) = layout(root, config.stamped);
+        strict_assert!(page_at * WORD >= LINE_HEADER, "a page begins in the header of its line");
         Tree { memory, root, tag, page_at, hints, limits, config, spares, scratch }
     }
 
@@ -154,6 +157,10 @@ impl<M: CoherentMemory> Tree<M> {
     async fn write_page(&self, addr: GlobalAddr, image: &Image) -> Result<(), TreeError> {
         self.drive(|| {
             let mut guard = self.memory.try_write(addr).map_err(Stop::Need)?;
+            strict_assert!(
+                image.words().len() == self.memory.payload_len(),
+                "the image is no whole page"
+            );
             guard.words().copy_from(image.words());
             guard.mark_dirty(0..self.memory.payload_len());
             Ok(())

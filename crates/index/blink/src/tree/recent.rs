@@ -16,6 +16,7 @@ use std::cell::{Cell, OnceCell};
 
 use latchwork_cache::Hint;
 use latchwork_coherence::CoherentMemory;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
@@ -34,6 +35,8 @@ const COUNTED: usize = 3;
 /// The trust in a leaf after two keys in a row belonged to it. One key elsewhere may be only a
 /// split.
 const TRUST: u8 = 2;
+const _: () = assert!(LEAVES.is_power_of_two(), "the hash chooses a leaf by its high bits");
+const _: () = assert!(TRUST > 0, "a leaf that was right is trusted");
 
 /// The last leaves in which keys were added, by key prefix.
 #[derive(Debug, Default)]
@@ -105,6 +108,7 @@ impl RecentLeaf {
     /// leaf's frame.
     #[inline]
     pub(super) fn note(&self, start: Beginning, addr: GlobalAddr, hint: &Hint, next: usize) {
+        strict_assert!(!addr.is_null(), "the null address is noted as a leaf");
         let is_known = self.is_of(start);
         let is_same = is_known && self.addr.get() == addr;
         let less = if is_known { self.trust.get().saturating_sub(1) } else { 0 };
@@ -115,6 +119,7 @@ impl RecentLeaf {
             self.addr.set(addr);
             self.hint.copy_from(hint);
         }
+        strict_assert!(self.trust.get() <= TRUST);
     }
 }
 

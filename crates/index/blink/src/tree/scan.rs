@@ -3,6 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use latchwork_coherence::CoherentMemory;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
@@ -87,6 +88,7 @@ impl<M: CoherentMemory> Tree<M> {
         let mut seen = 0;
         while seen < limit {
             let wanted = limit - seen;
+            strict_assert!(wanted > 0, "a scan that has all goes on");
             let sibling = leaf.and_then(|leaf| leaf.siblings.first());
             let mut take = |page: &Page<'_>, line: Line<'_>| {
                 let first = match page.search(key) {
@@ -96,6 +98,10 @@ impl<M: CoherentMemory> Tree<M> {
                 let count = page.header.count();
                 let behind = page.end_of(to);
                 let end = behind.min(count).min(first.saturating_add(wanted)).max(first);
+                strict_assert!(
+                    end >= first && end - first <= wanted,
+                    "more entries are taken than are wanted"
+                );
                 let is_last = end - first == wanted || behind < count;
                 if let Some(sibling) = sibling.filter(|_| !is_last) {
                     self.memory.prefetch(sibling, 0..self.memory.payload_len().min(FETCHED));
@@ -125,6 +131,7 @@ impl<M: CoherentMemory> Tree<M> {
             let shown = entries.show(false, &mut visit);
             let (visited, flow) = shown.map_err(|broken| self.corrupt(at.addr, broken))?;
             seen += visited;
+            strict_assert!(seen <= limit, "more entries are shown than are wanted");
             if flow.is_break() || right.is_null() {
                 break;
             }
@@ -203,6 +210,10 @@ impl<M: CoherentMemory> Tree<M> {
                 };
                 let end = end.min(page.header.count());
                 let first = end.saturating_sub(limit - seen);
+                strict_assert!(
+                    end - first <= limit - seen,
+                    "more entries are taken than are wanted"
+                );
                 entries.take(page, first..end)?;
                 Ok((page.low(), look(line)))
             };
@@ -230,6 +241,7 @@ impl<M: CoherentMemory> Tree<M> {
             let shown = entries.show(true, &mut visit);
             let (visited, flow) = shown.map_err(|broken| self.corrupt(at.addr, broken))?;
             seen += visited;
+            strict_assert!(seen <= limit, "more entries are shown than are wanted");
             if flow.is_break() || next.is_empty() {
                 break;
             }

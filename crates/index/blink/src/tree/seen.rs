@@ -1,6 +1,7 @@
 //! Operations on one key that report the leaf that they saw, for transactions.
 
 use latchwork_coherence::CoherentMemory;
+use latchwork_strict::strict_assert;
 
 use super::Tree;
 use super::descend::Descent;
@@ -221,6 +222,11 @@ impl<M: CoherentMemory> Tree<M> {
             return Err(Edit::Full);
         }
         let (new, dirty) = page.insert_run(slot, entries, most)?;
+        strict_assert!(
+            new > 0 && new <= entries.len(),
+            "a run of {new} of {} entries",
+            entries.len()
+        );
         Ok(((new, Insertion::New { before: leaf, after: leaf.stamp.changed() }), dirty))
     }
 

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use latchwork_coherence::CoherentMemory;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
@@ -31,6 +32,10 @@ impl Spare {
 impl Drop for Spare {
     fn drop(&mut self) {
         if !self.addr.is_null() {
+            strict_assert!(
+                !self.home.borrow().contains(&self.addr),
+                "a spare line comes back twice"
+            );
             self.home.borrow_mut().push(self.addr);
         }
     }
@@ -44,6 +49,8 @@ impl<M: CoherentMemory> Tree<M> {
             Some(addr) => addr,
             None => self.memory.allocate().await?,
         };
+        strict_assert!(!addr.is_null(), "a spare line has an address");
+        strict_assert!(!self.spares.borrow().contains(&addr), "a spare line is given out twice");
         Ok(Spare { addr, home: self.spares.clone() })
     }
 

@@ -25,6 +25,7 @@
 
 use latchwork_cache::WriteGuard;
 use latchwork_coherence::CoherentMemory;
+use latchwork_strict::{strict_assert, strict_assert_ne};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 
 use super::Tree;
@@ -48,6 +49,7 @@ impl Prepared {
     /// Takes from `earlier` which pages are written already.
     fn inherit(&mut self, earlier: Option<Prepared>) {
         let Some(earlier) = earlier else { return };
+        strict_assert!(self.0.iter().all(|new| !new.filled), "a new page is filled already");
         for (new, old) in self.0.iter_mut().zip(earlier.0) {
             new.filled = old.filled && new.addr == old.addr && new.image == old.image;
         }
@@ -87,6 +89,7 @@ impl<M: CoherentMemory> Tree<M> {
         let is_next = |slot| level == 0 && self.hints.recent.is_next(cursor.key, addr, slot);
         let split = plan_split(&page, cursor.key, is_next).map_err(broken)?;
         let right_addr = cursor.spares[0].addr();
+        strict_assert_ne!(right_addr, addr, "a page is its own right sibling");
         let (left, right) = (self.image(), self.image());
         let halves = (self.image_page(&left), self.image_page(&right));
         write_halves(&page, &split, right_addr, halves.0, halves.1).map_err(broken)?;
@@ -96,6 +99,7 @@ impl<M: CoherentMemory> Tree<M> {
         let mut new = vec![NewPage { addr: right_addr, image: right, filled: false }];
         let rest = if is_root {
             let left_addr = cursor.spares[1].addr();
+            strict_assert_ne!(left_addr, right_addr, "two halves in one line");
             self.stamp_image(&left, stamp.inherited());
             new.push(NewPage { addr: left_addr, image: left, filled: false });
             self.root_over(level + 1, left_addr, &split.separator, right_addr).map_err(broken)?
@@ -109,6 +113,10 @@ impl<M: CoherentMemory> Tree<M> {
             cursor.prepared = Some(prepared);
             return Err(stop);
         }
+        strict_assert!(
+            prepared.0.iter().all(|page| page.filled),
+            "the tree leads to a page that is not written"
+        );
 
         guard.words().copy_from(rest.words());
         guard.mark_dirty(0..rest.words().len());
@@ -125,6 +133,7 @@ impl<M: CoherentMemory> Tree<M> {
             });
         }
         cursor.spares.drain(..wanted).for_each(|spare| spare.keep());
+        strict_assert!(cursor.prepared.is_none(), "a split that is done is prepared");
         if is_root {
             self.restart(cursor)?;
             return Ok(Progress::Split(None));

@@ -1,6 +1,7 @@
 //! Checks whether a leaf has changed since it was seen, and raises its timestamps.
 
 use latchwork_coherence::{CoherentMemory, Mode, Need};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{GlobalAddr, WORD};
 
 use super::Tree;
@@ -11,6 +12,7 @@ use crate::stamp::{Leaf, Stamp};
 
 /// The attempts to raise a timestamp of a leaf that other operations change.
 const RAISES_MAX: u32 = 1000;
+const _: () = assert!(RAISES_MAX > 0);
 
 impl<M: CoherentMemory> Tree<M> {
     /// Whether a leaf of this tree has the same structure number as when it was seen. Then no entry
@@ -125,6 +127,11 @@ impl<M: CoherentMemory> Tree<M> {
             return Ok(None);
         }
         let raised = found.raised(read, removed);
+        strict_assert!(
+            raised.read >= found.read && raised.removed >= found.removed,
+            "a leaf stamp runs backwards"
+        );
+        strict_assert_eq!(raised.structure, found.structure, "a raised stamp keeps the structure");
         raised.store(guard.words());
         let last = if removed == 0 { Stamp::READ } else { Stamp::REMOVED };
         guard.mark_dirty(Stamp::READ * WORD..(last + 1) * WORD);

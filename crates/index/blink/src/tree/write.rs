@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use latchwork_cache::{Hint, WriteGuard};
 use latchwork_coherence::CoherentMemory;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{LINE_HEADER, WORD};
 
 use super::Tree;
@@ -181,6 +182,10 @@ impl<M: CoherentMemory> Tree<M> {
             return match change(&page, found, line) {
                 Ok((result, dirty)) => {
                     self.mark_changed(&mut guard, dirty, cursor.level);
+                    strict_assert!(
+                        self.limits.check_key(cursor.key).is_ok() || cursor.level > 0,
+                        "a key that was not checked"
+                    );
                     if let (0, Some(next)) = (cursor.level, page.slot_behind(found)) {
                         let start = Beginning::of(cursor.key);
                         self.hints.recent.leaf(start).note(start, addr, &Hint::default(), next);
@@ -202,11 +207,16 @@ impl<M: CoherentMemory> Tree<M> {
             let is_stamped = level == 0 && self.config.stamped;
             if is_stamped {
                 let stamp = Stamp::load(guard.words());
+                strict_assert!(
+                    stamp.changed().structure != stamp.structure,
+                    "a change keeps the structure"
+                );
                 stamp.changed().store_structure(guard.words());
             }
             // The leaf stamp is in front of the page.
             let start = if is_stamped { LINE_HEADER } else { start + page_at };
             guard.mark_line_dirty(start..end + page_at);
+            strict_assert!(start <= end + page_at, "a dirty range ends before it begins");
         }
     }
 
@@ -226,6 +236,7 @@ impl<M: CoherentMemory> Tree<M> {
             let mut cursor = self.cursor(&post.separator, post.level);
             let mut change =
                 |page: &Page<'_>, found, _: Line<'_>| self.insert_child(page, found, post);
+            strict_assert!(post.level > 0 && !post.child.is_null(), "a child without a level");
             match self.advance(&mut cursor, &mut change).await? {
                 Progress::Split(above) => posts.extend(above),
                 Progress::Done(new) => {

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 
 use latchwork_runtime::sync::{AtomicU32, AtomicUsize, Ordering};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::GlobalAddr;
 
 use super::{Replacement, evictable};
@@ -12,6 +13,7 @@ use crate::frame::Frame;
 
 /// The smallest sample: in a smaller one, chance decides.
 const SAMPLE_MIN: usize = 16;
+const _: () = assert!(SAMPLE_MIN > 1, "the oldest of one frame is no choice");
 
 /// The state that all evictions share.
 #[derive(Debug)]
@@ -33,6 +35,7 @@ pub(super) struct At<'a> {
 impl Epoch {
     pub(super) fn new(sample: usize, share: usize) -> Epoch {
         let (sample, share) = (sample.max(1), share.max(1));
+        strict_assert!(sample > 0 && share > 0);
         Epoch { sample, share, evicted_in_epoch: AtomicUsize::new(0), hand: AtomicUsize::new(0) }
     }
 
@@ -54,10 +57,13 @@ impl Replacement for At<'_> {
 
     fn victims(&self, frames: &[Frame], wanted: usize, out: &mut Vec<GlobalAddr>) {
         let Epoch { sample, share, evicted_in_epoch, hand } = self.epoch;
+        strict_assert!(!frames.is_empty(), "a cache has frames");
         let sample = wanted.saturating_mul(*sample).max(SAMPLE_MIN).min(frames.len());
+        strict_assert!(sample <= frames.len());
         let start = hand.fetch_add(sample, Ordering::Relaxed) % frames.len();
         let now = self.clock.load(Ordering::Relaxed);
         let (behind, ahead) = frames.split_at(start);
+        strict_assert_eq!(ahead.len() + behind.len(), frames.len());
         let mut seen = Vec::with_capacity(sample);
         for frame in ahead.iter().chain(behind).take(sample) {
             if let Some(addr) = evictable(frame) {
@@ -66,6 +72,8 @@ impl Replacement for At<'_> {
         }
         seen.sort_unstable_by_key(|&(age, _)| Reverse(age));
         seen.truncate(wanted);
+        strict_assert!(seen.len() <= wanted);
+        strict_assert!(seen.is_sorted_by_key(|&(age, _)| Reverse(age)), "the oldest come first");
         let evicted = evicted_in_epoch.fetch_add(seen.len(), Ordering::Relaxed) + seen.len();
         if evicted * share >= frames.len() {
             evicted_in_epoch.store(0, Ordering::Relaxed);

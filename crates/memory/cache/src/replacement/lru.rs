@@ -4,6 +4,7 @@
 //! the whole list, and every hit takes that lock. The epochs exist to avoid that.
 
 use latchwork_runtime::sync::{Mutex, Ordering};
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::GlobalAddr;
 
 use super::{Replacement, evictable};
@@ -16,6 +17,8 @@ const NONE: u32 = u32::MAX;
 /// The last use of every frame. The list has the order; this value is for code that watches whether
 /// a line is used.
 const USED: u32 = 1;
+const _: () = assert!(NONE != Links::OUT, "the end of the list is not outside of it");
+const _: () = assert!(USED != 0, "a used frame differs from a new one");
 
 /// The number of frames that are examined in addition to the wanted ones. So lines in use at the
 /// end of the list do not hide all others, and the search is bounded.
@@ -52,9 +55,13 @@ impl Ends {
     }
 
     fn remove(&mut self, frames: &[Frame], at: u32) {
+        strict_assert!(self.has(frames, at), "frame {at} is in no list");
+        strict_assert!(self.len > 0, "the list is empty");
         let Some(own) = links(frames, at) else { return };
         let newer = own.newer.swap(Links::OUT, Ordering::Relaxed);
         let older = own.older.swap(Links::OUT, Ordering::Relaxed);
+        strict_assert_ne!(newer, at, "a frame follows itself");
+        strict_assert_ne!(older, at);
         match links(frames, newer) {
             Some(newer) => newer.older.store(older, Ordering::Relaxed),
             None => self.newest = older,
@@ -64,9 +71,13 @@ impl Ends {
             None => self.oldest = newer,
         }
         self.len -= 1;
+        strict_assert_eq!(self.len == 0, self.newest == NONE, "an empty list has no ends");
+        strict_assert_eq!(self.newest == NONE, self.oldest == NONE);
     }
 
     fn add(&mut self, frames: &[Frame], at: u32) {
+        strict_assert!(!self.has(frames, at), "frame {at} is in the list twice");
+        strict_assert!(self.len < frames.len(), "the list is longer than the cache");
         let Some(own) = links(frames, at) else { return };
         own.newer.store(NONE, Ordering::Relaxed);
         own.older.store(self.newest, Ordering::Relaxed);
@@ -76,6 +87,7 @@ impl Ends {
         }
         self.newest = at;
         self.len += 1;
+        strict_assert_ne!(self.oldest, NONE);
     }
 
     fn renew(&mut self, frames: &[Frame], at: u32) {
@@ -83,6 +95,7 @@ impl Ends {
             self.remove(frames, at);
             self.add(frames, at);
         }
+        strict_assert!(self.newest == at || !self.has(frames, at), "a renewed frame is the newest");
     }
 }
 
@@ -117,6 +130,7 @@ impl Replacement for Lru {
         for _ in 0..ends.len.min(wanted.saturating_add(BESIDES)) {
             let at = ends.oldest;
             let Some(frame) = frames.get(at as usize).filter(|_| found < wanted) else { return };
+            strict_assert!((at as usize) < frames.len(), "the list ends before its length");
             if let Some(addr) = evictable(frame) {
                 out.push(addr);
                 found += 1;

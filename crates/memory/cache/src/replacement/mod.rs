@@ -69,6 +69,7 @@ enum Chosen {
 
 /// A value that is neither the last use of a frame nor the mark of a watched frame.
 const NEVER: u32 = u32::MAX - 1;
+const _: () = assert!(NEVER > 1 << 31, "no epoch reaches the clock of LRU");
 
 impl Policy {
     pub(crate) fn new(policy: ReplacementPolicy) -> Policy {

@@ -1,5 +1,6 @@
 //! Getting a line: completed operations, invalidation requests to the owners, and their answers.
 
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::ComputeNodeId;
 
 use super::{Line, Phase, Refused, answer};
@@ -26,10 +27,21 @@ impl Line {
             WordOp::AcquireShared | WordOp::Poll => match old.exclusive() {
                 None => {
                     self.registered = false;
+                    strict_assert!(
+                        !old.shared().contains(self.me)
+                            || self.registered
+                            || op == WordOp::Poll
+                            || !rules.registered_wait,
+                        "R2: the own bit was set before this addition"
+                    );
                     self.acquired(Hold::Shared, copy);
                 }
                 Some(holder) => {
                     if rules.registered_wait {
+                        strict_assert!(
+                            holder != self.me || !rules.registered_wait,
+                            "the holder acquires its own line to read"
+                        );
                         self.registered = true;
                     } else {
                         out.push(Action::Post(WordOp::Undo));
@@ -38,6 +50,11 @@ impl Line {
                 }
             },
             WordOp::AcquireExclusive => {
+                strict_assert_eq!(
+                    self.hold,
+                    Hold::Nothing,
+                    "only a node without the line acquires it"
+                );
                 if old == LatchWord::FREE {
                     self.acquired(Hold::Exclusive, copy);
                 } else {
@@ -45,6 +62,7 @@ impl Line {
                 }
             }
             WordOp::Upgrade => {
+                strict_assert_eq!(self.hold, Hold::Shared, "only a sharer upgrades");
                 if old == LatchWord::shared_by(self.me) {
                     self.hold = Hold::Exclusive;
                     copy.promote();
@@ -62,11 +80,21 @@ impl Line {
             }
             WordOp::ReleaseShared => self.send_away(Answer::Released, out),
             WordOp::ReleaseExclusive => {
+                strict_assert_eq!(
+                    self.hold,
+                    Hold::Nothing,
+                    "use of the copy ended before its release"
+                );
                 self.stand_back(rules, out);
                 self.send_away(Answer::Released, out);
             }
             WordOp::Downgrade | WordOp::DowngradeFor(_) => self.report_settled(out),
             WordOp::HandOver(to) => {
+                strict_assert!(to != self.me, "a hand-over to the giver");
+                strict_assert!(
+                    self.served.iter().any(|&(served, _)| served == to),
+                    "the grant names the new holder"
+                );
                 self.report_settled(out);
                 self.pass_on(to, out);
             }
@@ -75,12 +103,15 @@ impl Line {
     }
 
     pub(super) fn acquired(&mut self, hold: Hold, copy: &mut impl LocalCopy) {
+        strict_assert_ne!(hold, Hold::Nothing, "an acquired line is held");
+        strict_assert!(!self.is_pledged(), "a pledged copy is not acquired");
         self.hold = hold;
         copy.publish(hold);
     }
 
     fn report_settled(&mut self, out: &mut Vec<Action>) {
         for (to, seq) in self.served.drain(..) {
+            strict_assert!(to != self.me, "a node serves its own request");
             out.push(Action::Send { to, message: Message::Settled { seq } });
         }
     }
@@ -114,7 +145,12 @@ impl Line {
         out: &mut Vec<Action>,
     ) {
         self.seq = self.seq.next(rules);
+        strict_assert!(self.hold != Hold::Exclusive, "the holder asks for its own line");
         self.settled_early = false;
+        strict_assert!(
+            u32::from(self.seq.0) < rules.seq_modulus,
+            "a request number leaves its range"
+        );
         if !rules.invalidate {
             // Without messages, a refusal does not show whether the line is locked or only in use.
             // So the line counts as locked.
@@ -138,6 +174,9 @@ impl Line {
         out: &mut Vec<Action>,
     ) {
         self.phase = Phase::Asking { open: whom, pledged, refused: Refused::No };
+        strict_assert!(!whom.is_empty(), "requests go to some node");
+        strict_assert!(!pledged.contains(self.me), "a node pledges to itself");
+        strict_assert!(whom.less(pledged) == whom, "a node that has pledged is asked again");
         for asked in whom.iter() {
             let request = Request {
                 from: self.me,
@@ -169,6 +208,10 @@ impl Line {
         debug_assert!(!self.registered, "a registered wait is minded until it is ownership");
         self.give_up(pledged, out);
         self.want = None;
+        strict_assert!(
+            !self.want.is_some_and(|want| want.is_met_by(self.hold)),
+            "an access that has the line is not given up"
+        );
         let (open, pledged) = (open.less(unasked), NodeSet::EMPTY);
         self.phase = match open.is_empty() {
             true => Phase::Rest,
@@ -197,6 +240,7 @@ impl Line {
     /// the other again and again.
     pub(super) fn pause(&mut self, rules: &Rules, out: &mut Vec<Action>) {
         self.phase = Phase::Pausing;
+        strict_assert!(self.want.is_some() || !rules.binding, "a back-off without an access");
         out.push(Action::Pause { priority: self.raised_priority(rules) });
     }
 
@@ -211,6 +255,11 @@ impl Line {
 
     pub(super) fn raise_priority(&mut self, rules: &Rules) {
         self.priority = self.raised_priority(rules);
+        strict_assert!(
+            self.priority <= rules.priority_max,
+            "the priority {} leaves its range",
+            self.priority
+        );
     }
 
     pub(super) fn received(
@@ -279,6 +328,7 @@ impl Line {
         }
         let open = open.without(asked);
         let refused = refused.max(before);
+        strict_assert!(refused >= before, "a refusal is forgotten");
         if !open.is_empty() {
             self.phase = Phase::Asking { open, pledged, refused };
         } else if self.want.is_none_or(|want| want.is_met_by(self.hold)) {
@@ -336,5 +386,9 @@ impl Line {
             return answer(&request, Answer::Dropped, out);
         }
         self.remembered.push(request);
+        strict_assert!(
+            self.remembered.len() <= REMEMBERED_MAX,
+            "the queue of requests is longer than its bound"
+        );
     }
 }

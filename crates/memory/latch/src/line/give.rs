@@ -1,12 +1,13 @@
 //! Giving a line up: for a request of another node, or because the cache needs the frame.
 
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::ComputeNodeId;
 
 use super::{Line, Phase, answer};
 use crate::message::{
     Answer, GrantMode, Message, Remembered, Request, RequestKind, TRAVELLING_MAX,
 };
-use crate::{Action, Hold, LocalCopy, Rules, WordOp};
+use crate::{Action, Hold, LocalCopy, Rules, Want, WordOp};
 
 impl Line {
     pub(super) fn can_serve(&self) -> bool {
@@ -90,10 +91,16 @@ impl Line {
         let first = self.remembered.iter().copied().max_by_key(|r| (r.priority, r.from));
         let Some(first) = first else { return };
         let stopped = if rules.takeover { copy.try_suspend() } else { copy.try_invalidate() };
+        strict_assert_eq!(self.hold, Hold::Shared);
         if stopped {
+            strict_assert!(!self.unsettled, "R4: a line is given up before it is settled");
             self.hold = Hold::Nothing;
             out.push(Action::HoldOff { priority: first.priority });
             if rules.takeover {
+                strict_assert!(
+                    !self.is_upgrading() || self.phase == Phase::Pausing || !rules.binding,
+                    "a node whose upgrade is in flight pledges its copy"
+                );
                 self.pledge(first, out);
             } else {
                 if self.phase == Phase::Pausing {
@@ -123,11 +130,16 @@ impl Line {
             }
             // All requesters look at the word again when this operation is complete.
             if copy.try_invalidate() {
+                strict_assert!(copy.starved() <= rules.priority_max);
                 self.hold = Hold::Nothing;
                 self.start(WordOp::ReleaseExclusive, out);
             }
             return;
         }
+        strict_assert!(
+            !self.remembered.is_empty() && !self.unsettled,
+            "R4: a line is served before it is settled"
+        );
         // The highest priority; among equals, the request that came first.
         let best = (0..self.remembered.len())
             .rev()
@@ -137,6 +149,12 @@ impl Line {
             RequestKind::Write => {
                 if copy.try_invalidate() {
                     self.hold = Hold::Nothing;
+                    strict_assert_eq!(
+                        self.phase,
+                        Phase::Rest,
+                        "R1: the line is handed over while an operation is in flight"
+                    );
+                    strict_assert!(copy.locked().is_none(), "a locked copy was taken away");
                     let request = self.remembered.remove(best);
                     let mut travelling = std::mem::take(&mut self.remembered);
                     // A writer that saw several owners sent a request to each. Such a request must
@@ -150,14 +168,28 @@ impl Line {
                         !own
                     });
                     self.remembered = split_off(rules, &mut travelling);
+                    strict_assert!(
+                        travelling.len() <= usize::from(rules.travelling_max),
+                        "more requests travel than the grant has room for"
+                    );
+                    strict_assert!(
+                        travelling.iter().all(|other| other.from != request.from),
+                        "a request travels to its own sender"
+                    );
                     self.grant(request, GrantMode::Exclusive, travelling, out);
                     self.start(WordOp::HandOver(request.from), out);
+                    strict_assert_eq!(self.served.len(), 1, "a hand-over serves one writer");
                 }
             }
             RequestKind::Read => {
                 if copy.try_demote() {
                     copy.set_starved(0);
                     self.hold = Hold::Shared;
+                    strict_assert_ne!(
+                        copy.locked(),
+                        Some(Want::Exclusive),
+                        "a line that is locked to write was demoted"
+                    );
                     let first = self.remembered[best].from;
                     let all = std::mem::take(&mut self.remembered);
                     for request in all {
@@ -168,6 +200,7 @@ impl Line {
                             self.remembered.push(request);
                         }
                     }
+                    strict_assert!(!self.served.is_empty(), "a downgrade serves a reader");
                     let op = if rules.registered_wait {
                         WordOp::Downgrade
                     } else {
@@ -186,10 +219,16 @@ impl Line {
     /// no earlier refusal causes no hold-off, because it is most likely refused seldom.
     pub(super) fn stand_back(&mut self, rules: &Rules, out: &mut Vec<Action>) {
         let highest = self.remembered.iter().map(|request| request.priority).max();
+        strict_assert_eq!(self.hold, Hold::Nothing);
         let Some(asked) = highest.filter(|_| !rules.forwarding) else { return };
         // Without aging, requests carry no priority. So the hold-off is the longest one.
         let priority = if rules.aging { asked } else { rules.priority_max };
         if priority > 0 {
+            strict_assert!(
+                priority <= rules.priority_max,
+                "a request carries a priority above {}",
+                rules.priority_max
+            );
             self.phase = Phase::StandingBack;
             out.push(Action::StandBack { priority });
         }
@@ -202,7 +241,16 @@ impl Line {
         travelling: Remembered,
         out: &mut Vec<Action>,
     ) {
+        strict_assert_ne!(request.from, self.me, "a node grants its own request");
+        strict_assert!(
+            !self.served.contains(&(request.from, request.seq)),
+            "a request is granted twice"
+        );
         self.served.push((request.from, request.seq));
+        strict_assert!(
+            mode == GrantMode::Exclusive || travelling.is_empty(),
+            "requests travel with exclusive ownership only"
+        );
         let message = Message::Grant { asked: request.asked, seq: request.seq, mode, travelling };
         out.push(Action::Forward { request, message });
     }
@@ -250,5 +298,6 @@ fn split_off(rules: &Rules, travelling: &mut Remembered) -> Remembered {
     }
     // The sort is stable: among equals, the request that came first goes first.
     travelling.sort_by_key(|request| std::cmp::Reverse(request.priority));
+    strict_assert!(travelling.is_sorted_by_key(|request| std::cmp::Reverse(request.priority)));
     travelling.drain(most..).collect()
 }

@@ -9,11 +9,12 @@ mod give;
 mod pledge;
 mod rename;
 
+use latchwork_strict::{strict_assert, strict_check};
 use latchwork_verbs::ComputeNodeId;
 use smallvec::SmallVec;
 
 use crate::message::{Answer, Message, Remembered, Request, RequestKind};
-use crate::{Action, Event, Hold, LocalCopy, NodeSet, Rules, Seq, Want, WordOp};
+use crate::{Action, Event, Hold, LocalCopy, NodeSet, REMEMBERED_MAX, Rules, Seq, Want, WordOp};
 
 /// The state of the machine between events.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -172,7 +173,10 @@ impl Line {
         };
         match event {
             Event::Want(want) => self.want = self.want.max(Some(want)),
-            Event::Evict => return self.evict(copy, out),
+            Event::Evict => {
+                self.evict(copy, out);
+                return strict_check!(self, rules);
+            }
             Event::Completed { op, old } => self.completed(rules, op, old, copy, out),
             Event::Received(message) => self.received(rules, message, copy, out),
             Event::Retry => match &mut self.phase {
@@ -196,14 +200,71 @@ impl Line {
         if let Some(request) = asked.filter(|request| self.remembered.contains(request)) {
             answer(&request, Answer::Queued, out);
         }
+        strict_check!(self, rules);
+    }
+
+    /// The relations of the fields between two events. They follow from the word discipline, so
+    /// rules that the model refutes are not checked.
+    fn check(&self, rules: &Rules) {
+        assert!(self.remembered.len() <= REMEMBERED_MAX, "the queue is longer than its bound");
+        assert!(self.priority <= rules.priority_max, "the priority leaves its range");
+        if !(rules.settle && rules.registered_wait && rules.binding) {
+            return;
+        }
+        let (hold, phase) = (self.hold, self.phase);
+        assert!(
+            !self.want.is_some_and(|want| want.is_met_by(hold)),
+            "an access still waits for a line that is here: {self:?}"
+        );
+        assert!(!self.registered || hold == Hold::Nothing, "R2: a registered wait with ownership");
+        assert!(!self.unsettled || hold != Hold::Nothing, "R4: a line left unsettled: {self:?}");
+        assert!(!self.met_lock || self.want.is_some(), "a met lock outlives its access: {self:?}");
+        let needed = match phase {
+            Phase::Operating(op) => match op {
+                WordOp::AcquireShared | WordOp::Poll | WordOp::AcquireExclusive => Hold::Nothing,
+                WordOp::TakeOver(_) => Hold::Nothing,
+                WordOp::Upgrade | WordOp::UpgradeOver(_) => Hold::Shared,
+                WordOp::Downgrade | WordOp::DowngradeFor(_) => Hold::Shared,
+                WordOp::ReleaseShared | WordOp::ReleaseExclusive | WordOp::Undo => Hold::Nothing,
+                WordOp::HandOver(_) => Hold::Nothing,
+            },
+            Phase::Pledged { .. } | Phase::StandingBack => Hold::Nothing,
+            Phase::Rest | Phase::Asking { .. } | Phase::Pausing => hold,
+        };
+        assert_eq!(hold, needed, "the ownership does not fit the phase: {self:?}");
+        if let Phase::Asking { open, pledged, .. } = phase {
+            assert!(!open.is_empty(), "no open request, and no next step: {self:?}");
+            assert!(!open.union(pledged).contains(self.me), "a node asks itself: {self:?}");
+        }
+        if let Phase::Pledged { to, .. } = phase {
+            assert_ne!(to, self.me, "a copy is pledged to its own node");
+        }
+        let gives = matches!(
+            phase,
+            Phase::Operating(WordOp::Downgrade | WordOp::DowngradeFor(_) | WordOp::HandOver(_))
+        );
+        assert!(self.served.is_empty() || gives, "a served node waits for no operation: {self:?}");
+        let leaves = matches!(
+            phase,
+            Phase::Pledged { .. }
+                | Phase::Operating(
+                    WordOp::ReleaseShared | WordOp::ReleaseExclusive | WordOp::HandOver(_)
+                )
+        );
+        assert!(
+            self.remembered.is_empty() || hold != Hold::Nothing || leaves,
+            "a node with nothing to give queues a request: {self:?}"
+        );
     }
 
     fn advance(&mut self, rules: &Rules, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {
+        strict_assert!(self.priority <= rules.priority_max);
         if self.want.is_some_and(|want| want.is_met_by(self.hold)) {
             let starves = rules.aging && rules.starved_at > 0 && self.priority >= rules.starved_at;
             if starves && self.want == Some(Want::Exclusive) {
                 copy.set_starved(self.priority);
             }
+            strict_assert!(copy.starved() <= rules.priority_max);
             self.want = None;
             self.forget_refusals();
         }
@@ -231,6 +292,11 @@ impl Line {
     }
 
     fn start(&mut self, op: WordOp, out: &mut Vec<Action>) {
+        strict_assert!(!self.is_pledged(), "R1: a pledger starts no operation");
+        strict_assert!(
+            !self.registered || matches!(op, WordOp::Poll | WordOp::Undo),
+            "R2: a registered reader only looks at the word"
+        );
         debug_assert!(!matches!(self.phase, Phase::Operating(_)), "R1: one operation at a time");
         self.phase = Phase::Operating(op);
         out.push(Action::Post(op));
@@ -246,6 +312,7 @@ impl Line {
         for request in std::mem::take(&mut self.remembered) {
             answer(&request, Answer::Dropped, out);
         }
+        strict_assert!(self.remembered.is_empty(), "an upgrading node keeps a request");
         true
     }
 
@@ -287,4 +354,31 @@ impl Line {
 fn answer(request: &Request, answer: Answer, out: &mut Vec<Action>) {
     let message = Message::Answer { asked: request.asked, seq: request.seq, answer };
     out.push(Action::Send { to: request.from, message });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(hold: Hold) -> Line {
+        Line::at_rest(ComputeNodeId::new(1).expect("an id"), hold, Seq(0))
+    }
+
+    #[test]
+    #[should_panic(expected = "R2: a registered wait with ownership")]
+    fn a_registration_that_outlives_its_wait_is_found() {
+        Line { registered: true, ..line(Hold::Shared) }.check(&Rules::DISCIPLINE);
+    }
+
+    #[test]
+    #[should_panic(expected = "R4: a line left unsettled")]
+    fn a_line_that_leaves_before_it_is_settled_is_found() {
+        Line { unsettled: true, ..line(Hold::Nothing) }.check(&Rules::DISCIPLINE);
+    }
+
+    #[test]
+    #[should_panic(expected = "an access still waits for a line that is here")]
+    fn a_wish_that_was_met_and_not_forgotten_is_found() {
+        Line { want: Some(Want::Shared), ..line(Hold::Exclusive) }.check(&Rules::DISCIPLINE);
+    }
 }

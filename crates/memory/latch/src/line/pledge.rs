@@ -45,6 +45,7 @@
 //!    refused: it gives its pledges up and backs off.
 //! 4. Of two writers with half of the pledges each, the first in the order gets the other half.
 
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::ComputeNodeId;
 
 use super::{Line, Phase, Refused, answer};
@@ -67,6 +68,9 @@ impl Line {
 
     /// Pledges the copy, whose use is already forbidden, to the requester `to`.
     pub(super) fn pledge(&mut self, to: Request, out: &mut Vec<Action>) {
+        strict_assert_eq!(self.hold, Hold::Nothing, "use of the copy ends before the pledge");
+        strict_assert_ne!(to.from, self.me, "a node pledges its copy to itself");
+        strict_assert_eq!(to.kind, RequestKind::Write, "only a writer gets a pledge");
         let Request { from, asked, seq, priority, .. } = to;
         let pausing = self.phase == Phase::Pausing;
         self.phase = Phase::Pledged { to: from, seq, priority, pausing };
@@ -121,6 +125,7 @@ impl Line {
             _ => return,
         };
         self.phase = Phase::Rest;
+        strict_assert_eq!(self.hold, Hold::Nothing, "a pledged copy was used");
         if taken {
             if pausing {
                 self.raise_priority(rules);
@@ -165,12 +170,18 @@ impl Line {
             && open.contains(asked)
         {
             *pledged = pledged.with(by);
+            strict_assert!(!pledged.contains(self.me), "a node pledges to itself");
         }
         self.answered(rules, asked, seq, Refused::No, copy, out);
     }
 
     /// Starts the takeover: every sharer has pledged or released its copy.
     pub(super) fn take_over(&mut self, pledged: NodeSet, out: &mut Vec<Action>) {
+        strict_assert!(
+            !pledged.is_empty() && !pledged.contains(self.me),
+            "a takeover needs the pledges of others"
+        );
+        strict_assert_ne!(self.hold, Hold::Exclusive, "the holder takes its own line over");
         let op = match self.hold {
             Hold::Shared => WordOp::UpgradeOver(pledged),
             _ => WordOp::TakeOver(pledged),
@@ -189,6 +200,7 @@ impl Line {
         out: &mut Vec<Action>,
     ) {
         if Some(old) == op.expected(self.me) {
+            strict_assert!(!pledged.contains(self.me));
             if self.hold == Hold::Shared {
                 self.hold = Hold::Exclusive;
                 copy.promote();
@@ -199,6 +211,7 @@ impl Line {
         }
         debug_assert!(old.exclusive().is_none(), "a pledged bit keeps the exclusive field at zero");
         let newcomers = old.shared().without(self.me).less(pledged);
+        strict_assert!(!newcomers.contains(self.me));
         // Readers that joined get a request as well, and each round leaves fewer nodes that can
         // join. But a queued writer comes before this one: this node then gives up.
         if newcomers.is_empty() || !self.remembered.is_empty() {
@@ -215,6 +228,7 @@ impl Line {
 
     fn report(&self, pledged: NodeSet, taken: bool, out: &mut Vec<Action>) {
         let (by, seq) = (self.me, self.seq);
+        strict_assert!(!pledged.contains(self.me), "a node reports to itself");
         for to in pledged.iter() {
             let message =
                 if taken { Message::Taken { by, seq } } else { Message::GaveUp { by, seq } };

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use latchwork_fabric::Port;
 use latchwork_runtime::sync::{AtomicU8, AtomicU64, Mutex, Ordering, fence};
 use latchwork_runtime::{Handle, Time};
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, VerbError};
 
 use super::worker::Seat;
@@ -22,6 +23,8 @@ const IDLE: u8 = 0;
 const ACTIVE: u8 = 1;
 /// The node is no longer registered.
 const LEFT: u8 = 2;
+const _: () =
+    assert!(IDLE != ACTIVE && ACTIVE != LEFT && IDLE != LEFT, "each phase has its number");
 
 /// A compute node's part in the cluster's epochs, shared by the node's workers. The protocol and
 /// its proof are in [`crate::epoch`].
@@ -64,12 +67,14 @@ impl Epochs {
         settings: PoolSettings,
     ) -> Result<Arc<Epochs>, PoolError> {
         let word = SlotWord::new(Epoch::NONE_OLDER, 0);
+        strict_assert!(word.epoch() == Some(Epoch::NONE_OLDER), "a new node delays no other node");
         let old = port.compare_swap(slot_addr(node), SlotWord::EMPTY.bits(), word.bits()).await?;
         if old != SlotWord::EMPTY.bits() {
             return Err(PoolError::NodeIdTaken { node: node.get() });
         }
         // This call advances the epoch, so no other registration gets the returned number.
         let registration = port.advance(layout::EPOCH, 1).await?;
+        strict_assert!(registration > 0, "the cluster's epoch begins at 1");
         Ok(Arc::new(Epochs {
             pool: pool.clone(),
             node,
@@ -178,19 +183,31 @@ impl Epochs {
         self.next_tick.store(next.as_nanos(), Ordering::Relaxed);
         let fresh = self.limbo.fresh();
         let add = u64::from(fresh > 0);
+        strict_assert!(add <= 1, "a tick advances the epoch by one at most");
         let old = port.advance(layout::EPOCH, add).await?;
         self.limbo.stamp(fresh, Epoch(old));
         let seen = Epoch(old + add);
+        strict_assert!(
+            self.current.load(Ordering::Acquire) <= seen.0,
+            "the copy of the epoch is ahead of the epoch"
+        );
         self.current.fetch_max(seen.0, Ordering::AcqRel);
+        strict_assert!(self.current() >= seen, "the copy of the epoch runs backwards");
         // The phase changes only in the turn that is held here.
         if self.is_active() {
             let bound = self.oldest(seen);
+            strict_assert!(bound <= seen, "a node publishes a bound above the epoch");
             if slot.word.epoch().is_some_and(|standing| bound > standing) {
                 self.replace(port, &mut slot, Some(bound)).await?;
+                strict_assert!(slot.settled, "a published bound is in the slot");
             }
         }
         if self.limbo.has_stamped() {
             let safe = scan(port).await?;
+            strict_assert!(
+                !self.is_active() || safe <= self.current() || safe == Epoch::NONE_OLDER,
+                "lines are released above the epoch of an active node"
+            );
             self.limbo.release(safe);
         }
         Ok(true)
@@ -241,6 +258,10 @@ impl Epochs {
         if !published && self.phase.load(Ordering::Acquire) == IDLE {
             self.replace(port, &mut slot, Some(Epoch::NONE_OLDER)).await?;
         }
+        strict_assert!(
+            !self.any_online() || self.is_active(),
+            "the node is idle while a worker is online"
+        );
         Ok(true)
     }
 
@@ -261,6 +282,15 @@ impl Epochs {
                 _ => {}
             }
             self.replace(port, &mut slot, Some(self.current())).await?;
+            strict_assert!(
+                self.phase.load(Ordering::Acquire) == IDLE,
+                "only an idle node becomes active"
+            );
+            strict_assert_ne!(
+                slot.word.epoch(),
+                Some(Epoch::NONE_OLDER),
+                "an active node publishes a bound"
+            );
             // The bound is old, so the first tick is due at once.
             self.next_tick.store(0, Ordering::Relaxed);
             self.phase.store(ACTIVE, Ordering::SeqCst);
@@ -281,6 +311,11 @@ impl Epochs {
         let mut seats = self.seats.lock();
         seats.retain(|seat| seat.strong_count() > 0);
         seats.push(Arc::downgrade(seat));
+        strict_assert!(
+            seats.iter().filter_map(Weak::upgrade).filter(|other| Arc::ptr_eq(other, seat)).count()
+                == 1,
+            "a worker has one seat"
+        );
     }
 
     /// Whether any worker is online. The call contains the memory fence that the proof requires
@@ -307,6 +342,10 @@ impl Epochs {
     ) -> Result<(), PoolError> {
         // Each failure is the landing of one write that was abandoned or whose outcome was
         // ambiguous. There are few such writes. No write is applied twice, because the sequence
+        strict_assert!(
+            slot.sequence < u64::MAX - u64::from(ABANDONED_MAX),
+            "the sequence numbers wrap"
+        );
         // numbers differ.
         const ABANDONED_MAX: u32 = 1000;
         for _ in 0..ABANDONED_MAX {
@@ -315,6 +354,11 @@ impl Epochs {
             let sequence = slot.sequence;
             let desired = bound.map_or(SlotWord::EMPTY, |epoch| SlotWord::new(epoch, sequence));
             let expected = slot.word.bits();
+            strict_assert_ne!(
+                slot.word.bits(),
+                desired.bits(),
+                "two writes of a slot have different words"
+            );
             let old = match port.compare_swap(slot_addr(self.node), expected, desired.bits()).await
             {
                 Err(VerbError::Ambiguous { .. }) => continue,
@@ -357,6 +401,7 @@ fn slot_addr(node: ComputeNodeId) -> GlobalAddr {
 /// The smallest bound that any registered node has published: lines with a mark below it are safe.
 async fn scan(port: &Port) -> Result<Epoch, PoolError> {
     let slots = port.read_words(layout::epoch_slot(0), ComputeNodeId::MAX as usize).await?;
+    strict_assert_eq!(slots.len(), ComputeNodeId::MAX as usize, "each node has a slot");
     let bounds = slots.into_iter().filter_map(|bits| SlotWord::from_bits(bits).epoch());
     Ok(bounds.min().unwrap_or(Epoch::NONE_OLDER))
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use latchwork_strict::strict_assert_eq;
+
 /// A value of the cluster's epoch counter. It starts at 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub(crate) u64);
@@ -42,11 +44,18 @@ pub(crate) struct SlotWord(u64);
 
 impl SlotWord {
     const EPOCH_BITS: u32 = 44;
+    const _CHECK: () =
+        assert!(Self::EPOCH_BITS < 64 - 16, "the sequence has room for a million writes");
     /// No node is registered.
     pub(crate) const EMPTY: SlotWord = SlotWord(0);
 
     pub(crate) fn new(epoch: Epoch, sequence: u64) -> SlotWord {
         debug_assert!(epoch.0 > 0 && epoch <= Epoch::NONE_OLDER);
+        strict_assert_eq!(
+            SlotWord(sequence << Self::EPOCH_BITS | epoch.0).epoch(),
+            Some(epoch),
+            "the slot keeps the whole bound"
+        );
         SlotWord(sequence << Self::EPOCH_BITS | epoch.0)
     }
 

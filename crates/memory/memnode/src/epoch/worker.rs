@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use latchwork_fabric::Port;
 use latchwork_runtime::sync::{AtomicU64, Ordering, fence};
 use latchwork_runtime::{Handle, Poller, Time};
+use latchwork_strict::{strict_assert, strict_check};
 
 use super::{Epoch, Epochs};
 use crate::PoolError;
@@ -26,6 +27,7 @@ impl Seat {
     const RESTING: Epoch = Epoch::NONE_OLDER;
 
     fn set(&self, bound: Epoch) {
+        strict_assert!(bound.0 > 0 && bound <= Self::RESTING, "a bound of {}", bound.0);
         // Release: the accesses of the operations that no longer count come before this store.
         self.0.store(bound.0, Ordering::Release);
     }
@@ -36,7 +38,7 @@ impl Seat {
 }
 
 /// The operations in progress of one worker, in two groups; see "the worker" in [`crate::epoch`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Groups {
     /// The bound of each group. The bound of an empty older group has no meaning.
     bound: [Epoch; 2],
@@ -47,7 +49,20 @@ struct Groups {
 }
 
 impl Groups {
+    /// The bound of the seat protects every operation in progress.
+    fn check(&self) {
+        let older = 1 - self.newer;
+        assert!(self.newer < 2, "there are two groups");
+        assert!(self.bound.iter().all(|bound| bound.0 > 0), "an epoch begins at 1");
+        assert!(
+            self.count[older] == 0 || self.bound[older] <= self.bound[self.newer],
+            "the older group has the later bound: {self:?}"
+        );
+        assert!(self.oldest() <= self.bound[self.newer], "a bound above that of new operations");
+    }
+
     fn is_empty(&self) -> bool {
+        strict_assert!(self.newer < 2);
         self.count == [0; 2]
     }
 
@@ -55,6 +70,7 @@ impl Groups {
     fn renew(&mut self, current: Epoch) -> bool {
         let can = self.bound[self.newer] != current && self.count[1 - self.newer] == 0;
         if can {
+            strict_assert!(self.bound[self.newer] <= current, "the node's epoch runs backwards");
             if self.count[self.newer] > 0 {
                 self.newer = 1 - self.newer;
             }
@@ -66,6 +82,10 @@ impl Groups {
     /// The bound of all operations that are in progress or may still join.
     fn oldest(&self) -> Epoch {
         let older = 1 - self.newer;
+        strict_assert!(
+            self.count[older] == 0 || self.bound[older] <= self.bound[self.newer],
+            "the older group has the later bound"
+        );
         self.bound[if self.count[older] > 0 { older } else { self.newer }]
     }
 }
@@ -154,8 +174,15 @@ impl EpochWorker {
         if groups.renew(self.epochs.current()) {
             self.seat.set(groups.oldest());
         }
+        strict_assert!(groups.oldest() <= self.epochs.current(), "a bound above the epoch");
         groups.count[groups.newer] += 1;
+        strict_check!(groups);
+        strict_assert!(groups.count[groups.newer] > 0, "the operation is in a group");
         self.groups.set(groups);
+        strict_assert!(
+            self.seat.bound() <= groups.bound[groups.newer],
+            "the seat delays no operation that began later"
+        );
         self.entered.set(true);
         Some(EpochGuard { worker: self.clone(), group: groups.newer })
     }
@@ -191,6 +218,7 @@ impl EpochWorker {
     pub fn refresh(&self) {
         if self.online.get() {
             let mut groups = self.groups.get();
+            strict_assert!(self.seat.bound() != Seat::RESTING, "an online worker has a bound");
             if groups.renew(self.epochs.current()) {
                 self.seat.set(groups.oldest());
                 self.groups.set(groups);
@@ -202,8 +230,13 @@ impl EpochWorker {
     /// After the node has published next, a resting worker delays no other node.
     pub fn rest(&self) -> bool {
         if self.online.get() && self.groups.get().is_empty() {
+            strict_assert!(self.seat.bound() != Seat::RESTING, "an online worker has a bound");
             self.seat.set(Seat::RESTING);
             self.online.set(false);
+            strict_assert!(
+                self.seat.bound() == Seat::RESTING && self.operations() == 0,
+                "a worker with an operation rests"
+            );
             self.idle_at.set(Some(self.idle_due()));
         }
         !self.online.get()
@@ -223,6 +256,10 @@ impl EpochWorker {
             }
             return false;
         }
+        strict_assert!(
+            !self.online.get() && self.job.borrow().is_none(),
+            "a worker that is removed still works"
+        );
         let poller: Rc<dyn Poller> = self.clone();
         handle.remove_poller(&poller);
         true
@@ -236,6 +273,8 @@ impl EpochWorker {
     #[cold]
     fn come_online(&self) -> bool {
         let current = self.epochs.current();
+        strict_assert!(!self.online.get(), "an online worker comes online");
+        strict_assert!(self.operations() == 0, "a resting worker has an operation");
         self.seat.set(current);
         // This memory fence pairs with the one in `Epochs::oldest`. Either the node that goes idle
         // sees this seat, or this worker sees the node's phase.
@@ -244,6 +283,7 @@ impl EpochWorker {
             self.seat.set(Seat::RESTING);
             return false;
         }
+        strict_assert!(current <= self.epochs.current(), "the node's epoch runs backwards");
         self.groups.set(Groups { bound: [current; 2], count: [0; 2], newer: 0 });
         self.idle_at.set(None);
         self.online.set(true);
@@ -252,9 +292,16 @@ impl EpochWorker {
 
     fn leave(&self, group: usize) {
         let mut groups = self.groups.get();
+        strict_assert!(group < 2 && groups.count[group] > 0, "an operation ended twice");
+        strict_assert!(self.online.get(), "an operation ends on a worker that rests");
         groups.count[group] -= 1;
+        strict_check!(groups);
         self.groups.set(groups);
         if groups.count[group] == 0 && group != groups.newer {
+            strict_assert!(
+                groups.count[group] == 0 || self.seat.bound() <= groups.bound[group],
+                "an operation in progress lost its bound"
+            );
             self.seat.set(groups.oldest());
         }
     }
@@ -305,12 +352,17 @@ impl EpochWorker {
 impl Poller for EpochWorker {
     fn poll(&self, now: Time) -> bool {
         self.now.set(now);
+        strict_assert!(now >= self.busy_at.get(), "the clock of the worker runs backwards");
         if self.entered.take() || !self.groups.get().is_empty() {
             self.busy_at.set(now);
         }
         self.refresh();
         if self.online.get() && now >= self.idle_due() {
             self.rest();
+            strict_assert!(
+                !self.online.get() || self.operations() > 0 || self.entered.get(),
+                "a worker without an operation rests"
+            );
         }
         let mut slot = self.job.borrow_mut();
         if slot.is_none() {

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use latchwork_runtime::{Clock, Time};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{Completion, Message, Request};
 use rustix::event::PollFd;
 use slab::Slab;
@@ -123,8 +124,13 @@ impl Lane {
     }
 
     pub(crate) fn push(&mut self, region: u16, token: u64, requests: &[Request]) {
+        strict_assert!(!requests.is_empty(), "an empty batch is posted");
         self.queue.push_back(Posted { token, region, len: requests.len(), begun: None });
         self.requests.push(requests);
+        strict_assert!(
+            self.queue.iter().all(|posted| posted.len > 0),
+            "a batch of which nothing is left waits"
+        );
     }
 
     /// The length of a region of the node in bytes, if known. An unknown length is looked up at

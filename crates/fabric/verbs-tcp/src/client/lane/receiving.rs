@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{Ordering, fence};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{Completion, Message, WORD};
 
 use super::{Again, Lane, State};
@@ -15,6 +16,7 @@ use crate::wire::{FromAgent, Reply, put_ping};
 /// Shortest and longest wait before a message that met a full inbox is sent again.
 const FULL_FIRST: Duration = Duration::from_micros(20);
 const FULL_MAX: Duration = Duration::from_millis(1);
+const _: () = assert!(FULL_FIRST.as_nanos() > 0 && FULL_FIRST.as_nanos() < FULL_MAX.as_nanos());
 
 impl Lane {
     pub(super) fn receive(
@@ -30,6 +32,7 @@ impl Lane {
         // The clock is read after the socket, so this time is not before the agent sent the bytes.
         let here = self.times.clock.now();
         (self.heard, self.pinged) = (here, false);
+        strict_assert!(here >= now, "the clock goes back");
         // The buffer is taken out so that replies can borrow from it. It is put back in every case.
         let mut input = std::mem::replace(&mut link.input, crate::buffer::Buffer::new());
         let end = loop {
@@ -95,6 +98,7 @@ impl Lane {
         }
         let number = front.flight;
         let flight = &mut flights[number];
+        strict_assert!(flight.open > 0, "a reply to a flight that waits for none");
         take_reply(front, reply, flight, locals, messages, again, now)?;
         sent.pop_front();
         if flight.is_done() {
@@ -132,6 +136,10 @@ fn take_reply(
                 if undone {
                     again.messages.push_back((sent.flight, message));
                     again.wait = (again.wait * 2).clamp(FULL_FIRST, FULL_MAX);
+                    strict_assert!(
+                        again.wait >= FULL_FIRST && again.wait <= FULL_MAX,
+                        "a full inbox is tried again too soon or too late"
+                    );
                     again.due = now + again.wait;
                     flight.open += 1;
                 } else {
@@ -142,6 +150,10 @@ fn take_reply(
             Expect::Done => {}
             Expect::Old => {
                 let old = take(WORD)?.try_into().map_err(|_| "not a word")?;
+                strict_assert!(
+                    flight.atomics < flight.outcome.old.len(),
+                    "more atomics than a batch may have"
+                );
                 flight.outcome.old[flight.atomics] = u64::from_le_bytes(old);
                 flight.atomics += 1;
             }

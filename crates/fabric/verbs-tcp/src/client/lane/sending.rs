@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use latchwork_runtime::Time;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{LocalBuffer, Message, Request, Words};
 
 use super::{Lane, State};
@@ -15,6 +16,8 @@ const SENT_MAX: usize = 256;
 
 /// The most bytes that wait for the socket before another batch is put behind them.
 const OUT_MAX: usize = 256 << 10;
+const _: () =
+    assert!(SENT_MAX > 0 && OUT_MAX >= DATA_MAX, "a piece of the longest length is sent at once");
 
 impl Lane {
     /// Puts batches into frames, as far as there is room, and writes the frames.
@@ -67,6 +70,7 @@ impl Lane {
         {
             let (region, token, begun) = (front.region, front.token, front.begun.is_some());
             let batch = self.requests.front(front.len);
+            strict_assert!(!batch.is_empty(), "a batch of which nothing is left waits");
             let sizes = Sizes::of(batch);
             if sizes.sends && !self.again.messages.is_empty() {
                 // The batch stays behind the messages that wait, so that not every message tries a
@@ -79,6 +83,7 @@ impl Lane {
                 continue;
             }
             let flight = self.flights.insert(Flight::in_one_frame(token, region));
+            strict_assert!(self.sent.len() < SENT_MAX, "more frames are under way than the bound");
             let len = batch.len();
             let (mut frames, requests) = self.frames();
             frames.put(flight, region, requests.front(len), |local| locals.words(local));
@@ -112,7 +117,10 @@ impl Lane {
         let flight = self.begin();
         let front = self.queue.front_mut().expect("looked at");
         let done = front.begun.map_or(0, |(_, done)| done);
+        strict_assert!(front.len > 0, "a batch is sent beyond its end");
         let (part, len, of) = piece(request, done, DATA_MAX as u32);
+        strict_assert!(done + len <= of, "a piece ends behind its request");
+        strict_assert!(len as usize <= DATA_MAX, "a piece is longer than a frame carries");
         front.begun = Some((flight, done + len));
         if done + len == of {
             front.begun = Some((flight, 0));
@@ -148,6 +156,7 @@ impl Frames<'_> {
         words: impl Fn(LocalBuffer) -> Words<'w>,
     ) {
         let Some(out) = &mut self.out else { return };
+        strict_assert!(!requests.is_empty() && requests.len() <= latchwork_verbs::BATCH_MAX);
         let seq = *self.next_seq;
         *self.next_seq = seq.wrapping_add(1);
         let start = begin_batch(out, requests.len(), region, seq);
@@ -158,6 +167,10 @@ impl Frames<'_> {
             }
         }
         end_batch(out, start);
+        strict_assert!(
+            self.sent.back().is_none_or(|last| last.seq.wrapping_add(1) == seq),
+            "frames are numbered in another order than sent"
+        );
         self.sent.push_back(Sent::new(seq, flight, requests));
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use latchwork_runtime::Time;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{Completion, Target, VerbError};
 
 use super::{Again, Lane, Posted, State};
@@ -15,6 +16,7 @@ use crate::error::TcpError;
 /// `AGAIN_AFTER` is the time between attempts while the outcome of batches depends on them.
 const GONE_FOR: Duration = Duration::from_millis(500);
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
+const _: () = assert!(AGAIN_AFTER.as_nanos() < GONE_FOR.as_nanos());
 
 impl Lane {
     pub(super) fn stand(
@@ -23,6 +25,10 @@ impl Lane {
         connected: Connected,
         done: &mut VecDeque<Completion>,
     ) {
+        strict_assert!(
+            self.sent.is_empty() && self.messages.is_empty(),
+            "a new connection is expected to answer old frames"
+        );
         self.peer.learn(&connected.welcome, &connected.lengths);
         // Not `now`, which is the start of this step and may be before the agent sent its clock.
         self.stamp = (connected.welcome.clock, self.times.clock.now());
@@ -33,6 +39,7 @@ impl Lane {
             let result = Err(VerbError::Ambiguous { target: peer.target(region) });
             done.push_back(Completion { token, result });
         }
+        strict_assert!(self.doomed.is_empty() && !self.pinged);
     }
 
     /// Handles a failed connection. Batches that were sent have an unknown outcome. Batches that
@@ -52,6 +59,10 @@ impl Lane {
         self.messages.clear();
         self.again = Again::default();
         self.doomed_until = self.doomed_until.max(self.stamp.1 + self.times.patience);
+        strict_assert!(
+            self.doomed_until >= self.stamp.1,
+            "a batch is reported while the agent may begin it"
+        );
         self.state = State::Again(now);
     }
 
