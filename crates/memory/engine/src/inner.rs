@@ -105,6 +105,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     }
 
     /// The line of this record at this worker, for a step of the protocol.
+    #[inline]
     pub(crate) fn site<'a>(
         &'a self,
         addr: GlobalAddr,

@@ -113,6 +113,7 @@ pub struct LocalSide {
 }
 
 impl<L> Record<L> {
+    #[inline]
     pub(crate) fn new(line: L, frame: Option<FrameId>) -> Self {
         Record { line, local: LocalSide::new(frame) }
     }
@@ -120,6 +121,7 @@ impl<L> Record<L> {
 
 impl LocalSide {
     /// The engine's part of a new record. `frame`: the frame of the line.
+    #[inline]
     pub(crate) fn new(frame: Option<FrameId>) -> Self {
         LocalSide {
             frame,
