@@ -10,7 +10,8 @@
 //! two exceptions, which the lock word marks: other nodes have requested the line, or the line has
 //! failed. Such a line is locked under the shard lock, which has two effects:
 //!
-//! - A waiter that has waited until the bound of the [line lease](crate::Settings::lease) comes first.
+//! - A waiter that has waited until the bound of the [line lease](crate::Settings::lease) comes
+//!   first.
 //! - A requester that the lock refuses is answered in the same step.
 
 use std::fmt;
