@@ -118,8 +118,8 @@ impl<P: CoherenceProtocol> Inner<P> {
             }
             None => self.letter_ended(&sent, error),
             Some(_) if again => self.doubt(sent),
-            // The forward has arrived, or the receiver is dead and keeps what the latch word says
-            // it has. In both cases this node is finished with the line.
+            // The forward has arrived, or the receiver is dead and keeps what the protocol's state
+            // in memory says it has. In both cases this node is finished with the line.
             Some(_) => match sent.group {
                 Some(group) => self.leave_group(group),
                 None => self.resolve(sent.addr, sent.name()),

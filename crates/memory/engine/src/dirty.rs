@@ -9,6 +9,7 @@ use crate::write_back::Slot;
 impl WorkerCore {
     /// Takes the dirty bounds of a frame. Writers are shut out already, so the bounds cannot grow
     /// any more.
+    #[inline]
     pub fn take_dirty(&self, id: FrameId) -> DirtyBounds {
         let frame = self.node.cache.frame(id);
         let dirty = frame.dirty();
@@ -22,6 +23,7 @@ impl WorkerCore {
 
     /// Copies the dirty bytes of a line whose writers are shut out. `None` when the line is clean
     /// or no slot is free.
+    #[inline]
     pub fn copy_out(&self, addr: GlobalAddr, id: FrameId, dirty: &DirtyBounds) -> Option<Slot> {
         let range = dirty.range();
         if range.is_empty() {
@@ -40,6 +42,7 @@ impl WorkerCore {
     }
 
     /// Returns the slot, if any, of an operation that is over.
+    #[inline]
     pub fn give_slot_back(&self, slot: Option<Slot>) {
         if let Some(slot) = slot {
             self.write_backs.give_back(&slot);

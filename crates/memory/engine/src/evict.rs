@@ -29,9 +29,9 @@ const GIVE_BACK: usize = 64;
 
 impl<P: CoherenceProtocol> Worker<P> {
     /// Releases every line that the node holds, with write-back, so that the node can leave.
-    /// Afterwards no latch word names the node, and its cache may be dropped. Callers call this
-    /// when all other workers of the node except the handler have left. No task may begin an access
-    /// in the meantime.
+    /// Afterwards the node owns no line (under SELCC no latch word names the node), and its cache
+    /// may be dropped. Callers call this when all other workers of the node except the handler have
+    /// left. No task may begin an access in the meantime.
     ///
     /// # Errors
     /// [`MemoryError::Stuck`] when no line was released for as long as the deadline, for example

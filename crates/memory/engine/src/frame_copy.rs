@@ -46,11 +46,13 @@ impl FrameCopy<'_> {
         self.frame.expect("a line that is held or being obtained has a frame")
     }
 
+    #[inline]
     fn grant(&mut self, hold: Ownership) {
         let frame = self.frame.expect("a line that is held has a frame");
         self.waiters.grant(frame, hold);
     }
 
+    #[inline]
     fn is_reserved(&self) -> bool {
         !self.lapsed && self.frame().is_reserved()
     }
@@ -66,6 +68,7 @@ impl FrameCopy<'_> {
     }
 
     /// Permits local code to use the bytes in the frame.
+    #[inline]
     pub fn publish(&mut self, hold: Ownership) {
         self.frame().set_dirty(self.dirty);
         self.frame().publish(hold);
@@ -73,6 +76,7 @@ impl FrameCopy<'_> {
     }
 
     /// Permits local code to write the shared copy.
+    #[inline]
     pub fn promote(&mut self) {
         self.frame().promote();
         self.grant(Ownership::Exclusive);
@@ -99,6 +103,7 @@ impl FrameCopy<'_> {
 
     /// Forbids all use of the copy, unless local code uses it or has it reserved. Returns whether
     /// the use is forbidden.
+    #[inline]
     pub fn try_invalidate(&mut self) -> bool {
         if self.is_reserved() || self.held || !self.frame().try_invalidate() {
             return false;

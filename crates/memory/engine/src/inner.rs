@@ -105,6 +105,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     }
 
     /// The line of this record at this worker, for a step of the protocol.
+    #[inline]
     pub(crate) fn site<'a>(
         &'a self,
         addr: GlobalAddr,
@@ -121,7 +122,7 @@ impl<P: CoherenceProtocol> Inner<P> {
 
     /// Keeps the worker alive after its last handle is dropped.
     ///
-    /// 1. An operation in flight has changed the latch word of its line, or will change it.
+    /// 1. An operation in flight has changed the owners of its line, or will change them.
     /// 2. If no worker took the completion, the node's other workers would wait for the end of the
     ///    operation, and other nodes would wait for an answer. All would wait until their
     ///    deadlines.

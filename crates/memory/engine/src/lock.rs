@@ -10,7 +10,8 @@
 //! two exceptions, which the lock word marks: other nodes have requested the line, or the line has
 //! failed. Such a line is locked under the shard lock, which has two effects:
 //!
-//! - A waiter that has waited until the bound of the [line lease](crate::lease) comes first.
+//! - A waiter that has waited until the bound of the [line lease](crate::Settings::lease) comes
+//!   first.
 //! - A requester that the lock refuses is answered in the same step.
 
 use std::fmt;
@@ -204,8 +205,8 @@ impl<P: CoherenceProtocol> Inner<P> {
 
     /// Whether a reader that does not wait for locks may request the line.
     ///
-    /// 1. A refused reader leaves its bit in the latch word until the lock ends, and the line keeps
-    ///    its frame.
+    /// 1. The wait of a refused reader stays registered until the lock ends (under SELCC by its bit
+    ///    in the latch word), and the line keeps its frame.
     /// 2. Such lines take a quarter of the frames at most, and lines that are locked here take a
     ///    half.
     /// 3. So there are always frames for other lines.

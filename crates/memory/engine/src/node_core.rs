@@ -200,7 +200,7 @@ impl NodeCore {
     ///
     /// Lines with a request to that node fail as if the request had failed, and the waiters of
     /// these lines end with an error. A node after a graceful leave held nothing: its [release of
-    /// all lines](crate::Worker::give_back) waited until no latch word named the node and no
+    /// all lines](crate::Worker::give_back) waited until the node owned no line and no
     /// request was queued at the node.
     ///
     /// The report takes effect when [`minds`](NodeCore::minds) returns false for the node.

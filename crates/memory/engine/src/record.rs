@@ -88,7 +88,7 @@ pub struct LocalSide {
     /// The accesses that wait for the line.
     pub waiters: Waiters,
     /// A reader that does not wait for locks has requested the line. If the reader is refused, its
-    /// bit stays in the latch word, and the line keeps its frame.
+    /// wait stays registered, and the line keeps its frame.
     pub(crate) counts_as_refused: bool,
     /// The latest time of an alarm for the end of a local writer's latch.
     pub(crate) let_go_at: Time,
@@ -113,6 +113,7 @@ pub struct LocalSide {
 }
 
 impl<L> Record<L> {
+    #[inline]
     pub(crate) fn new(line: L, frame: Option<FrameId>) -> Self {
         Record { line, local: LocalSide::new(frame) }
     }
@@ -120,6 +121,7 @@ impl<L> Record<L> {
 
 impl LocalSide {
     /// The engine's part of a new record. `frame`: the frame of the line.
+    #[inline]
     pub(crate) fn new(frame: Option<FrameId>) -> Self {
         LocalSide {
             frame,

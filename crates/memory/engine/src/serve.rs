@@ -11,6 +11,7 @@ use crate::timers::Alarm;
 
 impl<P: CoherenceProtocol> Inner<P> {
     /// Handles the completion of a batch of this worker.
+    #[inline]
     pub(crate) fn completed(&self, tag: u64, result: Result<u64, VerbError>) {
         match Tag::from_bits(tag) {
             Tag::Letter(key) => self.letter_completed(key, result.err()),

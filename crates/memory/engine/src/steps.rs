@@ -66,6 +66,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     }
 
     /// Handles the end of an operation of the protocol, if there is one.
+    #[inline]
     pub(crate) fn operation_ended(&self, end: Option<(GlobalAddr, P::End)>) {
         let Some((addr, end)) = end else { return };
         let mut records = self.node.records.shard(addr).lock();

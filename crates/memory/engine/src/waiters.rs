@@ -79,6 +79,7 @@ pub struct Waiters {
 
 impl Waiters {
     /// Adds a waiter for the access. Returns the number of the waiter.
+    #[inline]
     pub(crate) fn wait(&mut self, access: LineAccess, waker: &Waker) -> u64 {
         let LineAccess { need: Need { mode, .. }, upgrade, by, no_wait } = access;
         self.forsaken = false;
@@ -102,11 +103,13 @@ impl Waiters {
     }
 
     /// The waiter of this number.
+    #[inline]
     pub(crate) fn get(&mut self, id: u64) -> Option<&mut Waiter> {
         self.list.iter_mut().find(|waiter| waiter.id == id)
     }
 
     /// Removes the waiter of this number, whose wait has ended.
+    #[inline]
     pub(crate) fn remove(&mut self, id: u64) -> Option<Waiter> {
         let at = self.list.iter().position(|waiter| waiter.id == id)?;
         Some(self.list.swap_remove(at))
@@ -152,6 +155,7 @@ impl Waiters {
     ///
     /// The line is reserved in the same step. A request that is served next must not take the line
     /// before each waiter has used it once.
+    #[inline]
     pub fn grant(&mut self, frame: &Frame, hold: Ownership) {
         for waiter in self.waiting().filter(|waiter| meets(hold, waiter.mode)) {
             frame.reserve();
@@ -160,6 +164,7 @@ impl Waiters {
     }
 
     /// Ends the upgrades, which have lost the copy that they saw.
+    #[inline]
     pub(crate) fn give_way(&mut self) {
         self.waiting().filter(|waiter| waiter.upgrade).for_each(|w| w.end(Outcome::GaveWay));
     }

@@ -97,6 +97,7 @@ impl WriteBackRing {
     }
 
     /// Returns the slot of an operation that is over.
+    #[inline]
     pub(crate) fn give_back(&self, slot: &Slot) {
         if let Some(queue) = self.queues.borrow_mut().get_mut(&slot.node) {
             queue.free.push(slot.index);

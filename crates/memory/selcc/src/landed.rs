@@ -8,6 +8,7 @@ use crate::selcc::{LatchSite, Selcc};
 
 impl Selcc {
     /// Handles the end of a word operation and its forwards.
+    #[inline]
     pub(crate) fn operation_ended(&self, site: &mut LatchSite<'_>, end: Finished) {
         match (end.failed, end.op) {
             // Whether the word changed is unknown, so this node may not touch the line again.
@@ -31,6 +32,7 @@ impl Selcc {
     }
 
     /// Reports an operation complete to the line machine, when no probe of its forwards is pending.
+    #[inline]
     pub(crate) fn complete_landed(&self, site: &mut LatchSite<'_>) {
         if !site.local.is_in_doubt()
             && let Some((op, old)) = site.line.landed.take()

@@ -29,6 +29,7 @@ pub struct LatchLine {
 
 impl LatchLine {
     /// A line at rest.
+    #[inline]
     pub(crate) fn at_rest(node: ComputeNodeId, hold: Ownership) -> LatchLine {
         let hold = match hold {
             Ownership::Invalid => Hold::Nothing,
@@ -158,6 +159,7 @@ impl LocalCopy for Copy<'_> {
 }
 
 /// The want of the line machine for this mode.
+#[inline]
 pub(crate) fn want(mode: Mode) -> Want {
     match mode {
         Mode::Shared => Want::Shared,
@@ -165,6 +167,7 @@ pub(crate) fn want(mode: Mode) -> Want {
     }
 }
 
+#[inline]
 pub(crate) fn ownership(hold: Hold) -> Ownership {
     match hold {
         Hold::Nothing => Ownership::Invalid,

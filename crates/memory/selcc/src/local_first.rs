@@ -12,6 +12,7 @@ impl Selcc {
     /// Whether accesses that wait for the local latch come before requests of other nodes. They do
     /// not if no such access got the latch within [`lapse`](latchwork_engine::Settings::lapse):
     /// then their thread seems not to run.
+    #[inline]
     pub(crate) fn is_local_code_first(&self, site: &LatchSite<'_>, now: Time) -> bool {
         let (node, local) = (&*site.worker.node, &*site.local);
         let awaited = local.frame.is_some_and(|id| node.cache().frame(id).is_awaited());

@@ -80,6 +80,7 @@ pub struct Operations {
 
 impl Operations {
     /// Adds a batch to this group, or to a new group. Returns the key of the group.
+    #[inline]
     pub(crate) fn join(&self, key: &mut Option<usize>, addr: GlobalAddr) -> usize {
         let mut groups = self.groups.borrow_mut();
         let key = *key.get_or_insert_with(|| {
@@ -103,6 +104,7 @@ impl Operations {
     ///
     /// Forwards of the same group use the frame as well. So only an operation that has no forwards
     /// may return false.
+    #[inline]
     pub(crate) fn post(
         &self,
         worker: &WorkerCore,
@@ -201,6 +203,7 @@ impl Operations {
 
     /// Handles the completion of a batch under this tag. Returns the line and the end of the
     /// operation, if this was its last batch.
+    #[inline]
     pub(crate) fn completed(
         &self,
         worker: &WorkerCore,
@@ -270,6 +273,7 @@ impl Operations {
 
     /// Handles the end of one batch of a group: the operation, with the word that it found, or a
     /// forward. Returns the line and the end of the operation after the last batch.
+    #[inline]
     pub(crate) fn leave(
         &self,
         worker: &WorkerCore,

@@ -35,22 +35,27 @@ impl CoherenceProtocol for Selcc {
     type Message = LineMessage;
     type End = Finished;
 
+    #[inline]
     fn lazy_release(&self) -> bool {
         self.policy.lazy_release
     }
 
+    #[inline]
     fn at_rest(&self, node: ComputeNodeId, hold: Ownership) -> LatchLine {
         LatchLine::at_rest(node, hold)
     }
 
+    #[inline]
     fn want(&self, site: &mut LatchSite<'_>, access: LineAccess) {
         self.request(site, access.need.mode, access.no_wait);
     }
 
+    #[inline]
     fn evict(&self, site: &mut LatchSite<'_>) {
         self.drive(site, Event::Evict);
     }
 
+    #[inline]
     fn serve(&self, site: &mut LatchSite<'_>) {
         self.drive(site, Event::Serve);
     }
@@ -93,6 +98,7 @@ impl CoherenceProtocol for Selcc {
         self.abandon_pledges(site);
     }
 
+    #[inline]
     fn completed(
         &self,
         worker: &WorkerCore,
@@ -112,6 +118,7 @@ impl CoherenceProtocol for Selcc {
         in_flight.leave(worker, group, Ok(None))
     }
 
+    #[inline]
     fn ended(&self, site: &mut LatchSite<'_>, end: Finished) {
         self.operation_ended(site, end);
     }

@@ -120,7 +120,7 @@ impl Default for Scenario {
             workers: 1,
             tasks: 2,
             operations: 40,
-            protocol: Protocol::Selcc,
+            protocol: Protocol::default(),
             network: Network::Calm,
             frames: 8,
             line_size: 512,

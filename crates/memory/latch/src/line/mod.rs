@@ -76,6 +76,7 @@ pub struct Line {
 impl Line {
     /// A line at rest. `seq` is the number of this node's last invalidation request for the line.
     /// `seq` may be any number when all of this node's requests for the line have been answered.
+    #[inline]
     pub fn at_rest(me: ComputeNodeId, hold: Hold, seq: Seq) -> Self {
         Line {
             me,
@@ -94,6 +95,7 @@ impl Line {
     }
 
     /// The node's ownership of the line.
+    #[inline]
     pub fn hold(&self) -> Hold {
         self.hold
     }
@@ -105,6 +107,7 @@ impl Line {
 
     /// Whether nothing is in flight, queued or wanted. Then [`Line::at_rest`] with the same hold
     /// and number is equivalent to this machine.
+    #[inline]
     pub fn is_at_rest(&self) -> bool {
         self.phase == Phase::Rest
             && self.want.is_none()
@@ -113,6 +116,7 @@ impl Line {
     }
 
     /// Whether the node has no copy, and nothing in flight can write into its frame.
+    #[inline]
     pub fn is_idle(&self) -> bool {
         let nothing_comes = matches!(self.phase, Phase::Rest | Phase::StandingBack);
         self.hold == Hold::Nothing && nothing_comes && self.want.is_none()
@@ -120,11 +124,13 @@ impl Line {
 
     /// Whether queued requests wait until local code stops using the line. Then report
     /// [`Event::Serve`].
+    #[inline]
     pub fn is_blocked(&self) -> bool {
         !self.remembered.is_empty() && self.can_serve()
     }
 
     /// Whether requests of other nodes are queued.
+    #[inline]
     pub fn is_asked_for(&self) -> bool {
         !self.remembered.is_empty()
     }
@@ -135,6 +141,7 @@ impl Line {
     }
 
     /// Whether local code waits for the line.
+    #[inline]
     pub fn is_wanted(&self) -> bool {
         self.want.is_some()
     }
@@ -150,6 +157,7 @@ impl Line {
     }
 
     /// Whether a back-off runs before the next attempt. [`Event::Retry`] ends the back-off.
+    #[inline]
     pub fn is_pausing(&self) -> bool {
         self.phase == Phase::Pausing
     }
