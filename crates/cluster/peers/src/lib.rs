@@ -18,7 +18,8 @@
 //!   C3 is dead      each member:        Fence C3 ──┬──► Report "fenced C3"
 //!   in a view                                      └──► Forget C3           (known peers only)
 //!                        all members have reported, in one view
-//!                   each compute node:  Reclaim C3: its epoch slot is emptied (the others find it empty)
+//!                   each compute node:  Reclaim C3: its epoch slot is emptied
+//!                                       (the others find it empty)
 //! ```
 //!
 //! - An attempt to fence that fails is repeated. The peer is forgotten after the first attempt.
@@ -33,15 +34,16 @@
 //! - **S3** No living node fences a living node, and none forgets a member.
 //! - **S4** The fabric of a node knows at most one holder of an id.
 //! - **S5** Of two living compute nodes that act, each knows the other.
-//! - **L** If no more nodes die and a compute node lives, the slot of every dead node becomes empty.
+//! - **L** If no more nodes die and a compute node lives, the slot of every dead node becomes
+//!   empty.
 //!
 //! Why S1 holds:
 //!
 //! 1. A node asks for the reclaim of D only after a view V in which D is dead and every member has
 //!    reported the fence of D.
 //! 2. A member reports only a fence that its fabric has confirmed. A fence is never undone.
-//! 3. A living node that is not a member in V joined after V. The lease of D had ended before V, and
-//!    D submits nothing without a lease. So no request of D is to that node.
+//! 3. A living node that is not a member in V joined after V. The lease of D had ended before V,
+//!    and D submits nothing without a lease. So no request of D is to that node.
 //! 4. So at every time after V, D can change nothing at any living node.
 //!
 //! The other direction needs no order. A request of a living node to D can reach D before the

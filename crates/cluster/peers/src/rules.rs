@@ -1,7 +1,7 @@
 //! [`PeerRules`]: the rules of the order, each with a switch for the model.
 
-/// The rules of [`Peers`](crate::Peers). Clusters use the default, where every rule holds. The model
-/// switches off one rule at a time, and finds the run that breaks.
+/// The rules of [`Peers`](crate::Peers). Clusters use the default, where every rule holds. The
+/// model switches off one rule at a time, and finds the run that breaks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerRules {
     /// A node reports a fence only after the fabric has confirmed the fence.

@@ -1,5 +1,5 @@
-//! [`Introductions`]: a thread that keeps the peers of a process's fabric equal to the view, and the
-//! wait of a starting node for them.
+//! [`Introductions`]: a thread that keeps the peers of a process's fabric equal to the view, and
+//! the wait of a starting node for them.
 //!
 //! # Two nodes know each other before one acts
 //!

@@ -4,7 +4,8 @@
 //!   node C3 is dead       each node:  fence C3 ──► contact "fenced-C3 = EPOCH"
 //!   (membership)                                        │ of every member
 //!                                                       ▼
-//!                         each compute node:  C3's epoch slot := empty      (the first does it, the others find it done)
+//!                         each compute node:  C3's epoch slot := empty
+//!                                             (the first does it, the others find it done)
 //! ```
 //!
 //! [`Peers`](latchwork_peers::Peers) decides when. The slot does not name the member epoch of its

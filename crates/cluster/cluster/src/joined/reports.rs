@@ -55,9 +55,11 @@ fn reports_of(member: &Member) -> BTreeSet<PeerReport<NodeName>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use latchwork_membership::Role;
     use std::collections::BTreeMap;
+
+    use latchwork_membership::Role;
+
+    use super::*;
 
     fn member(name: &str, state: MemberState, says: &[(&str, &str)]) -> Member {
         let node: NodeName = name.parse().expect("a name");

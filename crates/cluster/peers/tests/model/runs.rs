@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use latchwork_peers::{
-    ClusterView, NodeEpoch, NodeState, NodeView, PeerEffect, PeerInput, PeerReport, PeerRules,
-    Peers,
+    ClusterView, NodeEpoch,
+    NodeState::{self, Dead, Joined, Left},
+    NodeView, PeerEffect, PeerInput, PeerReport, PeerRules, Peers,
 };
 
 type Effects = Vec<PeerEffect<u8>>;
@@ -35,8 +36,6 @@ fn step(peers: &mut Peers<u8>, input: PeerInput<'_, u8>) -> Effects {
 fn end(peers: &mut Peers<u8>, effect: PeerEffect<u8>, done: bool) -> Effects {
     step(peers, PeerInput::Ended { effect, done })
 }
-
-use NodeState::{Dead, Joined, Left};
 
 #[test]
 fn a_dead_node_is_reclaimed_when_all_members_report_its_last_epoch() {

@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    // ---- what happens to nodes -------------------------------------------------------------------
+    // ---- what happens to nodes -----------------------------------------------------------------
 
     pub(crate) fn join(&mut self, id: Id, rules: PeerRules) {
         let me = NodeEpoch { node: id, epoch: self.revision() + 1 };
@@ -158,7 +158,7 @@ impl World {
         *life = Life { me, end, machine: None, running, link, fenced, tried, acts: false };
     }
 
-    // ---- what nodes do ---------------------------------------------------------------------------
+    // ---- what nodes do -------------------------------------------------------------------------
 
     pub(crate) fn deliver(&mut self, at: usize, revision: u64) {
         let view = self.views[&revision].clone();
@@ -266,7 +266,7 @@ impl World {
     }
 }
 
-// ---- properties of one state -------------------------------------------------------------------------
+// ---- properties of one state -------------------------------------------------------------------
 
 /// S5: of two living compute nodes that act, each knows the other.
 pub(crate) fn actors_are_introduced(world: &World) -> bool {

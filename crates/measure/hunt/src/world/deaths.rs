@@ -8,8 +8,8 @@
 //!                 └── each compute node, later:       reclaims C3
 //! ```
 //!
-//! The machines of `latchwork_peers` decide what each node does, and in which order, as in a cluster
-//! of processes. This file draws when.
+//! The machines of `latchwork_peers` decide what each node does, and in which order, as in a
+//! cluster of processes. This file draws when.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
