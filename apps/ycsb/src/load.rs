@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What kind of object a tree is in the catalogue.
-const TREE: ObjectKind = ObjectKind(1);
+const TREE: ObjectKind = ObjectKind::TREE;
 
 /// How long workers wait for the one that makes the tree.
 const TREE_WAIT: Duration = Duration::from_secs(30);

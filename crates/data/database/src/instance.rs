@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, ClusterError, Embedded, Member, Simulated};
-use latchwork_memnode::Pool;
+use latchwork_memnode::{ObjectKind, Pool};
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
 use latchwork_selcc::Worker;
@@ -17,7 +17,7 @@ use latchwork_wal::storage::{Disk, Storage};
 use latchwork_wal::{Device, Log, LogDirectory, Loss, Timestamp, WalError};
 
 use crate::caught::caught;
-use crate::named::LOGGED;
+use crate::named::check_kind;
 use crate::nodes::deadline;
 use crate::steps::{Step, Steps};
 use crate::{Nodes, OpenError, Opened, Options, Wait, draw_id, open_named, replay};
@@ -375,11 +375,14 @@ impl Inner {
         let Some(entry) = member.catalogue.lookup(member.memory.port(), name).await? else {
             return Ok(());
         };
+        check_kind(&entry)?;
         match &self.directory {
             Some(directory) => {
                 Err(OpenError::InMemory { name: name.clone(), directory: directory.describe() })
             }
-            None if entry.kind == LOGGED => Err(OpenError::HasLog { name: name.clone() }),
+            None if entry.kind == ObjectKind::LOGGED_DATABASE => {
+                Err(OpenError::HasLog { name: name.clone() })
+            }
             None => Ok(()),
         }
     }
