@@ -6,13 +6,13 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-#[path = "../examples/bank.rs"]
+#[path = "../../examples/bank.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod bank;
-#[path = "../examples/choosing.rs"]
+#[path = "../../examples/choosing.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod choosing;
-#[path = "../examples/transactions.rs"]
+#[path = "../../examples/transactions.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod transactions;
 
@@ -40,7 +40,7 @@ fn child() {
 
 fn start(directory: &Path) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]);
+    command.args(["--exact", "examples::child", "--ignored", "--nocapture", "--test-threads=1"]);
     command.env(DIRECTORY, directory).stdout(Stdio::piped()).stderr(Stdio::inherit());
     command.spawn().expect("a child")
 }

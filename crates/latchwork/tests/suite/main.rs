@@ -1,0 +1,3 @@
+//! The tests of `latchwork`, as one program.
+
+mod examples;
