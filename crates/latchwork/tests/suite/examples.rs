@@ -12,6 +12,9 @@ mod bank;
 #[path = "../../examples/choosing.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod choosing;
+#[path = "../../examples/shared_tree.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod shared_tree;
 #[path = "../../examples/transactions.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod transactions;
@@ -19,6 +22,11 @@ mod transactions;
 const DIRECTORY: &str = "LATCHWORK_BANK_DIRECTORY";
 /// More than a child makes before it is killed.
 const MANY: u64 = 1 << 40;
+
+#[test]
+fn a_tree_that_three_nodes_fill_has_the_keys_of_all() {
+    shared_tree::main().expect("it checks itself");
+}
 
 #[test]
 fn seats_that_two_nodes_sell_are_sold_once() {
