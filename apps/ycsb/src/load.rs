@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The kind of object of a tree in the catalogue.
-const TREE: ObjectKind = ObjectKind(1);
+const TREE: ObjectKind = ObjectKind::TREE;
 
 /// How long workers wait for the worker that makes the tree.
 const TREE_WAIT: Duration = Duration::from_secs(30);

@@ -5,15 +5,13 @@
 //! cargo run --release -p latchwork --example bank -- DIRECTORY [TRANSFERS]
 //! ```
 
-use std::error::Error;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use latchwork::cluster::{ClusterConfig, Embedded};
-use latchwork::database::{Instance, Opened, Options};
 use latchwork::selcc::Worker;
 use latchwork::txn::schema::ColumnType;
 use latchwork::txn::{Range, Schema, Table, Transaction, TxnError};
+use latchwork::{Cluster, ClusterConfig, ClusterWorker, Error, Result};
 
 const ACCOUNTS: u32 = 100;
 const CENTS: u64 = 1_000;
@@ -34,48 +32,45 @@ pub struct Books {
 }
 
 /// Opens the bank in the directory, makes the transfers, and prints the books.
-pub fn main() -> Result<(), Box<dyn Error>> {
+pub fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let directory = args.next().ok_or("usage: bank DIRECTORY [TRANSFERS]")?;
-    let transfers = args.next().map_or(Ok(10_000), |given| given.parse())?;
-    let books = run(Path::new(&directory), transfers)?;
+    let transfers = args.next().map_or(Ok(10_000), |given| given.parse());
+    let books = run(Path::new(&directory), transfers.map_err(Error::program)?)?;
     println!("{books:?}");
     Ok(())
 }
 
 /// Opens the bank, or founds it; makes so many transfers on each worker, and returns what is in the
 /// books then.
-pub fn run(directory: &Path, transfers: u64) -> Result<Books, Box<dyn Error>> {
+pub fn run(directory: &Path, transfers: u64) -> Result<Books> {
     let config = ClusterConfig {
         compute_nodes: 2,
         memory_bytes: 64 << 20,
         cache_frames: Some(1_000),
         ..ClusterConfig::default()
     };
-    let cluster = Embedded::start(config)?;
-    // Two columns each. A commit returns when it is durable, which is the default of the log.
-    let table = |name: &str, key: &str, value: &str| {
-        let columns = [(key, ColumnType::U32), (value, ColumnType::U64)];
-        let schema = Schema::builder(name);
-        let schema =
-            columns.iter().fold(schema, |schema, (name, kind)| schema.column(*name, *kind));
-        schema.primary_key([key]).build()
-    };
-    let tables =
-        vec![table("accounts", "account", "cents")?, table("workers", "worker", "transfers")?];
-    let options = Options { tables, ..Options::default() };
-    let bank = Instance::at(directory, cluster.config(), options)?;
-    println!("{} rows were there, from {} commits", bank.found().rows, bank.found().commits);
+    let cluster = Cluster::start(config)?;
+    let accounts = Schema::builder("accounts")
+        .column("account", ColumnType::U32)
+        .column("cents", ColumnType::U64)
+        .primary_key(["account"])
+        .build()?;
+    let workers = Schema::builder("workers")
+        .column("worker", ColumnType::U32)
+        .column("transfers", ColumnType::U64)
+        .primary_key(["worker"])
+        .build()?;
+    // A commit returns when it is durable, which is the default of the log.
+    let bank = cluster.database("bank").directory(directory).table(accounts).table(workers);
+    let there = bank.open()?;
+    println!("{} rows were there, from {} commits", there.rows, there.commits);
     // Phases: all workers end one before any begins the next.
-    each(bank.run(&cluster, found)?)?;
-    each(bank.run(&cluster, |database| work(database, transfers))?)?;
-    let books = each(bank.run(&cluster, audit)?)?;
-    bank.close()?;
+    cluster.run(found)?;
+    cluster.run(async move |worker| work(worker, transfers).await)?;
+    let books = cluster.run(audit)?;
+    cluster.close()?;
     books.into_iter().next().ok_or_else(|| "there is no worker".into())
-}
-
-fn each<T>(results: Vec<Result<T, TxnError>>) -> Result<Vec<T>, TxnError> {
-    results.into_iter().collect()
 }
 
 /// A row's only number, and 0 for a row that is not there.
@@ -83,57 +78,57 @@ async fn number(
     tx: &mut Transaction<Worker>,
     table: &Table<Worker>,
     key: u32,
-) -> Result<u64, TxnError> {
+) -> std::result::Result<u64, TxnError> {
     let mut row = Vec::new();
     tx.get_for_update(table, &key.to_be_bytes(), &mut row).await?;
     Ok(row.first_chunk().map_or(0, |number| u64::from_le_bytes(*number)))
 }
 
 /// Opens the accounts, all in one transaction, if that was not done.
-async fn found(database: Opened) -> Result<(), TxnError> {
-    let (accounts, workers) = (database.table("accounts").await?, database.table("workers").await?);
-    let worker = database.member().index as u32;
-    database
-        .run(async |tx| {
-            if !tx.get(&workers, &worker.to_be_bytes(), &mut Vec::new()).await? {
-                tx.insert(&workers, &worker.to_be_bytes(), &0_u64.to_le_bytes()).await?;
-            }
-            if worker > 0 || tx.get(&accounts, &0_u32.to_be_bytes(), &mut Vec::new()).await? {
-                return Ok(());
-            }
-            for account in 0..ACCOUNTS {
-                tx.insert(&accounts, &account.to_be_bytes(), &CENTS.to_le_bytes()).await?;
-            }
-            Ok(())
-        })
-        .await
+async fn found(worker: ClusterWorker) -> Result<()> {
+    let bank = worker.database("bank")?;
+    let (accounts, workers) = (bank.table("accounts").await?, bank.table("workers").await?);
+    let worker = worker.index as u32;
+    let founding = bank.run(async |tx| {
+        if !tx.get(&workers, &worker.to_be_bytes(), &mut Vec::new()).await? {
+            tx.insert(&workers, &worker.to_be_bytes(), &0_u64.to_le_bytes()).await?;
+        }
+        if worker > 0 || tx.get(&accounts, &0_u32.to_be_bytes(), &mut Vec::new()).await? {
+            return Ok(());
+        }
+        for account in 0..ACCOUNTS {
+            tx.insert(&accounts, &account.to_be_bytes(), &CENTS.to_le_bytes()).await?;
+        }
+        Ok(())
+    });
+    Ok(founding.await?)
 }
 
 /// Moves money, and counts in the same transaction how often.
-async fn work(database: Opened, transfers: u64) -> Result<(), TxnError> {
-    let (accounts, workers) = (database.table("accounts").await?, database.table("workers").await?);
-    let member = database.member();
+async fn work(worker: ClusterWorker, transfers: u64) -> Result<()> {
+    let bank = worker.database("bank")?;
+    let (accounts, workers) = (bank.table("accounts").await?, bank.table("workers").await?);
     for made in 1..=transfers {
-        let account = || member.handle.random_below(ACCOUNTS.into()) as u32;
-        let (from, to, amount) = (account(), account(), member.handle.random_below(50));
+        let account = || worker.handle.random_below(ACCOUNTS.into()) as u32;
+        let (from, to, amount) = (account(), account(), worker.handle.random_below(50));
         let transfer = async |tx: &mut Transaction<Worker>| {
             let has = number(tx, &accounts, from).await?;
             let amount = amount.min(has);
             tx.update(&accounts, &from.to_be_bytes(), &(has - amount).to_le_bytes()).await?;
             let has = number(tx, &accounts, to).await?;
             tx.update(&accounts, &to.to_be_bytes(), &(has + amount).to_le_bytes()).await?;
-            let worker = member.index as u32;
-            let count = number(tx, &workers, worker).await? + 1;
-            tx.update(&workers, &worker.to_be_bytes(), &count.to_le_bytes()).await?;
+            let me = worker.index as u32;
+            let count = number(tx, &workers, me).await? + 1;
+            tx.update(&workers, &me.to_be_bytes(), &count.to_le_bytes()).await?;
             Ok(count)
         };
         // All of it or nothing. Where other transactions are in the way it runs again.
-        let count = database.run(transfer).await?;
+        let count = bank.run(transfer).await?;
         if made.is_multiple_of(TOLD_EVERY) {
-            println!("worker {} has made {count} transfers", member.index);
+            println!("worker {} has made {count} transfers", worker.index);
         }
-        if member.index == 0 && made.is_multiple_of(CHECKPOINT_EVERY) {
-            match database.checkpoint().await {
+        if worker.index == 0 && made.is_multiple_of(CHECKPOINT_EVERY) {
+            match bank.checkpoint().await {
                 Ok(written) => println!("a checkpoint of {} rows", written.rows),
                 // The one before stays in place, and the log has everything since.
                 Err(error) => eprintln!("no checkpoint: {error}"),
@@ -144,25 +139,24 @@ async fn work(database: Opened, transfers: u64) -> Result<(), TxnError> {
 }
 
 /// Reads all books in one transaction.
-async fn audit(database: Opened) -> Result<Books, TxnError> {
-    let (accounts, workers) = (database.table("accounts").await?, database.table("workers").await?);
-    database
-        .run(async |tx| {
-            let mut books = Books { accounts: 0, cents: 0, transfers: 0 };
-            let number =
-                |row: &[u8]| row.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-            tx.scan(&accounts, Range::all(), |_, row| {
-                books.accounts += 1;
-                books.cents += number(row);
-                ControlFlow::Continue(())
-            })
-            .await?;
-            tx.scan(&workers, Range::all(), |_, row| {
-                books.transfers += number(row);
-                ControlFlow::Continue(())
-            })
-            .await?;
-            Ok(books)
+async fn audit(worker: ClusterWorker) -> Result<Books> {
+    let bank = worker.database("bank")?;
+    let (accounts, workers) = (bank.table("accounts").await?, bank.table("workers").await?);
+    let books = bank.run(async |tx| {
+        let mut books = Books { accounts: 0, cents: 0, transfers: 0 };
+        let number = |row: &[u8]| row.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        tx.scan(&accounts, Range::all(), |_, row| {
+            books.accounts += 1;
+            books.cents += number(row);
+            ControlFlow::Continue(())
         })
-        .await
+        .await?;
+        tx.scan(&workers, Range::all(), |_, row| {
+            books.transfers += number(row);
+            ControlFlow::Continue(())
+        })
+        .await?;
+        Ok(books)
+    });
+    Ok(books.await?)
 }

@@ -5,18 +5,16 @@
 //! cargo run --release -p latchwork --example choosing
 //! ```
 
-use std::error::Error;
-
-use latchwork::cluster::{ClusterConfig, Embedded, Protocol};
-use latchwork::database::{Instance, Opened, Options};
+use latchwork::cluster::Protocol;
 use latchwork::txn::schema::ColumnType;
-use latchwork::txn::{Schema, Scheme, Settings, TxnError};
+use latchwork::txn::{Schema, Scheme};
+use latchwork::{Cluster, ClusterConfig, ClusterWorker, Error, Result};
 
 const COUNTERS: u32 = 8;
 const ROUNDS: u64 = 300;
 
 /// Runs the same counters under each protocol and each scheme.
-pub fn main() -> Result<(), Box<dyn Error>> {
+pub fn main() -> Result<()> {
     println!("protocol  scheme  commits  attempts      ms");
     for protocol in Protocol::ALL {
         for scheme in Scheme::ALL {
@@ -26,13 +24,12 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn run(protocol: Protocol, scheme: Scheme) -> Result<(), Box<dyn Error>> {
+fn run(protocol: Protocol, scheme: Scheme) -> Result<()> {
     let mut config =
         ClusterConfig { compute_nodes: 2, memory_bytes: 64 << 20, ..ClusterConfig::default() };
     // The protocol is the cluster's, the scheme the database's: a program is the same under all of
     // them.
     config.policy = protocol.policy();
-    let transactions = Settings { scheme, ..Settings::default() };
     let counters = Schema::builder("counters")
         .column("counter", ColumnType::U32)
         .column("value", ColumnType::U64)
@@ -40,30 +37,31 @@ fn run(protocol: Protocol, scheme: Scheme) -> Result<(), Box<dyn Error>> {
         // A lock is a line's. Rows that all nodes write have lines of their own.
         .rows_per_line(1)
         .build()?;
-    let options = Options { transactions, tables: vec![counters], ..Options::default() };
+    let cluster = Cluster::start(config)?;
+    let database = cluster.database("database").table(counters);
+    database.with(|options| options.transactions.scheme = scheme).open()?;
 
-    let cluster = Embedded::start(config)?;
-    let instance = Instance::in_memory(cluster.config(), options);
-    let begin = cluster.clock().now();
-    let attempts = instance.run(&cluster, add)?.into_iter().sum::<Result<u64, TxnError>>()?;
-    let elapsed = (cluster.clock().now() - begin).as_millis();
-    let sum = instance.run(&cluster, total)?.into_iter().next().ok_or("there is no worker")??;
+    let begin = cluster.now();
+    let attempts: u64 = cluster.run(add)?.into_iter().sum();
+    let elapsed = (cluster.now() - begin).as_millis();
+    let sum = cluster.run(total)?[0];
     if sum != 2 * ROUNDS {
-        return Err(format!("{protocol} {scheme}: the counters have {sum}").into());
+        return Err(Error::program(format!("{protocol} {scheme}: the counters have {sum}")));
     }
     println!(
         "{protocol:<8}  {scheme:<6}  {sum:>7}  {attempts:>8}  {elapsed:>6}",
         scheme = scheme.name()
     );
-    Ok(())
+    cluster.close()
 }
 
 /// Adds one to a counter, `ROUNDS` times. Returns how many attempts that took.
-async fn add(database: Opened) -> Result<u64, TxnError> {
+async fn add(worker: ClusterWorker) -> Result<u64> {
+    let database = worker.database("database")?;
     let counters = database.table("counters").await?;
     let mut attempts = 0;
     for _ in 0..ROUNDS {
-        let counter = database.member().handle.random_below(COUNTERS.into()) as u32;
+        let counter = worker.handle.random_below(COUNTERS.into()) as u32;
         let key = counter.to_be_bytes();
         let add = database.run(async |tx| {
             attempts += 1;
@@ -82,19 +80,19 @@ async fn add(database: Opened) -> Result<u64, TxnError> {
     Ok(attempts)
 }
 
-async fn total(database: Opened) -> Result<u64, TxnError> {
+async fn total(worker: ClusterWorker) -> Result<u64> {
+    let database = worker.database("database")?;
     let counters = database.table("counters").await?;
-    database
-        .run(async |tx| {
-            let mut sum = 0;
-            for counter in 0..COUNTERS {
-                let mut row = Vec::new();
-                if tx.get(&counters, &counter.to_be_bytes(), &mut row).await? {
-                    let column = counters.schema().column("value")?;
-                    sum += counters.schema().row(&row)?.u64(column)?;
-                }
+    let sum = database.run(async |tx| {
+        let mut sum = 0;
+        for counter in 0..COUNTERS {
+            let mut row = Vec::new();
+            if tx.get(&counters, &counter.to_be_bytes(), &mut row).await? {
+                let column = counters.schema().column("value")?;
+                sum += counters.schema().row(&row)?.u64(column)?;
             }
-            Ok(sum)
-        })
-        .await
+        }
+        Ok(sum)
+    });
+    Ok(sum.await?)
 }

@@ -2,42 +2,27 @@
 //! keys of all. Run it with
 //!
 //! ```text
-//! cargo run --release --example shared_tree
+//! cargo run --release -p latchwork --example shared_tree
 //! ```
 
-use std::error::Error;
-use std::time::Duration;
+use latchwork::{Cluster, ClusterConfig, ClusterWorker, Result};
 
-use latchwork::blink::{Tree, TreeConfig, TreeError};
-use latchwork::cluster::{ClusterConfig, Embedded, Member};
-use latchwork::memnode::{ObjectKind, PoolError};
-use latchwork::selcc::Worker;
-use latchwork::verbs::GlobalAddr;
-use thiserror::Error;
-
+const NODES: u64 = 3;
 const KEYS_PER_NODE: u64 = 10_000;
-const TREE: ObjectKind = ObjectKind(1);
 
-#[derive(Debug, Error)]
-enum Failure {
-    #[error(transparent)]
-    Tree(#[from] TreeError),
-    #[error(transparent)]
-    Pool(#[from] PoolError),
-}
+/// Inserts the keys and reads them, each on every node.
+pub fn main() -> Result<()> {
+    let config = ClusterConfig { compute_nodes: NODES as usize, ..ClusterConfig::default() };
+    // In virtual time: Cluster::simulated(config, SimConfig::default()).
+    let cluster = Cluster::start(config)?;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let config = ClusterConfig { compute_nodes: 3, ..ClusterConfig::default() };
-    let nodes = config.compute_nodes as u64;
-    let cluster = Embedded::start(config)?;
-
-    // `run` gives every worker of every compute node a thread; two phases are two runs.
-    for result in cluster.run(insert)? {
-        result?;
-    }
-    let found = cluster.run(|member| read(member, nodes))?;
-    for (node, found) in found.into_iter().enumerate() {
-        println!("node {}: found {} of {} keys", node + 1, found?, nodes * KEYS_PER_NODE);
+    // `run` calls a function on every worker of every compute node. Two phases are two runs.
+    cluster.run(insert)?;
+    for (node, found) in cluster.run(read)?.into_iter().enumerate() {
+        println!("node {}: found {found} of {} keys", node + 1, NODES * KEYS_PER_NODE);
+        if found != NODES * KEYS_PER_NODE {
+            return Err("keys are missing".into());
+        }
     }
 
     let counters = cluster.counters();
@@ -45,38 +30,26 @@ fn main() -> Result<(), Box<dyn Error>> {
         "{} hits, {} misses, {} lines forwarded from node to node, {} of them handed over",
         counters.cache_hits, counters.cache_misses, counters.forwards, counters.handovers
     );
-    Ok(())
-}
-
-/// The first node makes the tree and registers it by name; the others wait for the name.
-async fn tree(member: &Member) -> Result<Tree<Worker>, Failure> {
-    let memory = member.memory.clone();
-    if member.index == 0 && member.catalogue.lookup(memory.port(), "tree").await?.is_none() {
-        let tree = Tree::create(memory.clone(), TreeConfig::default()).await?;
-        member.catalogue.register(memory.port(), "tree", TREE, tree.root().bits()).await?;
-        return Ok(tree);
-    }
-    let deadline = member.handle.now() + Duration::from_secs(10);
-    let entry = member.catalogue.wait_for(memory.port(), &member.handle, "tree", deadline).await?;
-    Ok(Tree::open(memory, GlobalAddr::from_bits(entry.value), TreeConfig::default()).await?)
+    cluster.close()
 }
 
 /// Node i inserts the keys i, i + nodes, i + 2 nodes, ... so that all nodes write to the same
-/// pages.
-async fn insert(member: Member) -> Result<(), Failure> {
-    let tree = tree(&member).await?;
+/// pages. The first node that asks for the tree makes it.
+async fn insert(worker: ClusterWorker) -> Result<()> {
+    let squares = worker.tree("squares").await?;
     for k in 0..KEYS_PER_NODE {
-        let key = k * 3 + member.node as u64;
-        tree.insert(&key.to_be_bytes(), &(key * key).to_le_bytes()).await?;
+        let key = k * NODES + worker.node as u64;
+        squares.insert(&key.to_be_bytes(), &(key * key).to_le_bytes()).await?;
     }
     Ok(())
 }
 
-async fn read(member: Member, nodes: u64) -> Result<u64, Failure> {
-    let tree = tree(&member).await?;
+/// Returns how many keys of all nodes have the right value.
+async fn read(worker: ClusterWorker) -> Result<u64> {
+    let squares = worker.tree("squares").await?;
     let mut found = 0;
-    for key in 0..nodes * KEYS_PER_NODE {
-        let value = tree.get(&key.to_be_bytes()).await?;
+    for key in 0..NODES * KEYS_PER_NODE {
+        let value = squares.get(&key.to_be_bytes()).await?;
         found += u64::from(value == Some((key * key).to_le_bytes().to_vec()));
     }
     Ok(found)

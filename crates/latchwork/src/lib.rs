@@ -1,8 +1,78 @@
 //! Latchwork: cache-coherent disaggregated memory, and the database parts that stand on it.
 //!
-//! This crate has no code of its own. It re-exports the library crates of the workspace under their
-//! folders' names, for a program that wants one dependency. With the feature `tcp` it has sockets,
-//! and clusters whose nodes are processes. Each layer uses only those below it here:
+//! A [`Cluster`] has compute nodes with workers. [`Cluster::run`] calls a function on every worker,
+//! and the function finds trees and databases by their names.
+//!
+//! # A shared tree
+//!
+//! ```
+//! use latchwork::{Cluster, ClusterConfig};
+//!
+//! let config = ClusterConfig { cache_bytes: 1 << 20, memory_bytes: 32 << 20, ..Default::default() };
+//! let cluster = Cluster::start(config)?;
+//! let answers = cluster.run(async |worker| {
+//!     // The first worker that asks for the name makes the tree.
+//!     let greetings = worker.tree("greetings").await?;
+//!     greetings.upsert(b"greeting", b"hello").await?;
+//!     Ok(greetings.get(b"greeting").await?)
+//! })?;
+//! assert_eq!(answers, [Some(b"hello".to_vec()), Some(b"hello".to_vec())]);
+//! cluster.close()?;
+//! # Ok::<(), latchwork::Error>(())
+//! ```
+//!
+//! # A database
+//!
+//! ```
+//! use latchwork::txn::{Schema, schema::ColumnType};
+//! use latchwork::{Cluster, ClusterConfig, ClusterWorker, Result};
+//!
+//! /// Opens an account for this worker. Returns whether the worker had none.
+//! async fn open_account(worker: ClusterWorker) -> Result<bool> {
+//!     let bank = worker.database("bank")?;
+//!     let accounts = bank.table("accounts").await?;
+//!     let key = (worker.index as u32).to_be_bytes();
+//!     let is_new = bank.run(async |tx| {
+//!         if tx.get(&accounts, &key, &mut Vec::new()).await? {
+//!             return Ok(false);
+//!         }
+//!         tx.insert(&accounts, &key, &100_u64.to_le_bytes()).await?;
+//!         Ok(true)
+//!     });
+//!     Ok(is_new.await?) // The commit is durable.
+//! }
+//!
+//! # let directory = tempfile::tempdir().map_err(latchwork::Error::program)?;
+//! # let directory = directory.path();
+//! for is_new in [true, false] {
+//!     let config =
+//!         ClusterConfig { cache_bytes: 1 << 20, memory_bytes: 32 << 20, ..Default::default() };
+//!     let cluster = Cluster::start(config)?;
+//!     let accounts = Schema::builder("accounts")
+//!         .column("account", ColumnType::U32)
+//!         .column("cents", ColumnType::U64)
+//!         .primary_key(["account"])
+//!         .build()?;
+//!     cluster.database("bank").directory(directory).table(accounts).open()?;
+//!     assert_eq!(cluster.run(open_account)?, [is_new, is_new]);
+//!     cluster.close()?;
+//! }
+//! # Ok::<(), latchwork::Error>(())
+//! ```
+//!
+//! Without `directory` the database ends with its cluster.
+//!
+//! # Threads, virtual time, processes
+//!
+//! `Cluster::simulated(config, SimConfig::default())` runs the same program in virtual time, where
+//! one seed decides everything that a network leaves open. `Cluster::join` (feature `tcp`) makes
+//! this process one node of a cluster of processes. The rest of the program stays the same, with one
+//! exception: a database of several processes has no log.
+//!
+//! # The crates
+//!
+//! Behind the front door the crate re-exports the library crates of the workspace, under their
+//! folders' names. Each layer uses only those below it here:
 //!
 //! ```text
 //!   workload       key distributions, YCSB, histograms, history checkers: knows no store
@@ -27,56 +97,16 @@
 //!   runtime        polling executor, in real and in virtual time
 //!   simulation     the kernel of a deterministic world
 //! ```
-//!
-//! # Example
-//!
-//! Two compute nodes share one tree. The first makes it and names it in the pool's catalogue; the
-//! second finds it there, and reads what the first has written.
-//!
-//! ```
-//! use std::time::Duration;
-//!
-//! use latchwork::blink::{Tree, TreeConfig};
-//! use latchwork::cluster::{ClusterConfig, Embedded, Member};
-//! use latchwork::memnode::ObjectKind;
-//! use latchwork::verbs::GlobalAddr;
-//!
-//! type Error = Box<dyn std::error::Error + Send + Sync>;
-//!
-//! async fn session(member: Member) -> Result<Vec<u8>, Error> {
-//!     let (memory, catalogue) = (member.memory.clone(), &member.catalogue);
-//!     let port = memory.port().clone();
-//!     if member.node == 0 {
-//!         let tree = Tree::create(memory, TreeConfig::default()).await?;
-//!         tree.insert(b"greeting", b"hello").await?;
-//!         catalogue.register(&port, "greetings", ObjectKind(1), tree.root().bits()).await?;
-//!     }
-//!     let deadline = member.handle.now() + Duration::from_secs(10);
-//!     let entry = catalogue.wait_for(&port, &member.handle, "greetings", deadline).await?;
-//!     let root = GlobalAddr::from_bits(entry.value);
-//!     let tree = Tree::open(member.memory.clone(), root, TreeConfig::default()).await?;
-//!     Ok(tree.get(b"greeting").await?.unwrap_or_default())
-//! }
-//!
-//! let config = ClusterConfig { cache_bytes: 1 << 20, memory_bytes: 32 << 20, ..Default::default() };
-//! let cluster = Embedded::start(config)?;
-//! for answer in cluster.run(session)? {
-//!     assert_eq!(answer?, b"hello");
-//! }
-//! # Ok::<(), Error>(())
-//! ```
-//!
-//! Tables with transactions, with a log or without one, are behind one call:
-//! [`database::Instance`].
-//!
-//! The same `session` runs in virtual time on a [`cluster::Simulated`], where one seed decides
-//! everything that a network leaves open.
 
 #![forbid(unsafe_code)]
 
+mod front;
+
+pub use front::{Cluster, ClusterWorker, Error, NamedDatabase, NamedTree, Result};
 pub use latchwork_blink as blink;
 pub use latchwork_cache as cache;
 pub use latchwork_cluster as cluster;
+pub use latchwork_cluster::ClusterConfig;
 pub use latchwork_coherence as coherence;
 pub use latchwork_database as database;
 pub use latchwork_engine as engine;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use latchwork_cluster::ClusterError;
-use latchwork_memnode::PoolError;
+use latchwork_memnode::{ObjectKind, PoolError};
 use latchwork_partition::BadRecord;
 use latchwork_txn::TxnError;
 use latchwork_wal::WalError;
@@ -74,6 +74,14 @@ pub enum OpenError {
     OpenHere {
         /// The directory.
         directory: String,
+    },
+    /// The name belongs to an object that is no database.
+    #[error("the name {name:?} belongs to {kind}, and not to a database: use another name")]
+    OtherKind {
+        /// The name.
+        name: String,
+        /// The kind of the object.
+        kind: ObjectKind,
     },
     /// The memory of the cluster has a database of this name, which need not have the content of
     /// the log.

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::future::Future;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_cluster::{ClusterConfig, ClusterError, Embedded, Member, Simulated, Worker};
-use latchwork_memnode::Pool;
+use latchwork_cluster::{ClusterConfig, Embedded, Member, Simulated, Worker};
+use latchwork_memnode::{ObjectKind, Pool};
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
 use latchwork_txn::{Checkpoint, Database, DatabaseId, Health, Node, NodeId, Recovery, TxnError};
@@ -15,11 +16,10 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_wal::storage::{Disk, Storage};
 use latchwork_wal::{Device, Log, LogDirectory, Loss, Timestamp, WalError};
 
-use crate::caught::caught;
-use crate::named::LOGGED;
+use crate::named::check_kind;
 use crate::nodes::deadline;
 use crate::steps::{Step, Steps};
-use crate::{Nodes, OpenError, Opened, Options, Wait, draw_id, open_named, replay};
+use crate::{Nodes, OpenError, Opened, Options, Wait, draw_id, open_named, replay, with_open};
 
 /// A database that this process has open, on all compute nodes of one cluster. Clones are the same.
 ///
@@ -35,7 +35,10 @@ pub struct Instance(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     options: Options,
-    compute_nodes: usize,
+    /// The compute nodes of this process, by their indexes in the cluster.
+    nodes_here: Range<usize>,
+    /// Whether other processes may have the database open too.
+    is_shared: bool,
     /// The number of workers of each node.
     workers: usize,
     id: DatabaseId,
@@ -46,7 +49,7 @@ pub(crate) struct Inner {
     /// Dropped when all workers have finished with it, because it holds a second copy of all rows.
     recovery: Mutex<Option<Arc<Recovery>>>,
     nodes: Nodes,
-    steps: Steps,
+    pub(crate) steps: Steps,
     /// The memory of the cluster to which the instance belongs. No later cluster can equal this
     /// pool, because the instance keeps the value with which clusters are compared.
     pool: Mutex<Option<Pool>>,
@@ -111,17 +114,32 @@ impl Instance {
         let found = Found { rows, commits: replayed.groups, last: replayed.highest };
         let recovery = Some(Recovery::new(replayed));
         let id = directory.database();
-        Ok(Instance::new(cluster, options, id, (Some(directory), device), found, recovery))
+        let here = (0..cluster.compute_nodes, false);
+        Ok(Instance::new(cluster, here, options, id, (Some(directory), device), found, recovery))
     }
 
     /// Makes a database without a log, which ends with its cluster.
     pub fn in_memory(cluster: &ClusterConfig, options: Options) -> Instance {
-        let id = draw_id(cluster.seed);
-        Instance::new(cluster, options, id, (None, None), Found::default(), None)
+        let (id, here) = (draw_id(cluster.seed), (0..cluster.compute_nodes, false));
+        Instance::new(cluster, here, options, id, (None, None), Found::default(), None)
+    }
+
+    /// Like [`in_memory`](Instance::in_memory), on a cluster of processes, of which this process has
+    /// the compute nodes `here`. Each process makes an instance with the same options. The first
+    /// worker of the cluster makes the database and its tables, and the other processes wait for
+    /// them.
+    pub fn in_memory_here(
+        cluster: &ClusterConfig,
+        here: Range<usize>,
+        options: Options,
+    ) -> Instance {
+        let (id, here) = (draw_id(cluster.seed), (here, true));
+        Instance::new(cluster, here, options, id, (None, None), Found::default(), None)
     }
 
     fn new(
         cluster: &ClusterConfig,
+        (nodes_here, is_shared): (Range<usize>, bool),
         options: Options,
         id: DatabaseId,
         (directory, device): (Option<Arc<LogDirectory>>, Option<Device>),
@@ -130,7 +148,8 @@ impl Instance {
     ) -> Instance {
         Instance(Arc::new(Inner {
             options,
-            compute_nodes: cluster.compute_nodes,
+            nodes_here,
+            is_shared,
             workers: cluster.workers,
             id,
             directory,
@@ -142,6 +161,11 @@ impl Instance {
             pool: Mutex::new(None),
             root: Mutex::new(None),
         }))
+    }
+
+    /// The name in the memory pool.
+    pub fn name(&self) -> &str {
+        &self.0.options.name
     }
 
     /// The content of the directory when it was opened.
@@ -162,6 +186,22 @@ impl Instance {
         nodes.map(|node| (node.clock().node(), node.health())).collect()
     }
 
+    /// Begins a phase on the compute nodes of this process. [`run`](Instance::run) calls it before
+    /// its workers start. A program that calls [`with_open`] on its workers calls it first.
+    ///
+    /// # Errors
+    /// [`OpenError::OtherCluster`], and the error of an earlier opening.
+    pub fn begin(&self, nodes: &[Arc<latchwork_cluster::Node>]) -> Result<(), OpenError> {
+        let inner = &self.0;
+        for node in nodes {
+            inner.belong(node.allocator().pool())?;
+        }
+        inner.steps.check()?;
+        // The task that writes a simulated log belongs to a worker, and so ends with the phase.
+        inner.nodes.begin(inner.device.is_some());
+        Ok(())
+    }
+
     /// Opens the database on every worker of the cluster, runs `body` there, and closes it. Returns
     /// the results in the order of the workers. A program may call it again for another phase.
     ///
@@ -176,18 +216,11 @@ impl Instance {
         F: Fn(Opened) -> Fut + Sync,
         Fut: Future<Output = T>,
     {
-        self.0.begin(cluster.nodes(), false)?;
+        self.begin(cluster.nodes())?;
         let body = &body;
-        let ends = cluster.run(|member| {
-            self.clone().work(member, async |opened: Opened| {
-                let name = opened.member().name();
-                // A panic of a task that the body has spawned ends the thread, and drops this
-                // future.
-                let guard = self.0.steps.guard(|| format!("{name} panicked"));
-                let end = caught(async { body(opened).await }).await;
-                guard.lift();
-                end.map_err(|payload| ClusterError::panicked(name, &*payload))
-            })
+        let ends = cluster.run(async |member| {
+            let one = std::slice::from_ref(self);
+            with_open(one, &member, async |opened| body(opened[0].clone()).await).await
         });
         first_error(ends.map_err(|error| self.0.failed(error.into()))?)
     }
@@ -207,28 +240,16 @@ impl Instance {
         F: Fn(Opened) -> Fut + 'static,
         Fut: Future<Output = T> + 'static,
     {
-        // The task that writes the log belongs to a worker, and so ends with the phase.
-        self.0.begin(cluster.nodes(), self.0.device.is_some())?;
+        self.begin(cluster.nodes())?;
         let (instance, body) = (self.clone(), std::rc::Rc::new(body));
-        let ends = cluster.run(limit, move |member| {
-            let (instance, body) = (instance.clone(), body.clone());
-            async move { instance.work(member, async |opened| Ok(body(opened).await)).await }
-        })?;
+        let ends =
+            cluster.run(limit, move |member| {
+                let (one, body) = ([instance.clone()], body.clone());
+                async move {
+                    with_open(&one, &member, async |opened| body(opened[0].clone()).await).await
+                }
+            })?;
         first_error(ends)
-    }
-
-    async fn work<T>(
-        self,
-        member: Member,
-        body: impl AsyncFnOnce(Opened) -> Result<T, ClusterError>,
-    ) -> Result<T, OpenError> {
-        let opened = self.open(&member).await?;
-        let end = body(opened.clone()).await.map_err(|error| self.0.failed(error.into()));
-        // The worker also closes after a panic, because other workers wait for it.
-        let closed = opened.close().await;
-        let result = end?;
-        closed?;
-        Ok(result)
     }
 
     /// Opens the database on one worker. Every worker of every compute node must do this at the
@@ -241,8 +262,8 @@ impl Instance {
     /// and [`OpenError::HasLog`] when the memory has a database that the instance may not use.
     pub async fn open(&self, member: &Member) -> Result<Opened, OpenError> {
         let inner = &self.0;
-        if member.node >= inner.compute_nodes || member.worker >= inner.workers {
-            let (nodes, workers) = (inner.compute_nodes, inner.workers);
+        if !inner.nodes_here.contains(&member.node) || member.worker >= inner.workers {
+            let (nodes, workers) = (inner.nodes_here.len(), inner.workers);
             let (worker, node) = (member.worker, member.node);
             return Err(OpenError::NoMember { worker, node, nodes, workers });
         }
@@ -283,16 +304,6 @@ impl Instance {
 }
 
 impl Inner {
-    /// Begins a phase on a cluster with these compute nodes.
-    fn begin(&self, nodes: &[Arc<latchwork_cluster::Node>], anew: bool) -> Result<(), OpenError> {
-        for node in nodes {
-            self.belong(node.allocator().pool())?;
-        }
-        self.steps.check()?;
-        self.nodes.begin(anew);
-        Ok(())
-    }
-
     /// Ends the opening on all workers. Returns the error for this worker.
     fn failed(&self, error: OpenError) -> OpenError {
         self.steps.fail(&error);
@@ -311,6 +322,11 @@ impl Inner {
         }
     }
 
+    /// Whether a worker is the first one of this process. It makes the database, or finds it.
+    fn leads(&self, member: &Member) -> bool {
+        member.node == self.nodes_here.start && member.worker == 0
+    }
+
     async fn open(&self, member: &Member) -> Result<Database<Worker>, OpenError> {
         let (handle, workers) = (&member.handle, self.all_workers());
         let stopped = || self.steps.has_failed();
@@ -318,7 +334,7 @@ impl Inner {
         let is_open = self.steps.is_over(Step::Tables, workers);
         if !is_open {
             // No log is opened before it is certain that the database may be opened here.
-            if member.index == 0 {
+            if self.leads(member) {
                 self.check_free(member).await?;
                 self.steps.pass(Step::Free);
             }
@@ -326,8 +342,8 @@ impl Inner {
             self.steps.reached(Step::Free, 1, handle, &wait, what).await?;
         }
         let node = self.nodes.of(member, &wait, || self.start_node(member)).await?;
-        let database = match member.index {
-            0 if !is_open => self.make(member, node, &wait).await?,
+        let database = match self.leads(member) {
+            true if !is_open => self.make(member, node, &wait).await?,
             // The address is used and not the name: the instance keeps the database that its first
             // worker has opened.
             _ => {
@@ -374,11 +390,14 @@ impl Inner {
         let Some(entry) = member.catalogue.lookup(member.memory.port(), name).await? else {
             return Ok(());
         };
+        check_kind(&entry)?;
         match &self.directory {
             Some(directory) => {
                 Err(OpenError::InMemory { name: name.clone(), directory: directory.describe() })
             }
-            None if entry.kind == LOGGED => Err(OpenError::HasLog { name: name.clone() }),
+            None if entry.kind == ObjectKind::LOGGED_DATABASE => {
+                Err(OpenError::HasLog { name: name.clone() })
+            }
             None => Ok(()),
         }
     }
@@ -403,6 +422,8 @@ impl Inner {
         }
         if member.index == 0 {
             self.make_tables(database).await?;
+        } else if self.leads(member) {
+            self.find_tables(member, database, wait).await?;
         }
         self.steps.end(Step::Tables, workers, handle, wait).await
     }
@@ -424,9 +445,33 @@ impl Inner {
         Ok(())
     }
 
+    /// Waits for the tables, which the first worker of another process makes.
+    async fn find_tables(
+        &self,
+        member: &Member,
+        database: &Database<Worker>,
+        wait: &Wait<'_>,
+    ) -> Result<(), OpenError> {
+        for schema in &self.options.tables {
+            let table = schema.name();
+            let what = || format!("another process did not make the table {table}");
+            let made = async || match database.table(table).await {
+                Ok(table) => Ok(Some(table)),
+                Err(TxnError::NoTable { .. }) => Ok(None),
+                Err(error) => Err(error.into()),
+            };
+            if wait.until(&member.handle, what, made).await?.schema() != schema {
+                return Err(OpenError::OtherSchema { table: table.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
     fn start_node(&self, member: &Member) -> Result<Arc<Node>, OpenError> {
-        // A cluster has at most 58 compute nodes.
-        let id = NodeId(member.node as u8);
+        // A cluster has at most 58 compute nodes. An index counts the nodes that started together.
+        // In a cluster of processes other nodes may use the same database, so the id counts there.
+        let id = member.memory.node().id().get();
+        let id = if self.is_shared { NodeId(id) } else { NodeId(member.node as u8) };
         let log = match (&self.directory, self.device) {
             (None, _) => None,
             (Some(directory), None) => {
@@ -472,7 +517,7 @@ impl Inner {
     }
 
     fn all_workers(&self) -> usize {
-        self.compute_nodes * self.workers
+        self.nodes_here.len() * self.workers
     }
 }
 

@@ -14,6 +14,7 @@
 //! ```
 //!
 //! - [`Instance`], [`Opened`], [`Options`]: the interface for programs.
+//! - [`with_open`]: several instances in one phase. The front door of the crate `latchwork` uses it.
 //! - [`Nodes`], [`open_named`], [`replay`]: the parts of an opening, for programs that open a
 //!   database step by step.
 //!
@@ -24,8 +25,8 @@
 //!   content of a cluster's memory is never taken for the state of a log.
 //! - The first error of any worker ends the opening on all workers, and `run` returns that error.
 //! - Every wait for another worker, or for a log, ends after [`Options::patience`].
-//! - All compute nodes of the cluster are in this process. In a cluster of several processes, each
-//!   process has its own directory, and no directory holds the whole database.
+//! - With a log, all compute nodes of the cluster are in this process. Without one, the nodes may be
+//!   in several processes, each with its own instance ([`Instance::in_memory_here`]).
 //!
 //! # Example
 //!
@@ -85,6 +86,7 @@ mod named;
 mod nodes;
 mod opened;
 mod options;
+mod phase;
 mod replay;
 mod steps;
 
@@ -94,4 +96,5 @@ pub use named::open_named;
 pub use nodes::{Nodes, Wait};
 pub use opened::Opened;
 pub use options::Options;
+pub use phase::with_open;
 pub use replay::{draw_id, replay};

@@ -3,24 +3,19 @@
 use std::sync::Arc;
 
 use latchwork_cluster::{Member, Worker};
-use latchwork_memnode::ObjectKind;
+use latchwork_memnode::{Entry, ObjectKind};
 use latchwork_txn::{Database, Node, TxnError};
 use latchwork_verbs::GlobalAddr;
 
 use crate::{OpenError, Wait};
-
-/// The catalogue kind of a database without a log.
-const DATABASE: ObjectKind = ObjectKind(2);
-/// The catalogue kind of a database with a log.
-pub(crate) const LOGGED: ObjectKind = ObjectKind(3);
 
 /// Opens the database with this name on a worker. If there is no such database, the first worker of
 /// the cluster makes it with `make`, and then registers its name. So a worker that finds the
 /// database also finds everything that `make` has written.
 ///
 /// # Errors
-/// Those of `make`, of the catalogue, and of [`Database::open`]; [`OpenError::Late`];
-/// [`OpenError::Stopped`].
+/// [`OpenError::OtherKind`]; those of `make`, of the catalogue, and of [`Database::open`];
+/// [`OpenError::Late`]; [`OpenError::Stopped`].
 pub async fn open_named(
     member: &Member,
     node: Arc<Node>,
@@ -31,7 +26,8 @@ pub async fn open_named(
     let (memory, catalogue) = (&member.memory, &member.catalogue);
     let known = catalogue.lookup(memory.port(), name).await?;
     if member.index == 0 && known.is_none() {
-        let kind = if node.log().is_some() { LOGGED } else { DATABASE };
+        let is_logged = node.log().is_some();
+        let kind = if is_logged { ObjectKind::LOGGED_DATABASE } else { ObjectKind::DATABASE };
         let database = make(memory.clone(), node).await?;
         let root = database.root().bits();
         catalogue.register(memory.port(), name, kind, root).await?;
@@ -45,5 +41,14 @@ pub async fn open_named(
             wait.until(&member.handle, what, look).await?
         }
     };
+    check_kind(&entry)?;
     Ok(Database::open(memory.clone(), node, GlobalAddr::from_bits(entry.value)).await?)
+}
+
+/// Checks that an entry of the catalogue names a database.
+pub(crate) fn check_kind(entry: &Entry) -> Result<(), OpenError> {
+    match entry.kind {
+        ObjectKind::DATABASE | ObjectKind::LOGGED_DATABASE => Ok(()),
+        kind => Err(OpenError::OtherKind { name: entry.name.clone(), kind }),
+    }
 }

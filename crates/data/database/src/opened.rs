@@ -1,7 +1,9 @@
 //! [`Opened`]: one worker's part in an open database.
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::Deref;
+use std::rc::Rc;
 
 use latchwork_cluster::{Member, Worker};
 use latchwork_txn::{Checkpoint, Database};
@@ -14,11 +16,13 @@ pub struct Opened {
     instance: Instance,
     database: Database<Worker>,
     member: Member,
+    /// Whether this worker has ended its part. The clones share it.
+    is_closed: Rc<Cell<bool>>,
 }
 
 impl Opened {
     pub(crate) fn new(instance: Instance, database: Database<Worker>, member: Member) -> Opened {
-        Opened { instance, database, member }
+        Opened { instance, database, member, is_closed: Rc::default() }
     }
 
     /// The worker's membership in the cluster.
@@ -47,14 +51,16 @@ impl Opened {
     }
 
     /// Ends this worker's part. The first worker of a node waits for the other workers of its node,
-    /// and then until their log has written everything.
+    /// and then until their log has written everything. A second close of this worker, by any clone,
+    /// does nothing.
     ///
     /// # Errors
     /// Those of the log.
     pub async fn close(self) -> Result<(), OpenError> {
-        let Opened { instance, database, member } = self;
+        let Opened { instance, database, member, is_closed } = self;
         drop(database);
-        instance.0.end(&member).await
+        // The other workers count the ends, so each worker ends once.
+        if is_closed.replace(true) { Ok(()) } else { instance.0.end(&member).await }
     }
 }
 

@@ -19,9 +19,30 @@ const _: () =
     assert!(NAME_MAX > 0 && NAME_MAX <= 48, "the page of the catalogue draws 48 bytes for a name");
 const _: () = assert!(NAMES as u64 <= RECORDS, "each name has a record");
 
-/// The kind of the object that an entry names. The users of the catalogue define the numbers.
+/// The kind of the object that an entry names. The users of the catalogue define the numbers. The
+/// kinds that several programs share have their numbers here, so that no two are the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ObjectKind(pub u32);
+
+impl ObjectKind {
+    /// A B-link tree. The value is the address of its root.
+    pub const TREE: ObjectKind = ObjectKind(1);
+    /// A database without a log. The value is the address of its root.
+    pub const DATABASE: ObjectKind = ObjectKind(2);
+    /// A database with a log. The value is the address of its root.
+    pub const LOGGED_DATABASE: ObjectKind = ObjectKind(3);
+}
+
+impl fmt::Display for ObjectKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            ObjectKind::TREE => f.write_str("a tree"),
+            ObjectKind::DATABASE => f.write_str("a database without a log"),
+            ObjectKind::LOGGED_DATABASE => f.write_str("a database with a log"),
+            ObjectKind(number) => write!(f, "an object of kind {number}"),
+        }
+    }
+}
 
 /// A registered object.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,16 +6,19 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-#[path = "../examples/bank.rs"]
+#[path = "../../examples/bank.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod bank;
-#[path = "../examples/choosing.rs"]
+#[path = "../../examples/choosing.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod choosing;
-#[path = "../examples/transactions.rs"]
+#[path = "../../examples/shared_tree.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod shared_tree;
+#[path = "../../examples/transactions.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod transactions;
-#[path = "../examples/two_nodes.rs"]
+#[path = "../../examples/two_nodes.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod two_nodes;
 
@@ -30,11 +33,16 @@ fn two_nodes_read_what_the_other_wrote() {
 
 #[test]
 fn the_guide_shows_the_program_that_runs() {
-    let page = include_str!("../../../docs/guides/shared-tree.md");
+    let page = include_str!("../../../../docs/guides/shared-tree.md");
     assert!(
-        page.contains(include_str!("../examples/two_nodes.rs")),
+        page.contains(include_str!("../../examples/two_nodes.rs")),
         "the page has another program"
     );
+}
+
+#[test]
+fn a_tree_that_three_nodes_fill_has_the_keys_of_all() {
+    shared_tree::main().expect("it checks itself");
 }
 
 #[test]
@@ -57,7 +65,7 @@ fn child() {
 
 fn start(directory: &Path) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]);
+    command.args(["--exact", "examples::child", "--ignored", "--nocapture", "--test-threads=1"]);
     command.env(DIRECTORY, directory).stdout(Stdio::piped()).stderr(Stdio::inherit());
     command.spawn().expect("a child")
 }

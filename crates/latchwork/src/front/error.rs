@@ -1,0 +1,147 @@
+//! [`Error`]: why a program on a cluster failed.
+
+use std::time::Duration;
+
+use latchwork_cluster::ClusterError;
+#[cfg(feature = "tcp")]
+use latchwork_cluster::JoinError;
+use latchwork_coherence::MemoryError;
+use latchwork_database::OpenError;
+use latchwork_memnode::{ObjectKind, PoolError};
+use latchwork_txn::TxnError;
+use latchwork_txn::schema::SchemaError;
+use thiserror::Error;
+
+/// The result of an operation on a [`Cluster`](crate::Cluster).
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a program on a [`Cluster`](crate::Cluster) failed. Every error of trees, databases and
+/// memory converts into it, so that a body of [`run`](crate::Cluster::run) needs only `?`.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The name belongs to an object of another kind.
+    #[error("the name {name:?} belongs to {found}, and not to {wanted}: use another name")]
+    OtherKind {
+        /// The name.
+        name: String,
+        /// The kind of the object that has the name.
+        found: ObjectKind,
+        /// The kind that was asked for.
+        wanted: ObjectKind,
+    },
+    /// A tree was not open in time.
+    #[error(
+        "the tree {name:?} was not open within {waited:?}, and waited for {step} last: the node that \
+         has it may be gone, or give the cluster more patience (Cluster::with_patience)"
+    )]
+    Late {
+        /// The name of the tree.
+        name: String,
+        /// The step of the opening that was not complete.
+        step: &'static str,
+        /// The patience of the cluster.
+        waited: Duration,
+    },
+    /// No open database has this name.
+    #[error(
+        "there is no open database {name:?}: call Cluster::database({name:?}) with its tables, and \
+         open() on that, before run()"
+    )]
+    NoDatabase {
+        /// The name.
+        name: String,
+    },
+    /// The database is open.
+    #[error("the database {name:?} is open on this cluster already: each is opened once")]
+    AlreadyOpen {
+        /// The name.
+        name: String,
+    },
+    /// A log needs all compute nodes in one process.
+    #[error(
+        "the database {name:?} cannot have a log, because its compute nodes are several processes: \
+         open it without one, or start the cluster in one process (Cluster::start)"
+    )]
+    LogOfProcesses {
+        /// The name.
+        name: String,
+    },
+    /// A worker of an earlier run panicked.
+    #[error("the cluster failed in an earlier run: {cause}")]
+    Failed {
+        /// The error of that run.
+        cause: String,
+    },
+    /// The cluster failed.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The process could not join a cluster of processes, or not leave it.
+    #[cfg(feature = "tcp")]
+    #[error(transparent)]
+    Join(JoinError),
+    /// A database could not be opened, or not closed.
+    #[error(transparent)]
+    Database(OpenError),
+    /// An operation on a tree failed.
+    #[error(transparent)]
+    Tree(#[from] latchwork_blink::TreeError),
+    /// A transaction failed.
+    #[error(transparent)]
+    Transaction(#[from] TxnError),
+    /// A schema is wrong.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// The coherent memory failed.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The memory pool failed.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The program's own error.
+    #[error(transparent)]
+    Program(#[from] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// An error of the program itself, from a text or from any other error.
+    pub fn program(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::Program(error.into())
+    }
+
+    /// Whether the error only repeats the error of another worker.
+    pub(super) fn is_echo(&self) -> bool {
+        matches!(self, Error::Database(OpenError::Elsewhere { .. }))
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Error {
+        match error {
+            OpenError::Cluster(error) => Error::Cluster(error),
+            error => Error::Database(error),
+        }
+    }
+}
+
+#[cfg(feature = "tcp")]
+impl From<JoinError> for Error {
+    fn from(error: JoinError) -> Error {
+        match error {
+            JoinError::Cluster(error) => Error::Cluster(error),
+            error => Error::Join(error),
+        }
+    }
+}
+
+impl From<&str> for Error {
+    fn from(text: &str) -> Error {
+        Error::program(text)
+    }
+}
+
+impl From<String> for Error {
+    fn from(text: String) -> Error {
+        Error::program(text)
+    }
+}

@@ -1,0 +1,23 @@
+//! The tests of `latchwork`, as one program.
+
+mod databases;
+mod examples;
+#[cfg(feature = "tcp")]
+mod processes;
+mod trees;
+
+use latchwork::ClusterConfig;
+
+/// A small cluster.
+fn config(compute_nodes: usize, workers: usize, seed: u64) -> ClusterConfig {
+    ClusterConfig {
+        compute_nodes,
+        workers,
+        memory_bytes: 16 << 20,
+        cache_frames: Some(400),
+        line_size: 1024,
+        chunk_size: 64 << 10,
+        seed,
+        ..ClusterConfig::default()
+    }
+}
