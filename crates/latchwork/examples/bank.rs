@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use latchwork::selcc::Worker;
+use latchwork::cluster::Worker;
 use latchwork::txn::schema::ColumnType;
 use latchwork::txn::{Range, Schema, Table, Transaction, TxnError};
 use latchwork::{Cluster, ClusterConfig, ClusterWorker, Error, Result};
