@@ -2,8 +2,6 @@
 
 use crate::common::{directory, sim, text};
 
-use common::{directory, sim, text};
-
 /// Small enough that a world is over in no time.
 const SMALL: &str =
     "--workload lines --compute-nodes 3 --threads 1 --inflight 2 --operations 20 --nic rough";
