@@ -12,8 +12,9 @@ wanted=(
     "apps/ycsb rdma::"
     "apps/tpcc rdma::"
 )
-# The whole workspace is built, so that the tests use matching programs.
-artifacts=$(cargo test --workspace --test suite --no-run --message-format json)
+# All tests of the workspace, as `cargo test` builds them. A smaller selection has other features of
+# shared dependencies, and is built anew.
+artifacts=$(cargo test --workspace --no-run --message-format json)
 tests=()
 for each in "${wanted[@]}"; do
     read -r folder modules <<<"$each"

@@ -79,10 +79,12 @@ fn processes_that_are_partitions_commit_together_and_log_apart() {
 #[test]
 fn what_takes_all_nodes_in_one_process_is_refused_in_a_line() {
     let memory = Memory::start(1, 24 << 20);
+    let history = std::env::temp_dir().join(format!("latchwork-history-{}", std::process::id()));
+    let record = format!("--partitioned --record {}", history.display());
     for (flags, word) in [
         ("run --wal-dir /nowhere", "leave the command out"),
         ("prepare --wal-dir /nowhere", "leave the command out"),
-        ("--partitioned --record history", "leave one of the flags out"),
+        (record.as_str(), "leave one of the flags out"),
         ("--wal-dir /nowhere --set checkpoint=5", "--set checkpoint=5: no checkpoints are written"),
         ("--memory-mb 64", "--memory-mb 64: memory nodes are processes of their own"),
         ("--nic connectx5", "only simulated networks"),

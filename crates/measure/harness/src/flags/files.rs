@@ -71,9 +71,14 @@ mod tests {
         let file = directory.join("file");
         std::fs::write(&file, "").expect("room");
         let told = |result: Result<(), FlagError>| result.err().map(|error| error.to_string());
-        for good in [&file, &directory.join("new"), Path::new("here"), Path::new("-")] {
+        for good in [&file, &directory.join("new"), Path::new("-")] {
             assert_eq!(told(output("--log", good).map(drop)), None);
         }
+        // A name without a directory is one in the working directory, which may be read-only.
+        let probe = format!(".latchwork-test-{}", std::process::id());
+        let is_writable = std::fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).is_ok();
+        let line = told(output("--log", Path::new("here")).map(drop));
+        assert_eq!(line.is_none(), is_writable, "{line:?}");
         assert!(!directory.join("new").exists() && !Path::new("here").exists(), "all is as it was");
         // No user may make a file there.
         if cfg!(target_os = "linux") {
@@ -93,9 +98,11 @@ mod tests {
         assert!(line.contains(&format!("make {} first", lost.display())), "{line}");
         let line = told(output("--log", &directory).map(drop)).expect("a directory");
         assert!(line.contains("it is a directory; name a file"), "{line}");
-        for good in [&directory, &lost.join("deep"), Path::new("here")] {
+        for good in [&directory, &lost.join("deep")] {
             assert_eq!(told(directory_to_write("--out", good)), None);
         }
+        let line = told(directory_to_write("--out", Path::new("here")));
+        assert_eq!(line.is_none(), is_writable, "{line:?}");
         for bad in [&file, &file.join("deep")] {
             let line = told(directory_to_write("--out", bad)).expect("a file");
             assert!(line.contains(&format!("{} is no directory", file.display())), "{line}");
