@@ -76,9 +76,9 @@ mod tests {
         }
         // A name without a directory is one in the working directory, which may be read-only.
         let probe = format!(".latchwork-test-{}", std::process::id());
-        let is_writable = std::fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).is_ok();
+        let can_write = std::fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).is_ok();
         let line = told(output("--log", Path::new("here")).map(drop));
-        assert_eq!(line.is_none(), is_writable, "{line:?}");
+        assert_eq!(line.is_none(), can_write, "{line:?}");
         assert!(!directory.join("new").exists() && !Path::new("here").exists(), "all is as it was");
         // Where nobody makes a file, whoever it is.
         if cfg!(target_os = "linux") {
@@ -102,7 +102,7 @@ mod tests {
             assert_eq!(told(directory_to_write("--out", good)), None);
         }
         let line = told(directory_to_write("--out", Path::new("here")));
-        assert_eq!(line.is_none(), is_writable, "{line:?}");
+        assert_eq!(line.is_none(), can_write, "{line:?}");
         for bad in [&file, &file.join("deep")] {
             let line = told(directory_to_write("--out", bad)).expect("a file");
             assert!(line.contains(&format!("{} is no directory", file.display())), "{line}");
