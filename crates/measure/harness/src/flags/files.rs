@@ -35,12 +35,18 @@ pub fn write_file(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), AppError> 
     write(&output, bytes)
 }
 
+/// The part of a path itself. The last ancestor of a relative path is empty, and stands for the
+/// working directory.
+fn or_here(part: &Path) -> &Path {
+    if part == Path::new("") { Path::new(".") } else { part }
+}
+
 /// Makes sure that the directory `path`, which `flag` asks for, is there or could be made.
 ///
 /// # Errors
 /// When it, or a part of it, is something else; when nothing may be written there.
 pub fn directory_to_write(flag: &str, path: &Path) -> Result<(), FlagError> {
-    let there = path.ancestors().find(|part| part.exists());
+    let there = path.ancestors().map(or_here).find(|part| part.exists());
     match there {
         Some(part) if !part.is_dir() => Err(FlagError(format!(
             "{flag} {}: {} is no directory; name another",
