@@ -42,7 +42,8 @@ copy=$work/checkout
 target=${STRANGER_TARGET:-$work/target}
 mounted=
 end() {
-    [ -z "$mounted" ] || umount "$copy" || true
+    # Another process may have its working directory there. The checkout must not stay read-only.
+    [ -z "$mounted" ] || umount "$copy" 2>/dev/null || umount --lazy "$copy" || true
     if [ -n "$keep" ]; then
         echo "test-as-stranger: $work is kept"
     else

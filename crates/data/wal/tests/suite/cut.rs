@@ -1,35 +1,13 @@
 //! A cut of several logs, which an accepted loss decides. The logs end in one state that was, also
 //! when the power goes off during the cut.
 
-use std::sync::Arc;
+use latchwork_wal::storage::Torn;
+use latchwork_wal::{Group, Kind, Log, NodeId, Settings, WalError};
 
-use latchwork_wal::storage::{Storage, Torn};
-use latchwork_wal::{Group, Kind, Log, LogDirectory, NodeId, Opening, Settings, WalError};
-
-use crate::common::{DATABASE, TABLE, at, counters, open, run, soon};
+use crate::common::{TABLE, at, open, run, soon};
+use crate::example::{accept, files, made_of, replay};
 
 const NODES: [NodeId; 2] = [NodeId(1), NodeId(2)];
-
-fn files(torn: &Torn) -> Vec<(String, Vec<u8>)> {
-    let read = |name: String| {
-        let file = torn.open(&name).expect("it is there");
-        let mut bytes = vec![0; file.length().expect("in memory") as usize];
-        file.read(0, &mut bytes).expect("in memory");
-        (name, bytes)
-    };
-    torn.list().expect("in memory").into_iter().map(read).collect()
-}
-
-fn made_of(files: &[(String, Vec<u8>)]) -> Torn {
-    let torn = Torn::new(0);
-    for (name, bytes) in files {
-        let file = torn.create(name).expect("in memory");
-        file.append(bytes).expect("in memory");
-        file.sync().expect("in memory");
-    }
-    torn.sync_directory().expect("in memory");
-    torn
-}
 
 /// Forty commits of two nodes in turns, in segments of a few commits. Each commit is durable before
 /// the next one begins.
@@ -51,18 +29,6 @@ fn two_logs() -> Vec<(String, Vec<u8>)> {
         }
     });
     files(&torn)
-}
-
-/// The commits that an opening which accepts losses finds, and the number that it reports missing.
-fn accept(torn: &Torn, to_read: bool) -> Result<(Vec<u64>, u64), WalError> {
-    let opening = Opening { to_read, accept_loss: true };
-    let directory = LogDirectory::open_as(Arc::new(torn.clone()), DATABASE, opening)?;
-    let missing = directory.losses().iter().map(|loss| loss.missing).sum();
-    Ok((counters(&directory.replay(1)?), missing))
-}
-
-fn replay(torn: &Torn) -> Result<Vec<u64>, WalError> {
-    Ok(counters(&open(torn)?.replay(1)?))
 }
 
 /// The same files, with the second segment of the first node cut in its middle.

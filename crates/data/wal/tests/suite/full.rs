@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use latchwork_wal::storage::{Storage, Torn};
+use latchwork_wal::storage::Torn;
 use latchwork_wal::{CheckpointWriter, Log, LogDirectory, Settings, WalError};
 
 use crate::common;
 use crate::common::{DATABASE, NODE, at, commit, counters, group, open, run, start};
+use crate::example::files;
 
 fn open_to_read(torn: &Torn) -> Result<Arc<LogDirectory>, WalError> {
     LogDirectory::open_to_read(Arc::new(torn.clone()), DATABASE)
@@ -29,26 +30,16 @@ fn torn(seed: u64) -> Torn {
     torn.crash(seed)
 }
 
-fn bytes(torn: &Torn) -> Vec<(String, Vec<u8>)> {
-    let read = |name: String| {
-        let file = torn.open(&name).expect("it is there");
-        let mut bytes = vec![0; file.length().expect("in memory") as usize];
-        file.read(0, &mut bytes).expect("in memory");
-        (name, bytes)
-    };
-    torn.list().expect("in memory").into_iter().map(read).collect()
-}
-
 #[test]
 fn an_opening_to_read_needs_no_room_and_sees_what_others_would() {
     let mut tails = 0;
     for seed in 0..60 {
         let torn = torn(seed);
         torn.set_capacity(0);
-        let (before, operations) = (bytes(&torn), torn.operations());
+        let (before, operations) = (files(&torn), torn.operations());
         let directory = open_to_read(&torn).expect("no room is needed");
         let read = directory.replay(2).expect("whole");
-        assert_eq!((bytes(&torn), torn.operations()), (before.clone(), operations), "unchanged");
+        assert_eq!((files(&torn), torn.operations()), (before.clone(), operations), "unchanged");
         drop(directory);
         torn.set_capacity(u64::MAX);
         let directory = open(&torn).expect("there is room");
@@ -56,7 +47,7 @@ fn an_opening_to_read_needs_no_room_and_sees_what_others_would() {
         let found = counters(&read);
         assert!(found.starts_with(&(1..=20).collect::<Vec<u64>>()), "seed {seed}: {found:?}");
         drop(directory);
-        tails += u32::from(bytes(&torn) != before && found.len() == 20);
+        tails += u32::from(files(&torn) != before && found.len() == 20);
     }
     assert!(tails > 10, "a torn end was there {tails} times, and was cut by who wrote");
 }
@@ -65,14 +56,14 @@ fn an_opening_to_read_needs_no_room_and_sees_what_others_would() {
 fn an_opening_to_write_asks_for_room_and_then_goes_on() {
     for seed in 0..20 {
         let torn = torn(seed);
-        let before = bytes(&torn);
+        let before = files(&torn);
         torn.set_capacity(0);
         let error = open(&torn).expect_err("full");
         assert!(matches!(error, WalError::Full { .. }), "{error}");
         let said = error.to_string();
         assert!(said.contains("make room on the device") && !said.contains('\n'), "{said}");
         assert!(said.contains("01-"), "{said}");
-        assert_eq!(bytes(&torn), before, "seed {seed}: what was begun is taken away");
+        assert_eq!(files(&torn), before, "seed {seed}: what was begun is taken away");
         // Also with room for only a part of the files.
         torn.set_capacity(before.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() + 100);
         open(&torn).expect_err("full");
@@ -110,10 +101,10 @@ fn an_end_record_without_room_is_taken_back_and_loses_no_commit() {
         let log = start(&directory, Settings::default());
         let (before, after) = run(async |handle| {
             commit(&log, &handle, 1..=5, 100).await;
-            let before = bytes(&torn);
+            let before = files(&torn);
             torn.set_capacity(size(&before) + room);
             log.close(&handle, common::soon(&handle)).await.expect("all commits are durable");
-            (before, bytes(&torn))
+            (before, files(&torn))
         });
         let is_whole = size(&after) > size(&before);
         if !is_whole {

@@ -1,7 +1,14 @@
 //! [`alone`]: runs a test in a process of its own.
 
 use std::env;
-use std::process::Command;
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+/// Longer than any such test takes on a very busy machine.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Set in the process that [`alone`] starts.
 const ALONE: &str = "LATCHWORK_TEST_ALONE";
@@ -13,19 +20,33 @@ const ALONE: &str = "LATCHWORK_TEST_ALONE";
 /// `idle::an_idle_cluster_uses_no_cpu`.
 ///
 /// # Panics
-/// When the other process cannot be started, runs no such test, or fails.
+/// When the other process cannot be started, runs no such test, fails, or does not end within ten
+/// minutes. In the last case it is killed.
 pub fn alone(test: &str) -> bool {
-    if env::var_os(ALONE).is_some() {
+    if env::var(ALONE).is_ok_and(|name| name == test) {
         return true;
     }
     let program = env::current_exe().expect("this program has a path");
     let mut command = Command::new(program);
     command.args([test, "--exact", "--include-ignored", "--nocapture"]).env(ALONE, test);
-    let output = command.output().expect("this program starts once more");
-    let text = String::from_utf8_lossy(&output.stdout);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("this program starts once more");
+    let mut output = child.stdout.take().expect("it is piped");
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let mut text = String::new();
+        let read = output.read_to_string(&mut text);
+        // The receiver is gone only after the limit.
+        let _ = sender.send(read.map(|_| text));
+    });
+    let Ok(text) = receiver.recv_timeout(LIMIT) else {
+        let _ = child.kill();
+        let _ = child.wait();
+        panic!("{test} did not end in its own process within {LIMIT:?}");
+    };
+    let text = text.expect("its output is text");
+    let status = child.wait().expect("a child of this process");
     assert!(text.contains("running 1 test"), "there is no test {test}: {text}");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{test} failed in its own process: {text}{errors}");
+    assert!(status.success(), "{test} failed in its own process: {text}");
     print!("{text}");
     false
 }

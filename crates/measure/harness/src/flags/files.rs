@@ -35,12 +35,18 @@ pub fn write_file(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), AppError> 
     write(&output, bytes)
 }
 
+/// The part of a path itself. The last ancestor of a relative path is empty, and stands for the
+/// working directory.
+fn or_here(part: &Path) -> &Path {
+    if part == Path::new("") { Path::new(".") } else { part }
+}
+
 /// Makes sure that the directory `path`, which `flag` asks for, is there or could be made.
 ///
 /// # Errors
 /// When it, or a part of it, is something else; when nothing may be written there.
 pub fn directory_to_write(flag: &str, path: &Path) -> Result<(), FlagError> {
-    let there = path.ancestors().find(|part| part.exists());
+    let there = path.ancestors().map(or_here).find(|part| part.exists());
     match there {
         Some(part) if !part.is_dir() => Err(FlagError(format!(
             "{flag} {}: {} is no directory; name another",
@@ -76,9 +82,9 @@ mod tests {
         }
         // A name without a directory is one in the working directory, which may be read-only.
         let probe = format!(".latchwork-test-{}", std::process::id());
-        let is_writable = std::fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).is_ok();
+        let can_write = std::fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).is_ok();
         let line = told(output("--log", Path::new("here")).map(drop));
-        assert_eq!(line.is_none(), is_writable, "{line:?}");
+        assert_eq!(line.is_none(), can_write, "{line:?}");
         assert!(!directory.join("new").exists() && !Path::new("here").exists(), "all is as it was");
         // No user may make a file there.
         if cfg!(target_os = "linux") {
@@ -102,7 +108,7 @@ mod tests {
             assert_eq!(told(directory_to_write("--out", good)), None);
         }
         let line = told(directory_to_write("--out", Path::new("here")));
-        assert_eq!(line.is_none(), is_writable, "{line:?}");
+        assert_eq!(line.is_none(), can_write, "{line:?}");
         for bad in [&file, &file.join("deep")] {
             let line = told(directory_to_write("--out", bad)).expect("a file");
             assert!(line.contains(&format!("{} is no directory", file.display())), "{line}");
