@@ -11,6 +11,7 @@ use latchwork_memnode::Pool;
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
 use latchwork_selcc::Worker;
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_txn::{Checkpoint, Database, DatabaseId, Health, Node, NodeId, Recovery, TxnError};
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::storage::{Disk, Storage};
@@ -129,6 +130,13 @@ impl Instance {
         found: Found,
         recovery: Option<Recovery>,
     ) -> Instance {
+        strict_assert_eq!(
+            directory.is_some(),
+            recovery.is_some(),
+            "a log is recovered, and nothing else is"
+        );
+        strict_assert!(directory.is_some() || device.is_none(), "a device without a log");
+        strict_assert!(found.is_new() || directory.is_some(), "rows without a log");
         Instance(Arc::new(Inner {
             options,
             compute_nodes: cluster.compute_nodes,
@@ -318,6 +326,7 @@ impl Inner {
         let wait = self.wait(&stopped);
         let is_open = self.steps.is_over(Step::Tables, workers);
         if !is_open {
+            strict_assert!(member.index < workers, "a worker is counted that is not there");
             // No log is opened before it is certain that the database may be opened here.
             if member.index == 0 {
                 self.check_free(member).await?;
@@ -366,6 +375,7 @@ impl Inner {
             self.check_free(member).await?;
         }
         *self.root.lock() = Some(database.root());
+        strict_assert!(!database.root().is_null(), "a database without a root");
         Ok(database)
     }
 
@@ -428,6 +438,8 @@ impl Inner {
     fn start_node(&self, member: &Member) -> Result<Arc<Node>, OpenError> {
         // A cluster has at most 58 compute nodes.
         let id = NodeId(member.node as u8);
+        strict_assert!(member.node < self.compute_nodes, "a node is started that is not there");
+        strict_assert!(member.node <= usize::from(u8::MAX), "the number of a node does not fit");
         let log = match (&self.directory, self.device) {
             (None, _) => None,
             (Some(directory), None) => {
