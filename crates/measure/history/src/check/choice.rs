@@ -5,6 +5,8 @@
 //! they leave it open, decides nearly everything: if it permits each reader a state, it is the
 //! proof. Else one that finds none is given each of its states in turn, with a new order for each.
 
+use latchwork_strict::strict_assert;
+
 use super::graph::{Builder, kind};
 use super::presence::Candidate;
 
@@ -32,6 +34,8 @@ impl Choice {
     /// Adds the edges of one.
     pub(crate) fn take(&self, candidate: usize, graph: &mut Builder) {
         for (from, to, kind) in self.edges(self.candidates[candidate]) {
+            strict_assert!(from != to, "a transaction depends on itself");
+            strict_assert!(kind.count_ones() == 1, "an edge of several kinds");
             graph.edge(from, to, kind, self.key);
         }
     }
@@ -40,6 +44,7 @@ impl Choice {
 /// Edges that the search may go through in all, and orders that it may try: seconds.
 const EDGES: usize = 60_000_000;
 const TRIES: usize = 2000;
+const _: () = assert!(EDGES > 0 && TRIES >= 4, "a search tries at least four times");
 
 /// Chooses for all of them. `graph` has no cycle before; if it has one afterwards, no choice avoids
 /// one. Returns how many could not be decided, and are left out.
@@ -50,6 +55,7 @@ pub(crate) fn choose(
 ) -> u64 {
     let (start, count) = (graph.edges.len(), choices.len() as u64);
     let mut tries = (EDGES / start.max(1)).clamp(4, TRIES);
+    strict_assert!(tries >= 4 && tries <= TRIES, "{tries} tries");
     let mut open: Vec<&Choice> = choices.iter().collect();
     match attempt(graph, &mut open, &mut tries, rank) {
         Some(true) => 0,
@@ -60,6 +66,7 @@ pub(crate) fn choose(
         }
         None => {
             graph.edges.truncate(start);
+            strict_assert!(graph.edges.len() == start, "a search that gave up leaves edges");
             count
         }
     }
@@ -82,12 +89,14 @@ fn attempt(
     let Some(at) = open.iter().position(|choice| !fits(choice)) else { return Some(true) };
     let choice = open.swap_remove(at);
     let start = graph.edges.len();
+    strict_assert!(!fits(choice), "a choice that fits is tried");
     for candidate in 0..choice.candidates.len() {
         choice.take(candidate, graph);
         if attempt(graph, open, tries, rank)? {
             return Some(true);
         }
         graph.edges.truncate(start);
+        strict_assert!(graph.edges.len() == start, "a refused candidate leaves edges");
     }
     open.push(choice);
     Some(false)
