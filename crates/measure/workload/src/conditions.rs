@@ -1,5 +1,6 @@
 //! [`Conditions`]: on which machines a run was measured, and whether its workers had their cores.
 
+use latchwork_strict::strict_assert;
 use serde::{Deserialize, Serialize};
 
 /// From this share of the time on, waiting for a core decides the figures.
@@ -80,6 +81,13 @@ impl Conditions {
             }
         }
         self.workers.extend(other.workers);
+        strict_assert!(
+            self.machines
+                .iter()
+                .enumerate()
+                .all(|(i, one)| self.machines[..i].iter().all(|other| other.host != one.host)),
+            "a machine is counted twice"
+        );
         self.workers.sort_by_key(|worker| (worker.node, worker.worker));
     }
 }
