@@ -4,6 +4,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use latchwork_runtime::sync::Arc;
+use latchwork_strict::strict_assert;
 
 use crate::view::View;
 
@@ -57,6 +58,10 @@ impl Board {
             }
             let changed = view.members != state.view.members;
             state.view = Arc::new(view);
+            strict_assert!(
+                state.view.members.iter().all(|(node, member)| *node == member.node),
+                "a member is known by another name"
+            );
             if !changed {
                 return;
             }
@@ -81,6 +86,10 @@ impl Board {
         let seen = follower.seen.as_ref().is_some_and(|seen| seen.members == view.members);
         if !seen {
             follower.seen = Some(Arc::clone(&view));
+            strict_assert!(
+                follower.seen.as_ref().is_none_or(|seen| seen.revision <= view.revision),
+                "a follower goes back to an older view"
+            );
             (follower.callback)(&view);
         }
     }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use latchwork_strict::{strict_assert, strict_assert_eq};
+
 use crate::error::MembershipError;
 use crate::keys::{Call, decode, encode, foreign};
 use crate::membership::{Membership, Shared, fits};
@@ -14,6 +16,7 @@ use crate::time::Deadline;
 use crate::view::{MemberState, View};
 
 /// How often a waiting party checks its lease and [`Patience::goes_on`].
+const _: () = assert!(!LOOK.is_zero(), "a waiting party spins");
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How long to wait for the other parties.
@@ -113,6 +116,7 @@ impl Exchange<'_> {
         let mut tried = false;
         while let Some(left) = self.left()? {
             self.shared.check()?;
+            strict_assert!(self.shared.me.epoch > 0, "a member without an epoch");
             let attempt = store.get(&call_key, left).and_then(|old| {
                 let compare = match &old {
                     None => Compare::Absent(call_key.clone()),
@@ -204,6 +208,11 @@ impl Exchange<'_> {
         let snapshot = store.range(&keys.exchange(self.name)?, limit)?;
         let given = self.given(&snapshot)?;
         if given.len() == self.parties.len() {
+            strict_assert!(
+                given.is_subset(&self.parties.iter().map(|party| party.node).collect()),
+                "a stranger gave a value"
+            );
+            strict_assert!(given.len() <= self.parties.len(), "more values than parties");
             return Ok(Progress::Complete);
         }
         // The view is read after the snapshot, so a party can give its value and leave in between.
@@ -257,6 +266,7 @@ impl Exchange<'_> {
                 // Only the id of a node that left is reused.
                 _ => "left",
             };
+            strict_assert!(!given.contains(&party.node), "a party that gave its value is missed");
             Some((*party, how))
         })
     }
@@ -272,6 +282,7 @@ impl Exchange<'_> {
             values.push(entry.ok_or_else(lost)?.value);
         }
         self.tidy();
+        strict_assert_eq!(values.len(), self.parties.len());
         Ok(values)
     }
 

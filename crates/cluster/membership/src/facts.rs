@@ -9,6 +9,7 @@ use crate::time::Deadline;
 
 /// How often a waiting node checks its lease.
 const LOOK: Duration = Duration::from_millis(200);
+const _: () = assert!(!LOOK.is_zero(), "a waiting node spins");
 
 impl Membership {
     /// Decides `name` to be `value`, unless it is already decided. All callers get the value of the

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use latchwork_runtime::Clock;
+use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::error::MembershipError;
 use crate::keys::{Keys, Record, decode, encode};
@@ -17,6 +18,7 @@ use crate::view::{Member, MemberState, View};
 pub const TTL_MIN: Duration = Duration::from_millis(100);
 /// The longest lease.
 pub const TTL_MAX: Duration = Duration::from_secs(3600);
+const _: () = assert!(TTL_MIN.as_millis() > 0 && TTL_MIN.as_millis() < TTL_MAX.as_millis());
 
 /// The request of a joining node. [`Joining::new`] has a default for every field except the role.
 #[derive(Clone, Debug)]
@@ -78,6 +80,7 @@ pub(crate) fn join(
     let sent = since_boot();
     let grant = store.grant(joining.ttl, joining.limit)?;
     let lease = Lease::new(sent, joining.ttl.min(grant.ttl), &joining.clock);
+    strict_assert!(joining.ttl >= TTL_MIN && joining.ttl <= TTL_MAX);
     let attempt = Attempt { store, keys, joining, grant, lease, deadline };
     attempt.run().inspect_err(|_| attempt.undo())
 }
@@ -107,9 +110,15 @@ impl Attempt<'_> {
                     return Err(MembershipError::LeaseEnded);
                 };
                 let (me, lease, lease_id) = (me.clone(), self.lease.clone(), self.grant.id);
+                strict_assert_eq!(me.node, node);
                 return Ok(Joined { me, view, lease_id, lease });
             }
             let node = self.choose(&view)?;
+            strict_assert!(node.kind() == self.joining.role.kind(), "a node joins as another kind");
+            strict_assert!(
+                !matches!(view.state(node), Some(MemberState::Joined | MemberState::Dead)),
+                "an id that is in use is given again"
+            );
             let (compares, changes) = self.transaction(node, &snapshot)?;
             match self.store.commit(&compares, &changes, left) {
                 // Another node was faster, or this node is in the next snapshot.

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use latchwork_runtime::sync::Arc;
+use latchwork_strict::strict_assert;
 
 use crate::error::MembershipError;
 use crate::lease::interval;
@@ -20,6 +21,7 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// A renewal is late when less than one half (1/`LATE`) of the lease was left.
 const LATE: u32 = 2;
+const _: () = assert!(LATE > 1 && RETRY.as_millis() < LOOK.as_millis());
 
 pub(crate) fn start(shared: &Arc<Shared>) -> Result<(), MembershipError> {
     let spawn = |name: &str, body: fn(&Shared)| {
@@ -50,6 +52,10 @@ impl Drop for Watch<'_> {
 /// Renews the lease until the node leaves or the lease has ended.
 fn keep(shared: &Shared) {
     let interval = interval(shared.ttl);
+    strict_assert!(
+        !interval.is_zero() && interval < shared.ttl,
+        "a lease ends before it is renewed"
+    );
     let mut late = Occasions::default();
     // Joining may have used most of the lease.
     let mut pause = Duration::ZERO;

@@ -1,5 +1,6 @@
 //! [`Keys`]: the keys of a cluster in its store. `docs/internals/membership.md` has the table.
 
+use latchwork_strict::strict_assert;
 use serde::{Deserialize, Serialize};
 
 use crate::error::MembershipError;
@@ -24,6 +25,10 @@ impl Keys {
 
     /// The prefix of all keys that make up a view.
     pub(crate) fn view(&self) -> String {
+        strict_assert!(
+            self.root.starts_with('/') && self.root.ends_with('/'),
+            "a root that other clusters share"
+        );
         format!("{}view/", self.root)
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use latchwork_runtime::sync::{Arc, AtomicU64, Ordering};
 use latchwork_runtime::{Clock, Time};
+use latchwork_strict::strict_assert;
 
 use crate::time::{nanos, since_boot};
 
@@ -13,6 +14,7 @@ const OVER: u64 = 0;
 /// A node stops using its lease when 1/`MARGIN` of the lease is left. The margin covers clocks that
 /// run at different speeds, and operations that began just before.
 const MARGIN: u32 = 5;
+const _: () = assert!(OVER == 0 && MARGIN > 1, "a lease is trusted to its very end");
 
 /// A node's own view of its lease; copies are the same lease. A check costs a load and a read of
 /// the clock.
@@ -39,6 +41,7 @@ impl Lease {
     /// A lease of `ttl` that was requested at `sent`.
     pub(crate) fn new(sent: Duration, ttl: Duration, clock: &Clock) -> Self {
         let origin = nanos(since_boot()).saturating_sub(clock.now().as_nanos());
+        strict_assert!(ttl > Duration::ZERO, "a lease of no length");
         let deadline = AtomicU64::new(trusted_until(sent, ttl));
         Lease(Arc::new(Inner { deadline, origin }))
     }
@@ -79,6 +82,7 @@ impl Lease {
     /// Records the success of a renewal that was sent at `sent`. Returns false if it came too late.
     pub(crate) fn extend(&self, sent: Duration, ttl: Duration) -> bool {
         let new = trusted_until(sent, ttl);
+        strict_assert!(new >= nanos(sent), "a lease is trusted until before it was asked for");
         let extend = |deadline: u64| {
             let in_time = nanos(since_boot()) < deadline;
             Some(if in_time { deadline.max(new) } else { OVER })

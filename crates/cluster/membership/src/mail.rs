@@ -30,12 +30,13 @@ use std::thread;
 use std::time::Duration;
 
 use latchwork_runtime::sync::{Arc, Ordering};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::error::MembershipError;
 use crate::keeper::Watch;
 use crate::membership::{Membership, Shared};
 use crate::name::NodeName;
-use crate::store::{Change, LeaseId, Snapshot};
+use crate::store::{Change, LeaseId, Snapshot, VALUE_MAX};
 use crate::time::Deadline;
 use crate::view::{MemberState, View};
 
@@ -53,6 +54,9 @@ const BATCH: usize = 32;
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a thread waits after the store did not answer.
 const RETRY: Duration = Duration::from_millis(50);
+const _: () =
+    assert!(LETTER_MAX <= VALUE_MAX && BATCH <= OUTSTANDING_MAX && OUTSTANDING_MAX <= QUEUE_MAX);
+const _: () = assert!(!RETRY.is_zero() && !LOOK.is_zero(), "the mail spins");
 
 /// Handles a control message. The arguments are the sender, its member epoch and the bytes. The
 /// result is the answer.
@@ -162,7 +166,13 @@ impl Mail {
         }
         // The number is taken under the lock, so messages are queued in the order of their numbers.
         let number = office.shared.letters.fetch_add(1, Ordering::Relaxed) + 1;
+        strict_assert!(number > 0, "letters are numbered from one");
         state.queue.push_back(Letter { number, bytes: letter, sent });
+        strict_assert!(state.queue.len() <= QUEUE_MAX, "more letters wait than the bound");
+        strict_assert!(
+            state.queue.iter().map(|letter| letter.number).is_sorted(),
+            "letters are sent in another order"
+        );
         drop(state);
         office.changed.notify_all();
     }
@@ -401,6 +411,7 @@ impl Office {
             .into_iter()
             .partition::<VecDeque<_>, _>(|letter| why(&letter.sent).is_some());
         state.queue = queue;
+        strict_assert!(state.queue.len() <= QUEUE_MAX);
         over.extend(late.into_iter().filter_map(|letter| {
             let error = why(&letter.sent)?;
             Some((letter.sent.answer, error))
@@ -436,6 +447,10 @@ impl Office {
                     value.clear();
                 }
                 let to = self.shared.keys.mail(from, epoch);
+                strict_assert!(
+                    value.len() <= LETTER_MAX,
+                    "an answer is longer than a letter may be"
+                );
                 let answer = format!("{to}answer/{number:016x}");
                 let put = Change::Put { key: answer, value, lease: Some(lease) };
                 answers.entry(lease).or_default().push((key, put));
@@ -449,6 +464,7 @@ impl Office {
         let state = self.changed.wait_timeout_while(self.state(), LOOK, nothing);
         let mut state = state.unwrap_or_else(PoisonError::into_inner).0;
         let count = state.asked.len().min(BATCH);
+        strict_assert!(count <= BATCH);
         state.asked.drain(..count).collect()
     }
 
@@ -456,8 +472,10 @@ impl Office {
     fn answer(&self, answers: Vec<(String, Change)>) {
         let Shared { store, limit, .. } = &*self.shared;
         let (keys, puts): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
+        strict_assert_eq!(keys.len(), puts.len());
         let deletes = keys.iter().cloned().map(Change::Delete);
         let changes: Vec<_> = puts.into_iter().chain(deletes).collect();
+        strict_assert_eq!(changes.len(), 2 * keys.len(), "every answer takes its letter away");
         let deadline = Deadline::after(*limit);
         while let Some(left) = deadline.left() {
             match store.commit(&[self.shared.alive()], &changes, left) {

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use latchwork_runtime::sync::{Arc, AtomicBool, AtomicU64, Ordering};
+use latchwork_strict::strict_assert;
 
 use crate::board::{Board, Callback};
 use crate::error::MembershipError;
@@ -73,6 +74,7 @@ impl Membership {
             others = view.joined().filter(|member| member.node != me.node).count(),
             "joined"
         );
+        strict_assert!(view.is_there(me.party()), "a node that has joined is not in its view");
         let shared = Arc::new(Shared {
             store,
             keys,

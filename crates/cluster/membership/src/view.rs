@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use latchwork_strict::strict_assert;
+
 use crate::error::MembershipError;
 use crate::keys::{Keys, Record, decode, foreign};
 use crate::name::{NodeName, Party, Role};
@@ -125,6 +127,10 @@ impl View {
                 member.state = MemberState::Joined;
             }
         }
+        strict_assert!(
+            view.members.iter().all(|(node, member)| node.kind() == member.role.kind()),
+            "a member of another kind than its name"
+        );
         for entry in &snapshot.entries {
             let Some((node, key)) =
                 entry.key.strip_prefix(&contacts).and_then(|rest| rest.split_once('/'))

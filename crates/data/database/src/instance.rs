@@ -11,6 +11,7 @@ use latchwork_cluster::{ClusterConfig, Embedded, Member, Simulated, Worker};
 use latchwork_memnode::{ObjectKind, Pool};
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_txn::{Checkpoint, Database, DatabaseId, Health, Node, NodeId, Recovery, TxnError};
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::storage::{Disk, Storage};
@@ -146,6 +147,13 @@ impl Instance {
         found: Found,
         recovery: Option<Recovery>,
     ) -> Instance {
+        strict_assert_eq!(
+            directory.is_some(),
+            recovery.is_some(),
+            "a log is recovered, and nothing else is"
+        );
+        strict_assert!(directory.is_some() || device.is_none(), "a device without a log");
+        strict_assert!(found.is_new() || directory.is_some(), "rows without a log");
         Instance(Arc::new(Inner {
             options,
             nodes_here,
@@ -333,6 +341,7 @@ impl Inner {
         let wait = self.wait(&stopped);
         let is_open = self.steps.is_over(Step::Tables, workers);
         if !is_open {
+            strict_assert!(member.index < workers, "a worker is counted that is not there");
             // No log is opened before it is certain that the database may be opened here.
             if self.leads(member) {
                 self.check_free(member).await?;
@@ -381,6 +390,7 @@ impl Inner {
             self.check_free(member).await?;
         }
         *self.root.lock() = Some(database.root());
+        strict_assert!(!database.root().is_null(), "a database without a root");
         Ok(database)
     }
 

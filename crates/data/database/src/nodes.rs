@@ -7,12 +7,14 @@ use std::time::Duration;
 use latchwork_cluster::Member;
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
 use latchwork_runtime::{Handle, Time};
+use latchwork_strict::strict_assert;
 use latchwork_txn::Node;
 
 use crate::OpenError;
 
 /// The interval at which a waiting worker checks whether another worker has done its part.
 pub(crate) const LOOK: Duration = Duration::from_micros(100);
+const _: () = assert!(!LOOK.is_zero(), "a waiting worker spins");
 
 /// For each compute node, the state that its workers share for a database. The first worker of a
 /// node makes it.
@@ -90,6 +92,7 @@ impl Nodes {
         wait: &Wait<'_>,
         make: impl FnOnce() -> Result<Arc<Node>, OpenError>,
     ) -> Result<Arc<Node>, OpenError> {
+        strict_assert!(member.node < self.0.len(), "a node that the instance does not know");
         let place = &self.0[member.node];
         if member.worker == 0 && place.node.lock().is_none() {
             let node = make()?;
@@ -133,6 +136,10 @@ impl Nodes {
         wait: &Wait<'_>,
     ) -> Result<(), OpenError> {
         let place = &self.0[member.node];
+        strict_assert!(
+            place.ended.load(Ordering::Relaxed) < workers,
+            "a worker ends its phase twice"
+        );
         // Release and Acquire: the records that other workers have appended come before the flush.
         place.ended.fetch_add(1, Ordering::Release);
         let log = place.node.lock().as_ref().and_then(|node| node.log().cloned());

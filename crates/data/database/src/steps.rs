@@ -3,6 +3,7 @@
 
 use latchwork_runtime::Handle;
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
+use latchwork_strict::strict_assert;
 
 use crate::{OpenError, Wait};
 
@@ -48,6 +49,7 @@ impl Steps {
 
     /// Ends a step on this worker, without a wait.
     pub(crate) fn pass(&self, step: Step) {
+        strict_assert!((step as usize) < self.ended.len(), "a step that is not counted");
         // Release pairs with the Acquire in `is_over`: workers that go on see what this worker did
         // before. Rows and indexes are in coherent memory, which orders its own accesses.
         self.ended[step as usize].fetch_add(1, Ordering::Release);

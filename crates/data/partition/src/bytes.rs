@@ -1,5 +1,7 @@
 //! The bytes of messages and records: little-endian numbers, and byte strings behind their length.
 
+use latchwork_strict::strict_assert;
+
 /// Writes numbers and byte strings.
 #[derive(Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
@@ -18,6 +20,10 @@ impl Writer {
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        strict_assert!(
+            bytes.len() <= u32::MAX as usize,
+            "a field is longer than its length can say"
+        );
         self.u32(bytes.len() as u32);
         self.0.extend_from_slice(bytes);
     }

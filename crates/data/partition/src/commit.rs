@@ -25,6 +25,7 @@ use std::task::Poll;
 use latchwork_coherence::{LineLocks, Mail};
 use latchwork_history::{Outcome, Record};
 use latchwork_runtime::sync::AtomicU64;
+use latchwork_strict::strict_assert;
 use latchwork_txn::{Prepared, Scheme, Timestamp, TxnError};
 use latchwork_wal::{Group, Kind, Log, Position, WalError};
 
@@ -37,6 +38,7 @@ use crate::worker::Inner;
 /// How often a commit request is repeated to participants, each time until the deadline. After that
 /// the remaining participants request the decision.
 const ROUNDS: u32 = 100;
+const _: () = assert!(ROUNDS > 0, "a decision is sent once at least");
 
 /// A transaction over several nodes during its commit.
 pub(crate) struct Committing<M: LineLocks + Mail> {
@@ -92,8 +94,11 @@ impl<M: LineLocks + Mail> Drop for Committing<M> {
 
 impl<M: LineLocks + Mail> Committing<M> {
     pub(crate) fn new(inner: Rc<Inner<M>>, id: Timestamp, remotes: BTreeMap<u8, u32>) -> Self {
+        strict_assert!(!remotes.is_empty(), "a transaction of one node has no coordinator");
+        strict_assert!(inner.site.fate(id) == Fate::Aborted, "a transaction is coordinated twice");
         // Set before any participant can vote and request the decision.
         inner.site.set_fate(id, Fate::Open);
+        strict_assert!(inner.site.fate(id) == Fate::Open, "a participant finds no decision");
         Committing { inner, id, remotes, open: true }
     }
 
@@ -129,8 +134,13 @@ impl<M: LineLocks + Mail> Committing<M> {
     ) -> impl Future<Output = Vec<(u8, Result<Reply, TxnError>)>> + use<M> {
         let mut calls = Vec::new();
         for &owner in owners {
+            strict_assert!(
+                self.remotes.contains_key(&owner),
+                "a request to a node that takes no part"
+            );
             let number = self.remotes.entry(owner).or_default();
             *number += 1;
+            strict_assert!(*number > 1, "a coordinator begins with a prepare request");
             let (inner, id, number) = (self.inner.clone(), self.id, *number);
             let request = request.clone();
             calls.push(async move { (owner, inner.call(owner, id, number, request).await) });
@@ -139,14 +149,31 @@ impl<M: LineLocks + Mail> Committing<M> {
     }
 
     async fn decide(mut self, mut local: Prepared<M>, votes: Votes) -> Result<Timestamp, TxnError> {
+        strict_assert!(votes.held.is_empty(), "a part that holds its locks has not voted");
+        strict_assert!(
+            votes.waiting.iter().all(|owner| self.remotes.contains_key(owner)),
+            "a vote of a node that takes no part"
+        );
         let inner = self.inner.clone();
         let clock = inner.database.node().clock();
         let proposed = local.propose()?;
         let highest = votes.highest.max(proposed);
+        strict_assert!(
+            votes.proposals.iter().all(|(_, at)| *at <= votes.highest),
+            "a proposal is above the highest"
+        );
         let cts = match inner.database.scheme() {
             Scheme::TimestampOrdering => proposed,
             _ => clock.draw(highest)?,
         };
+        strict_assert!(
+            cts >= proposed || inner.database.scheme() == Scheme::TimestampOrdering,
+            "the decision is below a proposal"
+        );
+        strict_assert!(
+            inner.database.scheme() == Scheme::TimestampOrdering || cts > votes.highest,
+            "the decision is below a vote"
+        );
         let record = local.take_record();
         let writes = local.has_writes();
         if let Some(log) = inner.database.node().log()
@@ -180,6 +207,7 @@ impl<M: LineLocks + Mail> Committing<M> {
         local: Prepared<M>,
         error: WalError,
     ) -> Result<Timestamp, TxnError> {
+        strict_assert!(!self.open, "a transaction that was not appended is taken back");
         // Dropping `self` now aborts the participants.
         self.open = true;
         local.abort().await;
@@ -195,6 +223,7 @@ impl<M: LineLocks + Mail> Committing<M> {
                 return true;
             }
             let replies = self.ask(&left, Request::Commit(cts)).await;
+            strict_assert!(replies.len() == left.len(), "a request has no reply");
             left = replies
                 .into_iter()
                 .filter(|(_, reply)| !matches!(reply, Ok(Reply::Ended(_))))
@@ -278,10 +307,15 @@ impl<M: LineLocks + Mail> Deciding<M> {
 
     /// Commits on all nodes: the decision has been taken.
     async fn commit(self) -> Result<Timestamp, TxnError> {
+        strict_assert!(self.cts > Timestamp::ZERO, "a decision without a timestamp");
         let Deciding { mut committing, local, votes, cts, mut record } = self;
         let inner = committing.inner.clone();
         committing.open = false;
         inner.site.set_fate(committing.id, Fate::Committed(cts));
+        strict_assert!(
+            inner.site.fate(committing.id) == Fate::Committed(cts),
+            "a participant finds another decision"
+        );
         let ended = inner.now();
         // The caller may get the outcome before the participants release their locks. A reader on
         // another node waits at these locks, so no reader sees the state before the commit.

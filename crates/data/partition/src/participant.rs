@@ -13,6 +13,7 @@ use std::rc::Rc;
 use latchwork_coherence::{LineLocks, Mail};
 use latchwork_history::Record;
 use latchwork_runtime::Time;
+use latchwork_strict::strict_assert;
 use latchwork_txn::{Prepared, Range, Scheme, Timestamp, Transaction, TxnError};
 use latchwork_wal::{Group, Log, Position, WalError};
 
@@ -146,9 +147,14 @@ impl<M: LineLocks + Mail> Inner<M> {
             _operation: operation,
         };
         let stage = Stage::Active(transaction);
+        strict_assert!(!self.participants.borrow().contains_key(&id), "a participant begins twice");
         self.participants.borrow_mut().insert(id, participant);
         self.tend();
         self.work(id, stage, request);
+        strict_assert!(
+            self.participants.borrow().contains_key(&id),
+            "a participant works before it is known"
+        );
     }
 
     /// Handles a request in a task of its own.
@@ -249,6 +255,10 @@ impl<M: LineLocks + Mail> Inner<M> {
                 return no(&error);
             }
         };
+        strict_assert!(
+            proposed >= id || self.database.scheme() == Scheme::TimestampOrdering,
+            "a proposal is below the transaction's id"
+        );
         let record = prepared.take_record();
         if !prepared.has_writes() {
             let through = all_hold || self.database.scheme() == Scheme::TimestampOrdering;
@@ -389,6 +399,10 @@ impl<M: LineLocks + Mail> Inner<M> {
             }
         }
         self.site.count(|counts| &counts.abandoned, silent.len() as u64);
+        strict_assert!(
+            silent.iter().all(|id| !asking.iter().any(|(other, _)| other == id)),
+            "a participant is given up while it asks"
+        );
         self.site.count(|counts| &counts.asked, asking.len() as u64);
         silent.into_iter().for_each(|id| self.abort(id));
         for (id, coordinator) in asking {

@@ -16,6 +16,7 @@ use std::task::{Context, Poll, Waker};
 
 use latchwork_coherence::{LETTER_WORDS, Letter};
 use latchwork_runtime::sync::Mutex;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::ComputeNodeId;
 
 /// Words of a user message before the bytes of the message.
@@ -27,6 +28,10 @@ pub(crate) const PIECE: usize = (LETTER_WORDS - HEAD) * 8;
 pub(crate) const MESSAGE_MAX: usize = PIECE * (u16::MAX as usize);
 /// The most messages that may be incomplete.
 const PARTIAL_MAX: usize = 256;
+const _: () =
+    assert!(HEAD < LETTER_WORDS && PIECE > 0 && PARTIAL_MAX > 0, "a piece has room for bytes");
+const _: () =
+    assert!(MESSAGE_MAX <= u32::MAX as usize, "the length of a message fits into its head");
 
 /// A worker of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -37,6 +42,11 @@ pub(crate) struct Place {
 
 /// Cuts a message into user messages.
 pub(crate) fn letters(from: u8, to: u8, number: u64, message: &[u8]) -> Vec<Letter> {
+    strict_assert!(
+        !message.is_empty() && message.len() <= MESSAGE_MAX,
+        "a message of {} bytes",
+        message.len()
+    );
     let head = u64::from(to) | u64::from(from) << 8 | (message.len() as u64) << 32;
     let letter = |(piece, bytes): (usize, &[u8])| {
         let mut letter = [0; LETTER_WORDS];
@@ -92,6 +102,7 @@ impl Assembly {
         if partial.bytes.len() != len {
             return None;
         }
+        strict_assert!(partial.missing.len() == pieces, "a message has another number of pieces");
         let to = &mut partial.bytes[piece * PIECE..len.min((piece + 1) * PIECE)];
         for (bytes, word) in to.chunks_mut(8).zip(&letter[HEAD..]) {
             bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
@@ -108,6 +119,8 @@ impl Assembly {
         {
             self.partial.remove(&oldest);
         }
+        strict_assert!(self.begun.len() == self.partial.len(), "a message in pieces is forgotten");
+        strict_assert!(self.begun.len() <= PARTIAL_MAX, "more messages in pieces than the bound");
         whole
     }
 }
@@ -145,6 +158,10 @@ impl Queue {
             let mut queued = self.0.lock();
             queued.closed = true;
             queued.letters.clear();
+            strict_assert!(
+                queued.letters.is_empty() && queued.closed,
+                "a closed queue takes letters"
+            );
             queued.waker.take()
         };
         waker.into_iter().for_each(Waker::wake);

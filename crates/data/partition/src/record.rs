@@ -31,6 +31,7 @@
 
 use std::collections::BTreeMap;
 
+use latchwork_strict::strict_assert;
 use latchwork_txn::{TableId, Timestamp};
 use latchwork_wal::{Entry, Group, Kind, Note, NoteEntry, Replayed, WalError};
 use thiserror::Error;
@@ -42,6 +43,7 @@ pub const PREPARE: u8 = 1;
 /// The number of a decision record's [`Kind::Note`].
 pub const DECISION: u8 = 2;
 const HEAD: TableId = TableId(u32::MAX);
+const _: () = assert!(PREPARE != DECISION && PREPARE > 0, "the kinds of notes differ");
 
 /// The participant that proposed, and its proposed timestamp. Under timestamp ordering all parts of
 /// a transaction propose the same timestamp.
@@ -69,11 +71,14 @@ fn head(
 ) -> Result<Group, WalError> {
     let mut group = Group::new(Kind::Note(which), at);
     let mut named = Writer::default();
+    strict_assert!(proposals.is_empty() || which == DECISION, "a prepare record names proposals");
+    strict_assert!(at > Timestamp::ZERO, "a record without a timestamp");
     for (node, proposed) in proposals {
         named.u8(*node);
         named.u64(proposed.0);
     }
     group.put(HEAD, &id.0.to_le_bytes(), &named.0)?;
+    strict_assert!(named.0.len() == 9 * proposals.len(), "a proposal takes 9 bytes");
     Ok(group)
 }
 
@@ -168,6 +173,10 @@ impl Resolved {
     /// decision records are then removed from the notes; those of other layers stay.
     pub fn merge_into(&self, replayed: &mut Replayed) {
         replayed.notes.retain(|note| ![PREPARE, DECISION].contains(&note.which));
+        strict_assert!(
+            replayed.notes.iter().all(|note| ![PREPARE, DECISION].contains(&note.which)),
+            "a resolved note is left"
+        );
         replayed.merge(self.commits.iter().flat_map(|commit| {
             commit.entries.iter().map(|NoteEntry { table, key, value }| Entry {
                 timestamp: commit.timestamp,

@@ -109,7 +109,8 @@ impl Site {
     pub fn new(workers: u8, settings: Settings) -> Site {
         let queues = (0..workers.max(1)).map(|_| Arc::default()).collect();
         let (fates, has_box, counts) = Default::default();
-        let nodes = (1..=ComputeNodeId::MAX).filter_map(ComputeNodeId::new).collect();
+        let nodes: Vec<ComputeNodeId> =
+            (1..=ComputeNodeId::MAX).filter_map(ComputeNodeId::new).collect();
         Site { settings, queues, fates, gathering: None, nodes, has_box, counts }
     }
 

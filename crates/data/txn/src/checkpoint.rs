@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use latchwork_coherence::LineLocks;
 use latchwork_runtime::Time;
+use latchwork_strict::strict_assert;
 use latchwork_wal::{CheckpointWriter, Entry, Log, LogDirectory, NodeId, PartWriter};
 
 use crate::heap::Seen;
@@ -59,6 +60,7 @@ impl<M: LineLocks> Database<M> {
         for log in &logs {
             continues.push((log.node(), log.rotate(handle, deadline).await?));
         }
+        strict_assert!(continues.len() == logs.len(), "a log has no segment to continue in");
         let writer = CheckpointWriter::begin(directory, floor, continues)?;
         let mut part = writer.part()?;
         let mut rows = self.write_rows(self.definitions(), &mut part).await?;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use latchwork_strict::strict_assert;
 use latchwork_wal::{NodeId, Timestamp};
 
 use crate::TxnError;
@@ -55,12 +56,21 @@ impl NodeClock {
         if self.node.0 >= Timestamp::NODES_MAX {
             return Err(TxnError::NodeId { node: self.node.0 });
         }
+        strict_assert!(drawn > after.counter(), "a timestamp is not later than what was read");
+        strict_assert!(
+            self.counter.load(Ordering::Relaxed) >= drawn,
+            "the clock is behind a timestamp that it gave out"
+        );
         Timestamp::new(drawn, self.node).ok_or(TxnError::ClockExhausted)
     }
 
     /// Makes every later timestamp higher than `floor`.
     pub fn raise(&self, floor: Timestamp) {
         self.counter.fetch_max(floor.counter(), Ordering::Relaxed);
+        strict_assert!(
+            self.counter.load(Ordering::Relaxed) >= floor.counter(),
+            "a raised clock is below its floor"
+        );
     }
 
     /// A timestamp that is at least the highest drawn one.

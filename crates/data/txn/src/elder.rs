@@ -26,6 +26,7 @@ use std::time::Duration;
 use latchwork_cache::WriteGuard;
 use latchwork_coherence::{LineLocks, MemoryError};
 use latchwork_runtime::Time;
+use latchwork_strict::strict_assert;
 
 use crate::Database;
 
@@ -37,6 +38,8 @@ pub(crate) const SERVED: usize = 9;
 /// bound doubles with each read, up to the second bound.
 const LOOK: Duration = Duration::from_micros(2);
 const LOOK_MAX: Duration = Duration::from_micros(64);
+const _: () = assert!(DRAWN != SERVED, "each counter of places has a word");
+const _: () = assert!(LOOK.as_nanos() > 0 && LOOK.as_nanos() <= LOOK_MAX.as_nanos());
 
 /// A place in the queue. If this value is dropped, a task of its own leaves the queue.
 pub(crate) struct Place<M: LineLocks> {
@@ -142,6 +145,7 @@ impl<M: LineLocks> Database<M> {
             let nanos = handle.random_below(apart.as_nanos() as u64).max(1);
             handle.sleep(Duration::from_nanos(nanos)).await;
             apart = (2 * apart).min(LOOK_MAX);
+            strict_assert!(apart <= LOOK_MAX, "two looks are too far apart");
         }
     }
 

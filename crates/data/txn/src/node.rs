@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
 use latchwork_runtime::{Handle, Time};
+use latchwork_strict::strict_assert;
 use latchwork_wal::{Log, NodeId};
 
 use crate::purge::Left;
@@ -160,6 +161,7 @@ pub(crate) struct HeldUp(Arc<Node>);
 impl Drop for HeldUp {
     fn drop(&mut self) {
         let mut health = self.0.health.lock();
+        strict_assert!(health.held_up > 0, "an obstacle passes twice");
         health.held_up -= 1;
         // The cause of an obstacle that has passed does not explain a later one.
         if health.is_good() {
@@ -208,6 +210,7 @@ impl Node {
     // the new generation sees the floor.
     pub(crate) fn set_floor(&self, floor: Timestamp) {
         self.floor.fetch_max(floor.0, Ordering::Relaxed);
+        strict_assert!(self.floor.load(Ordering::Relaxed) >= floor.0, "the floor falls");
     }
 
     /// The floor of the last checkpoint that has begun.
@@ -274,6 +277,10 @@ impl Node {
         let mut left = self.left.lock();
         left.extend(purges);
         self.left_count.store(left.len(), Ordering::Relaxed);
+        strict_assert!(
+            self.left_count.load(Ordering::Relaxed) == left.len(),
+            "the count of left purges is wrong"
+        );
     }
 
     /// Whether there are purge pieces of ended workers.
@@ -285,8 +292,9 @@ impl Node {
     /// Takes up to `most` purge pieces of ended workers for which `may` is true.
     pub(crate) fn take_left(&self, most: usize, may: impl Fn(&Left) -> bool) -> Vec<Left> {
         let mut left = self.left.lock();
-        let taken = left.extract_if(.., |left| may(left)).take(most).collect();
+        let taken: Vec<Left> = left.extract_if(.., |left| may(left)).take(most).collect();
         self.left_count.store(left.len(), Ordering::Relaxed);
+        strict_assert!(taken.len() <= most, "more purges are taken than were asked for");
         taken
     }
 

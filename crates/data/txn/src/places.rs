@@ -5,6 +5,7 @@
 //! row, or another row in that slot, does not match, and then the worker uses the index.
 
 use latchwork_cache::Hint;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::prefetch;
 use latchwork_wal::TableId;
 
@@ -31,6 +32,10 @@ impl Places {
     /// slots.
     pub(crate) fn new(count: usize) -> Places {
         let slots = if count == 0 { 0 } else { count.next_power_of_two() };
+        strict_assert!(
+            slots == 0 || slots.is_power_of_two(),
+            "the hash chooses a slot by its low bits"
+        );
         let empty = || Slot { id: 0, tag: 0, hint: Hint::default() };
         Places { slots: std::iter::repeat_with(empty).take(slots).collect() }
     }
@@ -69,6 +74,7 @@ impl Places {
         let (at, tag) = self.slot_of(table, hash);
         if let Some(slot) = self.slots.get_mut(at) {
             (slot.id, slot.tag) = (id.bits(), tag);
+            strict_assert!(slot.id != 0, "a row location of 0 stands for none");
             slot.hint.copy_from(hint);
         }
     }

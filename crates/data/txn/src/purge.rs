@@ -8,6 +8,7 @@
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
+use latchwork_strict::strict_assert;
 use latchwork_wal::TableId;
 
 use crate::heap::{Patience, Reading, Seen};
@@ -17,6 +18,7 @@ use crate::{Database, Table, Timestamp, TupleId, TxnError};
 const AT_ONCE: usize = 16;
 /// The number of waiting pieces above which a commit tries more than [`AT_ONCE`].
 const WAITING: usize = 1024;
+const _: () = assert!(AT_ONCE > 0 && AT_ONCE < WAITING, "a backlog makes the purge hurry");
 
 /// A piece that is to be removed.
 pub(crate) struct Purge<M: LineLocks> {
@@ -55,6 +57,10 @@ pub(crate) enum What {
 
 impl<M: LineLocks> Database<M> {
     pub(crate) fn queue_purge(&self, purge: Purge<M>) {
+        strict_assert!(
+            purge.entries.iter().all(|(index, _)| usize::from(*index) <= purge.table.secondaries()),
+            "a purge of an index that is not there"
+        );
         self.purges().borrow_mut().push_back(purge);
     }
 
@@ -66,6 +72,7 @@ impl<M: LineLocks> Database<M> {
         }
         let waiting = self.purges().borrow().len();
         let most = if waiting > WAITING { waiting } else { waiting.min(AT_ONCE) };
+        strict_assert!(most <= waiting, "more purges are tried than wait");
         for _ in 0..most {
             let Some(purge) = self.purges().borrow_mut().pop_front() else { return };
             // If this future is dropped in the middle, the piece is tried again.

@@ -16,6 +16,7 @@ use std::rc::Rc;
 
 use latchwork_coherence::LineLocks;
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
+use latchwork_strict::strict_assert;
 use latchwork_wal::{Latest, Replayed, TableId};
 
 use crate::database::{definition, read_definition};
@@ -24,6 +25,7 @@ use crate::{Database, Table, Timestamp, TxnError};
 
 /// The fill factor of the pages of rebuilt indexes.
 const FILL: f64 = 0.8;
+const _: () = assert!(FILL > 0.1 && FILL <= 1.0, "a page is filled in part");
 
 /// Entries of an index: keys, and the bits of row ids.
 type Entries = Vec<(Box<[u8]>, u64)>;
@@ -131,6 +133,10 @@ impl Recovery {
     ) -> Result<(), TxnError> {
         // Each node has a clock of its own.
         database.node().clock().raise(self.replayed.highest);
+        strict_assert!(
+            database.node().clock().now().counter() >= self.replayed.highest.counter(),
+            "a clock is below a recovered row"
+        );
         let mut tables = BTreeMap::new();
         for name in database.table_names().await? {
             let table = database.table(&name).await?;
@@ -180,6 +186,7 @@ impl Recovery {
         let mut placed = table.heap().place(new).await?;
         let Some(id) = placed.keep() else { return Ok(()) };
         entries.entry((table.id(), 0)).or_default().push((key.clone(), id.bits()));
+        strict_assert!(id.bits() != 0, "a row location of 0 stands for none");
         let mut entry = Vec::new();
         for index in 1..=table.secondaries() {
             table.index_key(index, key, value, &mut entry)?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use latchwork_coherence::LineLocks;
 use latchwork_runtime::Time;
+use latchwork_strict::strict_assert;
 
 use crate::elder::Place;
 use crate::{Conflict, Database, Timestamp, Transaction, TxnError};
@@ -16,6 +17,11 @@ const DOUBLINGS_OF_ELDERS: u32 = 3;
 /// One in this many transactions of a worker reads the queue of aged transactions before its first
 /// attempt.
 const LOOKS: u32 = 8;
+const _: () = assert!(
+    DOUBLINGS_OF_ELDERS < DOUBLINGS_MAX && DOUBLINGS_MAX < 32,
+    "a pause is shifted by less than its bits"
+);
+const _: () = assert!(LOOKS.is_power_of_two(), "looks are even when the count wraps");
 
 /// The attempts of one transaction, and the waits between them.
 ///
@@ -103,11 +109,13 @@ impl<M: LineLocks> Retry<M> {
         let (handle, settings) = (database.memory().handle(), database.node().settings());
         let now = handle.now();
         let since = *self.since.get_or_insert(now);
+        strict_assert!(now >= since, "the first attempt was in the future");
         if now >= since + settings.retry_for {
             let (attempts, waited) = (self.attempts, now - since);
             return Err(TxnError::Contended { attempts, waited, last: conflict });
         }
         if settings.elder_after > 0 && self.attempts >= self.elder_after && self.place.is_none() {
+            strict_assert!(self.attempts > 0, "a conflict without an attempt");
             self.place = database.become_elder().await;
         }
         let pause = match &self.place {
@@ -222,6 +230,7 @@ impl<M: LineLocks> Database<M> {
         let settings = self.node().settings();
         let doubled = settings.pause.saturating_mul(1 << attempts.min(DOUBLINGS_MAX));
         let most = doubled.min(settings.pause_max).as_nanos() as u64;
+        strict_assert!(most <= settings.pause_max.as_nanos() as u64, "a pause of {most} ns");
         Duration::from_nanos(self.memory().handle().random_below(most.max(1)))
     }
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use latchwork_blink::{Insertion, Tree, TreeConfig};
 use latchwork_coherence::LineLocks;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::{TableId, Timestamp};
 
@@ -60,6 +61,7 @@ impl<M: LineLocks> Table<M> {
         for _ in 0..=schema.indexes().len() {
             trees.push(Tree::create(memory.clone(), config()).await?);
         }
+        strict_assert!(trees.len() == schema.indexes().len() + 1, "each index has a tree");
         Ok(Table(Rc::new(Inner { schema, heap, trees })))
     }
 
@@ -105,6 +107,7 @@ impl<M: LineLocks> Table<M> {
 
     /// An index: 0 is the primary index, followed by the indexes of the schema.
     pub(crate) fn tree(&self, index: usize) -> &Tree<M> {
+        strict_assert!(index <= self.secondaries(), "the table has no index {index}");
         &self.0.trees[index]
     }
 
@@ -115,6 +118,7 @@ impl<M: LineLocks> Table<M> {
 
     /// Whether index `index`, which is not 0, is unique.
     pub(crate) fn is_unique(&self, index: usize) -> bool {
+        strict_assert!(index > 0, "the primary index is no secondary one");
         self.0.schema.indexes().get(index - 1).is_some_and(|index| index.is_unique())
     }
 
@@ -127,6 +131,10 @@ impl<M: LineLocks> Table<M> {
         to: &mut Vec<u8>,
     ) -> Result<(), TxnError> {
         to.clear();
+        strict_assert!(
+            index > 0 && index <= self.secondaries(),
+            "the table has no secondary index {index}"
+        );
         Ok(self.0.schema.index_key(index - 1, key, row, to)?)
     }
 
@@ -146,6 +154,7 @@ impl<M: LineLocks> Table<M> {
             };
             let bound = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             self.tree(0).scan_up(bound, BATCH, take).await?;
+            strict_assert!(found.len() <= BATCH, "a batch is longer than its bound");
             for (key, id) in &found {
                 let seen = self.heap().get(*id, key, &mut value).await?;
                 visit(key, seen, &value).map_err(Into::into)?;

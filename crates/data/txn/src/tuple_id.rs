@@ -1,5 +1,6 @@
 //! [`TupleId`]: the row id in an index entry.
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
 /// The name of a tuple while the tuple exists: the address of its line, with its slot in the low
@@ -10,6 +11,10 @@ pub struct TupleId(u64);
 impl TupleId {
     /// The tuple in slot `slot` of `line`. A page has fewer slots than a line has bytes.
     pub(crate) fn new(line: GlobalAddr, slot: usize) -> TupleId {
+        strict_assert!(
+            line.bits() & slot as u64 == 0,
+            "the slot changes the line of a row location"
+        );
         TupleId(line.bits() | slot as u64)
     }
 

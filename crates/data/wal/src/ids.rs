@@ -32,6 +32,10 @@ impl Timestamp {
     pub const NODE_BITS: u32 = 6;
     /// The most nodes that can draw timestamps.
     pub const NODES_MAX: u8 = 1 << Timestamp::NODE_BITS;
+    const _CHECK: () = assert!(
+        Timestamp::NODES_MAX as u32 == 1 << Timestamp::NODE_BITS,
+        "a timestamp has a value for each node"
+    );
 
     /// The timestamp that `node` draws at this `counter`; `None` when either does not fit.
     pub fn new(counter: u64, node: NodeId) -> Option<Timestamp> {

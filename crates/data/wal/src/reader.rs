@@ -1,5 +1,7 @@
 //! [`GroupReader`]: reads the log records of one file in order, and finds how the file ends.
 
+use latchwork_strict::strict_assert;
+
 use crate::format::{
     ALIGN, Content, FILE_HEADER, FileHeader, Flaw, GROUP_HEADER, GroupRef, Head, read_body,
 };
@@ -8,6 +10,7 @@ use crate::{DatabaseId, Timestamp, WalError};
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
+const _: () = assert!(CHUNK > GROUP_HEADER && CHUNK > FILE_HEADER, "a header is read at once");
 
 /// Reads the log records of a file one after another.
 pub(crate) struct GroupReader {
@@ -101,6 +104,7 @@ impl GroupReader {
     /// The next log record.
     pub(crate) fn next(&mut self) -> Result<Step<'_>, WalError> {
         let (at, left) = (self.offset, self.length - self.offset);
+        strict_assert!(at <= self.length, "the reader is behind the end of the file");
         if left == 0 {
             return Ok(Step::End);
         }
@@ -118,6 +122,7 @@ impl GroupReader {
         }
         self.bytes(at, head.length)?;
         let begin = (at - self.buffered) as usize;
+        strict_assert!(self.buffered <= at, "the record is not in the buffer");
         let body = &self.buffer[begin + GROUP_HEADER..begin + head.length];
         let group = match read_body(&head, body, &header) {
             Ok(group) => group,
@@ -127,6 +132,7 @@ impl GroupReader {
             return Err(WalError::damaged(&self.name, at, flaw.0));
         }
         self.offset += head.length as u64;
+        strict_assert!(self.offset <= self.length, "the reader is behind the end of the file");
         Ok(Step::Group(at, group))
     }
 
@@ -192,6 +198,10 @@ impl GroupReader {
             }
         }
         let begin = (at - self.buffered) as usize;
+        strict_assert!(
+            self.buffered <= at && begin + length <= self.buffer.len(),
+            "the bytes are not in the buffer"
+        );
         Ok(&self.buffer[begin..begin + length])
     }
 }

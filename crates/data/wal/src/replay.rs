@@ -6,6 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::thread;
 
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::directory::read_whole;
 use crate::format::{Content, names};
@@ -90,6 +91,11 @@ impl Replayed {
         let mut shards: BTreeMap<usize, Shard> = BTreeMap::new();
         for entry in entries {
             self.highest = self.highest.max(entry.timestamp);
+            strict_assert!(
+                self.partitions.len() == PARTITIONS,
+                "a replay has {} partitions",
+                self.partitions.len()
+            );
             self.entries += 1;
             shards.entry(shard_of(entry.table, entry.key)).or_default().take(entry);
         }
@@ -106,6 +112,10 @@ impl Replayed {
                     }
                     same
                 });
+                strict_assert!(
+                    keys.windows(2).all(|pair| pair[0].key < pair[1].key),
+                    "a key is in a table twice"
+                );
             }
         }
     }
@@ -144,6 +154,10 @@ impl Shard {
             let latest = |(key, (timestamp, value))| Latest { key, timestamp, value };
             let mut keys: Vec<Latest> = keys.into_iter().map(latest).collect();
             keys.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+            strict_assert!(
+                keys.windows(2).all(|pair| pair[0].key < pair[1].key),
+                "a key is in a table twice"
+            );
             keys
         };
         Partition { tables: self.0.into_iter().map(|(table, keys)| (table, sort(keys))).collect() }
@@ -258,6 +272,7 @@ impl LogDirectory {
         }
         let partitions =
             in_parallel(threads, PARTITIONS, |at| std::mem::take(&mut *shards[at].lock()).sorted());
+        strict_assert_eq!(partitions.len(), PARTITIONS);
         let (files, notes_left) = (files.len(), notes.len());
         tracing::info!(files, groups, entries, notes_left, floor = floor.0, "replayed");
         Ok(Replayed { partitions, notes, highest, groups, entries })

@@ -135,6 +135,10 @@ impl Settings {
     pub const SEGMENT_LEAST: u64 = 1 << 10;
     /// The smallest backlog.
     pub const BACKLOG_LEAST: usize = 1 << 12;
+    const _CHECK: () = assert!(
+        Settings::BACKLOG_LEAST <= GROUP_MAX && Settings::SEGMENT_LEAST > 64,
+        "the limits leave something to choose"
+    );
 
     /// Checks whether a log can work with these settings.
     ///

@@ -1,6 +1,7 @@
 //! [`Conditions`]: the machines on which a run was measured, and whether the workers had their
 //! cores.
 
+use latchwork_strict::strict_assert;
 use serde::{Deserialize, Serialize};
 
 /// Above this share of the time, the wait for a core decides the figures.
@@ -81,6 +82,13 @@ impl Conditions {
             }
         }
         self.workers.extend(other.workers);
+        strict_assert!(
+            self.machines
+                .iter()
+                .enumerate()
+                .all(|(i, one)| self.machines[..i].iter().all(|other| other.host != one.host)),
+            "a machine is counted twice"
+        );
         self.workers.sort_by_key(|worker| (worker.node, worker.worker));
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use latchwork_cache::WriteGuard;
 use latchwork_coherence::CoherentMemory;
 use latchwork_runtime::{Elapsed, JoinHandle};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
 use crate::queue::Write;
@@ -162,6 +163,10 @@ impl<M: CoherentMemory> WriteBuffer<M> {
             return Ok(shared.memory.write(addr, write).await?);
         }
         let write = Write { addr, offset, bytes };
+        strict_assert!(
+            offset + bytes.len() <= shared.memory.payload_len(),
+            "a write that was checked ends behind its line"
+        );
         let mut held_back = None;
         loop {
             let operation = match shared.memory.try_enter() {
@@ -203,6 +208,10 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         }
         let taken = shared.queue.borrow_mut().put(write, operation, shared.handle.now());
         let Some(merged) = taken else { return Ok(false) };
+        strict_assert!(
+            shared.queue.borrow().len() <= shared.settings.entries,
+            "more writes wait than the bound"
+        );
         {
             let counts = &mut *shared.counts.borrow_mut();
             counts.writes += 1;
@@ -214,6 +223,7 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         } else if !merged {
             shared.clock.wake();
         }
+        strict_assert!(!shared.updates.go_on(), "a write joins the buffer beside an update");
         Ok(true)
     }
 
@@ -284,6 +294,10 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         shared.start_all();
         let settled = || shared.queue.borrow().is_settled_below(end).then_some(());
         shared.room.wait(settled).await;
+        strict_assert!(
+            shared.queue.borrow().is_settled_below(end),
+            "a flush ends before the writes that it waits for"
+        );
         self.check_lost()
     }
 

@@ -43,6 +43,7 @@ use arrayvec::ArrayVec;
 use latchwork_cache::WriteGuard;
 use latchwork_coherence::{CoherentMemory, Mode, Need};
 use latchwork_runtime::{Elapsed, Time};
+use latchwork_strict::strict_assert;
 
 use crate::queue::{Entry, Queue};
 use crate::shared::{Job, Shared};
@@ -56,6 +57,7 @@ const OBTAINING_SHARE: u32 = 8;
 
 /// A line is kept for at most this many times [`Settings::hold`](crate::Settings::hold).
 const HOLD_TIMES: u32 = 8;
+const _: () = assert!(GROUP_MAX > 0 && OBTAINING_SHARE > 1 && HOLD_TIMES > 1);
 
 type Guards<'a> = ArrayVec<WriteGuard<'a>, GROUP_MAX>;
 
@@ -221,6 +223,8 @@ impl<M: CoherentMemory> Shared<M> {
             match guard {
                 Ok(mut guard) if now <= entry.by => {
                     store(entry, &mut guard);
+                    strict_assert!(now >= entry.issued, "a write is applied before it was made");
+                    strict_assert!(entry.addr == guard.addr(), "a write reaches another line");
                     Some(now)
                 }
                 // A task that finds the line and loses it again and again also reaches this check.
@@ -247,15 +251,18 @@ impl<M: CoherentMemory> Shared<M> {
             for (entry, at) in queue.entries().zip(&group).take_while(|(entry, _)| now <= entry.by)
             {
                 store(entry, &mut guards[*at]);
+                strict_assert!(guards[*at].addr() == entry.addr, "a write reaches another line");
                 applied += 1;
             }
             self.counts.borrow_mut().lines += guards.len() as u64;
+            strict_assert!(applied <= group.len(), "a write is applied without its latch");
             // Later entries have later deadlines.
             let next = queue.entries().nth(applied).filter(|next| now > next.by);
             (next.map(|next| next.seq), now)
         };
         for _ in 0..applied {
             let entry = self.queue.borrow_mut().pop();
+            strict_assert!(entry.is_some(), "an applied write is gone from the queue");
             self.applied(entry, now);
         }
         if applied > 0 {
@@ -291,11 +298,16 @@ impl<M: CoherentMemory> Shared<M> {
             };
             group.push(at);
         }
+        strict_assert!(
+            group.len() <= queue.len() && guards.len() <= GROUP_MAX,
+            "more lines are latched than the bound"
+        );
         (group, guards)
     }
 
     fn applied(&self, entry: Option<Entry<M::Operation>>, now: Time) {
         let Some(entry) = entry else { return };
+        strict_assert!(now >= entry.issued, "a write is applied before it was made");
         if let Some(lane) = entry.lane {
             self.wake_lane(lane);
         }
@@ -318,6 +330,7 @@ impl<M: CoherentMemory> Shared<M> {
                 while let Some(entry) = queue.pop() {
                     lost.push((entry, LossCause::Order));
                 }
+                strict_assert!(queue.len() == 0, "a write behind a lost one is kept");
             }
         }
         self.lose(lost);

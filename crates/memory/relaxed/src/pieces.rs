@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use latchwork_strict::{strict_assert, strict_check};
 use latchwork_verbs::Words;
 
 /// A piece of a line: its offset in the payload, and its bytes.
@@ -27,6 +28,15 @@ impl Piece {
 pub(crate) struct Pieces(Vec<Piece>);
 
 impl Pieces {
+    /// The pieces are in order, not empty, and do not touch each other.
+    fn check(&self) {
+        assert!(self.0.iter().all(|piece| !piece.bytes.is_empty()), "an empty piece");
+        assert!(
+            self.0.windows(2).all(|pair| pair[0].end() < pair[1].offset),
+            "two pieces touch each other"
+        );
+    }
+
     /// Adds a later write. Returns the number of bytes by which the pieces grew.
     pub(crate) fn put(&mut self, offset: usize, bytes: &[u8]) -> usize {
         if bytes.is_empty() {
@@ -36,6 +46,7 @@ impl Pieces {
         let first = self.0.partition_point(|piece| piece.end() < offset);
         let last = self.0.partition_point(|piece| piece.offset <= end);
         let before = self.len();
+        strict_assert!(first <= last, "the pieces are out of order");
         match &mut self.0[first..last] {
             [] => self.0.insert(first, Piece { offset, bytes: bytes.to_vec() }),
             [one] if one.offset <= offset && end <= one.end() => one.put(offset, bytes),
@@ -48,6 +59,7 @@ impl Pieces {
                 self.0.splice(first..last, [whole]);
             }
         }
+        strict_check!(self);
         self.len() - before
     }
 
@@ -69,6 +81,7 @@ impl Pieces {
             let end = piece.end().min(offset + to.len());
             if start < end {
                 let from = &piece.bytes[start - piece.offset..end - piece.offset];
+                strict_assert!(end <= piece.end() && end - offset <= to.len());
                 to[start - offset..end - offset].copy_from_slice(from);
             }
         }
@@ -79,6 +92,7 @@ impl Pieces {
     pub(crate) fn store(&self, payload: Words<'_>, mut changed: impl FnMut(Range<usize>)) {
         for piece in &self.0 {
             payload.write_bytes(piece.offset, &piece.bytes);
+            strict_assert!(!piece.bytes.is_empty(), "an empty piece");
             changed(piece.offset..piece.end());
         }
     }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use latchwork_runtime::Time;
+use latchwork_strict::{strict_assert, strict_check};
 use latchwork_verbs::GlobalAddr;
 
 use crate::pieces::Pieces;
@@ -61,7 +62,25 @@ pub(crate) struct Queue<O> {
 }
 
 impl<O> Queue<O> {
+    /// The writes are in order and within their bounds.
+    fn check(&self) {
+        assert!(
+            self.entries.iter().is_sorted_by(|one, next| one.seq < next.seq),
+            "writes out of order"
+        );
+        assert!(self.entries.back().is_none_or(|last| last.seq < self.next), "a number is to come");
+        assert!(self.due <= self.next, "a write is due that was not made");
+        let bytes: usize = self.entries.iter().map(|entry| entry.pieces.len()).sum();
+        assert_eq!(self.bytes, bytes, "the bytes that wait are counted wrong");
+        assert!(self.bytes <= self.settings.bytes, "more bytes wait than the bound");
+        assert!(self.entries.len() <= self.settings.entries, "more writes wait than the bound");
+    }
+
     pub(crate) fn new(settings: Settings) -> Queue<O> {
+        strict_assert!(
+            settings.entries >= settings.batch || !settings.consistency.buffers(),
+            "a batch that never fills"
+        );
         Queue { settings, entries: VecDeque::new(), next: 0, due: 0, bytes: 0 }
     }
 
@@ -110,6 +129,7 @@ impl<O> Queue<O> {
             self.entries.len() - 1
         });
         self.bytes += self.entries[at].pieces.put(offset, bytes);
+        strict_check!(self);
         Some(merges.is_some())
     }
 
@@ -148,6 +168,7 @@ impl<O> Queue<O> {
 
     /// The smallest `seq` that no entry has had yet.
     pub(crate) fn next(&self) -> u64 {
+        strict_assert!(self.due <= self.next, "a write is due that was not made");
         self.next
     }
 
@@ -175,7 +196,9 @@ impl<O> Queue<O> {
     /// Removes an entry.
     pub(crate) fn remove(&mut self, seq: u64) -> Option<Entry<O>> {
         let entry = self.entries.remove(self.at(seq)?)?;
+        strict_assert!(self.bytes >= entry.pieces.len(), "more bytes leave than came");
         self.bytes -= entry.pieces.len();
+        strict_check!(self);
         Some(entry)
     }
 
@@ -224,6 +247,7 @@ impl<O> Queue<O> {
         let due = self.due;
         let mut free = self.entries.iter_mut().filter(|entry| entry.lane.is_none());
         let entry = free.next().filter(|entry| entry.seq < due)?;
+        strict_assert!(entry.lane.is_none(), "two lanes carry one write out");
         entry.lane = Some(lane);
         Some(entry)
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use latchwork_coherence::CoherentMemory;
 use latchwork_runtime::{Handle, Time};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
 use crate::queue::{Entry, Queue, Write};
@@ -58,6 +59,7 @@ pub(crate) struct Job {
 impl<M: CoherentMemory> Shared<M> {
     pub(crate) fn new(memory: M, settings: Settings, on_loss: OnLoss) -> Shared<M> {
         let lanes = if settings.consistency.buffers() { settings.batch } else { 0 };
+        strict_assert!(lanes <= Settings::BATCH_MAX, "more lanes than a batch has writes");
         Shared {
             handle: memory.handle().clone(),
             memory,
@@ -113,6 +115,7 @@ impl<M: CoherentMemory> Shared<M> {
         while jobs > 0
             && let Some(lane) = idle.pop()
         {
+            strict_assert!(lane < lanes.len(), "a lane that is not there is idle");
             jobs -= 1;
             lanes[lane].as_ref().expect("an idle lane was polled").wake_by_ref();
         }
@@ -137,6 +140,7 @@ impl<M: CoherentMemory> Shared<M> {
     pub(crate) fn poll_job(&self, lane: usize, cx: &Context<'_>) -> Poll<Option<Job>> {
         let mut queue = self.queue.borrow_mut();
         if let Some(&Entry { seq, addr, by, .. }) = queue.take_job(lane) {
+            strict_assert!(lane < self.lanes.borrow().len(), "a job for a lane that is not there");
             // Another event than a job may have woken the drain task.
             self.idle.borrow_mut().retain(|idle| *idle != lane);
             return Poll::Ready(Some(Job { seq, addr, by }));
@@ -149,6 +153,7 @@ impl<M: CoherentMemory> Shared<M> {
         if !idle.contains(&lane) {
             idle.push(lane);
         }
+        strict_assert!(idle.len() <= self.lanes.borrow().len(), "a lane is idle twice");
         Poll::Pending
     }
 

@@ -17,6 +17,7 @@
 use std::cell::Cell;
 
 use latchwork_runtime::Time;
+use latchwork_strict::strict_assert;
 
 use crate::signal::Signal;
 
@@ -51,6 +52,7 @@ impl<'a> Counted<'a> {
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
+        strict_assert!(self.count.get() > 0, "an update ends twice");
         self.count.set(self.count.get() - 1);
         self.room.wake();
     }
@@ -76,6 +78,7 @@ impl Updates {
     /// Notes a held-back write, which fails if it is still held back at `by`; its end wakes `room`.
     pub(crate) fn hold_back<'a>(&'a self, by: Time, room: &'a Signal) -> Counted<'a> {
         self.until.set(by.max(self.until.get()));
+        strict_assert!(self.until.get() >= by, "a write is held back for less than it asked");
         Counted::new(&self.held_back, room)
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use latchwork_strict::{strict_assert, strict_check};
+
 use crate::error::MembershipError;
 use crate::store::{Change, Compare, Entry, LeaseId, Snapshot};
 
@@ -35,7 +37,23 @@ impl State {
         let ended: Vec<LeaseId> =
             self.leases.iter().filter(|(_, term)| term.end <= now).map(|(id, _)| *id).collect();
         ended.iter().for_each(|lease| self.revoke(*lease));
+        strict_assert!(self.leases.values().all(|term| term.end > now), "an ended lease is kept");
         !ended.is_empty()
+    }
+
+    /// The relations of the fields between two calls.
+    pub(crate) fn check(&self) {
+        for (key, kept) in &self.entries {
+            assert!(kept.modified <= self.revision, "{key} is newer than its store");
+            assert!(
+                kept.lease.is_none_or(|lease| self.leases.contains_key(&lease)),
+                "{key} outlives its lease"
+            );
+        }
+        assert!(
+            self.leases.keys().all(|id| (1..=self.last_lease).contains(&id.0)),
+            "a lease that was never granted"
+        );
     }
 
     /// Ends all leases, because no process that held one exists any more.
@@ -52,6 +70,10 @@ impl State {
         self.last_lease += 1;
         let id = LeaseId(self.last_lease);
         self.leases.insert(id, Term { ttl, end: now.saturating_add(ttl) });
+        strict_assert!(
+            self.leases.keys().all(|id| id.0 <= self.last_lease),
+            "a lease number is given twice"
+        );
         id
     }
 
@@ -62,6 +84,7 @@ impl State {
     ) -> Result<Duration, MembershipError> {
         let term = self.leases.get_mut(&lease).ok_or(MembershipError::LeaseEnded)?;
         term.end = now.saturating_add(term.ttl);
+        strict_assert!(term.end >= now, "a renewed lease has ended");
         Ok(term.ttl)
     }
 
@@ -69,6 +92,10 @@ impl State {
         self.leases.remove(&lease);
         let before = self.entries.len();
         self.entries.retain(|_, kept| kept.lease != Some(lease));
+        strict_assert!(
+            self.entries.values().all(|kept| kept.lease != Some(lease)),
+            "an entry outlives its lease"
+        );
         if self.entries.len() < before {
             self.revision += 1;
         }
@@ -96,6 +123,12 @@ impl State {
             return Err(MembershipError::LeaseEnded);
         }
         let revision = self.revision + 1;
+        strict_assert!(
+            changes.iter().enumerate().all(|(i, change)| changes[..i]
+                .iter()
+                .all(|other| key_of(other) != key_of(change))),
+            "a transaction changes a key twice"
+        );
         let mut changed = false;
         for change in changes {
             changed |= match change {
@@ -110,6 +143,7 @@ impl State {
         if changed {
             self.revision = revision;
         }
+        strict_check!(self);
         Ok(Some(self.revision))
     }
 
@@ -118,13 +152,24 @@ impl State {
     }
 
     pub(crate) fn range(&self, prefix: &str) -> Snapshot {
-        let entries = self
+        let entries: Vec<Entry> = self
             .entries
             .range(prefix.to_owned()..)
             .take_while(|(key, _)| key.starts_with(prefix))
             .map(|(key, kept)| kept.entry(key))
             .collect();
+        strict_assert!(
+            entries.iter().all(|entry| entry.modified <= self.revision),
+            "an entry is newer than its store"
+        );
         Snapshot { revision: self.revision, entries }
+    }
+}
+
+/// The key that a change puts or deletes.
+fn key_of(change: &Change) -> &str {
+    match change {
+        Change::Put { key, .. } | Change::Delete(key) => key,
     }
 }
 
@@ -132,5 +177,33 @@ impl Kept {
     fn entry(&self, key: &str) -> Entry {
         let Kept { value, modified, lease } = self.clone();
         Entry { key: key.to_owned(), value, modified, lease }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(modified: u64, lease: Option<LeaseId>) -> Kept {
+        Kept { value: Vec::new(), modified, lease }
+    }
+
+    #[test]
+    #[should_panic(expected = "outlives its lease")]
+    fn an_entry_that_outlives_its_lease_is_found() {
+        let mut state = State::default();
+        let lease = state.grant(Duration::from_secs(1), Duration::ZERO);
+        state.entries.insert("a".into(), kept(0, Some(lease)));
+        state.leases.remove(&lease);
+        state.check();
+    }
+
+    #[test]
+    #[should_panic(expected = "is newer than its store")]
+    fn a_revision_that_falls_is_found() {
+        let mut state = State { revision: 3, ..State::default() };
+        state.entries.insert("a".into(), kept(3, None));
+        state.revision = 2;
+        state.check();
     }
 }

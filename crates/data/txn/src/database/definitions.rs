@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use latchwork_coherence::LineLocks;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::TableId;
 
@@ -34,9 +35,14 @@ impl<M: LineLocks> Database<M> {
         let schema = Rc::new(schema);
         let table = Table::create(self.memory().clone(), id, schema.clone()).await?;
         let name = schema.name().to_owned();
+        strict_assert!(
+            table.secondaries() == schema.indexes().len(),
+            "an index of the table has no tree"
+        );
         let (key, row) = definition(&table)?;
         self.run(async |tx| tx.insert(self.definitions(), &key, &row).await).await?;
         self.0.tables.borrow_mut().insert(name, table.clone());
+        strict_assert!(id.0 > 0, "the number of the table of definitions is given out");
         Ok(table)
     }
 
@@ -110,12 +116,21 @@ pub(crate) fn definition<M: LineLocks>(table: &Table<M>) -> Result<(Vec<u8>, Vec
     let mut blob = table.id().0.to_le_bytes().to_vec();
     let roots: Vec<_> = table.roots().collect();
     blob.push(roots.len() as u8);
+    strict_assert!(
+        roots.len() <= usize::from(u8::MAX),
+        "the definition of a table has no room for its roots"
+    );
     roots.iter().for_each(|root| blob.extend_from_slice(&root.bits().to_le_bytes()));
     blob.extend_from_slice(&table.schema().encode());
     let of_definitions = self::schema()?;
     let (mut key, mut row) = (Vec::new(), Vec::new());
     of_definitions.encode_key(&[table.schema().name().into()], &mut key)?;
     of_definitions.encode_row(&[blob.as_slice().into()], &mut row)?;
+    strict_assert!(
+        read_definition(&of_definitions, &row)
+            .is_ok_and(|(id, read, _)| id == table.id() && read == roots),
+        "a definition is read as it was written"
+    );
     Ok((key, row))
 }
 

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use latchwork_coherence::LineLocks;
 use latchwork_history::{Outcome, Record, Recorder};
 use latchwork_runtime::Time;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::{DatabaseId, Mode, NodeId, TableId};
 
@@ -38,11 +39,13 @@ use crate::{Conflict, Node, Scheme, Table, Timestamp, TxnError};
 
 const MAGIC: u64 = 0x4c57_5458_4e44_4231;
 const VERSION: u64 = 3;
+const _: () = assert!(MAGIC != 0 && VERSION > 0, "a zeroed line is no database");
 /// The counter in the timestamp of loaded rows.
 const LOADED: u64 = 1;
 /// Offsets in the line of global atomics.
 const TIMESTAMPS: usize = 0;
 const TABLES: usize = 8;
+const _: () = assert!(TIMESTAMPS != TABLES && TABLES.is_multiple_of(8), "each counter has a word");
 
 /// One worker's handle on a database. Clones are the same.
 pub struct Database<M: LineLocks>(Rc<Inner<M>>);
@@ -125,6 +128,10 @@ impl<M: LineLocks> Database<M> {
         let scheme = node.settings().scheme.code();
         let known = [MAGIC, VERSION, id.0, tables.bits(), counters.bits(), scheme];
         words[..known.len()].copy_from_slice(&known);
+        strict_assert!(
+            known.len() <= crate::elder::DRAWN,
+            "the fields of the root overlap the places of elders"
+        );
         let write = |line: &mut latchwork_cache::WriteGuard<'_>| {
             for (at, word) in words.into_iter().enumerate() {
                 line.words().set_word(at, word);

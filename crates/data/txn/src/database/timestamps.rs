@@ -4,6 +4,7 @@ use std::ptr;
 use std::sync::{Arc, Weak};
 
 use latchwork_coherence::LineLocks;
+use latchwork_strict::strict_assert;
 
 use super::{Database, TIMESTAMPS};
 use crate::{Timestamp, TxnError};
@@ -35,12 +36,17 @@ impl<M: LineLocks> Database<M> {
             None => {
                 let most = self.node().settings().timestamp_block.max(1);
                 let from = self.draw_counters(most, above).await?;
+                strict_assert!(
+                    from > above,
+                    "the counters that were drawn are below one that was seen"
+                );
                 let of = Some(Arc::downgrade(generation));
                 *self.0.block.borrow_mut() = Block { of, left: from + 1..from + most };
                 from
             }
         };
         let node = self.node().clock().node();
+        strict_assert!(counter > above, "a timestamp is below one that was seen");
         Timestamp::new(counter, node).ok_or(TxnError::ClockExhausted)
     }
 
@@ -66,6 +72,7 @@ impl<M: LineLocks> Database<M> {
     pub(crate) async fn draw_later(&self, ts: Timestamp) -> Result<Timestamp, TxnError> {
         let counter = self.draw_counters(1, ts.counter()).await?;
         let node = self.node().clock().node();
+        strict_assert!(counter > ts.counter(), "a later timestamp is not later");
         Timestamp::new(counter, node).ok_or(TxnError::ClockExhausted)
     }
 

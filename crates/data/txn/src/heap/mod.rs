@@ -43,6 +43,7 @@ use std::rc::Rc;
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, LockOutcome};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::TableId;
 
@@ -108,6 +109,11 @@ impl<M: LineLocks> Heap<M> {
         }
         let rows_max = rows_max.unwrap_or(u16::MAX).max(1);
         let (line_size, places, tail) = (payload.next_power_of_two(), Rc::default(), Rc::default());
+        strict_assert!(
+            line_size.is_power_of_two() && line_size >= payload,
+            "a line is smaller than its payload"
+        );
+        strict_assert!(rows_max > 0, "a line without rows");
         Ok(Heap { memory, table, line_size, rows_max, places, tail })
     }
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use latchwork_cache::Hint;
 use latchwork_coherence::LineLocks;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use smallvec::SmallVec;
 
@@ -21,6 +22,8 @@ const LINES_MAX: usize = 64;
 const LOCKED_MAX: usize = 4;
 /// The number of tuples that are placed together.
 pub(crate) const RUN: usize = 16;
+const _: () =
+    assert!(LINES_MAX > 1 && LOCKED_MAX < LINES_MAX, "a locked line leaves others to choose from");
 
 #[derive(Debug, Default)]
 pub(super) struct Places {
@@ -40,6 +43,7 @@ impl Places {
 
     /// Notes the room of a line. A new line with less room than `least` is not noted.
     pub(super) fn note(&mut self, line: GlobalAddr, room: usize, least: usize) {
+        strict_assert!(!line.is_null(), "the null address has room");
         match self.lines.iter_mut().rev().find(|(known, _)| *known == line) {
             Some((_, known)) => *known = room,
             None if room < least => {}
@@ -89,6 +93,10 @@ impl<M: LineLocks> Heap<M> {
     }
 
     pub(crate) fn placed(&self, id: TupleId) -> Placed {
+        strict_assert!(
+            !self.places.borrow().strays.contains(&id),
+            "a row location is given out while it is a stray"
+        );
         Placed { id: Some(id), home: self.places.clone() }
     }
 
@@ -140,6 +148,10 @@ impl<M: LineLocks> Heap<M> {
         let mut left = run;
         while let Some(new) = left.first() {
             let size = tuple_size(new.key.len(), new.value.len());
+            strict_assert!(
+                size <= self.memory.payload_len(),
+                "a row that was checked is longer than a line"
+            );
             let known = match locked.len() {
                 LOCKED_MAX => None,
                 _ => self.places.borrow().line_for(size, &locked),
@@ -151,6 +163,7 @@ impl<M: LineLocks> Heap<M> {
             let mut slots = SmallVec::new();
             let placing =
                 self.drive(Patience::NoWait, || self.place_step(line, left, &mut slots)).await;
+            strict_assert!(slots.len() <= left.len(), "more rows are placed than came");
             for &slot in &slots {
                 placed.push(self.placed(TupleId::new(line, slot)));
             }
@@ -166,6 +179,7 @@ impl<M: LineLocks> Heap<M> {
                 Err(error) => return Err(error),
             }
         }
+        strict_assert!(placed.len() >= run.len(), "a row has no location");
         Ok(())
     }
 
@@ -202,6 +216,7 @@ impl<M: LineLocks> Heap<M> {
         let left = page.room(self.rows_max);
         drop(guard);
         self.places.borrow_mut().note(line, left, self.worth());
+        strict_assert!(slots.len() <= run.len(), "more rows are placed than came");
         Ok(if slots.is_empty() { end } else { Ok(()) })
     }
 
@@ -232,7 +247,15 @@ impl<M: LineLocks> Heap<M> {
         if places.lines.len() >= LINES_MAX {
             places.lines.remove(0);
         }
+        strict_assert!(
+            !places.lines.iter().any(|(known, _)| *known == line),
+            "a new line is known"
+        );
         places.lines.push((line, room));
+        strict_assert!(
+            places.lines.len() <= LINES_MAX,
+            "the list of lines is longer than its bound"
+        );
         Ok(line)
     }
 

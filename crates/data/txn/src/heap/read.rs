@@ -2,6 +2,7 @@
 
 use latchwork_cache::{Hint, Ownership};
 use latchwork_coherence::{LineLocks, Mode, Need};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Timestamp;
 
@@ -85,6 +86,8 @@ pub(crate) enum Stamped {
 /// The divisor from the age of a row to its read lease: the read timestamp is ahead by about 1/8 of
 /// that age.
 const AGE_PER_LEASE: u64 = 8;
+const _: () =
+    assert!(AGE_PER_LEASE > 0 && ROWS_COUNTED > 0, "a lease is divided by its age and rows");
 /// The maximum number of rows by which the age of a page is divided, because another row may have
 /// been written later.
 const ROWS_COUNTED: u16 = 4;
@@ -323,7 +326,15 @@ impl<M: LineLocks> Heap<M> {
         }
         let rows = page.rows();
         let dirty = page.raise_read_stamp(leased(ts, lease, seen_at, rows));
+        strict_assert!(
+            leased(ts, lease, seen_at, rows) >= ts,
+            "a lease ends before its transaction"
+        );
         guard.mark_dirty(dirty.range());
+        strict_assert!(
+            read_stamp(guard.words()) >= ts,
+            "a row that was read can be overwritten below the reader's timestamp"
+        );
         Ok(Stamped::Done)
     }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use latchwork_cache::Hint;
 use latchwork_coherence::LineLocks;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Timestamp;
 
@@ -215,6 +216,7 @@ impl<M: LineLocks> Heap<M> {
             return Ok(false);
         }
         let changed = old.set_part(cts, part.start, &value[part]).map_err(broken)?;
+        strict_assert!(changed.end <= guard.words().len(), "bytes outside the line are dirty");
         guard.mark_dirty(changed);
         Ok(true)
     }

@@ -3,15 +3,19 @@
 
 use std::ops::Range;
 
+use latchwork_strict::{STRICT, strict_assert};
 use latchwork_verbs::{WORD, Words};
 use latchwork_wal::Timestamp;
 
 use super::header::{Header, Slot};
 use super::read::{Page, TupleRef};
-use super::{Broken, HEADER, READ_STAMP, SLOT, State, TUPLE, TUPLE_MIN, slots_max, tuple_size};
+use super::{
+    Broken, HEADER, READ_STAMP, SLOT, State, TUPLE, TUPLE_MIN, check, slots_max, tuple_size,
+};
 
 /// Tuples below this number of bytes are built in a buffer before they are written.
 const SHORT: usize = 128;
+const _: () = assert!(SHORT.is_multiple_of(WORD) && SHORT > TUPLE, "a short tuple is whole words");
 
 /// The reason why a page could not be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,9 +101,39 @@ impl TupleRef<'_> {
     }
 }
 
+/// The largest page that is checked as a whole around every edit.
+const CHECKED_MAX: u16 = 32;
+
 impl Page<'_> {
+    /// Edits the page. A page that was sound before is sound afterwards. A damaged page may stay
+    /// damaged, which a reader reports.
+    fn soundly<T>(mut self, edit: impl FnOnce(&mut Self) -> Result<T, Edit>) -> Result<T, Edit> {
+        let (words, before) = (self.words, self.header);
+        let was_sound = STRICT && before.slots <= CHECKED_MAX && check(&self).is_ok();
+        let edited = edit(&mut self);
+        if was_sound {
+            let after = Header::load(words, before.table);
+            assert!(after.is_ok(), "an edit has damaged the header of a sound page");
+            if let Ok(header) = after {
+                let after = Page { words, header };
+                assert_eq!(check(&after).err(), None, "an edit has damaged a sound page");
+                assert!(edited.is_ok() || header == before, "a refused edit has an effect");
+                assert!(after.header.slots >= before.slots, "a page loses a slot");
+            }
+        }
+        edited
+    }
+
     /// Adds a tuple and returns its slot. The page value stays valid.
     pub(crate) fn insert(&mut self, new: New<'_>) -> Result<(usize, Dirty), Edit> {
+        let inserted = self.soundly(|page| page.insert_here(new).map(|done| (done, page.header)));
+        inserted.map(|(done, header)| {
+            self.header = header;
+            done
+        })
+    }
+
+    fn insert_here(&mut self, new: New<'_>) -> Result<(usize, Dirty), Edit> {
         let size = new.size();
         let slots = usize::from(self.header.slots);
         let slot = match self.header.free_slots {
@@ -128,6 +162,10 @@ impl Page<'_> {
             self.header.free_slots -= 1;
         }
         self.place(slot, new, size, &mut dirty);
+        strict_assert!(
+            usize::from(self.header.slots) <= slots_max(self.words.len()),
+            "more slots than a line can have"
+        );
         self.header.tombstones += u16::from(new.state == State::Tombstone);
         self.store_header(&mut dirty);
         Ok((slot, dirty))
@@ -158,6 +196,7 @@ impl Page<'_> {
             self.write(place, new, &mut dirty);
             slots.end += 1;
         }
+        strict_assert!(slots.end == usize::from(self.header.slots), "a row has no slot");
         if !slots.is_empty() {
             self.header.store(self.words);
             dirty = Dirty(Some(0..end));
@@ -185,7 +224,11 @@ impl Page<'_> {
         self.set_in(slot, New { state: old.state, cts: old.cts, key: &key, value: &value }, size)
     }
 
-    fn set_in(mut self, slot: usize, new: New<'_>, size: usize) -> Result<Dirty, Edit> {
+    fn set_in(self, slot: usize, new: New<'_>, size: usize) -> Result<Dirty, Edit> {
+        self.soundly(|page| page.set_here(slot, new, size))
+    }
+
+    fn set_here(&mut self, slot: usize, new: New<'_>, size: usize) -> Result<Dirty, Edit> {
         let old = self.tuple(slot)?.ok_or(Broken("a slot without a tuple is to change"))?;
         let header = self.header;
         let mut dirty = Dirty::default();
@@ -266,7 +309,11 @@ impl Page<'_> {
     }
 
     /// Removes a tuple. The slot of the tuple may be reused.
-    pub(crate) fn erase(mut self, slot: usize) -> Result<Dirty, Edit> {
+    pub(crate) fn erase(self, slot: usize) -> Result<Dirty, Edit> {
+        self.soundly(|page| page.erase_here(slot))
+    }
+
+    fn erase_here(&mut self, slot: usize) -> Result<Dirty, Edit> {
         let old = self.tuple(slot)?.ok_or(Broken("a slot without a tuple is to be erased"))?;
         self.add_garbage(old.slot.size);
         self.forget(old.state);
@@ -296,7 +343,12 @@ impl Page<'_> {
     /// Writes a tuple below the other tuples, where there is room for it.
     fn place(&mut self, slot: usize, new: New<'_>, size: usize, dirty: &mut Dirty) {
         self.header.heap -= size as u16;
+        strict_assert!(size >= TUPLE_MIN && size.is_multiple_of(8), "an allotment of {size} bytes");
         let place = Slot { offset: self.header.heap.into(), size };
+        strict_assert!(
+            usize::from(self.header.heap) >= self.header.slots_end(),
+            "a tuple runs into the slots"
+        );
         place.store(self.words, slot);
         dirty.add(Slot::at(slot)..Slot::at(slot) + SLOT);
         self.write(place, new, dirty);
@@ -306,9 +358,11 @@ impl Page<'_> {
     fn write(&self, place: Slot, new: New<'_>, dirty: &mut Dirty) {
         let New { state, cts, key, value } = new;
         let (at, len) = (place.offset, TUPLE + key.len() + value.len());
+        strict_assert!(len <= place.size, "a tuple of {len} bytes in {} bytes", place.size);
         let lengths = (value.len() as u32 | (key.len() as u32) << 16).to_le_bytes();
         // Up to the end of the last word, which belongs to the allotment.
         let end = len.next_multiple_of(WORD);
+        strict_assert!(at + end <= self.words.len(), "a tuple leaves the page");
         let mut tuple = [0; SHORT];
         // A short tuple is built in a buffer and written at once.
         match tuple.get_mut(..end) {
@@ -363,6 +417,7 @@ impl Page<'_> {
                 Slot { offset: end, size: slot.size }.store(self.words, number);
             }
         }
+        strict_assert!(end >= self.header.slots_end(), "the tuples run into the slots");
         self.header.heap = end as u16;
         self.header.garbage = 0;
         dirty.add(HEADER..len);

@@ -1,10 +1,12 @@
 //! The page header, and the word of a slot.
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::Words;
 
 use super::{Broken, HEADER, SLOT, slots_max};
 
 const MAGIC: u64 = 0x7ea9;
+const _: () = assert!(MAGIC != 0 && MAGIC <= 0xffff, "a zeroed line is no heap page");
 
 /// The first two words of a page. The third word is the read timestamp,
 /// [`Page::read_stamp`](super::Page::read_stamp).
@@ -138,6 +140,14 @@ impl Slot {
     }
 
     pub(crate) fn store(self, words: Words<'_>, number: usize) {
+        strict_assert!(
+            self.offset.is_multiple_of(8) && self.size.is_multiple_of(8),
+            "a slot counts in words"
+        );
+        strict_assert!(
+            self.offset / 8 <= 0xffff && self.size / 8 <= 0xffff,
+            "a slot does not fit its 32 bits"
+        );
         words.set_u32(Slot::at(number), (self.offset / 8) as u32 | ((self.size / 8) as u32) << 16);
     }
 }

@@ -29,7 +29,6 @@
 //! view, bytes out of bounds read as zero, and no read panics. The validation of the read discards
 //! such a result.
 
-#[cfg(test)]
 mod check;
 mod edit;
 mod header;
@@ -37,7 +36,6 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-#[cfg(test)]
 pub(crate) use check::check;
 pub(crate) use edit::{Dirty, Edit, New, format};
 pub(crate) use header::Slot;
@@ -53,6 +51,18 @@ pub(crate) const SLOT: usize = 4;
 pub(crate) const TUPLE: usize = 13;
 /// The minimum allotment of a tuple: any tuple may have to become a stub, which holds an address.
 pub(crate) const TUPLE_MIN: usize = (TUPLE + 8).next_multiple_of(8);
+const _: () = assert!(
+    HEADER == 3 * 8 && READ_STAMP == 2,
+    "a header is three words, of which the last is the read timestamp"
+);
+const _: () = assert!(
+    TUPLE_MIN >= TUPLE + 8 && TUPLE_MIN.is_multiple_of(8),
+    "the least tuple has room for a stub"
+);
+const _: () = assert!(
+    slots_max(65504) <= u16::MAX as usize && row_max(480) > 0,
+    "the limits fit lines of every size"
+);
 
 /// The defect of a page. A defect is an error only if the read of the page validates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,5 +1,7 @@
 //! The builder of schemas, and its checks.
 
+use latchwork_strict::strict_assert;
+
 use super::column::{Column, ColumnId, ColumnType};
 use super::index::Index;
 use super::layout::Place;
@@ -218,6 +220,11 @@ impl Definition {
             });
         }
         let head = fixed_len..fixed_len + texts.len();
+        strict_assert!(places.len() == columns.len(), "a column has no place");
+        strict_assert!(
+            in_row.len() + key.len() == columns.len(),
+            "a column is in the key and in the row, or in neither"
+        );
         if head.end > ROW_MAX {
             return Err(SchemaError::RowTooLong { table, len: head.end, max: ROW_MAX });
         }
@@ -242,6 +249,7 @@ impl Definition {
             rows_per_line,
         };
         schema.check_keys(latchwork_blink::KEY_MAX)?;
+        strict_assert!(schema.row_len_min() <= ROW_MAX, "the least row is longer than a line");
         Ok(schema)
     }
 }

@@ -9,6 +9,8 @@
 //! schema has exactly one encoding: decoded bytes equal the encoding of the result. There is no
 //! checksum, because the storage of schemas has its own.
 
+use latchwork_strict::strict_assert;
+
 use super::builder::{Definition, IndexDefinition};
 use super::column::{Column, ColumnId, ColumnType};
 use super::ordered::Order;
@@ -16,6 +18,12 @@ use super::{Schema, SchemaError};
 
 /// The version of the encoding.
 const VERSION: u8 = 1;
+const _: () = assert!(
+    super::COLUMNS_MAX <= u16::MAX as usize
+        && super::INDEXES_MAX <= u8::MAX as usize
+        && super::NAME_MAX <= u8::MAX as usize,
+    "the counts of a schema fit into its encoding"
+);
 
 /// FNV-1a with 64 bits: the offset basis and the prime.
 const FNV: (u64, u64) = (0xCBF2_9CE4_8422_2325, 0x0000_0100_0000_01B3);
@@ -52,6 +60,10 @@ impl Schema {
                 out.push(u8::from(*order == Order::Descending));
             }
         }
+        strict_assert!(
+            self.columns.len() <= super::COLUMNS_MAX && self.indexes.len() <= super::INDEXES_MAX,
+            "a schema that was not checked"
+        );
         out
     }
 
@@ -137,6 +149,7 @@ impl Bytes<'_> {
             return Err(self.bad(what));
         };
         self.at += len;
+        strict_assert!(self.at <= self.all.len(), "the reader is behind the definition");
         Ok(found)
     }
 

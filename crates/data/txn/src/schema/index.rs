@@ -9,6 +9,8 @@
 
 use std::ops::Range;
 
+use latchwork_strict::strict_assert;
+
 use super::column::{Column, ColumnId, Value};
 use super::layout::Place;
 use super::ordered::{KEY_COLUMNS_MAX, KeyLayout, KeyRef, Order, Part, put_fixed, put_text};
@@ -93,6 +95,11 @@ impl Index {
         if reads.iter().any(|range| range.end == usize::MAX) {
             reads.push(head);
         }
+        strict_assert!(parts.len() >= columns.len(), "an index loses a column");
+        strict_assert!(
+            reads.iter().all(|range| range.start <= range.end),
+            "an index reads a range that ends before it begins"
+        );
         Ok(Index { name, unique, columns, layout: KeyLayout { whose, parts }, reads })
     }
 }

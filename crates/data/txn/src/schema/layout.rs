@@ -8,6 +8,8 @@
 //! row. A column of fixed length has a fixed offset, so that a part of a row can be overwritten in
 //! place.
 
+use latchwork_strict::strict_assert;
+
 use super::column::{Column, ColumnId, ColumnType, Value, number};
 use super::{Schema, SchemaError};
 
@@ -60,6 +62,7 @@ impl Schema {
         for (column, value) in columns().filter(|(column, _)| column.kind.fixed_len().is_none()) {
             out.extend_from_slice(column.bytes(value)?);
         }
+        strict_assert!(self.row(out).is_ok(), "a row is read as it was written");
         Ok(())
     }
 

@@ -82,6 +82,9 @@ pub const INDEXES_MAX: usize = 16;
 
 /// The maximum length of a row in bytes: the payload of the longest line.
 const ROW_MAX: usize = 65_504;
+const _: () = assert!(ROW_MAX <= u16::MAX as usize, "the length of a row fits into a tuple");
+const _: () =
+    assert!(NAME_MAX > 0 && COLUMNS_MAX > KEY_COLUMNS_MAX, "a table has columns beside its key");
 
 /// The shape of a table's rows, and the keys by which rows are found.
 #[derive(Clone, PartialEq, Eq, Debug)]

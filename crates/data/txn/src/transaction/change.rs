@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, Mode};
+use latchwork_strict::strict_assert;
 
 use super::Transaction;
 use super::state::{Base, Change, Kept, State, Write, hash_of};
@@ -236,6 +237,7 @@ impl<M: LineLocks> State<M> {
         base: Base,
     ) {
         self.may_write.add(hash);
+        strict_assert!(self.may_write.may_have(hash), "the filter forgets a write");
         // The write is built in place. Building it elsewhere in words and moving it in pairs of
         // words makes the processor wait.
         self.writes.extend(iter::once_with(|| Write {
@@ -259,6 +261,7 @@ impl<M: LineLocks> State<M> {
     /// Stores the old value of the last write.
     fn keep_old(&mut self, old: Range<u32>) {
         if let Some(write) = self.writes.last_mut() {
+            strict_assert!(old.end as usize <= self.arena.len(), "an old value outside the arena");
             write.old = Some(old);
         }
     }
@@ -312,6 +315,7 @@ impl<M: LineLocks> State<M> {
                 let value = if moves { self.keep_again(&old) } else { old };
                 let from = value.start as usize + offset;
                 self.arena[from..from + bytes.len()].copy_from_slice(bytes);
+                strict_assert!(offset + bytes.len() <= value.len(), "a part outside the value");
                 let part = offset as u32..(offset + bytes.len()) as u32;
                 self.set_value(value, Some(part));
             }
@@ -329,6 +333,11 @@ impl<M: LineLocks> State<M> {
     /// Sets the value of the last write.
     fn set_value(&mut self, value: Range<u32>, part: Option<Range<u32>>) {
         if let Some(write) = self.writes.last_mut() {
+            strict_assert!(
+                value.end as usize <= self.arena.len()
+                    && part.as_ref().is_none_or(|part| part.end as usize <= value.len()),
+                "a part outside the value"
+            );
             (write.value, write.part) = (value, part);
         }
     }
@@ -352,6 +361,10 @@ impl<M: LineLocks> State<M> {
                     *part = part.start.min(from)..part.end.max(to);
                 }
                 let at = write.value.start as usize + offset;
+                strict_assert!(
+                    write.part.as_ref().is_none_or(|part| part.end as usize <= write.value.len()),
+                    "a part outside the value"
+                );
                 self.arena[at..at + bytes.len()].copy_from_slice(bytes);
             }
         }

@@ -4,6 +4,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
+use latchwork_strict::{strict_assert, strict_check};
 use latchwork_wal::{Group, Kind, Position, Timestamp, WalError};
 use smallvec::SmallVec;
 
@@ -36,7 +37,9 @@ impl<M: LineLocks> Database<M> {
     /// ended.
     pub(super) async fn decide(&self, state: &mut State<M>) -> Result<Option<Decided>, TxnError> {
         self.lock_and_announce(state).await?;
+        strict_check!(state, self.scheme() == Scheme::TimestampOrdering);
         self.validate(state).await?;
+        strict_check!(state, self.scheme() == Scheme::TimestampOrdering);
         if state.writes.is_empty() {
             // The reads need no protection any more.
             state.locks.clear();
@@ -51,7 +54,23 @@ impl<M: LineLocks> Database<M> {
             _ => self.node().clock().draw(state.floor)?,
         };
         state.ts = cts;
+        strict_assert!(
+            self.order() || cts > state.floor,
+            "a transaction commits before what it has read"
+        );
+        strict_assert!(state.locks_cover_writes(), "a row is overwritten without a lock");
         state.record_writes();
+        strict_assert!(
+            state.writes.iter().all(|write| write.change != Change::Nothing),
+            "a change of nothing is committed"
+        );
+        strict_assert!(
+            state
+                .writes
+                .iter()
+                .all(|write| write.base.named().is_some() == write.prepared.is_some()),
+            "a row that exists has no room for its new value"
+        );
         let position = self.append(state, cts).await?;
         Ok(Some(Decided { cts, position, released: false }))
     }
@@ -89,6 +108,10 @@ impl<M: LineLocks> Database<M> {
         let mut lines: SmallVec<[_; 32]> = state.writes.iter().filter_map(line_of).collect();
         lines.sort_unstable_by_key(|(line, _)| *line);
         lines.dedup_by_key(|(line, _)| *line);
+        strict_assert!(
+            lines.windows(2).all(|pair| pair[0].0 < pair[1].0),
+            "locks are taken in order"
+        );
         for (line, hint) in lines {
             let need = Need { addr: line, mode: Mode::Exclusive };
             if state.held(line).is_some() {
@@ -103,6 +126,10 @@ impl<M: LineLocks> Database<M> {
                 Err(_) => self.lock(state, line, Mode::Exclusive).await?,
             }
         }
+        strict_assert!(
+            self.scheme() == Scheme::TwoPhaseLocking || state.locks_cover_writes(),
+            "a written row is not locked"
+        );
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use latchwork_coherence::{LineLocks, Mode};
 use latchwork_history::{Outcome, Record};
+use latchwork_strict::{strict_assert, strict_check};
 use latchwork_wal::{Timestamp, WalError};
 use smallvec::SmallVec;
 
@@ -73,6 +74,10 @@ pub(super) enum Phase {
 /// The number of attempts of an end that fails because of memory or the log. Waits for other
 /// transactions are not counted, because each of those transactions ends.
 const TRIES: u32 = 1000;
+const _: () = assert!(
+    TRIES > 0 && !PAUSE.is_zero() && PAUSE.as_millis() < HELD_UP_AFTER.as_millis(),
+    "a task tries again before it is held up"
+);
 /// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 /// The wait for other transactions after which [`Health`](crate::Health) reports the task as held
@@ -175,6 +180,10 @@ impl<M: LineLocks> Last<M> {
         let database = self.database.clone();
         loop {
             let Some(state) = self.state.as_deref_mut() else { return Err(TxnError::Doomed) };
+            strict_assert!(
+                !matches!(self.phase, Phase::Ended),
+                "a transaction that has ended has a state"
+            );
             match &mut self.phase {
                 Phase::Deciding => match database.decide(state).await {
                     Ok(Some(decided)) => self.phase = Phase::Logged(decided),
@@ -188,6 +197,14 @@ impl<M: LineLocks> Last<M> {
                 },
                 Phase::Logged(decided) => {
                     let cts = decided.cts;
+                    strict_assert!(
+                        !state.writes.is_empty(),
+                        "a transaction without writes is logged"
+                    );
+                    strict_assert!(
+                        state.ts == cts,
+                        "the log has another timestamp than the transaction"
+                    );
                     if database.releases_early() && !decided.released {
                         // If memory fails, the rows stay locked. The rows are then installed when
                         // the log record is durable.
@@ -215,6 +232,11 @@ impl<M: LineLocks> Last<M> {
                 }
                 Phase::Installing { cts, released } => {
                     let cts = *cts;
+                    strict_assert!(
+                        !state.writes.is_empty(),
+                        "a transaction without writes is installed"
+                    );
+                    strict_check!(state, database.scheme() == crate::Scheme::TimestampOrdering);
                     let installed = async {
                         if !*released {
                             database.install(state, cts).await?;
@@ -232,6 +254,10 @@ impl<M: LineLocks> Last<M> {
                 }
                 Phase::Undoing(cause) => {
                     let undone = database.undo(state).await;
+                    strict_assert!(
+                        !matches!(cause, Some(TxnError::InDoubt(_))),
+                        "a transaction in doubt is undone"
+                    );
                     // The caller gets the reason why the transaction failed. A task reports what
                     // holds it up.
                     let cause = cause.take().filter(|_| !self.service || undone.is_ok());
@@ -349,6 +375,10 @@ impl<M: LineLocks> Database<M> {
             }
             write.installed = true;
         }
+        strict_assert!(
+            state.writes.iter().all(|write| write.installed || write.base.named().is_none()),
+            "a row keeps its old value after the commit"
+        );
         self.leave_times(state, cts).await
     }
 
@@ -381,6 +411,7 @@ impl<M: LineLocks> Database<M> {
                 write.installed = true;
             }
             next += ids.len();
+            strict_assert!(!ids.is_empty(), "a run of no rows");
         }
         for write in &mut state.writes {
             if let Some(placed) = &mut write.placed {
@@ -389,6 +420,10 @@ impl<M: LineLocks> Database<M> {
             write.installed = true;
         }
         self.queue_purges(state, cts);
+        strict_assert!(
+            state.writes.iter().all(|write| write.installed),
+            "a write is not installed at the end"
+        );
         Ok(())
     }
 
@@ -413,6 +448,7 @@ impl<M: LineLocks> Database<M> {
             state.entries.pop();
         }
         state.locks.clear();
+        strict_assert!(state.entries.is_empty(), "the locks end before the entries are taken back");
         let State { writes, tables, arena, .. } = state;
         for write in writes {
             let Some(placed) = &mut write.placed else { continue };

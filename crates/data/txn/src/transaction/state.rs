@@ -7,6 +7,7 @@ use latchwork_blink::Leaf;
 use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, Mode};
 use latchwork_history::Record;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::{TableId, Timestamp};
 
@@ -16,6 +17,7 @@ use crate::{Table, TupleId, TxnError};
 
 /// The number of table handles that are kept for the next transaction.
 const TABLES_KEPT: usize = 64;
+const _: () = assert!(TABLES_KEPT <= u8::MAX as usize, "tables are numbered with 8 bits");
 
 /// A locked line.
 pub(super) struct Held<L> {
@@ -149,6 +151,7 @@ impl Filter {
     #[inline]
     pub(super) fn add(&mut self, hash: u32) {
         self.0[(hash >> 6 & 3) as usize] |= 1 << (hash & 63);
+        strict_assert!(self.may_have(hash), "the filter forgets what was added");
     }
 
     #[inline]
@@ -215,7 +218,94 @@ impl<M: LineLocks> Default for State<M> {
     }
 }
 
+/// The longest list of a transaction that is compared element by element.
+const CHECKED_MAX: usize = 64;
+
 impl<M: LineLocks> State<M> {
+    /// The relations of a transaction's lists between two phases. In timestamp ordering, `ordered`,
+    /// the transaction has its timestamp from the beginning.
+    pub(super) fn check(&self, ordered: bool) {
+        let (tables, arena) = (self.tables.len(), self.arena.len());
+        let is_inside =
+            |range: &Range<u32>| range.start <= range.end && range.end as usize <= arena;
+        for read in &self.reads {
+            assert!(usize::from(read.table) < tables, "a read of no table");
+            assert!(self.may_read.may_have(read.hash), "the filter forgets a read");
+            assert!(read.cts <= self.floor, "the floor is below a row that was read");
+            let kept = read.kept.iter();
+            assert!(
+                kept.clone().all(|(key, value)| is_inside(key) && is_inside(value)),
+                "a row that was read is outside the arena"
+            );
+        }
+        for (at, write) in self.writes.iter().enumerate() {
+            assert!(usize::from(write.table) < tables, "a write of no table");
+            assert!(self.may_write.may_have(write.hash), "the filter forgets a write");
+            assert!(is_inside(&write.key) && is_inside(&write.value), "a write outside the arena");
+            assert!(write.old.iter().all(is_inside), "an old value outside the arena");
+            assert_eq!(hash_of(self.bytes(&write.key)), write.hash, "a key has another hash");
+            assert!(
+                write.part.iter().all(|part| part.end as usize <= write.value.len()),
+                "a part outside the value"
+            );
+            assert!(
+                write.read.is_none_or(|read| (read as usize) < self.reads.len()),
+                "a write of a row that was not read"
+            );
+            assert!(
+                write.prepared.is_none() || write.base.named().is_some(),
+                "room for a row that does not exist"
+            );
+            match write.change {
+                Change::Put => {}
+                Change::Delete => assert!(
+                    matches!(write.base, Base::Row(..)),
+                    "a row that does not exist is deleted: {:?}",
+                    write.base
+                ),
+                Change::Nothing => assert!(
+                    !matches!(write.base, Base::Row(..) | Base::Unknown),
+                    "a row that exists is not changed: {:?}",
+                    write.base
+                ),
+            }
+            let before = &self.writes[..at.min(CHECKED_MAX)];
+            assert!(
+                !before.iter().any(|other| {
+                    (other.table, other.hash) == (write.table, write.hash)
+                        && self.bytes(&other.key) == self.bytes(&write.key)
+                }),
+                "a row is written twice"
+            );
+        }
+        for entry in &self.entries {
+            let write = self.writes.get(entry.write as usize);
+            assert!(write.is_some(), "an entry of no write");
+            assert!(is_inside(&entry.key), "an entry outside the arena");
+            let most = write.map_or(0, |write| self.table(write.table).secondaries());
+            assert!(usize::from(entry.index) <= most, "an entry of no index");
+        }
+        assert!(
+            self.leaves.iter().all(|leaf| usize::from(leaf.table) < tables),
+            "a leaf of no table"
+        );
+        for (at, held) in self.locks.iter().enumerate() {
+            assert!(self.may_hold.may_have(hash_of_line(held.line)), "the filter forgets a lock");
+            let before = &self.locks[..at.min(CHECKED_MAX)];
+            assert!(before.iter().all(|other| other.line != held.line), "a line is locked twice");
+        }
+        assert!(!ordered || self.ts > Timestamp::ZERO, "a transaction without its timestamp");
+    }
+
+    /// Whether each row that is overwritten is locked to write.
+    pub(super) fn locks_cover_writes(&self) -> bool {
+        let is_locked = |write: &Write| {
+            let named = write.base.named();
+            named.is_none_or(|(id, _)| self.writes_line(self.table(write.table).heap().line_of(id)))
+        };
+        self.writes.iter().all(is_locked)
+    }
+
     /// Clears the state. Tables stay if they are few, because the next transaction probably uses
     /// them.
     pub(crate) fn clear(&mut self) {
@@ -233,6 +323,10 @@ impl<M: LineLocks> State<M> {
         self.may_write = Filter::default();
         self.entries.clear();
         self.arena.clear();
+        strict_assert!(
+            self.locks.is_empty() && self.writes.is_empty() && self.entries.is_empty(),
+            "a cleared state remembers a transaction"
+        );
         if self.tables.len() > TABLES_KEPT {
             self.tables.clear();
         }
@@ -242,6 +336,7 @@ impl<M: LineLocks> State<M> {
     /// Leaves locks and pending rows in place until a restart.
     pub(super) fn leave_locked(&mut self) {
         std::mem::take(&mut self.locks).into_iter().for_each(std::mem::forget);
+        strict_assert!(self.locks.is_empty(), "a lock that stays is given back");
         for write in &mut self.writes {
             if let Some(mut row) = write.placed.take() {
                 row.keep();
@@ -299,16 +394,23 @@ impl<M: LineLocks> State<M> {
         }
         let number = u8::try_from(self.tables.len()).map_err(|_| TxnError::TooManyTables)?;
         self.tables.push(table.clone());
+        strict_assert!(self.table(number).is(table), "a table has the number of another");
         Ok(number)
     }
 
     #[inline]
     pub(super) fn table(&self, number: u8) -> &Table<M> {
+        strict_assert!(usize::from(number) < self.tables.len(), "no table has number {number}");
         &self.tables[usize::from(number)]
     }
 
     #[inline]
     pub(super) fn bytes(&self, range: &Range<u32>) -> &[u8] {
+        strict_assert!(
+            range.start <= range.end && range.end as usize <= self.arena.len(),
+            "bytes {range:?} of an arena of {}",
+            self.arena.len()
+        );
         &self.arena[range.start as usize..range.end as usize]
     }
 
@@ -317,6 +419,10 @@ impl<M: LineLocks> State<M> {
     pub(super) fn keep(&mut self, bytes: &[u8]) -> Range<u32> {
         let from = self.arena.len() as u32;
         self.arena.extend_from_slice(bytes);
+        strict_assert!(
+            self.arena.len() <= u32::MAX as usize,
+            "the arena is longer than its numbers"
+        );
         from..self.arena.len() as u32
     }
 
@@ -363,13 +469,16 @@ impl<M: LineLocks> State<M> {
     pub(super) fn note_read(&mut self, read: Read) {
         self.may_read.add(read.hash);
         self.be_later_than(read.cts);
+        strict_assert!(self.floor >= read.cts, "the floor is below a row that was read");
         self.reads.push(read);
     }
 
     /// Adds a lock to the state.
     #[inline]
     pub(super) fn note_lock(&mut self, held: Held<M::Lock>) {
+        strict_assert!(!held.line.is_null(), "the null address is locked");
         self.may_hold.add(hash_of_line(held.line));
+        strict_assert!(self.held(held.line).is_none(), "a line is locked twice");
         self.locks.push(held);
     }
 

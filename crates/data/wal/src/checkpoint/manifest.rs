@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use latchwork_strict::strict_assert;
+
 use crate::format::{Reader, VERSION, names};
 use crate::storage::Storage;
 use crate::{DatabaseId, End, NodeId, Timestamp, WalError};
@@ -51,6 +53,10 @@ pub(crate) struct Part {
 impl Manifest {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
+        strict_assert!(
+            self.parts.len() <= u32::MAX as usize,
+            "the parts of a checkpoint are numbered with 32 bits"
+        );
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend((self.continues.len() as u32).to_le_bytes());
         bytes.extend(self.database.0.to_le_bytes());
@@ -161,6 +167,14 @@ impl Manifest {
     /// Puts this manifest in place. It is durable after the next sync of the directory.
     pub(crate) fn write(&self, storage: &dyn Storage) -> Result<(), WalError> {
         let fresh = format!("{}{}", names::MANIFEST, names::FRESH);
+        strict_assert!(
+            self.parts.iter().all(|part| part.bytes >= crate::format::FILE_HEADER as u64),
+            "a part is shorter than its header"
+        );
+        strict_assert!(
+            self.logs.keys().chain(self.continues.keys()).all(|node| node.0 < Timestamp::NODES_MAX),
+            "a log of no node"
+        );
         let io = |doing| {
             let fresh = fresh.clone();
             move |error| WalError::io(doing, &fresh, error)
@@ -200,6 +214,8 @@ impl Manifest {
 
 /// The longest manifest: a million parts.
 const MANIFEST_MAX: u64 = 16 << 20;
+const _: () =
+    assert!(MANIFEST_MAX > (Timestamp::NODES_MAX as u64) * 64, "a manifest has room for every log");
 
 #[cfg(test)]
 mod tests {

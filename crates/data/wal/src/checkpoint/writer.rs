@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use latchwork_runtime::sync::{Arc, Mutex};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use super::Manifest;
 use super::manifest::Part;
@@ -12,6 +13,10 @@ use crate::{Entry, LogDirectory, NodeId, Timestamp, WalError};
 
 /// The size in bytes at which a record of entries is written.
 const GROUP_BYTES: usize = 64 << 10;
+const _: () = assert!(
+    GROUP_BYTES < crate::format::GROUP_MAX,
+    "a record of a checkpoint has room for one more entry"
+);
 
 /// A checkpoint that is being written. Dropping it before [`publish`](CheckpointWriter::publish)
 /// removes its parts.
@@ -54,6 +59,7 @@ impl CheckpointWriter {
         if floor < least {
             return Err(WalError::Floor { floor, least });
         }
+        strict_assert!(floor >= least, "the floor of a checkpoint runs backwards");
         let number = directory.begin_checkpoint()?;
         Ok(CheckpointWriter {
             directory: directory.clone(),
@@ -73,6 +79,7 @@ impl CheckpointWriter {
         let part = {
             let mut parts = self.parts.lock();
             parts.begun += 1;
+            strict_assert!(parts.begun > 0, "the parts of a checkpoint are numbered with 32 bits");
             parts.begun - 1
         };
         let content = Content::Part { number: self.number, part };
@@ -104,10 +111,18 @@ impl CheckpointWriter {
     pub fn publish(mut self) -> Result<(), WalError> {
         let parts: Vec<Part> = {
             let parts = self.parts.lock();
+            strict_assert!(
+                parts.finished.len() <= parts.begun as usize,
+                "more parts are finished than were begun"
+            );
             if parts.finished.len() != parts.begun as usize {
                 let (begun, finished) = (parts.begun as usize, parts.finished.len());
                 return Err(WalError::Unfinished { begun, finished });
             }
+            strict_assert!(
+                parts.finished.keys().copied().eq(0..parts.begun),
+                "a part of the checkpoint is missing"
+            );
             parts.finished.values().copied().collect()
         };
         let manifest = Manifest {
@@ -118,6 +133,10 @@ impl CheckpointWriter {
             continues: std::mem::take(&mut self.continues),
             logs: self.directory.log_ends(),
         };
+        strict_assert!(
+            manifest.floor >= self.directory.floor(),
+            "the floor of a checkpoint runs backwards"
+        );
         let directory = self.directory.clone();
         directory.ensure_witness()?;
         let sync = || {
@@ -131,6 +150,11 @@ impl CheckpointWriter {
         sync()?;
         let (number, floor, parts) = (self.number, manifest.floor.0, manifest.parts.len());
         directory.replace(manifest);
+        strict_assert_eq!(
+            directory.floor(),
+            Timestamp(floor),
+            "the published checkpoint is in place"
+        );
         // From here on the witness also knows that there is a checkpoint. If this write fails, a
         // later witness states it.
         if let Err(error) = directory.note(true) {
@@ -187,6 +211,7 @@ impl PartWriter {
         }
         self.group.stamped(entry)?;
         self.part.entries += 1;
+        strict_assert!(self.group.entries() > 0, "an entry of a checkpoint is lost");
         Ok(())
     }
 
@@ -199,9 +224,18 @@ impl PartWriter {
         self.buffer.clear();
         self.group.encode(self.group.body_crc(), &mut self.buffer);
         finish(&mut self.buffer, &self.header, self.part.bytes, 0);
+        strict_assert!(
+            self.buffer.len() >= crate::format::GROUP_HEADER,
+            "a record without a header"
+        );
         let written = self.file.append(&self.buffer);
         written.map_err(|e| WalError::io("writing", &self.name, e))?;
         self.part.bytes += self.buffer.len() as u64;
+        strict_assert_eq!(
+            self.part.bytes,
+            self.file.length().unwrap_or(self.part.bytes),
+            "a part is as long as what was written"
+        );
         self.group.reset(Kind::Commit, Timestamp::ZERO);
         Ok(())
     }
@@ -215,6 +249,7 @@ impl PartWriter {
             self.write()?;
         }
         self.file.sync().map_err(|e| WalError::io("syncing", &self.name, e))?;
+        strict_assert!(self.group.entries() == 0, "entries of a finished part are not written");
         self.parts.lock().finished.insert(self.index, self.part);
         Ok(())
     }

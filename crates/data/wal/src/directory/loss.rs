@@ -26,6 +26,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use latchwork_strict::strict_assert;
+
 use super::survey::{Files, Found, Need, all_nodes, learn, look_at, read_groups, read_witness};
 use crate::format::{Content, Known, names};
 use crate::reader::{GroupReader, Opened};
@@ -146,6 +148,7 @@ pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Foun
     }
     check_against_checkpoint(storage, &files, &limits)?;
     let mut losses = BTreeMap::new();
+    strict_assert!(limits.keys().all(|node| scans.contains_key(node)), "a cut log was not scanned");
     for (&node, &cut) in &limits {
         let before = files.witness.as_ref().and_then(|witness| witness.losses.get(&node));
         let lost = loss(cut, &scans[&node], known.get(&node), before);
@@ -207,6 +210,7 @@ fn check_against_checkpoint(
 /// The loss of a log that ends at `cut`. `before`: the loss that an interrupted cut has recorded.
 fn loss(cut: End, scan: &Scan, known: Option<&End>, before: Option<&Lost>) -> Lost {
     let known = known.copied().unwrap_or_default();
+    strict_assert!(cut.groups <= scan.end.groups, "a cut keeps more records than were found");
     let before = before.copied().unwrap_or_default();
     let missing = known.groups.max(scan.least).saturating_sub(scan.end.groups);
     let here = if known.segment == scan.end.segment { scan.end.bytes } else { 0 };

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use latchwork_runtime::sync::{Arc, AtomicU64, Mutex, Ordering};
+use latchwork_strict::strict_assert;
 
 use crate::checkpoint::{LogEnd, Manifest};
 use crate::format::{Known, names};
@@ -181,6 +182,7 @@ impl LogDirectory {
         }
         let survey::Found { nodes, manifest, losses, .. } = found;
         let next = manifest.as_ref().map_or(0, |manifest| manifest.number) + 1;
+        strict_assert!(next > 0, "checkpoints are numbered from 1");
         let checkpoints = Mutex::new(Checkpoints { next, under_way: false });
         let floor = manifest.as_ref().map_or(Timestamp::ZERO, |manifest| manifest.floor);
         let ends = nodes.iter().map(|(node, log)| (*node, log.end)).collect();
@@ -249,7 +251,15 @@ impl LogDirectory {
 
     /// Notes that another checkpoint is in place and durable.
     pub(crate) fn replace(&self, manifest: Manifest) {
+        strict_assert!(
+            manifest.floor.0 >= self.floor.load(Ordering::Relaxed),
+            "the floor of the checkpoints runs backwards"
+        );
         self.floor.store(manifest.floor.0, Ordering::Relaxed);
+        strict_assert!(
+            self.manifest.lock().as_ref().is_none_or(|old| old.number < manifest.number),
+            "a checkpoint is replaced by an older one"
+        );
         *self.manifest.lock() = Some(manifest);
     }
 
@@ -273,6 +283,14 @@ impl LogDirectory {
             return Err(WalError::CheckpointUnderWay);
         }
         checkpoints.next += 1;
+        strict_assert!(checkpoints.under_way, "a checkpoint begins unnoticed");
+        strict_assert!(
+            self.manifest
+                .lock()
+                .as_ref()
+                .is_none_or(|manifest| manifest.number < checkpoints.next - 1),
+            "the number of a checkpoint is used again"
+        );
         Ok(checkpoints.next - 1)
     }
 
@@ -304,6 +322,15 @@ impl LogDirectory {
             before: log.through,
             groups: log.end.groups,
         };
+        strict_assert!(segment.number > 0, "segments are numbered from 1");
+        strict_assert!(
+            segment.number > last && segment.number > log.end.segment,
+            "the number of a segment is used again"
+        );
+        strict_assert!(
+            log.segments.last().is_none_or(|last| last.before <= segment.before),
+            "the timestamps of segments run backwards"
+        );
         if let Some(visible) = &visible {
             // Relaxed: no other node sees anything of this log yet.
             visible.store(log.end.groups, Ordering::Relaxed);
@@ -325,13 +352,27 @@ impl LogDirectory {
     /// the end record, if it has one.
     pub(crate) fn leave(&self, node: NodeId, through: Timestamp, closed: Option<End>) {
         if let Some(log) = self.nodes.lock().get_mut(&node) {
+            strict_assert!(log.open, "a log is closed twice");
+            strict_assert!(
+                closed.is_none_or(|closed| !closed.is_short_of(&log.end)),
+                "the end record of a log loses commits"
+            );
             (log.open, log.closed, log.visible) = (false, closed, None);
+            strict_assert!(log.through >= through, "a log forgets how far it went");
             log.through = log.through.max(through);
         }
     }
 
     /// Notes a new segment, which is durable.
     pub(crate) fn add(&self, node: NodeId, segment: Segment) {
+        strict_assert!(
+            self.nodes.lock().get(&node).is_none_or(|log| log
+                .segments
+                .last()
+                .is_none_or(|last| last.number < segment.number)),
+            "segments are added in order"
+        );
+        strict_assert!(node.0 < Timestamp::NODES_MAX, "a segment of no log");
         self.nodes.lock().entry(node).or_default().segments.push(segment);
     }
 
@@ -342,7 +383,26 @@ impl LogDirectory {
     /// them, the next [mark](crate::format::Mark) of that node covers it.
     pub(crate) fn publish(&self, node: NodeId, end: End, through: Timestamp) {
         if let Some(log) = self.nodes.lock().get_mut(&node) {
+            strict_assert!(log.open, "a log that is not open becomes durable");
             assert!(!end.is_short_of(&log.end), "a durable log does not become shorter");
+            strict_assert!(
+                (end.segment, end.bytes) >= (log.end.segment, log.end.bytes),
+                "the durable end of a log runs backwards"
+            );
+            strict_assert!(
+                log.segments.last().is_some_and(|last| last.number == end.segment),
+                "a durable end outside the last segment"
+            );
+            strict_assert!(
+                end.bytes >= crate::format::FILE_HEADER as u64,
+                "a durable end inside the header"
+            );
+            strict_assert!(
+                log.visible
+                    .as_ref()
+                    .is_none_or(|visible| visible.load(Ordering::Relaxed) >= end.groups),
+                "more commits are durable than are visible"
+            );
             (log.end, log.through) = (end, log.through.max(through));
         }
     }
@@ -388,6 +448,7 @@ impl LogDirectory {
             nodes.iter().map(|(node, log)| (*node, log.closed.unwrap_or(log.end))).collect()
         };
         let checkpoint = self.manifest.lock().is_some();
+        strict_assert!(ends.len() == self.nodes.lock().len(), "the witness leaves a log out");
         let witness = Witness { checkpoint, ..Witness::of(self.database, ends.clone()) };
         witness.write(&*self.storage)?;
         if durably {
@@ -422,6 +483,7 @@ impl LogDirectory {
         // Removal goes from the front only. So the field `before` of a segment shows whether the
         // previous segments may be missing.
         let mut removed = 0;
+        strict_assert!(floor <= self.floor(), "segments above the checkpoint are removed");
         while let Some(number) = self.take_oldest(node, floor, &manifest) {
             let name = names::segment(node, number);
             self.storage.remove(&name).map_err(|e| WalError::io("removing", &name, e))?;
@@ -447,6 +509,10 @@ impl LogDirectory {
             None if !manifest.covers(node, log.end.groups) => return None,
             None => log.through,
         };
+        strict_assert!(
+            log.segments.is_sorted_by_key(|segment| segment.number),
+            "the segments of a log are out of order"
+        );
         (through <= floor && first.number < needed).then(|| log.segments.remove(0).number)
     }
 }

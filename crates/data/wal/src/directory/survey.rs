@@ -12,6 +12,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use latchwork_strict::strict_assert;
+
 use super::settle::Plan;
 use super::{Loss, NodeLog, Segment};
 use crate::checkpoint::Manifest;
@@ -97,6 +99,10 @@ impl Files {
             segments.entry(node).or_default().push(number);
         }
         segments.values_mut().for_each(|numbers| numbers.sort_unstable());
+        strict_assert!(
+            segments.values().all(|numbers| numbers.windows(2).all(|pair| pair[0] < pair[1])),
+            "a segment is listed twice"
+        );
         Ok(Files { manifest, witness, all, segments })
     }
 
@@ -156,6 +162,7 @@ pub(super) fn learn(known: &mut BTreeMap<NodeId, End>, node: NodeId, end: End) {
     let most = known.entry(node).or_default();
     if most.is_short_of(&end) {
         *most = end;
+        strict_assert!(!most.is_short_of(&end), "what is known of a log shrinks");
     }
 }
 
@@ -281,6 +288,10 @@ impl Look<'_> {
         let is_kept = |number: &&u64| limit.is_none_or(|limit| **number <= limit.segment);
         let kept: Vec<u64> = numbers.iter().filter(is_kept).copied().collect();
         for &number in &numbers[kept.len()..] {
+            strict_assert!(
+                kept.len() <= numbers.len() && kept[..] == numbers[..kept.len()],
+                "the cut keeps the front of a log"
+            );
             self.plans.push(Plan::Remove(names::segment(self.node, number)));
         }
         let need = Need::read(self.storage, self.database, self.files, (self.node, &kept))?;
@@ -289,6 +300,7 @@ impl Look<'_> {
             return Err(WalError::damaged(&names::segment(self.node, kept[at]), 0, what));
         }
         let mut needed = Vec::new();
+        strict_assert!(need.before.len() == kept.len(), "a header was not read");
         for (at, &number) in kept.iter().enumerate() {
             match need.is_over(at) {
                 true => self.plans.push(Plan::Forget(names::segment(self.node, number))),
@@ -377,6 +389,7 @@ impl Look<'_> {
         log.through = reader.header().before.max(tail.highest);
         let groups = reader.header().groups + tail.groups;
         log.end = End { segment: number, bytes: reader.offset(), groups };
+        strict_assert!(log.end.bytes >= FILE_HEADER as u64, "the end of a log is inside a header");
         tail.mark
     }
 }

@@ -1,5 +1,7 @@
 //! Reads and writes numbers in bytes; no input makes the reader panic.
 
+use latchwork_strict::strict_assert;
+
 /// Takes numbers and slices off the front of a byte slice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
@@ -33,4 +35,5 @@ impl<'a> Reader<'a> {
 /// Writes `bytes` at `at`. The target must have room for them.
 pub(crate) fn put<const N: usize>(target: &mut [u8], at: usize, bytes: [u8; N]) {
     target[at..at + N].copy_from_slice(&bytes);
+    strict_assert!(at + N <= target.len(), "a field of {N} bytes at {at} does not fit");
 }

@@ -1,10 +1,20 @@
 //! [`Group`]: one log record, which holds what one commit wrote.
 
+use latchwork_strict::{strict_assert, strict_assert_eq};
+
 use super::{ALIGN, FileHeader, GROUP_HEADER, GROUP_MAX, Reader, put};
 use crate::{TableId, Timestamp, WalError};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"GRP1");
 const TOMBSTONE: u32 = 1 << 31;
+const _: () = assert!(
+    Group::KEY_MAX < TOMBSTONE as usize,
+    "the length of a key leaves room for the mark of a removal"
+);
+const _: () = assert!(
+    Group::KEY_MAX + GROUP_HEADER + ALIGN + 20 < GROUP_MAX,
+    "the longest key fits into a record"
+);
 
 /// What a log record is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -70,6 +80,10 @@ pub struct Group {
 impl Group {
     /// The most bytes that a key may have.
     pub const KEY_MAX: usize = 1 << 20;
+    const _CHECK: () = assert!(
+        GROUP_MAX < u32::MAX as usize && GROUP_MAX.is_multiple_of(ALIGN),
+        "the length of a record fits into its header"
+    );
 
     /// An empty log record.
     pub fn new(kind: Kind, timestamp: Timestamp) -> Group {
@@ -85,6 +99,7 @@ impl Group {
     pub fn reset(&mut self, kind: Kind, timestamp: Timestamp) {
         (self.kind, self.timestamp, self.entries) = (kind.encode(), timestamp, 0);
         self.body.clear();
+        strict_assert_eq!(self.bytes(), GROUP_HEADER, "a reset record is empty");
     }
 
     /// Sets the timestamp, which is often known last.
@@ -131,7 +146,9 @@ impl Group {
     /// Adds an entry of a checkpoint. The record's timestamp becomes the highest of its entries.
     pub(crate) fn stamped(&mut self, entry: Entry<'_>) -> Result<(), WalError> {
         self.push(Some(entry.timestamp), entry.table, entry.key, entry.value)?;
+        strict_assert!(self.entries > 0, "an entry is lost");
         self.timestamp = self.timestamp.max(entry.timestamp);
+        strict_assert!(self.timestamp >= entry.timestamp, "a record is older than its entry");
         Ok(())
     }
 
@@ -163,6 +180,8 @@ impl Group {
         body.extend_from_slice(key);
         body.extend_from_slice(value.unwrap_or_default());
         self.entries += 1;
+        strict_assert!(self.entries > 0, "the number of entries wraps");
+        strict_assert!(self.bytes() <= GROUP_MAX, "a record of {} bytes", self.bytes());
         Ok(())
     }
 
@@ -170,6 +189,7 @@ impl Group {
     /// position.
     pub(crate) fn body_crc(&self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
+        strict_assert!(self.padding() < ALIGN, "a padding of {} bytes", self.padding());
         hasher.update(&self.body);
         hasher.update(&[0; ALIGN][..self.padding()]);
         hasher.finalize()
@@ -182,6 +202,8 @@ impl Group {
     /// Appends the record without the parts that depend on its position; [`finish`] adds these.
     pub(crate) fn encode(&self, body_crc: u32, target: &mut Vec<u8>) {
         let mut head = [0; GROUP_HEADER];
+        let begin = target.len();
+        strict_assert_eq!(self.body_crc(), body_crc, "the checksum is of another record");
         put(&mut head, 0, MAGIC.to_le_bytes());
         put(&mut head, 4, (self.bytes() as u32).to_le_bytes());
         put(&mut head, 16, self.timestamp.0.to_le_bytes());
@@ -191,6 +213,11 @@ impl Group {
         target.extend_from_slice(&head);
         target.extend_from_slice(&self.body);
         target.extend_from_slice(&[0; ALIGN][..self.padding()]);
+        strict_assert_eq!(
+            target.len() - begin,
+            self.bytes(),
+            "the length in a record's header is its length"
+        );
     }
 }
 
@@ -198,9 +225,15 @@ impl Group {
 /// position `offset` in `file`.
 pub(crate) fn finish(bytes: &mut [u8], file: &FileHeader, offset: u64, synced: u64) {
     put(bytes, 8, synced.to_le_bytes());
+    strict_assert!(synced <= offset, "more is synced than there is");
+    strict_assert!(bytes.len() >= GROUP_HEADER, "a record without a header");
     let Some(head) = bytes.first_chunk() else { return };
     let crc = file.place_crc(offset, head);
     put(bytes, GROUP_HEADER - 4, crc.to_le_bytes());
+    strict_assert!(
+        Head::decode(bytes, file, offset).is_ok_and(|head| head.sensible(offset).is_ok()),
+        "a written record can be read"
+    );
 }
 
 /// Why bytes are not a log record.

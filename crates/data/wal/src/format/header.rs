@@ -1,10 +1,14 @@
 //! [`FileHeader`]: names the database, the kind and the number of a file.
 
+use latchwork_strict::{strict_assert, strict_assert_eq};
+
 use super::{FILE_HEADER, Flaw, GROUP_HEADER, Reader, VERSION, put};
 use crate::{DatabaseId, NodeId, Timestamp, WalError};
 
 const MAGIC: [u8; 8] = *b"LATCHWAL";
 const CRC_AT: usize = FILE_HEADER - 4;
+const _: () =
+    assert!(CRC_AT >= 56 && FILE_HEADER == 64, "the checksum is behind the fields of a header");
 
 /// What a file holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +40,10 @@ pub(crate) struct FileHeader {
 impl FileHeader {
     pub(crate) fn encode(&self) -> [u8; FILE_HEADER] {
         let mut bytes = [0; FILE_HEADER];
+        strict_assert!(
+            self.groups <= u64::MAX / 2,
+            "a reader refuses a header with so many records"
+        );
         let (kind, node, number, part) = match self.content {
             Content::Segment { node, number } => (1, node.0, number, 0),
             Content::Part { number, part } => (2, 0, number, part),
@@ -50,6 +58,15 @@ impl FileHeader {
         put(&mut bytes, 48, self.groups.to_le_bytes());
         let crc = crc32fast::hash(&bytes[..CRC_AT]);
         put(&mut bytes, CRC_AT, crc.to_le_bytes());
+        strict_assert_eq!(
+            FileHeader::decode(&bytes, "", Some(self.database)).ok().flatten().map(|read| (
+                read.content,
+                read.before,
+                read.groups
+            )),
+            Some((self.content, self.before, self.groups)),
+            "a header is read as it was written"
+        );
         bytes
     }
 

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use latchwork_strict::strict_assert;
+
 use super::{Group, GroupRef, Reader};
 use crate::{End, NodeId, TableId, WalError};
 
 /// The table number that makes a mark an end record. No node has this number.
 const CLOSES: TableId = TableId(u32::MAX);
+const _: () = assert!(CLOSES.0 > u8::MAX as u32, "the mark of an end is no node");
 
 /// What one log knows of another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +42,13 @@ impl Mark {
     /// The mark as a log record, without the parts that depend on its position.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, WalError> {
         let mut group = Group::mark();
+        strict_assert!(
+            self.known.keys().all(|node| node.0 < crate::Timestamp::NODES_MAX),
+            "a mark knows of no node's log"
+        );
         for (node, Known { end, seen }) in &self.known {
             let mut value = [0; 32];
+            strict_assert!(*seen >= end.groups, "a mark has seen less than is durable");
             for (to, number) in
                 value.chunks_exact_mut(8).zip([end.segment, end.bytes, end.groups, *seen])
             {

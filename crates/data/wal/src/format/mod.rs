@@ -34,3 +34,8 @@ pub(crate) const GROUP_MAX: usize = 64 << 20;
 pub(crate) const VERSION: u32 = 2;
 /// Every log record begins at a multiple of this.
 pub(crate) const ALIGN: usize = 8;
+const _: () = assert!(
+    FILE_HEADER.is_multiple_of(ALIGN) && GROUP_HEADER.is_multiple_of(ALIGN),
+    "records begin at multiples of ALIGN"
+);
+const _: () = assert!(VERSION > 0, "a version of 0 stands for a header that was not written");

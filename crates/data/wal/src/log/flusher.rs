@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use latchwork_runtime::sync::Arc;
 use latchwork_runtime::{Handle, Time};
+use latchwork_strict::strict_assert;
 
 use super::segment::{Active, NotBegun};
 use super::shared::{Rotation, Shared, Taken, Work, waits};
@@ -114,6 +115,7 @@ impl Flusher {
             self.spare = batch.bytes;
             self.spare.clear();
             let is_full = self.active.length >= self.shared.settings.segment_bytes;
+            strict_assert!(self.spare.is_empty(), "the bytes of a written batch are written again");
             if rotation.is_some() || is_full {
                 let rotated = self.rotate(handle).await;
                 match (rotated, rotation) {
@@ -193,7 +195,12 @@ impl Flusher {
     ) -> Result<Result<(), WalError>, WalError> {
         let (mark, known) = self.mark()?;
         let bytes = (mark.len() + batch.bytes.len()) as u64;
+        strict_assert!(batch.groups > 0 && !batch.bytes.is_empty(), "an empty batch is written");
         self.active.finish(&mut batch.bytes, mark.len());
+        strict_assert!(
+            mark.len().is_multiple_of(crate::format::ALIGN)
+                && batch.bytes.len().is_multiple_of(crate::format::ALIGN)
+        );
         let mut is_first = true;
         while let Err(cause) = self.append(&mark, &batch.bytes) {
             self.shared.count(|stats| stats.refused += 1);
@@ -238,7 +245,9 @@ impl Flusher {
         let took = handle.now() - begin;
         self.active.length += bytes;
         self.groups += batch.groups as u64;
+        strict_assert!(self.groups >= batch.groups as u64, "the number of commits wraps");
         self.through = self.through.max(batch.highest);
+        strict_assert!(self.through >= batch.highest, "the log forgets a commit");
         self.last = (batch.groups, took);
         self.marked = Some(known);
         if let Some(directory) = &self.directory {
@@ -321,6 +330,10 @@ impl Flusher {
     /// Begins a new segment and returns its number. An empty segment is kept, and its number is
     /// returned. `Err`: the log has failed.
     async fn rotate(&mut self, handle: &Handle) -> Result<Result<u64, WalError>, WalError> {
+        strict_assert!(
+            self.owing.is_none_or(|(since, _)| since <= handle.now()),
+            "the witness is owed from the future"
+        );
         let Segment { number, .. } = self.active.segment;
         if self.active.is_empty() {
             return Ok(Ok(number));
@@ -330,10 +343,15 @@ impl Flusher {
             handle.sleep(device.sync * 2).await;
         }
         let next = Segment { number: number + 1, before: self.through, groups: self.groups };
+        strict_assert!(
+            next.before >= self.active.segment.before && next.groups >= self.active.segment.groups,
+            "the next segment begins before the present one"
+        );
         let Some(directory) = &self.directory else { return Ok(Err(WalError::Closed)) };
         match Active::begin(directory, self.shared.node, next) {
             Ok(active) => {
                 self.active = active;
+                strict_assert!(self.active.is_empty(), "a new segment has records");
                 self.marked = None;
                 self.shared.count(|stats| stats.segments += 1);
                 Ok(Ok(next.number))

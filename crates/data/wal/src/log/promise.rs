@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use latchwork_runtime::sync::{Arc, Mutex};
+use latchwork_strict::strict_assert;
 use slab::Slab;
 
 /// A result that is set once, by one thread, for tasks of any thread.
@@ -71,6 +72,7 @@ impl<T: Clone> Future for Wait<T> {
         let mut kept = this.promise.0.lock();
         if let Some(result) = &kept.result {
             let result = result.clone();
+            strict_assert!(kept.wakers.is_empty(), "a future waits for a kept promise");
             // `keep` has taken the waker of this future.
             this.key = None;
             return Poll::Ready(result);

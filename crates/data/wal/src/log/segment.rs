@@ -2,6 +2,8 @@
 
 use std::io;
 
+use latchwork_strict::strict_assert;
+
 use crate::directory::Segment;
 use crate::format::{Content, FILE_HEADER, FileHeader, GROUP_HEADER, finish, names};
 use crate::storage::File;
@@ -38,6 +40,7 @@ impl Active {
         segment: Segment,
     ) -> Result<Active, NotBegun> {
         let Segment { number, before, groups } = segment;
+        strict_assert!(number > 0, "segments are numbered from 1");
         let storage = directory.storage();
         directory.ensure_witness().map_err(NotBegun::Refused)?;
         let name = names::segment(node, number);
@@ -77,8 +80,17 @@ impl Active {
     pub(super) fn finish(&self, bytes: &mut [u8], behind: usize) {
         let mut at = 0;
         while at + GROUP_HEADER <= bytes.len() {
+            strict_assert!(
+                (bytes.len() - at).is_multiple_of(crate::format::ALIGN),
+                "a record is not aligned"
+            );
             let length =
                 u32::from_le_bytes([bytes[at + 4], bytes[at + 5], bytes[at + 6], bytes[at + 7]]);
+            strict_assert!(
+                length as usize >= GROUP_HEADER && at + length as usize <= bytes.len(),
+                "a record of {length} bytes in a batch of {}",
+                bytes.len()
+            );
             // Everything before this flush batch is durable.
             let offset = self.length + (behind + at) as u64;
             finish(&mut bytes[at..], &self.header, offset, self.length);

@@ -5,6 +5,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use latchwork_runtime::sync::{Arc, AtomicU64, Mutex, Ordering};
+use latchwork_strict::{STRICT, strict_assert};
 use slab::Slab;
 
 use super::promise::Promise;
@@ -144,6 +145,9 @@ impl Shared {
             batch.highest = batch.highest.max(group.timestamp());
             batch.built_on |= built_on;
             let position = Position(batch.outcome.clone());
+            if STRICT {
+                state.check_bounds(most);
+            }
             (position, state.call_flusher())
         };
         wake(waker);
@@ -250,6 +254,11 @@ impl Shared {
         let mut state = self.state.lock();
         state.hurry = false;
         let next = Taken { bytes: spare, ..Taken::default() };
+        strict_assert!(next.bytes.is_empty(), "the next batch begins with old bytes");
+        strict_assert!(
+            state.batch.groups > 0 || state.batch.bytes.is_empty(),
+            "bytes without a record"
+        );
         let batch = std::mem::replace(&mut state.batch, next);
         if batch.groups > 0 {
             state.before = Some(batch.outcome.clone());
@@ -271,6 +280,10 @@ impl Shared {
         let room = {
             let mut state = self.state.lock();
             state.waiting = state.waiting.saturating_sub(batch.bytes.len());
+            strict_assert!(
+                state.failed.is_some() || state.waiting >= batch.bytes.len(),
+                "more bytes were written than waited"
+            );
             state.refusing = None;
             if let Some(took) = took {
                 let stats = &mut state.stats;
@@ -279,6 +292,8 @@ impl Shared {
                 stats.syncs += 1;
                 stats.syncing += took;
                 stats.sync_max = stats.sync_max.max(took);
+                strict_assert!(stats.sync_max <= stats.syncing, "one sync took longer than all");
+                strict_assert!(stats.groups >= stats.syncs, "a sync without a record");
             }
             std::mem::take(&mut state.room)
         };
@@ -308,6 +323,22 @@ impl Shared {
 }
 
 impl State {
+    /// The log positions between two calls: what waits, and what the present batch holds of it.
+    fn check_bounds(&self, most: usize) {
+        assert!(self.waiting <= most, "{} bytes wait, {most} may", self.waiting);
+        assert!(
+            self.batch.bytes.len() <= self.waiting || self.failed.is_some(),
+            "a batch of {} bytes, of which {} wait",
+            self.batch.bytes.len(),
+            self.waiting
+        );
+        let is_empty = self.batch.groups == 0;
+        assert_eq!(is_empty, self.batch.bytes.is_empty(), "bytes without a record");
+        assert_eq!(is_empty, self.batch.highest == Timestamp::ZERO, "a commit without a timestamp");
+        assert!(!is_empty || !self.batch.built_on, "a commit depends on an empty batch");
+        assert!(self.batch.outcome.result().is_none(), "a batch that is filled has an outcome");
+    }
+
     fn check(&self) -> Result<(), WalError> {
         match &self.failed {
             Some(error) => Err(error.clone()),

@@ -11,6 +11,8 @@
 //! 4. Otherwise the search takes a reader without a permitted state, and tries each of its states
 //!    in turn. Each try adds the edges of the state and continues with step 2.
 
+use latchwork_strict::strict_assert;
+
 use super::graph::{Builder, kind};
 use super::presence::Candidate;
 
@@ -38,6 +40,8 @@ impl Choice {
     /// Adds the edges of one candidate.
     pub(crate) fn take(&self, candidate: usize, graph: &mut Builder) {
         for (from, to, kind) in self.edges(self.candidates[candidate]) {
+            strict_assert!(from != to, "a transaction depends on itself");
+            strict_assert!(kind.count_ones() == 1, "an edge of several kinds");
             graph.edge(from, to, kind, self.key);
         }
     }
@@ -47,6 +51,7 @@ impl Choice {
 /// amount to seconds.
 const EDGES: usize = 60_000_000;
 const TRIES: usize = 2000;
+const _: () = assert!(EDGES > 0 && TRIES >= 4, "a search tries at least four times");
 
 /// Makes all choices. `graph` has no cycle before. If it has a cycle afterwards, every choice leads
 /// to a cycle. Returns the number of undecided choices, which are left out.
@@ -57,6 +62,7 @@ pub(crate) fn choose(
 ) -> u64 {
     let (start, count) = (graph.edges.len(), choices.len() as u64);
     let mut tries = (EDGES / start.max(1)).clamp(4, TRIES);
+    strict_assert!(tries >= 4 && tries <= TRIES, "{tries} tries");
     let mut open: Vec<&Choice> = choices.iter().collect();
     match attempt(graph, &mut open, &mut tries, rank) {
         Some(true) => 0,
@@ -67,6 +73,7 @@ pub(crate) fn choose(
         }
         None => {
             graph.edges.truncate(start);
+            strict_assert!(graph.edges.len() == start, "a search that gave up leaves edges");
             count
         }
     }
@@ -89,12 +96,14 @@ fn attempt(
     let Some(at) = open.iter().position(|choice| !fits(choice)) else { return Some(true) };
     let choice = open.swap_remove(at);
     let start = graph.edges.len();
+    strict_assert!(!fits(choice), "a choice that fits is tried");
     for candidate in 0..choice.candidates.len() {
         choice.take(candidate, graph);
         if attempt(graph, open, tries, rank)? {
             return Some(true);
         }
         graph.edges.truncate(start);
+        strict_assert!(graph.edges.len() == start, "a refused candidate leaves edges");
     }
     open.push(choice);
     Some(false)

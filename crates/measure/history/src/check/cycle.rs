@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use latchwork_strict::strict_assert;
+
 use super::graph::{Edge, Graph, NO_KEY, kind};
 use super::index::Index;
 use super::report::{Class, Dependency, Findings, Step, Violation, name};
@@ -14,6 +16,13 @@ const LEVELS: [u8; 4] = [
     kind::ALL & !kind::REAL_TIME,
     kind::ALL,
 ];
+const _: () = assert!(
+    LEVELS[0] & LEVELS[1] == LEVELS[0]
+        && LEVELS[1] & LEVELS[2] == LEVELS[1]
+        && LEVELS[2] & LEVELS[3] == LEVELS[2]
+        && LEVELS[3] == kind::ALL,
+    "each level has the edges of the one before"
+);
 
 /// Edges that the search for a shortest cycle may visit in one part. Beyond that, the report has
 /// the best cycle so far.
@@ -24,6 +33,7 @@ pub(crate) fn report(graph: &Graph, index: &Index<'_>, transactions: u32, findin
     let mut local = vec![u32::MAX; graph.nodes() as usize];
     for mut part in graph.cyclic(kind::ALL) {
         part.sort_unstable();
+        strict_assert!(part.len() > 1, "a cycle of one transaction");
         part.iter().zip(0..).for_each(|(node, number)| local[*node as usize] = number);
         let inside = |edge: &&Edge| local[edge.to as usize] != u32::MAX;
         let mut edges: Vec<Edge> = part
@@ -38,7 +48,14 @@ pub(crate) fn report(graph: &Graph, index: &Index<'_>, transactions: u32, findin
         // Of parallel edges the report names the strongest.
         edges.sort_by_key(|edge| edge.kind);
         let count = part.partition_point(|node| *node < transactions) as u32;
+        strict_assert!(count as usize <= part.len(), "more transactions than nodes");
         let inner = Graph::new(part.len() as u32, &edges);
+        strict_assert!(
+            edges
+                .iter()
+                .all(|edge| (edge.from as usize) < part.len() && (edge.to as usize) < part.len()),
+            "an edge leaves its part"
+        );
         for level in LEVELS {
             let cyclic = inner.cyclic(level);
             let smallest = cyclic.iter().min_by_key(|members| members.len());
@@ -46,6 +63,13 @@ pub(crate) fn report(graph: &Graph, index: &Index<'_>, transactions: u32, findin
                 smallest.and_then(|members| shortest(&inner, members, count, level))
             {
                 findings.push(told(index, &part, count, &cycle));
+                strict_assert!(
+                    cycle
+                        .first()
+                        .zip(cycle.last())
+                        .is_some_and(|(first, last)| first.from == last.to),
+                    "a cycle is not closed"
+                );
                 break;
             }
         }
@@ -110,9 +134,11 @@ fn path(reached: &Reached, start: u32) -> Vec<Edge> {
     let edge = |node: u32| reached[node as usize].expect("the search came through it").1;
     let mut cycle = vec![edge(start)];
     while cycle[cycle.len() - 1].from != start {
+        strict_assert!(cycle.len() <= reached.len(), "a path passes a node twice");
         cycle.push(edge(cycle[cycle.len() - 1].from));
     }
     cycle.reverse();
+    strict_assert!(cycle.windows(2).all(|pair| pair[0].to == pair[1].from), "a path has a gap");
     cycle
 }
 
@@ -131,6 +157,10 @@ fn told(index: &Index<'_>, part: &[u32], count: u32, cycle: &[Edge]) -> Violatio
         }
     }
     let cycle: Vec<Step> = direct.iter().map(|edge| step(index, part, edge)).collect();
+    strict_assert!(
+        direct.iter().all(|edge| edge.from < count && edge.to < count),
+        "a helper is reported as a transaction"
+    );
     let transactions = cycle.iter().map(|step| step.from).collect();
     Violation { class: class(&direct), transactions, cycle, text: String::new() }
 }

@@ -1,5 +1,7 @@
 //! The graph: transactions, helper nodes, edges with their kinds, and the cyclic parts.
 
+use latchwork_strict::strict_assert;
+
 /// The kind of an edge, as a bit. The kinds follow Adya, Liskov, O'Neil, "Generalized isolation
 /// level definitions" (ICDE 2000), section 4.4.
 pub(crate) mod kind {
@@ -18,6 +20,11 @@ pub(crate) mod kind {
     /// All kinds.
     pub(crate) const ALL: u8 = 63;
 }
+const _: () = {
+    use kind::{ALL, REAL_TIME, RW, RW_RANGE, WR, WR_RANGE, WW};
+    assert!(WW | WR | RW | WR_RANGE | RW_RANGE | REAL_TIME == ALL, "a kind is missing");
+    assert!(ALL.count_ones() == 6, "two kinds share a bit");
+};
 
 /// No key: the edge is part of a path through helper nodes.
 pub(crate) const NO_KEY: u32 = u32::MAX;
@@ -46,12 +53,14 @@ impl Builder {
 
     pub(crate) fn helper(&mut self) -> u32 {
         self.nodes = self.nodes.checked_add(1).expect("fewer than 4 billion nodes");
+        strict_assert!(self.nodes > self.transactions, "a helper is a transaction");
         self.nodes - 1
     }
 
     /// Adds an edge, unless it leads back to its source: no transaction depends on itself.
     pub(crate) fn edge(&mut self, from: u32, to: u32, kind: u8, key: u32) {
         if from != to {
+            strict_assert!(from < self.nodes && to < self.nodes, "an edge of no node");
             self.edges.push(Edge { from, to, key, kind });
         }
     }
@@ -76,6 +85,7 @@ impl Graph {
         for node in 0..nodes as usize {
             first[node + 1] += first[node];
         }
+        strict_assert!(first[nodes as usize] as usize == edges.len(), "an edge has no place");
         let mut at = first.clone();
         let mut sorted = vec![Edge { from: 0, to: 0, key: 0, kind: 0 }; edges.len()];
         for edge in edges {
@@ -83,6 +93,14 @@ impl Graph {
             sorted[*place as usize] = *edge;
             *place += 1;
         }
+        strict_assert!(
+            sorted.windows(2).all(|pair| pair[0].from <= pair[1].from),
+            "edges are out of order"
+        );
+        strict_assert!(
+            at.iter().zip(&first[1..]).all(|(at, end)| at == end),
+            "an edge has no place"
+        );
         Graph { first, edges: sorted }
     }
 
@@ -92,6 +110,7 @@ impl Graph {
 
     pub(crate) fn of(&self, node: u32) -> &[Edge] {
         let node = node as usize;
+        strict_assert!(node + 1 < self.first.len(), "no node has number {node}");
         &self.edges[self.first[node] as usize..self.first[node + 1] as usize]
     }
 
@@ -135,6 +154,7 @@ impl Graph {
                 }
                 if low[at] == number[at] {
                     let start = stack.iter().rposition(|member| *member as usize == at);
+                    strict_assert!(low[at] <= number[at], "a node reaches less than itself");
                     let members = stack.split_off(start.expect("a node is above its root"));
                     members.iter().for_each(|member| on_stack[*member as usize] = false);
                     if members.len() > 1 {
@@ -143,6 +163,7 @@ impl Graph {
                 }
             }
         }
+        strict_assert!(stack.is_empty() && path.is_empty(), "a part is left open");
         found
     }
 
@@ -160,6 +181,7 @@ impl Graph {
         while let Some(Reverse((_, node))) = ready.pop() {
             place[node as usize] = placed;
             placed += 1;
+            strict_assert!(placed <= self.nodes(), "a node is placed twice");
             for edge in self.of(node) {
                 let waits = &mut waits[edge.to as usize];
                 *waits -= 1;

@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use latchwork_strict::strict_assert;
+
 use crate::{Change, History, Operation, Outcome, Transaction, Version};
 
 /// A written version: the last write of its key in a transaction.
@@ -36,6 +38,12 @@ impl Versions {
         let mut first = vec![0u32; keys + 1];
         all.iter().for_each(|written| first[written.key as usize + 1] += 1);
         (0..keys).for_each(|key| first[key + 1] += first[key]);
+        strict_assert!(
+            all.windows(2).all(|pair| (pair[0].key, pair[0].cts, pair[0].writer)
+                < (pair[1].key, pair[1].cts, pair[1].writer)),
+            "versions are out of order"
+        );
+        strict_assert!(first[keys] as usize == all.len(), "a version has no key");
         Versions { all, first }
     }
 
@@ -106,12 +114,21 @@ impl<'h> Index<'h> {
             }
             first.push(numbers.len());
         }
+        strict_assert!(
+            first.len() == history.transactions.len() + 1,
+            "a transaction has no operations"
+        );
         let mut order: Vec<u32> = (0..keys.len() as u32).collect();
         order.sort_unstable_by_key(|number| keys[*number as usize]);
         let mut rank = vec![0u32; keys.len()];
         order.iter().zip(0..).for_each(|(number, at)| rank[*number as usize] = at);
         numbers.iter_mut().for_each(|number| *number = rank[*number as usize]);
-        let keys = order.iter().map(|number| keys[*number as usize]).collect();
+        strict_assert!(
+            numbers.iter().all(|number| (*number as usize) < keys.len()),
+            "a key has no number"
+        );
+        let keys: Vec<_> = order.iter().map(|number| keys[*number as usize]).collect();
+        strict_assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "keys are out of order");
         let mut index = Index {
             history,
             keys,
@@ -205,8 +222,13 @@ impl<'h> Index<'h> {
         self.count_unknown();
         done.extend(self.open.all().iter().filter(|written| self.counts[written.writer as usize]));
         self.versions = Versions::new(done, keys);
+        strict_assert!(
+            self.versions.all().iter().all(|written| self.counts[written.writer as usize]),
+            "a version of a transaction that does not count"
+        );
         let rest = self.open.all().iter().filter(|written| !self.counts[written.writer as usize]);
         self.open = Versions::new(rest.copied().collect(), keys);
+        strict_assert!(self.counts.len() == count, "a transaction is not counted");
     }
 
     /// Decides which unknown transactions count. An unknown transaction counts if a counted one has

@@ -16,6 +16,7 @@ use crate::{History, Outcome};
 use graph::{Builder, NO_KEY, kind};
 use index::Index;
 use items::Items;
+use latchwork_strict::strict_assert;
 use presence::Times;
 use ranges::Ranges;
 use report::Findings;
@@ -61,6 +62,14 @@ fn analyze(history: &History, options: Options, every_key: bool) -> Report {
         }
     }
     report.keys = index.keys.len() as u64;
+    strict_assert!(
+        report.committed + report.aborted + report.unknown == history.transactions.len() as u64,
+        "a transaction has no outcome"
+    );
+    strict_assert!(
+        report.unknown_seen <= report.unknown,
+        "more unknown outcomes are seen than there are"
+    );
     report.is_strict = options.is_strict;
 
     let times = Times::new(&index);
@@ -96,9 +105,14 @@ fn analyze(history: &History, options: Options, every_key: bool) -> Report {
     findings.report.dependencies =
         graph.edges.iter().filter(|edge| edge.key != NO_KEY).count() as u64;
     let transactions = graph.transactions;
+    strict_assert!(graph.nodes >= transactions, "a transaction has no node");
     drop(graph);
     cycle::report(&built, &index, transactions, &mut findings);
     findings.report.violations.sort_by_key(|violation| violation.class);
+    strict_assert!(
+        findings.report.violations.len() as u64 <= findings.report.violations_found,
+        "more violations are kept than were found"
+    );
     findings.report
 }
 
@@ -112,6 +126,7 @@ fn real_time(index: &Index<'_>, graph: &mut Builder) {
     let first = graph.nodes;
     for (_, number) in &ended {
         let helper = graph.helper();
+        strict_assert!(helper == graph.nodes - 1, "helpers are numbered in order");
         graph.edge(*number, helper, kind::REAL_TIME, NO_KEY);
         if helper > first {
             graph.edge(helper - 1, helper, kind::REAL_TIME, NO_KEY);

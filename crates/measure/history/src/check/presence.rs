@@ -16,6 +16,8 @@
 
 use std::ops::Range;
 
+use latchwork_strict::strict_assert;
+
 use super::choice::Choice;
 use super::graph::Builder;
 use super::index::{Index, Written};
@@ -63,6 +65,10 @@ impl Times {
                 began[at] = began[at].min(began[at + 1]);
             }
         }
+        strict_assert!(
+            ended.len() == all.len() && began.len() == all.len(),
+            "a version has no time"
+        );
         Times { ended, began, in_time }
     }
 
@@ -102,6 +108,12 @@ impl Observation {
         }
         let candidates = self.candidates(index, times);
         let choice = Choice { reader, key, is_range, candidates };
+        strict_assert!(
+            choice.candidates.iter().all(
+                |candidate| candidate.after != Some(reader) || candidate.before != Some(reader)
+            ),
+            "a reader comes before itself"
+        );
         match choice.candidates.len() {
             0 => {
                 let text = format!("found {}, and nobody put it there", name(index, key));
@@ -140,6 +152,10 @@ impl Observation {
         let overlap_to =
             times.began[place].partition_point(|begin| *begin <= me.end).max(overlap_from);
         let is_over = |at: usize| index.over(versions[at].writer) < me.begin;
+        strict_assert!(
+            overlap_from <= overlap_to && overlap_to <= versions.len(),
+            "versions beside the reader end before they begin"
+        );
         let over = (0..overlap_to).rev().find(|at| *at < overlap_from || is_over(*at));
         // The state when the reader began.
         let stood = match over {

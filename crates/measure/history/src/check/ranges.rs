@@ -8,6 +8,8 @@
 
 use std::ops::{Bound, Range};
 
+use latchwork_strict::strict_assert;
+
 use super::choice::Choice;
 use super::graph::Builder;
 use super::index::Index;
@@ -52,6 +54,11 @@ impl Slots {
             written.extend(versions.map(|(place, version)| (version.writer, slot, place)));
         }
         written.sort_unstable();
+        strict_assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "slots are out of order");
+        strict_assert!(
+            written.windows(2).all(|pair| pair[0] <= pair[1]),
+            "writes are out of order"
+        );
         Slots { keys, special, written }
     }
 
@@ -184,6 +191,7 @@ impl Ranges<'_, '_> {
                 .collect();
             touched.sort_unstable();
             touched.dedup();
+            strict_assert!(touched.iter().all(|slot| *slot < slots.keys.len()), "a slot of no key");
             self.reader(slots, reader, &touched, &present, &mut gone, &mut gaps);
         }
         gaps
@@ -219,6 +227,10 @@ impl Ranges<'_, '_> {
             let starts = std::iter::once(range.start).chain(found.iter().map(|slot| slot + 1));
             let ends = found.iter().copied().chain(std::iter::once(range.end));
             for (from, to) in starts.zip(ends).filter(|(from, to)| from < to) {
+                strict_assert!(
+                    found.windows(2).all(|pair| pair[0] < pair[1]),
+                    "a key is found twice"
+                );
                 let mut alone = Vec::new();
                 present.find(from, to, &mut alone);
                 for some in [touched, &slots.special] {
@@ -227,6 +239,10 @@ impl Ranges<'_, '_> {
                 }
                 alone.sort_unstable();
                 alone.dedup();
+                strict_assert!(
+                    alone.iter().all(|slot| (from..to).contains(slot)),
+                    "a key outside the gap"
+                );
                 for slot in alone {
                     if own.binary_search(&slots.keys[slot]).is_err() {
                         self.missed(reader, slots.keys[slot]);

@@ -11,6 +11,8 @@
 //!     a        b      c        d        delete of a ──► leaf a ──► ab' ──► root'    (b ──► ab' too)
 //! ```
 
+use latchwork_strict::strict_assert;
+
 use super::graph::{Builder, NO_KEY, kind};
 
 const NONE: u32 = u32::MAX;
@@ -67,6 +69,7 @@ impl Snapshots {
     /// one key are in order anyway.
     pub(crate) fn insert(&mut self, graph: &mut Builder, leaf: usize, writer: u32, key: u32) {
         let (mut node, mut from, mut label) = (self.leaves + leaf, writer, key);
+        strict_assert!(leaf < self.leaves, "no key has leaf {leaf}");
         while node > 0 {
             let taken =
                 std::iter::successors(Some(node), |node| Some(node / 2).filter(|up| *up > 0))
@@ -95,6 +98,7 @@ impl Snapshots {
 
     /// Connects `reader` with all writes so far at the keys `from..to`.
     pub(crate) fn take(&mut self, graph: &mut Builder, from: usize, to: usize, reader: u32) {
+        strict_assert!(from <= to && to <= self.leaves, "a range of keys that are not there");
         let (mut low, mut high) = (self.leaves + from, self.leaves + to);
         while low < high {
             if low % 2 == 1 {
@@ -132,6 +136,7 @@ impl Present {
 
     pub(crate) fn set(&mut self, leaf: usize, is_there: bool) {
         let mut node = self.leaves + leaf;
+        strict_assert!(leaf < self.leaves, "no key has leaf {leaf}");
         let (old, new) = (self.count[node], u32::from(is_there));
         while node > 0 && old != new {
             self.count[node] = self.count[node] + new - old;
@@ -231,5 +236,11 @@ mod tests {
             let expected: Vec<usize> = (from..to).filter(|key| plain[*key]).collect();
             assert_eq!(found, expected);
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "no key has leaf 4")]
+    fn a_key_beyond_the_last_is_found() {
+        Present::new(4).set(4, true);
     }
 }

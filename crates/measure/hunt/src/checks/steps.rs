@@ -10,6 +10,7 @@ use crate::world::Observer;
 /// After this many events, the check also compares the bytes of copies with an unchanged frame
 /// state. Only a remote write can change such bytes.
 const ALL_EVERY: u64 = 16;
+const _: () = assert!(ALL_EVERY > 0, "all lines are looked at now and then");
 
 /// Checks the world of one cluster after every event.
 pub(crate) struct Steps {

@@ -14,6 +14,7 @@ const MARGIN: usize = 44;
 /// The characters between two lifelines, for few nodes and for many.
 const FEW: usize = 38;
 const MANY: usize = 30;
+const _: () = assert!(TIME < MARGIN && MANY < FEW, "a column has room for its text");
 
 impl fmt::Display for Diagram {
     /// The diagram in plain text, with box-drawing characters.

@@ -74,6 +74,7 @@ fn is_never(us: &u64) -> bool {
 
 /// For one failure in this number, nine failures in a row are one in a hundred million.
 const FAILING_IN_ROWS: u64 = 8;
+const _: () = assert!(FAILING_IN_ROWS > 1, "operations that fail in rows fail often");
 
 impl Default for FaultPlan {
     fn default() -> Self {

@@ -147,6 +147,7 @@ const LINES_PER_CHUNK_MIN: u64 = 32;
 
 /// The lines of a chunk that may be unusable: its latch table, and the reserve of its owner.
 const LINES_LOST_PER_CHUNK: u64 = 8;
+const _: () = assert!(LINES_PER_CHUNK_MIN > LINES_LOST_PER_CHUNK, "a chunk without a line of use");
 
 impl Scenario {
     /// Parses a scenario file.

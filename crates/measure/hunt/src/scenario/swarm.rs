@@ -3,6 +3,7 @@
 
 use latchwork_cluster::Protocol;
 use latchwork_memnode::Geometry;
+use latchwork_strict::strict_assert;
 use latchwork_verbs_sim::NicProfile;
 use latchwork_workload::random::Random;
 
@@ -45,6 +46,15 @@ const LINE_SIZES: u64 = (1 << 40) + 16;
 
 /// The line sizes that every world may have. Small lines make fast worlds.
 const SMALL_LINES: [u32; 2] = [512, 1024];
+const _: () = assert!(
+    SMALL_LINES[0] < SMALL_LINES[1]
+        && SMALL_LINES[0].is_power_of_two()
+        && SMALL_LINES[1].is_power_of_two()
+);
+const _: () = assert!(
+    LOCKS != DEPARTURES && DEPARTURES != LINE_SIZES && LOCKS != LINE_SIZES,
+    "two draws share a number"
+);
 
 /// The line size of every sixth world where settings vary: any size of a pool, all sizes with the
 /// same chance. Large lines make slow worlds.
@@ -76,14 +86,17 @@ struct Draw(Random);
 
 impl Draw {
     fn between(&mut self, least: u64, most: u64) -> u64 {
+        strict_assert!(least <= most, "a draw from nothing");
         least + self.0.below(most - least + 1)
     }
 
     fn one_of<T: Clone>(&mut self, of: &[T]) -> T {
+        strict_assert!(!of.is_empty(), "a draw from nothing");
         of[self.0.below(of.len() as u64) as usize].clone()
     }
 
     fn chance(&mut self, one_in: u64) -> bool {
+        strict_assert!(one_in > 0, "a chance of one in none");
         self.0.below(one_in) == 0
     }
 }

@@ -26,6 +26,7 @@ use latchwork_cluster::Simulated;
 use latchwork_fabric::Fabric;
 use latchwork_memnode::Geometry;
 use latchwork_simulation::Time;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId};
 
 pub(crate) use entry::micros;
@@ -102,6 +103,7 @@ impl Trace {
 
     /// An empty trace that keeps the last `keep` entries, at least one.
     pub fn with_room(keep: usize) -> Trace {
+        strict_assert!(keep > 0, "a trace without room");
         let core = Core {
             keep: keep.max(1),
             entries: VecDeque::new(),

@@ -1,5 +1,7 @@
 //! Distributions over ages: how long ago an item was inserted.
 
+use latchwork_strict::strict_assert;
+
 use super::{Zipfian, refuse};
 use crate::WorkloadError;
 use crate::random::Random;
@@ -28,6 +30,7 @@ impl Latest {
     #[inline]
     pub fn draw(&mut self, random: &mut Random, items: u64) -> u64 {
         self.ages.grow_to(items);
+        strict_assert!(self.ages.items() >= items, "an age beyond the oldest");
         items.saturating_sub(1).saturating_sub(self.ages.draw(random))
     }
 }

@@ -1,5 +1,7 @@
 //! Drawing from a table of weights.
 
+use latchwork_strict::{strict_assert, strict_assert_eq};
+
 use super::refuse;
 use crate::WorkloadError;
 use crate::random::Random;
@@ -55,6 +57,7 @@ impl Weighted {
         }
         let full = |item: usize| Column { own: u32::MAX, other: item as u32 };
         let mut columns: Vec<Column> = (0..weights.len()).map(full).collect();
+        strict_assert_eq!(columns.len(), weights.len());
         while let (Some(item), Some(&other)) = (low.pop(), high.last()) {
             // An item with an excess fills the rest of the column.
             let own = (heights[item] * 2f64.powi(32)) as u32;
@@ -73,6 +76,7 @@ impl Weighted {
     pub fn draw(&self, random: &mut Random) -> u64 {
         let item = random.below(self.columns.len() as u64);
         let column = self.columns[item as usize];
+        strict_assert!(item < self.columns.len() as u64, "a column that is not there");
         if (random.next_u64() >> 32) as u32 <= column.own { item } else { u64::from(column.other) }
     }
 }

@@ -1,5 +1,7 @@
 //! A few alternatives with weights.
 
+use latchwork_strict::strict_assert;
+
 use super::refuse;
 use crate::WorkloadError;
 use crate::random::Random;
@@ -42,6 +44,7 @@ impl<const N: usize> Discrete<N> {
     #[inline]
     pub fn draw(&self, random: &mut Random) -> usize {
         let at = random.next_u64();
+        strict_assert!(self.last < N);
         self.ends.iter().position(|end| at < *end).unwrap_or(self.last)
     }
 }

@@ -1,5 +1,7 @@
 //! A hot set and a cold set.
 
+use latchwork_strict::strict_assert;
+
 use super::refuse;
 use crate::WorkloadError;
 use crate::random::Random;
@@ -40,6 +42,7 @@ impl Hotspot {
         let least = u64::from(hot_data > 0.0);
         let most = items - u64::from(hot_data < 1.0 && items > 1);
         let hot_items = ((items as f64 * hot_data) as u64).clamp(least, most);
+        strict_assert!(hot_items <= items, "more hot items than items");
         // If one of the sets is empty, the other set receives all draws.
         let hot_draws = match hot_items {
             0 => 0.0,
@@ -53,6 +56,14 @@ impl Hotspot {
     #[inline]
     pub fn draw(&self, random: &mut Random) -> u64 {
         if random.next_f64() < self.hot_draws {
+            strict_assert!(
+                self.hot_items < self.items || self.hot_draws >= 1.0,
+                "a cold item is drawn, and there is none"
+            );
+            strict_assert!(
+                self.hot_items > 0 || self.hot_draws <= 0.0,
+                "a hot item is drawn, and there is none"
+            );
             random.below(self.hot_items)
         } else {
             self.hot_items + random.below(self.items - self.hot_items)

@@ -7,6 +7,8 @@ use crate::WorkloadError;
 use crate::random::Random;
 use std::sync::Arc;
 
+use latchwork_strict::strict_assert;
+
 /// From 1/16 of the items on, an item's share of the draws is the one of full size.
 const EVEN_FROM: u64 = 16;
 
@@ -85,6 +87,7 @@ impl Fold {
             }
         }
         let head = if scale == 1 { even_from } else { high };
+        strict_assert!(head <= even_from, "the ranks are even before they are spread");
         Fold { items, scale, head, even_from }
     }
 
@@ -120,6 +123,7 @@ impl ScaledZipfian {
         }
         let fold = Fold::new(items, scale);
         let weight = |item| zeta_of(fold.rank(item), fold.rank(item + 1), theta);
+        strict_assert!(fold.rank(items) >= items, "an item has no rank");
         let weights: Vec<f64> = (0..items).map(weight).collect();
         Ok(ScaledZipfian { fold, theta, table: Arc::new(Weighted::new(&weights)?) })
     }

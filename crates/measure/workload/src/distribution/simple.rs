@@ -1,5 +1,7 @@
 //! The two simplest distributions.
 
+use latchwork_strict::strict_assert;
+
 use super::refuse;
 use crate::WorkloadError;
 use crate::random::Random;
@@ -59,8 +61,10 @@ impl Sequential {
     #[inline]
     pub fn draw(&mut self) -> u64 {
         let item = self.next;
+        strict_assert!(item < self.items, "an item beyond the last");
         let left = self.items - item;
         self.next = if self.stride < left { item + self.stride } else { self.stride - left };
+        strict_assert!(self.next < self.items, "an item beyond the last");
         item
     }
 }

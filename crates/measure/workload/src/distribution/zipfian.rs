@@ -1,6 +1,8 @@
 //! The zipfian distribution by the formula of Gray et al., "Quickly Generating Billion-Record
 //! Synthetic Databases" (SIGMOD 1994).
 
+use latchwork_strict::strict_assert;
+
 use super::refuse;
 use crate::WorkloadError;
 use crate::random::{Random, unit};
@@ -39,6 +41,7 @@ pub fn zeta(items: u64, theta: f64) -> f64 {
 /// The sum of `i^-theta` over the integers in `(from, to]`, for any `theta` that is not negative.
 pub(super) fn zeta_of(from: u64, to: u64, theta: f64) -> f64 {
     let direct = to.min(from.max(SHORT_TERMS)).max(from);
+    strict_assert!(direct >= from && direct <= to.max(from), "a term is added twice");
     let head: f64 = (from + 1..=direct).rev().map(|i| (i as f64).powf(-theta)).sum();
     if direct >= to {
         return head;
@@ -156,6 +159,7 @@ impl Zipfian {
             self.zeta_items = zeta(items, self.theta);
         }
         self.items = items;
+        strict_assert!(items > self.items, "a distribution shrinks");
         self.update_eta();
     }
 
@@ -182,6 +186,7 @@ impl Zipfian {
             return 1.min(self.items - 1);
         }
         let rank = self.items as f64 * (self.eta * u - self.eta + 1.0).powf(self.alpha);
+        strict_assert!(self.items > 1, "a rank beyond the second of one item");
         (rank as u64).min(self.items - 1)
     }
 }

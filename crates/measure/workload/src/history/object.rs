@@ -24,6 +24,7 @@
 
 use super::Call;
 use latchwork_simulation::Time;
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -113,12 +114,14 @@ impl<'a, M: Model> Open<'a, M> {
     /// Takes a slot for an invoked call; `None` when all slots are taken.
     fn invoke(&mut self, call: &'a Call<M::Operation>) -> Option<usize> {
         let slot = (!self.used).trailing_zeros() as usize;
+        strict_assert!(slot >= OPEN_MAX || self.slots[slot].is_none(), "two calls have one slot");
         if slot == OPEN_MAX {
             return None;
         }
         self.slots[slot] = Some(call);
         self.used |= 1 << slot;
         if call.returned.is_some() && self.model.only_reads(&call.operation) {
+            strict_assert!(self.used.count_ones() as usize <= OPEN_MAX);
             self.reads |= 1 << slot;
         }
         Some(slot)
@@ -126,6 +129,10 @@ impl<'a, M: Model> Open<'a, M> {
 
     fn leave(&mut self, slot: usize) {
         self.slots[slot] = None;
+        strict_assert!(
+            self.used & (1 << slot) == 0 && self.reads & !self.used == 0,
+            "a call that has ended is open"
+        );
         self.used &= !(1 << slot);
         self.reads &= !(1 << slot);
     }
@@ -134,6 +141,7 @@ impl<'a, M: Model> Open<'a, M> {
     fn apply(&self, from: &Explanation<M::State>, slot: usize) -> Option<Explanation<M::State>> {
         let bit = 1 << slot;
         let call = self.slots[slot].filter(|_| from.effective & bit == 0)?;
+        strict_assert!(self.used & bit != 0, "an operation is applied that is not open");
         let answered = call.returned.is_some();
         let state = self.model.apply(&from.state, &call.operation, answered)?;
         (answered || state != from.state)
@@ -153,6 +161,7 @@ impl<'a, M: Model> Open<'a, M> {
     /// The open calls in the order of their returns.
     fn by_return(&self) -> Vec<usize> {
         let mut slots: Vec<_> = bits(self.used).collect();
+        strict_assert_eq!(slots.len(), self.used.count_ones() as usize);
         slots.sort_by_key(|&slot| self.slots[slot].map(Call::end));
         slots
     }
@@ -198,6 +207,7 @@ fn follow<M: Model>(
     for (at, is_return, index) in events(calls) {
         if is_return {
             let slot = slot_of[index];
+            strict_assert_ne!(slot, usize::MAX, "a call returns before it was made");
             explanations = after_return(&open, explanations, slot, at)?;
             open.leave(slot);
             if explanations.is_empty() {
@@ -218,6 +228,7 @@ fn events<O>(calls: &[Call<O>]) -> Vec<(Time, bool, usize)> {
     let responses =
         calls.iter().enumerate().filter_map(|(index, call)| Some((call.returned?, true, index)));
     let mut events: Vec<_> = invocations.chain(responses).collect();
+    strict_assert!(events.len() <= 2 * calls.len());
     events.sort();
     events
 }
@@ -234,6 +245,7 @@ fn after_return<M: Model>(
 ) -> Result<Explanations<M>, ObjectViolation> {
     let bit = 1 << slot;
     let (mut done, mut known) = (Vec::new(), HashSet::new());
+    strict_assert!(open.used & bit != 0, "a call returns that is not open");
     let mut seen = HashSet::new();
     let mut to_follow: Vec<_> = explanations.into_iter().map(|e| open.settle(e)).collect();
     while let Some(mut explanation) = to_follow.pop() {
@@ -261,7 +273,9 @@ fn laziest<M: Model>(
 ) -> Explanations<M> {
     let bit = 1 << slot;
     let others = open.by_return();
+    strict_assert!(others.len() <= OPEN_MAX, "more calls are open than slots");
     let (mut done, mut known) = (Vec::new(), HashSet::new());
+    strict_assert!(open.used & bit != 0, "a call returns that is not open");
     let mut seen = HashSet::new();
     let mut front: Vec<_> = explanations.into_iter().map(|e| open.settle(e)).collect();
     for eager in 0..=EAGER_MAX {

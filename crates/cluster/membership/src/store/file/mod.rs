@@ -9,6 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use latchwork_strict::strict_assert;
+
 use crate::error::MembershipError;
 use crate::store::state::State;
 use crate::store::{Change, Compare, Entry, Grant, LeaseId, Snapshot, Store};
@@ -22,6 +24,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The waiter reads the first line after this many checks, in case the file system does not report
 /// the replacement.
 const LOOKS: u32 = 10;
+const _: () = assert!(LOOKS > 0 && LOOK.as_millis() > 0, "a waiting process spins");
 
 /// A store in a directory, for processes of one machine.
 ///
@@ -152,6 +155,11 @@ impl FileStore {
             new.state.expire_all();
         }
         let result = change(&mut new.state, now);
+        strict_assert!(new.state.revision >= old.state.revision, "the revision of a store falls");
+        strict_assert!(
+            new.state.last_lease >= old.state.last_lease,
+            "a lease number is given twice"
+        );
         if new != old {
             self.write(&new)?;
         }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use latchwork_strict::{strict_assert, strict_assert_eq};
+
 use super::{Lie, Move, Operation, Torn, World, power_off};
 use crate::storage::torn::inode::Inode;
 use crate::storage::{DirectoryLock, File, Locked, Storage};
@@ -37,6 +39,7 @@ impl Storage for Torn {
         world.inodes.push(Inode::default());
         world.names.insert(name.to_owned(), inode);
         world.moves.push(Move::Create(name.to_owned(), inode));
+        strict_assert_eq!(world.names.get(name), Some(&inode), "a new file has its name");
         world.outcome(self.file(name, inode))
     }
 
@@ -58,6 +61,10 @@ impl Storage for Torn {
         let change = Move::Rename(from.to_owned(), to.to_owned(), inode);
         change.clone().apply(&mut world.names);
         world.moves.push(change);
+        strict_assert!(
+            world.names.contains_key(to) && !world.names.contains_key(from),
+            "a renamed file has its old name"
+        );
         world.outcome(())
     }
 
@@ -70,6 +77,7 @@ impl Storage for Torn {
         let change = Move::Remove(name.to_owned());
         change.clone().apply(&mut world.names);
         world.moves.push(change);
+        strict_assert!(!world.names.contains_key(name), "a removed file has its name");
         world.outcome(())
     }
 
@@ -88,6 +96,10 @@ impl Storage for Torn {
                 change.apply(&mut world.lasting);
             }
         }
+        strict_assert!(
+            world.moves.is_empty() || world.lie == Some(Lie::SyncDirectory),
+            "a synced directory has changes to write"
+        );
         Ok(())
     }
 
@@ -117,6 +129,10 @@ impl Drop for TornLock {
     fn drop(&mut self) {
         let mut world = self.0.world.lock();
         if world.life == self.0.life {
+            strict_assert!(
+                !(world.life == self.0.life) || world.locked,
+                "the lock was given back twice"
+            );
             world.locked = false;
         }
     }
@@ -153,6 +169,10 @@ impl File for TornFile {
         let mut world = self.torn.world.lock();
         let works = world.step(self.torn.life, Operation::Append)?;
         let room = world.capacity.saturating_sub(world.used()).min(bytes.len() as u64) as usize;
+        strict_assert!(
+            world.used() <= world.capacity || room == 0,
+            "the device holds more than it can"
+        );
         let written = match works {
             true => room,
             false => world.random.below(room as u64 + 1) as usize,

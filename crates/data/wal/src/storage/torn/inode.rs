@@ -1,6 +1,7 @@
 //! [`Inode`]: the bytes of a file, as programs see them and as they are on the device.
 
 use latchwork_simulation::Random;
+use latchwork_strict::strict_assert;
 
 /// The bytes that a device writes whole or not at all.
 pub(super) const SECTOR: usize = 512;
@@ -71,6 +72,10 @@ impl Inode {
     /// A possible content of the device now.
     fn image(&self, random: &mut Random) -> Vec<u8> {
         if self.dirty.is_empty() {
+            strict_assert!(
+                !self.dirty.is_empty() || self.content == self.lasting,
+                "content without a change"
+            );
             return self.lasting.clone();
         }
         // All contents of each sector, and all lengths: first those on the device, then those after
@@ -102,6 +107,7 @@ impl Inode {
             }
             lengths.push(now.len());
         }
+        strict_assert!(sectors.len() * SECTOR >= now.len(), "a written sector is missing");
         let newest = now.len();
         let most = lengths.iter().copied().max().unwrap_or(0);
         let length = match random.below(4) {
@@ -110,6 +116,7 @@ impl Inode {
                 .max(lengths.iter().copied().min().unwrap_or(0)),
             _ => newest,
         };
+        strict_assert!(length <= most, "the image is longer than any content");
         // The share of written sectors goes from almost none to almost all.
         let written = random.below(9);
         let mut image = Vec::with_capacity(sectors.len() * SECTOR);

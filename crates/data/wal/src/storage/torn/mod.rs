@@ -23,6 +23,7 @@ use std::io;
 
 use latchwork_runtime::sync::{Arc, Mutex};
 use latchwork_simulation::Random;
+use latchwork_strict::strict_assert;
 
 use inode::Inode;
 
@@ -204,6 +205,7 @@ impl Torn {
 
     fn next_life(&self, world: &mut World) -> Torn {
         world.life += 1;
+        strict_assert!(self.life <= world.life, "a life of the future");
         world.off = false;
         world.off_at = u64::MAX;
         world.locked = false;

@@ -1,11 +1,13 @@
 //! Keys and values that are unique and can be checked.
 
+use latchwork_strict::strict_assert;
 use latchwork_workload::history::{MapKey, MapOperation, Model};
 
 /// The bytes of key number `n`. The keys have the order of their numbers, have 4 to 40 bytes, and
 /// share long prefixes with their neighbours.
 pub(crate) fn key(n: u64) -> Vec<u8> {
     let mut key = (n as u32).to_be_bytes().to_vec();
+    strict_assert!(n <= u64::from(u32::MAX), "the number of a key does not fit");
     key.resize(4 + (n % 4) as usize * 12, b'k');
     key
 }
@@ -41,6 +43,7 @@ impl Content {
         let mut bytes = self.head.to_le_bytes().to_vec();
         bytes.extend_from_slice(&self.tail.to_le_bytes());
         bytes.extend(std::iter::repeat_n(self.tail as u8, (self.tail % 6) as usize * 8));
+        strict_assert!(bytes.len() >= 16 && bytes.len().is_multiple_of(8));
         bytes
     }
 

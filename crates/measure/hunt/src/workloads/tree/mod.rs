@@ -24,6 +24,7 @@ use latchwork_blink::{TreeError, TreeStatistics};
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::Member;
 use latchwork_coherence::CoherentMemory;
+use latchwork_strict::strict_assert;
 use latchwork_workload::history::{Call, MapOperation, Model, ObjectViolation, check_object};
 
 use super::{Load, Record, Work, pass_time};
@@ -100,6 +101,10 @@ impl TreeWork {
         client.tree.scan_up(all.0, all.1, client.collect(&mut up)).await?;
         client.tree.scan_down(all.0, all.1, client.collect(&mut down)).await?;
         down.reverse();
+        strict_assert!(
+            got.is_sorted_by(|one, next| one.0 < next.0),
+            "keys are looked at out of order"
+        );
         for (scan, seen) in [("up", up), ("down", down)] {
             if seen != got {
                 let text = format!("at rest, a scan {scan} shows {seen:?}, and each key {got:?}");

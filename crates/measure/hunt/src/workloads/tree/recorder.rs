@@ -9,6 +9,7 @@ use std::task::Poll;
 
 use latchwork_blink::TreeError;
 use latchwork_runtime::{Handle, Time};
+use latchwork_strict::strict_assert;
 use latchwork_workload::history::{Call, History};
 
 use crate::world::Observer;
@@ -77,7 +78,12 @@ impl<O> Recorder<O> {
         let id = self.shared.next.get();
         self.shared.next.set(id + 1);
         let call = Call { invoked, returned: None, operation };
+        strict_assert!(!self.shared.open.borrow().contains_key(&id), "two calls have one number");
         self.shared.open.borrow_mut().insert(id, (key, call));
+        strict_assert!(
+            self.shared.open.borrow().len() as u64 <= id + 1,
+            "more calls are open than were made"
+        );
         id
     }
 
@@ -116,6 +122,7 @@ pub(crate) fn inserted(answer: Option<Result<(), TreeError>>) -> Result<bool, Tr
 pub(crate) async fn drop_after<F: Future>(polls: Polls, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
+    strict_assert!(polls != Some(0), "a future is dropped before its first poll");
     std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending if left == Some(1) => Poll::Ready(None),

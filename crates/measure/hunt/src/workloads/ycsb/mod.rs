@@ -12,6 +12,7 @@ use std::sync::Arc;
 use latchwork_blink::{Tree, TreeError, TreeStatistics, ValueMut};
 use latchwork_cluster::{Member, Worker};
 use latchwork_runtime::Time;
+use latchwork_strict::strict_assert;
 use latchwork_workload::history::MapOperation;
 use latchwork_workload::ycsb::{
     ContentKey, CoreWorkload, Fields, InsertCounter, KeyBuffer, Operation, OperationStream,
@@ -63,6 +64,7 @@ impl Ycsb {
         let mut loaded: Vec<Vec<u8>> = workload.records.clone().map(key).collect();
         loaded.sort_unstable();
         loaded.dedup();
+        strict_assert!(loaded.is_sorted_by(|one, next| one < next), "records out of order");
         Ok(Ycsb {
             inserts: Arc::new(InsertCounter::new(workload.first_insert())),
             operations: scenario.operations,
@@ -114,6 +116,7 @@ impl Load for Ycsb {
         Box::pin(async move {
             let Some(tree) = self.shared.enter(&member, process).await else { return };
             let index = u64::from(process.number) - 1;
+            strict_assert!(index < self.workers, "a worker that the workload does not know");
             let worker = WorkerIndex { index, count: self.workers };
             let stream = OperationStream::new(&self.workload, &self.inserts, worker, self.seed);
             let mut stream = match stream {
