@@ -9,7 +9,7 @@ use latchwork_benches::access::{LINE, copy_read, copy_write, touch_read, touch_w
 use latchwork_benches::ring::Ring;
 use latchwork_benches::{Draws, cluster, lines, on_first};
 use latchwork_cluster::{ClusterConfig, Embedded, Member};
-use latchwork_coherence::{CoherentMemory, Mode, Need};
+use latchwork_coherence::{AccessMode, CoherentMemory, Need};
 use latchwork_verbs::GlobalAddr;
 
 /// The time of `iters` times `access` to the lines `lines`, which are all cached. If there are
@@ -17,7 +17,7 @@ use latchwork_verbs::GlobalAddr;
 fn hits(
     cluster: &Embedded,
     lines: &[GlobalAddr],
-    mode: Mode,
+    mode: AccessMode,
     iters: u64,
     access: impl Fn(&Member, GlobalAddr) -> u64 + Sync,
 ) -> Duration {
@@ -40,20 +40,20 @@ fn cached(c: &mut Criterion) {
     let many = lines(&cluster, 32 << 10);
     let mut group = c.benchmark_group("cached");
     group.bench_function("read, 8 bytes", |b| {
-        b.iter_custom(|iters| hits(&cluster, &one, Mode::Shared, iters, touch_read));
+        b.iter_custom(|iters| hits(&cluster, &one, AccessMode::Shared, iters, touch_read));
     });
     group.bench_function("write, 8 bytes", |b| {
-        b.iter_custom(|iters| hits(&cluster, &one, Mode::Exclusive, iters, touch_write));
+        b.iter_custom(|iters| hits(&cluster, &one, AccessMode::Exclusive, iters, touch_write));
     });
     group.bench_function("read, 8 bytes, lines of 64 MiB", |b| {
-        b.iter_custom(|iters| hits(&cluster, &many, Mode::Shared, iters, touch_read));
+        b.iter_custom(|iters| hits(&cluster, &many, AccessMode::Shared, iters, touch_read));
     });
     group.throughput(Throughput::Bytes(LINE as u64));
     group.bench_function("read, whole line", |b| {
-        b.iter_custom(|iters| hits(&cluster, &one, Mode::Shared, iters, copy_read));
+        b.iter_custom(|iters| hits(&cluster, &one, AccessMode::Shared, iters, copy_read));
     });
     group.bench_function("write, whole line", |b| {
-        b.iter_custom(|iters| hits(&cluster, &one, Mode::Exclusive, iters, copy_write));
+        b.iter_custom(|iters| hits(&cluster, &one, AccessMode::Exclusive, iters, copy_write));
     });
     group.finish();
 }
@@ -64,13 +64,13 @@ fn missed(c: &mut Criterion) {
     let ring = Ring::new(256, 8 * 256);
     let mut group = c.benchmark_group("miss");
     group.bench_function("shared, evicting", |b| {
-        b.iter_custom(|iters| ring.misses(iters, Mode::Shared, 0));
+        b.iter_custom(|iters| ring.misses(iters, AccessMode::Shared, 0));
     });
     group.bench_function("exclusive, evicting clean", |b| {
-        b.iter_custom(|iters| ring.misses(iters, Mode::Exclusive, 0));
+        b.iter_custom(|iters| ring.misses(iters, AccessMode::Exclusive, 0));
     });
     group.bench_function("exclusive, evicting dirty", |b| {
-        b.iter_custom(|iters| ring.misses(iters, Mode::Exclusive, LINE - 32));
+        b.iter_custom(|iters| ring.misses(iters, AccessMode::Exclusive, LINE - 32));
     });
     group.bench_function("upgrade", |b| b.iter_custom(|iters| ring.upgrades(iters)));
     group.finish();

@@ -70,7 +70,7 @@ fn get(loaded: &Loaded, iters: u64) -> Duration {
         let mut copy = Vec::new();
         let start = member.handle.now();
         for _ in 0..iters {
-            let visit = |value: latchwork_blink::Value<'_>| {
+            let visit = |value: latchwork_blink::TreeValue<'_>| {
                 copy.clear();
                 value.append_to(&mut copy);
             };

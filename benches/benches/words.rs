@@ -7,7 +7,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use latchwork_latch::LatchWord;
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_verbs::{
-    ComputeNodeId, Endpoint as _, LocalBuffer, Region, Request, Target, VerbError,
+    ComputeNodeId, Endpoint as _, LocalBuffer, Region, Target, VerbError, WorkRequest,
 };
 use latchwork_verbs_shm as shm;
 
@@ -43,7 +43,7 @@ const LINE: u32 = 2048;
 
 fn verbs(c: &mut Criterion) {
     let build = || -> Result<_, Box<dyn std::error::Error>> {
-        let fabric = shm::Fabric::new(shm::Config::default());
+        let fabric = shm::ShmFabric::new(shm::ShmConfig::default());
         let memory = fabric.add_memory_node(1 << 20)?;
         fabric.add_compute_node(node(1))?;
         let region = fabric.register(node(1), Region::zeroed(1 << 16)?)?;
@@ -51,11 +51,11 @@ fn verbs(c: &mut Criterion) {
     };
     let (memory, mut endpoint, region) = build().expect("a fabric");
     let local = LocalBuffer { region, offset: 0, len: LINE };
-    let read = Request::Read { remote: 4096, local };
-    let write = Request::Write { remote: 4096, local };
-    let add = Request::FetchAdd { remote: 64, add: 1 };
-    let swap = Request::CompareSwap { remote: 64, expected: 0, desired: 0 };
-    let mut run = |requests: &[Request], batches: u64| -> Result<u64, VerbError> {
+    let read = WorkRequest::Read { remote: 4096, local };
+    let write = WorkRequest::Write { remote: 4096, local };
+    let add = WorkRequest::FetchAdd { remote: 64, add: 1 };
+    let swap = WorkRequest::CompareSwap { remote: 64, expected: 0, desired: 0 };
+    let mut run = |requests: &[WorkRequest], batches: u64| -> Result<u64, VerbError> {
         let mut olds = 0;
         for token in 0..batches {
             endpoint.post(memory, token, requests)?;

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use latchwork_benches::worlds::{Shape, World};
+use latchwork_benches::worlds::{BenchWorld, Shape};
 
 /// The time of `iters` verbs: a number of operations with about that many verbs.
-fn verbs(world: &World, iters: u64) -> Duration {
+fn verbs(world: &BenchWorld, iters: u64) -> Duration {
     let figures = world.run(1 + iters / 64);
     figures.real_time.mul_f64(iters as f64 / figures.verbs.max(1) as f64)
 }
@@ -15,7 +15,7 @@ fn verbs(world: &World, iters: u64) -> Duration {
 fn under_load(c: &mut Criterion) {
     let mut group = c.benchmark_group("world, a verb");
     for (name, shape) in [("lines", Shape::lines()), ("tree", Shape::tree())] {
-        let world = World::new(shape);
+        let world = BenchWorld::new(shape);
         world.run(1_000);
         group.bench_function(name, |b| b.iter_custom(|iters| verbs(&world, iters)));
     }

@@ -21,12 +21,12 @@ use clap::{Parser, ValueEnum};
 use latchwork_benches::access::LINE;
 use latchwork_benches::{Draws, cluster, lines, on_first};
 use latchwork_cluster::{ClusterConfig, Embedded, Member};
-use latchwork_coherence::{CoherentMemory, Mode, Need};
+use latchwork_coherence::{AccessMode, CoherentMemory, Need};
 use latchwork_runtime::Clock;
 use latchwork_runtime::sync::{AtomicU64, Ordering, fence};
 use latchwork_verbs::{GlobalAddr, Region, Words};
 use latchwork_workload::distribution::ScrambledZipfian;
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 /// Accesses of each node in one sample.
 const ROUNDS: u64 = 2000;
@@ -275,9 +275,9 @@ fn misses(time: Duration, count: usize) {
     let cluster = cluster(config);
     let all = lines(&cluster, count);
     for (what, mode, dirty) in [
-        ("miss, shared, evicting clean", Mode::Shared, 0),
-        ("miss, exclusive, evicting clean", Mode::Exclusive, 0),
-        ("miss, exclusive, evicting dirty", Mode::Exclusive, LINE - 32),
+        ("miss, shared, evicting clean", AccessMode::Shared, 0),
+        ("miss, exclusive, evicting clean", AccessMode::Exclusive, 0),
+        ("miss, exclusive, evicting dirty", AccessMode::Exclusive, LINE - 32),
     ] {
         let mut draws = Draws::new(all.len() as u64, 1);
         sample(what, time, || {
@@ -288,7 +288,7 @@ fn misses(time: Duration, count: usize) {
                 let start = member.handle.now();
                 for &addr in drawn {
                     let ticket = member.memory.ensure(Need { addr, mode }).await.expect("obtained");
-                    if mode == Mode::Exclusive {
+                    if mode == AccessMode::Exclusive {
                         let mut guard = member.memory.try_write(addr).expect("reserved");
                         guard.mark_dirty(0..dirty);
                     }
@@ -322,7 +322,8 @@ fn popular(time: Duration, inflight: usize) {
                 let mut tasks = Vec::new();
                 for task in 0..inflight as u64 {
                     let (member, all, zipf) = (member.clone(), all.clone(), zipf.clone());
-                    let mut random = Random::for_stream(seed, member.index as u64 * 1000 + task);
+                    let mut random =
+                        WorkloadRandom::for_stream(seed, member.index as u64 * 1000 + task);
                     tasks.push(async move {
                         let mut count = 0;
                         while clock.now().as_nanos() < spent.as_nanos() as u64 {

@@ -12,7 +12,7 @@ use latchwork_cache::{Cache, Ownership, ReplacementPolicy};
 use latchwork_runtime::Clock;
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 use latchwork_workload::distribution::{Uniform, Zipfian};
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 const LINE: usize = 512;
 
@@ -42,7 +42,7 @@ enum Draw {
 }
 
 impl Draw {
-    fn line(&self, random: &mut Random, lines: u64) -> GlobalAddr {
+    fn line(&self, random: &mut WorkloadRandom, lines: u64) -> GlobalAddr {
         let rank = match self {
             Draw::Uniform(uniform) => uniform.draw(random),
             Draw::Zipfian(zipfian) => zipfian.draw(random),
@@ -76,7 +76,7 @@ fn access(cache: &Cache, line: GlobalAddr, batch: usize, victims: &mut Vec<Globa
 /// The share of hits, and the nanoseconds of a hit while all lines are cached.
 fn measure(flags: &Flags, policy: ReplacementPolicy, draw: &Draw, frames: usize) -> (f64, f64) {
     let cache = Cache::with_frames(frames, LINE).expect("memory").with_replacement(policy);
-    let mut random = Random::new(1);
+    let mut random = WorkloadRandom::new(1);
     let mut victims = Vec::new();
     let mut hits = 0;
     for done in 0..flags.accesses * 3 / 2 {

@@ -8,7 +8,7 @@
 //! ```
 
 use clap::{Parser, ValueEnum};
-use latchwork_benches::worlds::{Shape, World, peak_memory};
+use latchwork_benches::worlds::{BenchWorld, Shape, peak_memory};
 use latchwork_verbs_sim::SimConfig;
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -65,7 +65,7 @@ fn main() {
         Network::Rough => SimConfig::rough(),
     };
     shape.network = SimConfig { payload_max: shape.network.payload_max, ..network };
-    let world = World::new(shape);
+    let world = BenchWorld::new(shape);
     for _ in 0..arguments.runs {
         println!("{}", world.run(arguments.operations));
     }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use latchwork_cluster::{Embedded, Member};
-use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, Mode, Need, Upgrade};
+use latchwork_coherence::{AccessMode, CoherentMemory, LineLocks, LockOutcome, Need, Upgrade};
 use latchwork_verbs::GlobalAddr;
 
 use crate::on_first;
@@ -65,7 +65,7 @@ pub fn copy_write(member: &Member, line: GlobalAddr) -> u64 {
 /// # Panics
 /// When the line is not cached, or locked for writes.
 pub fn lock_shared(member: &Member, line: GlobalAddr) -> u64 {
-    lock(member, line, Mode::Shared)
+    lock(member, line, AccessMode::Shared)
 }
 
 /// Locks the line for writes, and unlocks it.
@@ -73,10 +73,10 @@ pub fn lock_shared(member: &Member, line: GlobalAddr) -> u64 {
 /// # Panics
 /// When the node does not own the line exclusively, or has locked it.
 pub fn lock_exclusive(member: &Member, line: GlobalAddr) -> u64 {
-    lock(member, line, Mode::Exclusive)
+    lock(member, line, AccessMode::Exclusive)
 }
 
-fn lock(member: &Member, addr: GlobalAddr, mode: Mode) -> u64 {
+fn lock(member: &Member, addr: GlobalAddr, mode: AccessMode) -> u64 {
     let lock = member.memory.try_lock(Need { addr, mode }).expect("owned so");
     assert!(matches!(lock, LockOutcome::Got(_)), "nobody else has locked it");
     1
@@ -92,7 +92,7 @@ pub fn upgrade_each(cluster: &Embedded, lines: &[GlobalAddr]) -> (u64, Duration)
         let memory = &member.memory;
         let (mut kept, mut spent) = (0, Duration::ZERO);
         for &addr in lines {
-            let ticket = memory.ensure(Need { addr, mode: Mode::Shared }).await;
+            let ticket = memory.ensure(Need { addr, mode: AccessMode::Shared }).await;
             let seen = memory.try_read(addr).expect("reserved").version();
             if memory.try_write(addr).is_ok() {
                 // The line was not evicted since the last cycle.

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, Embedded};
-use latchwork_coherence::{CoherentMemory, Mode, Need};
+use latchwork_coherence::{AccessMode, CoherentMemory, Need};
 use latchwork_verbs::GlobalAddr;
 
 use crate::access::{LINE, touch_read, upgrade_each};
@@ -56,14 +56,14 @@ impl Ring {
     ///
     /// # Panics
     /// When an access fails.
-    pub fn misses(&self, iters: u64, mode: Mode, dirty: usize) -> Duration {
+    pub fn misses(&self, iters: u64, mode: AccessMode, dirty: usize) -> Duration {
         let before = self.cluster.counters();
         let lines = &self.take(iters);
         let time = on_first(&self.cluster, async |member| {
             let start = member.handle.now();
             for &addr in lines {
                 let ticket = member.memory.ensure(Need { addr, mode }).await.expect("obtained");
-                if mode == Mode::Exclusive {
+                if mode == AccessMode::Exclusive {
                     let mut guard = member.memory.try_write(addr).expect("reserved");
                     guard.mark_dirty(0..dirty);
                 } else {

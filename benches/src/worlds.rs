@@ -159,7 +159,7 @@ impl fmt::Display for Figures {
 }
 
 /// A world with its lines or its tree.
-pub struct World {
+pub struct BenchWorld {
     shape: Shape,
     cluster: Simulated,
     items: Items,
@@ -171,19 +171,19 @@ enum Items {
     Tree(GlobalAddr),
 }
 
-impl World {
+impl BenchWorld {
     /// Builds the world and fills it.
     ///
     /// # Panics
     /// When the machine refuses memory, or the shape is impossible.
-    pub fn new(shape: Shape) -> World {
+    pub fn new(shape: Shape) -> BenchWorld {
         let cluster = Simulated::start(shape.config(), shape.network.clone())
             .expect("a possible shape, and memory for it");
         let items = match shape.load {
             Load::Lines => Items::Lines(make_lines(&cluster, shape.items)),
             Load::Tree => Items::Tree(make_tree(&cluster, shape.items)),
         };
-        World { shape, cluster, items }
+        BenchWorld { shape, cluster, items }
     }
 
     /// The cluster.

@@ -12,20 +12,21 @@ use std::time::Duration;
 
 use latchwork_fuzz::Corpus;
 use latchwork_fuzz::targets::{archive, log};
-use latchwork_history::{Change, Direction, Outcome, Recording};
-use latchwork_hunt::{Choice, Scenario};
+use latchwork_history::{Direction, RecordedChange, Recording, TransactionOutcome};
+use latchwork_hunt::{Scenario, SwarmChoice};
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 use latchwork_verbs::{
-    ComputeNodeId, LocalBuffer, MemoryNodeId, Message, Region, RegionKey, Request,
+    ComputeNodeId, LocalBuffer, MemoryNodeId, Message, Region, RegionKey, WorkRequest,
 };
-use latchwork_verbs_tcp::Node;
+use latchwork_verbs_tcp::TcpNode;
 use latchwork_verbs_tcp::wire::{
-    Answer, Hello, Introduction, Refusal, VERSION, Welcome, begin_batch, begin_reply, end_batch,
-    end_reply, put_lease, put_ping, put_pong, put_request, put_time,
+    AgentGreeting, ClientGreeting, Hello, Refusal, VERSION, Welcome, begin_batch, begin_reply,
+    end_batch, end_reply, put_lease, put_ping, put_pong, put_request, put_time,
 };
 use latchwork_wal::storage::{Storage, Torn};
 use latchwork_wal::{
-    CheckpointWriter, Entry, Group, Kind, Log, LogDirectory, NodeId, Settings, TableId, Timestamp,
+    CheckpointWriter, Log, LogDirectory, LogEntry, LogRecord, LogRecordKind, LogSettings, NodeId,
+    TableId, Timestamp,
 };
 
 type Done = Result<(), Box<dyn Error>>;
@@ -36,7 +37,7 @@ fn main() -> Done {
     letters()?;
     histories()?;
     for seed in [1, 2, 3] {
-        let scenario = Scenario::from_seed(seed, &Choice::default());
+        let scenario = Scenario::from_seed(seed, &SwarmChoice::default());
         put("scenario", &format!("drawn-{seed}"), scenario.to_toml().as_bytes())?;
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -76,7 +77,7 @@ fn logs() -> Done {
 fn directory(nodes: u8, checkpoint: bool, close: bool) -> Result<archive::Files, Box<dyn Error>> {
     let torn = Torn::new(0);
     let directory = LogDirectory::open(Arc::new(torn.clone()), log::DATABASE)?;
-    let settings = Settings { segment_bytes: 1024, ..Settings::default() };
+    let settings = LogSettings { segment_bytes: 1024, ..LogSettings::default() };
     let logs = (0..nodes).map(|node| Log::threaded(&directory, NodeId(node), settings.clone()));
     let logs = logs.collect::<Result<Vec<_>, _>>()?;
     let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
@@ -86,8 +87,9 @@ fn directory(nodes: u8, checkpoint: bool, close: bool) -> Result<archive::Files,
         for counter in 1..=12_u64 {
             for (node, log) in (0..).map(NodeId).zip(&logs) {
                 let at = Timestamp::new(counter, node).ok_or("a small timestamp")?;
-                let kind = if counter % 6 == 5 { Kind::Note(1) } else { Kind::Commit };
-                let mut group = Group::new(kind, at);
+                let kind =
+                    if counter % 6 == 5 { LogRecordKind::Note(1) } else { LogRecordKind::Commit };
+                let mut group = LogRecord::new(kind, at);
                 group.put(TableId(7), &counter.to_be_bytes(), &[counter as u8; 90])?;
                 group.remove(TableId(8), &[node.0, counter as u8])?;
                 let position = log.append(&group)?;
@@ -104,7 +106,7 @@ fn directory(nodes: u8, checkpoint: bool, close: bool) -> Result<archive::Files,
                 for counter in 1..=4_u64 {
                     let timestamp = Timestamp::new(counter, NodeId(0)).ok_or("small")?;
                     let (key, value) = (&counter.to_be_bytes()[..], Some(&[3; 50][..]));
-                    part.put(Entry { timestamp, table: TableId(7), key, value })?;
+                    part.put(LogEntry { timestamp, table: TableId(7), key, value })?;
                 }
                 part.finish()?;
                 writer.publish()?;
@@ -133,14 +135,14 @@ fn wire() -> Done {
     let memory = Region::zeroed(256)?;
     let local = LocalBuffer { region: RegionKey(0), offset: 0, len: 64 };
     let batches = [
-        vec![Request::Read { remote: 64, local }, Request::Write { remote: 128, local }],
+        vec![WorkRequest::Read { remote: 64, local }, WorkRequest::Write { remote: 128, local }],
         vec![
-            Request::CompareSwap { remote: 8, expected: 1, desired: 2 },
-            Request::ReadIf { remote: 64, local, mask: 0xff, value: 1 },
-            Request::FetchAdd { remote: 16, add: 3 },
-            Request::Send(Message { from: node, body: [5; Message::WORDS] }),
+            WorkRequest::CompareSwap { remote: 8, expected: 1, desired: 2 },
+            WorkRequest::ReadIf { remote: 64, local, mask: 0xff, value: 1 },
+            WorkRequest::FetchAdd { remote: 16, add: 3 },
+            WorkRequest::Send(Message { from: node, body: [5; Message::WORDS] }),
         ],
-        vec![Request::WriteWord { remote: 24, value: 9 }],
+        vec![WorkRequest::WriteWord { remote: 24, value: 9 }],
     ];
     let mut client = vec![0];
     for (seq, requests) in (1..).zip(&batches) {
@@ -167,10 +169,10 @@ fn wire() -> Done {
     let greeting = |which: u8, bytes: &[u8]| [&[which], bytes].concat();
     let hello = Hello { version: VERSION, secret: true, nonce: [7; 32] };
     put("greetings", "hello", &greeting(0, &hello.bytes()))?;
-    let answer = Answer { version: VERSION, refusal: None, nonce: [8; 32] };
+    let answer = AgentGreeting { version: VERSION, refusal: None, nonce: [8; 32] };
     put("greetings", "answer", &greeting(1, &answer.bytes()))?;
-    let (from, to) = (Node::Compute(node), Node::Memory(MemoryNodeId(1)));
-    let introduction = Introduction { from, to, epoch: 4, incarnation: 5, session: [9; 16] };
+    let (from, to) = (TcpNode::Compute(node), TcpNode::Memory(MemoryNodeId(1)));
+    let introduction = ClientGreeting { from, to, epoch: 4, incarnation: 5, session: [9; 16] };
     put("greetings", "introduction", &greeting(2, &introduction.bytes()))?;
     let welcome = Welcome { refusal: None, regions: 2, incarnation: 5, clock: 1 << 41 };
     put("greetings", "welcome", &greeting(3, &welcome.bytes()))?;
@@ -213,15 +215,15 @@ fn histories() -> Done {
             let mut record = recorder.begin(0, worker, 10 * cts);
             record.read_value(1, b"x", seen, 0xfeed);
             record.read(1, b"y", 0);
-            record.write(1, row, Change::Value(0xfeed));
-            recorder.finish(record, Outcome::Committed { cts }, 10 * cts + 5);
+            record.write(1, row, RecordedChange::Value(0xfeed));
+            recorder.finish(record, TransactionOutcome::Committed { cts }, 10 * cts + 5);
         }
         let mut record = recorder.begin(1, 0, 2000);
         let scan = record.scan(1, Bound::Included(b"a"), Bound::Excluded(b"z"), Direction::Up);
         record.saw(scan, b"x", Some(64));
         record.saw(scan, b"y", Some(128));
-        record.write(2, b"gone", Change::Delete);
-        recorder.finish(record, Outcome::Unknown { cts: 192 }, 2005);
+        record.write(2, b"gone", RecordedChange::Delete);
+        recorder.finish(record, TransactionOutcome::Unknown { cts: 192 }, 2005);
         let mut bytes = Vec::new();
         recording.history().write(&mut bytes)?;
         put("history", name, &bytes)?;

@@ -7,7 +7,7 @@
 //!                                                      └──► panic, hang, too much memory: a failure
 //! ```
 //!
-//! A [`Target`] takes bytes, asserts what must hold of them, and returns a *class*: which error, or
+//! A [`FuzzTarget`] takes bytes, asserts what must hold of them, and returns a *class*: which error, or
 //! what kind of success. The class is the coverage signal, because a stable compiler has no cheaper
 //! one.
 //!
@@ -32,7 +32,7 @@ pub use corpus::{Corpus, save_failure};
 pub use mutate::Mutator;
 pub use rounds::rounds;
 pub use session::Session;
-pub use targets::{TARGETS, Target};
+pub use targets::{FuzzTarget, TARGETS};
 
 /// The maximum length of an input.
 pub const INPUT_MAX: usize = 64 << 10;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use latchwork_fuzz::{Corpus, TARGETS, Target};
+use latchwork_fuzz::{Corpus, FuzzTarget, TARGETS};
 use latchwork_runtime::Clock;
 
 /// Looks for inputs that make a target panic, hang, or take too much memory.
@@ -79,13 +79,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn targets(names: &[String]) -> Result<Vec<Target>, String> {
+fn targets(names: &[String]) -> Result<Vec<FuzzTarget>, String> {
     if names.is_empty() {
         return Ok(TARGETS.to_vec());
     }
     let known = || TARGETS.map(|target| target.name).join(", ");
     let find = |name: &String| {
-        Target::find(name)
+        FuzzTarget::find(name)
             .ok_or_else(|| format!("no target is called {name}: there are {}", known()))
     };
     names.iter().map(find).collect()

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::{Corpus, Session, Target, save_failure};
+use crate::{Corpus, FuzzTarget, Session, save_failure};
 
 /// Runs the whole corpus, and then this many mutations of it. Returns the reached classes, in the
 /// order of their names.
@@ -10,7 +10,7 @@ use crate::{Corpus, Session, Target, save_failure};
 /// # Errors
 /// The first input that panicked, with the command that replays it.
 pub fn rounds(
-    target: Target,
+    target: FuzzTarget,
     corpus: &Corpus,
     seed: u64,
     mutations: usize,
@@ -41,15 +41,15 @@ pub fn rounds(
 }
 
 /// What the target returns; `None` when it panics.
-fn quietly(target: Target, input: &[u8]) -> Option<String> {
+fn quietly(target: FuzzTarget, input: &[u8]) -> Option<String> {
     catch_unwind(AssertUnwindSafe(|| (target.run)(input))).ok()
 }
 
 /// How to run an input again. A target that lives beside its parser runs only in that parser's
 /// tests.
-fn replay(target: Target, file: &str) -> String {
+fn replay(target: FuzzTarget, file: &str) -> String {
     let name = target.name;
-    match Target::find(name) {
+    match FuzzTarget::find(name) {
         Some(_) => {
             format!("cargo run --profile test -p latchwork-fuzz -- --replay {file} {name}")
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Corpus, Mutator, Target};
+use crate::{Corpus, FuzzTarget, Mutator};
 
 /// Maximum number of inputs of a session.
 const KEPT_MAX: usize = 4096;
@@ -10,7 +10,7 @@ const KEPT_MAX: usize = 4096;
 /// One target, its reached classes, and the source of the next input.
 #[derive(Debug)]
 pub struct Session {
-    target: Target,
+    target: FuzzTarget,
     mutator: Mutator,
     inputs: Vec<Vec<u8>>,
     classes: BTreeSet<String>,
@@ -19,7 +19,7 @@ pub struct Session {
 impl Session {
     /// A session that begins with a corpus. The same seed gives the same inputs, if the target
     /// returns the same classes.
-    pub fn new(target: Target, corpus: &Corpus, seed: u64) -> Session {
+    pub fn new(target: FuzzTarget, corpus: &Corpus, seed: u64) -> Session {
         let mut inputs: Vec<_> = corpus.inputs.iter().map(|(_, input)| input.clone()).collect();
         if inputs.is_empty() {
             inputs.push(Vec::new());

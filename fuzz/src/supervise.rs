@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use latchwork_fuzz::{Target, save_failure};
+use latchwork_fuzz::{FuzzTarget, save_failure};
 
 use crate::Cli;
 use crate::worker::read_current;
@@ -15,7 +15,7 @@ use crate::worker::read_current;
 const GRACE: Duration = Duration::from_secs(60);
 
 /// Runs all targets, and returns the number of failed ones.
-pub(crate) fn run(cli: &Cli, targets: &[Target], seed: u64) -> Result<usize, String> {
+pub(crate) fn run(cli: &Cli, targets: &[FuzzTarget], seed: u64) -> Result<usize, String> {
     if cli.replay.is_none() {
         println!("seed {seed}");
     }
@@ -28,7 +28,7 @@ pub(crate) fn run(cli: &Cli, targets: &[Target], seed: u64) -> Result<usize, Str
 }
 
 /// Runs a target, and returns whether no input failed.
-fn one(cli: &Cli, target: Target, seed: u64, seconds: u64) -> Result<bool, String> {
+fn one(cli: &Cli, target: FuzzTarget, seed: u64, seconds: u64) -> Result<bool, String> {
     let current =
         std::env::temp_dir().join(format!("latchwork-fuzz-{}-{}", std::process::id(), target.name));
     let ended = worker(cli, target, seed, seconds, &current);
@@ -56,7 +56,7 @@ fn one(cli: &Cli, target: Target, seed: u64, seconds: u64) -> Result<bool, Strin
 /// Starts a worker and waits for its end. Returns how it failed, if it did.
 fn worker(
     cli: &Cli,
-    target: Target,
+    target: FuzzTarget,
     seed: u64,
     seconds: u64,
     current: &Path,

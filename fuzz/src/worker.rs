@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use latchwork_fuzz::{Corpus, INPUT_MAX, Session, Target, save_failure};
+use latchwork_fuzz::{Corpus, FuzzTarget, INPUT_MAX, Session, save_failure};
 use latchwork_runtime::Clock;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
@@ -22,7 +22,7 @@ const MEMORY_MAX: u64 = 2 << 30;
 /// Runs the corpus and then mutations until the time is over, or one input from a file.
 ///
 /// Prints one line at the end. An input that fails ends the process at once.
-pub(crate) fn run(cli: &Cli, target: Target, seed: u64, current: &Path) -> Result<(), String> {
+pub(crate) fn run(cli: &Cli, target: FuzzTarget, seed: u64, current: &Path) -> Result<(), String> {
     limit(Resource::As, MEMORY_MAX).map_err(|e| format!("cannot limit the memory: {e}"))?;
     limit(Resource::Core, 0).map_err(|e| format!("cannot limit core files: {e}"))?;
     let started = &AtomicU64::new(0);
@@ -37,7 +37,7 @@ pub(crate) fn run(cli: &Cli, target: Target, seed: u64, current: &Path) -> Resul
 
 fn inputs(
     cli: &Cli,
-    target: Target,
+    target: FuzzTarget,
     seed: u64,
     current: &Path,
     started: &AtomicU64,

@@ -10,7 +10,7 @@ use std::path::Path;
 use latchwork_cluster::SHARED_DIRECTORY;
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::{many, tell as tell_result};
-use latchwork_verbs_shm::{Cleaned, Fabric, ShmError};
+use latchwork_verbs_shm::{Cleaned, ShmError, ShmFabric};
 
 use crate::args::Clean;
 use crate::guard::{self, Left};
@@ -33,7 +33,7 @@ pub(crate) fn command(clean: &Clean) -> Result<u8, AppError> {
     }
     let given = clean.shm_dir.iter().map(|path| path.as_path());
     for directory in std::iter::once(Path::new(SHARED_DIRECTORY)).chain(given) {
-        match Fabric::clean(directory) {
+        match ShmFabric::clean(directory) {
             Ok(Cleaned { files, bytes, foreign, foreign_user }) => {
                 let place = directory.display();
                 if files > 0 {

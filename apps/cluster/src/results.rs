@@ -10,7 +10,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use latchwork_files::Kind;
+use latchwork_files::InputKind;
 use latchwork_harness::{AppError, write_file};
 
 use crate::archive;
@@ -22,7 +22,7 @@ const RUN: &str = "run.json";
 const BEGUN: &str = "run.begun";
 const DOCUMENT: &str = "document.json";
 /// `run.json` and `document.json`.
-pub(crate) const FILE: Kind = Kind { name: "a result document", bytes_max: 256 << 20 };
+pub(crate) const FILE: InputKind = InputKind { name: "a result document", bytes_max: 256 << 20 };
 /// The endings of the other files.
 const OWN: [&str; 3] = ["out", "err", "json"];
 

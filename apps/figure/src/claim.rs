@@ -120,7 +120,7 @@ impl Verdict {
 
 /// A claim with its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Judged {
+pub(crate) struct JudgedClaim {
     pub(crate) figure: String,
     pub(crate) text: String,
     pub(crate) source: String,
@@ -131,7 +131,7 @@ pub(crate) struct Judged {
     pub(crate) quick: bool,
 }
 
-impl Judged {
+impl JudgedClaim {
     pub(crate) fn verdict(&self) -> String {
         let quick = if self.quick { " (quick)" } else { "" };
         format!("{}{quick}", self.verdict.name())
@@ -190,7 +190,7 @@ impl Claim {
     ///
     /// # Errors
     /// When the claim selects no row, or several where it needs exactly one.
-    pub(crate) fn judge(&self, figure: &str, points: &[Point], quick: bool) -> Result<Judged> {
+    pub(crate) fn judge(&self, figure: &str, points: &[Point], quick: bool) -> Result<JudgedClaim> {
         let rows = rows(points, self.rows)?;
         let place = |problem: String| wrong(format!("{figure}: claim {}", self.text), problem);
         let ours = match self.ours(&rows) {
@@ -208,7 +208,7 @@ impl Claim {
             (_, Some(least), _) => format!("at least {}", self.show(least)),
             (_, _, most) => format!("at most {}", self.show(most.unwrap_or_default())),
         };
-        Ok(Judged {
+        Ok(JudgedClaim {
             figure: figure.to_owned(),
             text: self.text.clone(),
             source: self.source.clone(),

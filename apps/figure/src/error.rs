@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use latchwork_files::{Kind, Output};
+use latchwork_files::{InputKind, Output};
 use latchwork_harness::AppError;
 
 /// An error in the input, or of the output: one line that names the place.
@@ -27,7 +27,7 @@ pub(crate) fn wrong<T>(place: impl Display, problem: impl Display) -> Result<T> 
 }
 
 /// The kind of input files: a figure, points, claims, a result document, a page.
-const FILE: Kind = Kind { name: "a file of figures or results", bytes_max: 256 << 20 };
+const FILE: InputKind = InputKind { name: "a file of figures or results", bytes_max: 256 << 20 };
 
 /// The text of a file.
 pub(crate) fn read(path: &Path) -> Result<String> {

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use latchwork_engine::Settings;
+use latchwork_engine::NodeSettings;
 use latchwork_harness::outcome::tell;
 use latchwork_harness::{Named, NamesFiles, folded};
 
@@ -171,7 +171,7 @@ fn page(arguments: &Page) -> Result<String> {
 
 fn switches() -> String {
     let mut text = String::new();
-    for setting in Settings::TABLE {
+    for setting in NodeSettings::TABLE {
         for value in setting.tries {
             text += &format!("{}\t{value}\n", setting.name);
         }

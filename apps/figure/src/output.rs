@@ -5,7 +5,7 @@ use std::path::Path;
 
 use latchwork_workload::report::csv_line;
 
-use crate::claim::Judged;
+use crate::claim::JudgedClaim;
 use crate::error::{Result, read, write, wrong};
 use crate::point::Point;
 
@@ -37,11 +37,11 @@ pub(crate) fn csv(points: &[Point]) -> String {
 }
 
 /// A line for each claim, for people.
-pub(crate) fn lines(judged: &[Judged]) -> String {
-    let of = |f: fn(&Judged) -> usize| judged.iter().map(f).max().unwrap_or(0);
+pub(crate) fn lines(judged: &[JudgedClaim]) -> String {
+    let of = |f: fn(&JudgedClaim) -> usize| judged.iter().map(f).max().unwrap_or(0);
     let (text, paper, ours) =
         (of(|j| j.text.chars().count()), of(|j| j.paper.len()), of(|j| j.ours.len()));
-    let line = |j: &Judged| {
+    let line = |j: &JudgedClaim| {
         let verdict = j.verdict();
         format!(
             "{:<9} {:<text$}  {:>paper$}  {:>ours$}  {verdict}\n",
@@ -52,7 +52,7 @@ pub(crate) fn lines(judged: &[Judged]) -> String {
 }
 
 /// Claims as a table in Markdown.
-pub(crate) fn markdown(judged: &[Judged]) -> String {
+pub(crate) fn markdown(judged: &[JudgedClaim]) -> String {
     let mut text = "| figure | claim | source | should be | ours | verdict |\n| --- | --- | --- | ---: | ---: | --- |\n".to_owned();
     for j in judged {
         let verdict = j.verdict();
@@ -68,10 +68,10 @@ pub(crate) fn markdown(judged: &[Judged]) -> String {
 ///
 /// # Errors
 /// When a file is not one of claims.
-pub(crate) fn claims(paths: &[impl AsRef<Path>]) -> Result<Vec<Judged>> {
+pub(crate) fn claims(paths: &[impl AsRef<Path>]) -> Result<Vec<JudgedClaim>> {
     let mut all = Vec::new();
     for path in paths.iter().map(AsRef::as_ref) {
-        match serde_json::from_str::<Vec<Judged>>(&read(path)?) {
+        match serde_json::from_str::<Vec<JudgedClaim>>(&read(path)?) {
             Ok(judged) => all.extend(judged),
             Err(error) => return wrong(path.display(), format!("these are no claims: {error}")),
         }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn claims_come_back_and_say_when_they_are_of_a_short_run() {
-        let judged = Judged {
+        let judged = JudgedClaim {
             figure: "fig13".to_owned(),
             text: "over SEL".to_owned(),
             source: "SELCC 7.1.2".to_owned(),
@@ -129,7 +129,7 @@ mod tests {
             quick: true,
         };
         let json = serde_json::to_string(&[&judged]).unwrap();
-        let back: Vec<Judged> = serde_json::from_str(&json).unwrap();
+        let back: Vec<JudgedClaim> = serde_json::from_str(&json).unwrap();
         assert_eq!(back.first(), Some(&judged));
         assert_eq!(
             lines(std::slice::from_ref(&judged)),

@@ -143,7 +143,7 @@ pub(crate) fn rows(points: &[Point], kind: RowKind) -> Result<Vec<Row>> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use latchwork_workload::result::{Node, ResultDocument};
+    use latchwork_workload::result::{NodeResult, ResultDocument};
 
     /// A point with these labels and this throughput, on two nodes. The first node did a quarter.
     pub(crate) fn point(labels: &str, throughput: f64) -> Point {
@@ -157,7 +157,7 @@ pub(crate) mod tests {
         document.measures.insert("hit_ratio".to_owned(), 0.5);
         document.counters.insert("cache_misses".to_owned(), 200);
         for (id, share) in [(1, 1), (2, 3)] {
-            document.nodes.push(Node {
+            document.nodes.push(NodeResult {
                 role: "compute".to_owned(),
                 id,
                 counters: [("ops".to_owned(), 100 * share)].into(),

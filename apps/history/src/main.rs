@@ -16,7 +16,7 @@ use latchwork_files::Output;
 use latchwork_harness::outcome::tell;
 use latchwork_harness::parse::{UNITS, size};
 use latchwork_harness::{AppError, Named, NamesFiles, folded, output};
-use latchwork_history::{History, Model, Options, check, write_edn};
+use latchwork_history::{CheckOptions, ElleModel, TransactionHistory, check, write_edn};
 
 /// Histories of transactions, as the programs record them with --record.
 #[derive(Debug, Parser)]
@@ -54,7 +54,7 @@ struct Check {
     #[arg(long)]
     strict: bool,
     /// The most violations of each kind that are shown.
-    #[arg(long, value_name = "N", default_value_t = Options::default().kept_max)]
+    #[arg(long, value_name = "N", default_value_t = CheckOptions::default().kept_max)]
     show: usize,
 }
 
@@ -94,7 +94,7 @@ enum ModelName {
 fn main() -> ExitCode {
     latchwork_harness::main("histories", Cli::try_parse(), |cli| match cli.command {
         Command::Check(arguments) => {
-            let options = Options { is_strict: arguments.strict, kept_max: arguments.show };
+            let options = CheckOptions { is_strict: arguments.strict, kept_max: arguments.show };
             let report = check(&load(&arguments.histories)?, options);
             tell(None, |out| write!(out, "{}", folded(&report.to_string())))?;
             Ok(report.is_serializable())
@@ -103,8 +103,8 @@ fn main() -> ExitCode {
             let out = arguments.out.as_deref().map(|path| output("--out", path)).transpose()?;
             let history = load(&arguments.histories)?;
             let model = match arguments.model {
-                ModelName::RwRegister => Model::RwRegister,
-                ModelName::ListAppend => Model::ListAppend,
+                ModelName::RwRegister => ElleModel::RwRegister,
+                ModelName::ListAppend => ElleModel::ListAppend,
             };
             let out = out.unwrap_or_else(Output::stdout);
             out.write_with(|mut out| write_edn(&history, model, &mut out))
@@ -115,7 +115,7 @@ fn main() -> ExitCode {
 }
 
 /// All of the files as one history.
-fn load(histories: &Histories) -> Result<History, AppError> {
-    History::load_all(&histories.files, histories.size_max)
+fn load(histories: &Histories) -> Result<TransactionHistory, AppError> {
+    TransactionHistory::load_all(&histories.files, histories.size_max)
         .map_err(|error| AppError::Usage(error.to_string()))
 }

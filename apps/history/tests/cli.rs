@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use latchwork_history::{Change, Outcome, Recording};
+use latchwork_history::{RecordedChange, Recording, TransactionOutcome};
 use tempfile::TempDir;
 
 fn history(arguments: &[&str]) -> Output {
@@ -40,8 +40,12 @@ fn recorded(directory: &TempDir, is_lost: bool) -> PathBuf {
     for (number, version) in [(1, 0), (2, 64), (3, if is_lost { 64 } else { 128 })] {
         let mut record = recorder.begin(0, 3, number * 1000);
         record.read(7, b"counter", version);
-        record.write(7, b"counter", Change::Put);
-        recorder.finish(record, Outcome::Committed { cts: number * 64 }, number * 1000 + 10);
+        record.write(7, b"counter", RecordedChange::Put);
+        recorder.finish(
+            record,
+            TransactionOutcome::Committed { cts: number * 64 },
+            number * 1000 + 10,
+        );
     }
     recording.finish().expect("the disk has room");
     path

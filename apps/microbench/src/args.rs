@@ -4,7 +4,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use latchwork_harness::parse::{bytes, percent, positive, seconds, whole, whole_micros};
 use latchwork_harness::{ClusterFlags, FabricFlags, Named, NamesFiles, OutputFlags};
-use latchwork_relaxed::{Consistency, Settings as RelaxedSettings};
+use latchwork_relaxed::{Consistency, WriteBufferSettings as RelaxedSettings};
 use latchwork_workload::micro::WriteKind;
 use std::time::Duration;
 

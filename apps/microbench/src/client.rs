@@ -5,14 +5,14 @@ use crate::settings::Settings;
 use crate::witness::{Sample, Witness};
 use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::CoherentMemory as _;
-use latchwork_harness::{Course, Part, Share};
+use latchwork_harness::{Course, RunPart, Share};
 use latchwork_relaxed::{LossCause, LostWrite, RelaxedError, WriteBuffer};
 use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::histogram::{Failure, Latencies};
+use latchwork_workload::histogram::{Latencies, OperationFailure};
 use latchwork_workload::history::RegisterOperation;
 use latchwork_workload::micro::{
-    Access, AccessStream, ClientIndex, Garbage, MicroKind, Stamp, WriteKind,
+    Access, AccessStream, ClientIndex, Garbage, ItemTag, MicroKind, WriteKind,
 };
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
@@ -60,9 +60,9 @@ pub(crate) struct Done {
 /// The results of an access.
 struct Ended {
     /// The stamp in the item, if the access read it.
-    found: Option<Result<Stamp, Garbage>>,
+    found: Option<Result<ItemTag, Garbage>>,
     /// The written stamp.
-    wrote: Option<Stamp>,
+    wrote: Option<ItemTag>,
 }
 
 /// A running worker.
@@ -166,7 +166,7 @@ impl Runner {
             let Some(part) = self.run.course.next(&self.share, begin) else { break };
             let access = stream.draw();
             // The stamp is the client's own: no two writes have the same.
-            let stamp = Stamp(1 + client as u64 + clients * writes);
+            let stamp = ItemTag(1 + client as u64 + clients * writes);
             // A buffered write takes effect after its return. Other tests check its visibility.
             let sampled = self.buffer.is_none() && self.run.sample.has(access.line);
             let invoked = if sampled { self.handle.instant() } else { begin };
@@ -191,7 +191,7 @@ impl Runner {
         self.done.borrow_mut().writes.push((client, writes));
     }
 
-    async fn access(&self, access: Access, own: Stamp) -> Result<Ended, RelaxedError> {
+    async fn access(&self, access: Access, own: ItemTag) -> Result<Ended, RelaxedError> {
         let line = self.run.lines[access.line as usize];
         let Place { layout, .. } = self.place;
         let offset = self.place.offset(access.item);
@@ -224,7 +224,7 @@ impl Runner {
             let found = locked.then(|| layout.read(number, |at| words.u64(offset + 8 * at)));
             let stamp = match found {
                 None => own,
-                Some(Ok(Stamp(found))) => Stamp(found + 1),
+                Some(Ok(ItemTag(found))) => ItemTag(found + 1),
                 // The item stays as it is, for a search for the cause.
                 Some(Err(_)) => return Ended { found, wrote: None },
             };
@@ -248,9 +248,9 @@ impl Runner {
 
     fn note(
         &self,
-        part: Part,
+        part: RunPart,
         access: Access,
-        seen: Option<Result<Stamp, Garbage>>,
+        seen: Option<Result<ItemTag, Garbage>>,
         begin: Time,
         end: Time,
     ) {
@@ -263,13 +263,15 @@ impl Runner {
                 format!("item {} of line {line}, word {}", access.item, garbage.word)
             });
         }
-        if part == Part::WarmUp {
+        if part == RunPart::WarmUp {
             return;
         }
         done.end = done.end.max(end);
         match garbage {
             None => done.latencies.record(access.kind, end - begin, None),
-            Some(_) => done.latencies.record_failure(access.kind, Failure::UnexpectedState),
+            Some(_) => {
+                done.latencies.record_failure(access.kind, OperationFailure::UnexpectedState)
+            }
         }
         if let Some(step) = self.run.settings.series {
             let from = self.from.get().unwrap_or_else(|| self.run.course.from());

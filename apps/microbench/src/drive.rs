@@ -7,7 +7,7 @@ use crate::outcome::Outcome;
 use crate::settings::Settings;
 use crate::witness::{Sample, Witness};
 use latchwork_harness::AppError;
-use latchwork_harness::outcome::{Check, many, say_folded};
+use latchwork_harness::outcome::{RunCheck, many, say_folded};
 use latchwork_harness::{Cluster, Cores, Course, Limit, Plan, Warmup, Went, stop};
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::conditions::Conditions;
@@ -72,9 +72,9 @@ fn phases(settings: Arc<Settings>, cluster: &Cluster) -> Result<Outcome, AppErro
             Ok(()) => {
                 let detail =
                     format!("one order of each explains {} accesses to items", witness.len());
-                Check::new("linearizability", true, detail)
+                RunCheck::new("linearizability", true, detail)
             }
-            Err(problem) => Check::new("linearizability", false, problem),
+            Err(problem) => RunCheck::new("linearizability", false, problem),
         });
     }
     let figures = Figures::new(&settings, done, went, (limit, conditions));
@@ -138,16 +138,18 @@ fn measure(
     Ok(Measured { run, went, done, limit, conditions })
 }
 
-fn judge(settings: &Settings, done: &[Done], found: &Found) -> Vec<Check> {
+fn judge(settings: &Settings, done: &[Done], found: &Found) -> Vec<RunCheck> {
     let looked_at: u64 = found.items + done.iter().map(|done| done.looked_at).sum::<u64>();
     let garbage = done.iter().find_map(|done| done.garbage.as_ref()).or(found.first.as_ref());
     let contents = match garbage {
-        None => Check::new("contents", true, format!("{looked_at} items as some writer left them")),
-        Some(place) => Check::new("contents", false, format!("{place} is as no writer left it")),
+        None => {
+            RunCheck::new("contents", true, format!("{looked_at} items as some writer left them"))
+        }
+        Some(place) => RunCheck::new("contents", false, format!("{place} is as no writer left it")),
     };
     let written: u64 = done.iter().flat_map(|done| &done.writes).map(|(_, count)| count).sum();
     let writes = match settings.workload.config().writes {
-        WriteKind::Locked => Check::new(
+        WriteKind::Locked => RunCheck::new(
             "writes",
             found.stamps == written,
             format!("{written} writes, and the items say {}", found.stamps),
@@ -162,7 +164,7 @@ fn judge(settings: &Settings, done: &[Done], found: &Found) -> Vec<Check> {
                     format!("client {client} wrote {count} times, and an item has a later one")
                 }
             };
-            Check::new("writes", ahead.is_none(), detail)
+            RunCheck::new("writes", ahead.is_none(), detail)
         }
     };
     vec![contents, writes]

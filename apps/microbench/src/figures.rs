@@ -7,11 +7,11 @@ use latchwork_harness::{Limit, Went};
 use latchwork_workload::conditions::Conditions;
 use latchwork_workload::histogram::Latencies;
 use latchwork_workload::micro::MicroKind;
-use latchwork_workload::result::Phase;
+use latchwork_workload::result::ResultPhase;
 
 /// All measurements.
 pub(crate) struct Figures {
-    pub(crate) phase: Phase,
+    pub(crate) phase: ResultPhase,
     pub(crate) latencies: Latencies<MicroKind>,
     /// Operations of each node.
     pub(crate) node_ops: Vec<u64>,
@@ -56,7 +56,7 @@ impl Figures {
         }
         // An access that began in time may end later, and counts.
         let end = done.iter().map(|worker| worker.end).max().unwrap_or(went.end).max(went.end);
-        let phase = Phase::new(latencies.ok(), (end - went.from).as_secs_f64());
+        let phase = ResultPhase::new(latencies.ok(), (end - went.from).as_secs_f64());
         Figures {
             phase,
             latencies,

@@ -5,7 +5,7 @@ use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
 use latchwork_harness::{AppError, stop};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER};
-use latchwork_workload::micro::{ItemLayout, ItemNumber, Stamp};
+use latchwork_workload::micro::{ItemLayout, ItemNumber, ItemTag};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<u64
                 for item in 0..place.items {
                     let offset = place.offset(item);
                     let set = |at: usize, word| words.set_u64(offset + 8 * at, word);
-                    place.layout.write(place.number(line, item), Stamp::default(), set);
+                    place.layout.write(place.number(line, item), ItemTag::default(), set);
                 }
                 let end = words.len();
                 guard.mark_dirty(0..end);
@@ -146,7 +146,7 @@ pub(crate) async fn inspect(
         for (item, stamp) in stamps.iter().enumerate() {
             found.items += 1;
             match stamp {
-                Ok(Stamp(stamp)) => {
+                Ok(ItemTag(stamp)) => {
                     found.stamps = found.stamps.wrapping_add(*stamp);
                     if let (Some(of), 1..) = (stamp.checked_sub(1), clients) {
                         let last = &mut found.last_of[(of % clients as u64) as usize];

@@ -24,7 +24,7 @@ mod witness;
 
 use args::Cli;
 use latchwork_harness::AppError;
-use latchwork_harness::outcome::Check;
+use latchwork_harness::outcome::RunCheck;
 use settings::Settings;
 use std::process::ExitCode;
 
@@ -38,5 +38,5 @@ fn run(settings: Settings) -> Result<bool, AppError> {
     if outcome.is_told_here {
         outcome.report()?;
     }
-    Ok(outcome.checks.iter().all(Check::is_good))
+    Ok(outcome.checks.iter().all(RunCheck::is_good))
 }

@@ -3,7 +3,7 @@
 use crate::figures::Figures;
 use crate::settings::Settings;
 use latchwork_files::Output;
-use latchwork_harness::outcome::{self, Check};
+use latchwork_harness::outcome::{self, RunCheck};
 use latchwork_harness::{AppError, write};
 use latchwork_workload::report;
 use latchwork_workload::result::ResultDocument;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(crate) struct Outcome {
     pub(crate) settings: Arc<Settings>,
     pub(crate) figures: Figures,
-    pub(crate) checks: Vec<Check>,
+    pub(crate) checks: Vec<RunCheck>,
     pub(crate) event_hash: Option<u64>,
     /// Whether this process prints the outcome.
     pub(crate) is_told_here: bool,
@@ -29,10 +29,10 @@ impl Outcome {
         let json = self.settings.json.as_ref();
         let told = match json.is_some_and(Output::is_stdout) {
             true => {
-                outcome::tell_people(|out| self.table(out));
+                outcome::print_for_people(|out| self.table(out));
                 Ok(())
             }
-            false => outcome::tell_result(|out| self.table(out), |out| self.lines(out), json),
+            false => outcome::print_result(|out| self.table(out), |out| self.lines(out), json),
         };
         let written = json.map_or(Ok(()), |output| write(output, self.document().to_json()));
         told.and(written)

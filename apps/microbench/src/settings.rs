@@ -7,7 +7,7 @@ use latchwork_files::Output;
 use latchwork_harness::AppError;
 use latchwork_harness::{ClusterFlags, FabricChoice, MIB, Plan, Warmup};
 use latchwork_memnode::Geometry;
-use latchwork_relaxed::Settings as RelaxedSettings;
+use latchwork_relaxed::WriteBufferSettings as RelaxedSettings;
 use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::micro::{ItemLayout, MicroConfig, MicroWorkload, Popularity, WriteKind};
 use serde_json::{Value, json};

@@ -6,8 +6,8 @@
 
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Ordering};
-use latchwork_workload::history::{Call, History, RegisterOperation, check_register};
-use latchwork_workload::micro::{AccessStream, ClientIndex, MicroWorkload, Stamp};
+use latchwork_workload::history::{Call, CallHistory, RegisterOperation, check_register};
+use latchwork_workload::micro::{AccessStream, ClientIndex, ItemTag, MicroWorkload};
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of lines with a recorded history, and the fraction of lines that it may not
@@ -71,7 +71,7 @@ pub(crate) type Item = (u64, u64);
 /// One worker's history of the sample.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Witness {
-    history: History<Item, RegisterOperation<Stamp>>,
+    history: CallHistory<Item, RegisterOperation<ItemTag>>,
 }
 
 impl Witness {
@@ -81,7 +81,7 @@ impl Witness {
         sample: &Sample,
         item: Item,
         (invoked, returned): (Time, Time),
-        operation: RegisterOperation<Stamp>,
+        operation: RegisterOperation<ItemTag>,
     ) {
         if invoked >= sample.until() {
             return;
@@ -112,12 +112,12 @@ impl Witness {
         let checked = self.history.check(|calls| {
             // A read that returned later may have seen a write that was not recorded. A read that
             // returned before saw only writes that began before, and those are recorded.
-            let known = |call: &&Call<RegisterOperation<Stamp>>| {
+            let known = |call: &&Call<RegisterOperation<ItemTag>>| {
                 matches!(call.operation, RegisterOperation::Write(_))
                     || call.returned.is_some_and(|returned| returned <= until)
             };
             let calls: Vec<_> = calls.iter().filter(known).copied().collect();
-            check_register(Stamp::default(), &calls)
+            check_register(ItemTag::default(), &calls)
         });
         checked
             .map_err(|((line, item), violation)| format!("item {item} of line {line}: {violation}"))
@@ -148,17 +148,22 @@ mod tests {
         sample
     }
 
-    fn note(witness: &mut Witness, sample: &Sample, at: u64, operation: RegisterOperation<Stamp>) {
+    fn note(
+        witness: &mut Witness,
+        sample: &Sample,
+        at: u64,
+        operation: RegisterOperation<ItemTag>,
+    ) {
         let span = (Time::from_nanos(at), Time::from_nanos(at + 5));
         witness.note(sample, (3, 1), span, operation);
     }
 
-    const fn write(stamp: u64) -> RegisterOperation<Stamp> {
-        RegisterOperation::Write(Stamp(stamp))
+    const fn write(stamp: u64) -> RegisterOperation<ItemTag> {
+        RegisterOperation::Write(ItemTag(stamp))
     }
 
-    const fn read(stamp: u64) -> RegisterOperation<Stamp> {
-        RegisterOperation::Read(Stamp(stamp))
+    const fn read(stamp: u64) -> RegisterOperation<ItemTag> {
+        RegisterOperation::Read(ItemTag(stamp))
     }
 
     #[test]
@@ -170,7 +175,7 @@ mod tests {
     #[test]
     fn a_stale_read_and_a_lost_write_are_judged_wrong() {
         let sample = sample(100);
-        let judge = |calls: &[(u64, RegisterOperation<Stamp>)]| {
+        let judge = |calls: &[(u64, RegisterOperation<ItemTag>)]| {
             let mut witness = Witness::default();
             calls.iter().for_each(|(at, call)| note(&mut witness, &sample, *at, *call));
             witness.judge(&sample)

@@ -3,10 +3,10 @@
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use latchwork_cluster::Protocol;
-use latchwork_engine::Settings;
+use latchwork_engine::NodeSettings;
 use latchwork_harness::parse::{UNITS, line_size, minutes, seconds, seconds_or_none, whole};
 use latchwork_harness::{Named, NamesFiles, NicChoice, OutputFlags};
-use latchwork_hunt::{Checks, FaultPlan, Network, Plant};
+use latchwork_hunt::{Checks, FaultPlan, Network, SeededBug};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ pub(crate) struct WorldArgs {
     pub(crate) elide_payloads: bool,
     /// A bug to put in on purpose, to see that it is found.
     #[arg(long, value_name = "NAME", value_parser = plant, help_heading = "World")]
-    pub(crate) plant: Option<Plant>,
+    pub(crate) plant: Option<SeededBug>,
 }
 
 #[derive(Debug, Args)]
@@ -254,7 +254,7 @@ fn setting(text: &str) -> Result<(String, String), String> {
     let Some((name, value)) = text.split_once('=') else {
         return Err("use NAME=VALUE, such as evict-batch=1".to_owned());
     };
-    Settings::default().set(name, value).map_err(|error| error.to_string())?;
+    NodeSettings::default().set(name, value).map_err(|error| error.to_string())?;
     Ok((name.to_owned(), value.to_owned()))
 }
 

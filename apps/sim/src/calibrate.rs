@@ -4,7 +4,7 @@ use crate::args::CalibrateArgs;
 use crate::outcome;
 use latchwork_harness::{AppError, folded, write};
 use latchwork_verbs_sim::NicProfile;
-use latchwork_verbs_sim::calibrate::{Figure, Table, calibrate as figures_of};
+use latchwork_verbs_sim::calibrate::{CalibrationTable, Figure, calibrate as figures_of};
 use serde_json::{Value, json as object};
 
 /// Measures and compares; returns whether all figures are within their tolerance.
@@ -24,7 +24,7 @@ pub(crate) fn calibrate(arguments: &CalibrateArgs) -> Result<bool, AppError> {
         }
         let figures = figures_of(profile)
             .map_err(|error| AppError::Usage(format!("{name}: {error}", name = profile.name)))?;
-        let table = Table { name: &profile.name, figures: &figures };
+        let table = CalibrationTable { name: &profile.name, figures: &figures };
         outcome::tell(&folded(&format!("{table}\n")), json.as_ref())?;
         all += figures.len();
         outside += figures.iter().filter(|figure| !figure.is_within()).count();

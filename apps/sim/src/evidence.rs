@@ -3,7 +3,7 @@
 use crate::outcome;
 use crate::world::in_a_line;
 use latchwork_harness::{AppError, write_file};
-use latchwork_hunt::{Diagram, Report, Scenario, Trace, run_traced};
+use latchwork_hunt::{Diagram, Scenario, Trace, WorldReport, run_traced};
 use latchwork_runtime::Clock;
 use latchwork_verbs::GlobalAddr;
 use std::fmt::Write as _;
@@ -19,15 +19,15 @@ pub(crate) const DIAGRAM_STEPS: usize = 60;
 const EVIDENCE_ENTRIES: usize = 5_000;
 
 /// The line of a failure: the line that the failure names, or the line with the last event.
-pub(crate) fn line_of_failure(trace: &Trace, report: &Report) -> Option<GlobalAddr> {
+pub(crate) fn line_of_failure(trace: &Trace, report: &WorldReport) -> Option<GlobalAddr> {
     let failure = report.failure.as_ref()?;
     trace.line_named_in(&failure.text).or_else(|| trace.last_line())
 }
 
 /// A failed world, as it was found and as small as it became.
 pub(crate) struct Failed<'a> {
-    pub(crate) found: (&'a Scenario, &'a Report),
-    pub(crate) shrunk: (&'a Scenario, &'a Report),
+    pub(crate) found: (&'a Scenario, &'a WorldReport),
+    pub(crate) shrunk: (&'a Scenario, &'a WorldReport),
     /// The steps of its reduction, in words.
     pub(crate) how: String,
 }

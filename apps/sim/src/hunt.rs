@@ -126,10 +126,10 @@ fn describe(
     arguments: &HuntArgs,
     from_seed: u64,
     jobs: usize,
-    failed: &[(Scenario, latchwork_hunt::Report)],
+    failed: &[(Scenario, latchwork_hunt::WorldReport)],
 ) -> std::collections::BTreeMap<String, serde_json::Value> {
     let seeds: Vec<u64> = failed.iter().map(|(scenario, _)| scenario.seed).collect();
-    let plant = arguments.world.plant.map(world::plant_name);
+    let plant = arguments.world.plant.map(world::seeded_bug_name);
     let entries = [
         ("from_seed", from_seed.into()),
         ("jobs", jobs.into()),

@@ -4,14 +4,14 @@ use crate::world::in_a_line;
 use latchwork_files::Output;
 use latchwork_harness::outcome::{self, short};
 use latchwork_harness::{AppError, folded};
-use latchwork_hunt::{Report, Scenario, Totals};
-use latchwork_workload::result::{CheckOutcome, Phase, ResultDocument};
+use latchwork_hunt::{Scenario, Totals, WorldReport};
+use latchwork_workload::result::{CheckOutcome, ResultDocument, ResultPhase};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// A world's report, in lines.
-pub(crate) fn report_lines(scenario: &Scenario, report: &Report, real: Duration) -> String {
+pub(crate) fn report_lines(scenario: &Scenario, report: &WorldReport, real: Duration) -> String {
     let mut totals = Totals::default();
     totals.add(scenario, report);
     let mut text = String::new();
@@ -67,7 +67,7 @@ pub(crate) fn struck(totals: &Totals) -> String {
 /// The document of one world.
 pub(crate) fn world_document(
     scenario: &Scenario,
-    report: &Report,
+    report: &WorldReport,
     real: Duration,
 ) -> ResultDocument {
     let mut totals = Totals::default();
@@ -87,7 +87,7 @@ pub(crate) fn world_document(
 pub(crate) fn document(totals: &Totals, real: Duration) -> ResultDocument {
     let version = env!("CARGO_PKG_VERSION");
     let mut document = ResultDocument::new("sim", version, latchwork_harness::GIT);
-    document.set_measured(&Phase::new(totals.operations, real.as_secs_f64()), &[]);
+    document.set_measured(&ResultPhase::new(totals.operations, real.as_secs_f64()), &[]);
     let virtual_ns = u64::try_from(totals.virtual_time.as_nanos()).unwrap_or(u64::MAX);
     let counters = [
         ("worlds", totals.worlds),

@@ -5,7 +5,7 @@ use crate::evidence::{Evidence, Failed};
 use crate::{outcome, panics};
 use latchwork_harness::outcome::say;
 use latchwork_harness::{AppError, directory_to_write};
-use latchwork_hunt::{Report, Scenario, Shrinker, run};
+use latchwork_hunt::{Scenario, Shrinker, WorldReport, run};
 use latchwork_runtime::Clock;
 use std::path::Path;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(crate) fn told(evidence: &Evidence) -> String {
 
 /// Shrinks for at most `budget` and writes the evidence of the result.
 pub(crate) fn shrink_and_write(
-    found: (&Scenario, &Report),
+    found: (&Scenario, &WorldReport),
     budget: Duration,
     jobs: usize,
     out: &Path,

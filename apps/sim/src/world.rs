@@ -4,11 +4,11 @@ use crate::args::WorldArgs;
 use crate::faults;
 use latchwork_harness::AppError;
 use latchwork_hunt::scenario::in_words;
-use latchwork_hunt::{Choice, Plant, Scenario, Vary, Workload};
+use latchwork_hunt::{Scenario, SeededBug, SwarmChoice, Vary, Workload};
 use std::path::Path;
 
-const FILE: latchwork_files::Kind =
-    latchwork_files::Kind { name: "a scenario", bytes_max: 1 << 20 };
+const FILE: latchwork_files::InputKind =
+    latchwork_files::InputKind { name: "a scenario", bytes_max: 1 << 20 };
 
 /// A kind of workload, and an example of it.
 #[derive(Clone, Debug)]
@@ -27,16 +27,16 @@ pub(crate) fn kind(name: &str) -> Result<Kind, String> {
 }
 
 /// The seeded bug with this name.
-pub(crate) fn plant(name: &str) -> Result<Plant, String> {
-    let named = Plant::ALL.into_iter().find(|plant| plant_name(*plant) == name);
+pub(crate) fn plant(name: &str) -> Result<SeededBug, String> {
+    let named = SeededBug::ALL.into_iter().find(|plant| seeded_bug_name(*plant) == name);
     named.ok_or_else(|| {
-        let names: Vec<String> = Plant::ALL.into_iter().map(plant_name).collect();
+        let names: Vec<String> = SeededBug::ALL.into_iter().map(seeded_bug_name).collect();
         format!("use one of {}", names.join(", "))
     })
 }
 
 /// A seeded bug's name on the command line: words with hyphens.
-pub(crate) fn plant_name(plant: Plant) -> String {
+pub(crate) fn seeded_bug_name(plant: SeededBug) -> String {
     let mut name = String::new();
     for c in format!("{plant:?}").chars() {
         if c.is_ascii_uppercase() && !name.is_empty() {
@@ -56,11 +56,11 @@ pub(crate) fn workload_name(workload: &Workload) -> String {
 impl WorldArgs {
     /// The world of a seed, changed by the flags.
     pub(crate) fn scenario(&self, seed: u64) -> Scenario {
-        let choice = Choice {
+        let choice = SwarmChoice {
             workloads: self.workload.iter().map(|Kind(workload)| workload.kind()).collect(),
             networks: self.nic.iter().cloned().collect(),
             vary: if self.default_settings { Vary::Nothing } else { Vary::Settings },
-            ..Choice::default()
+            ..SwarmChoice::default()
         };
         self.changed(Scenario::from_seed(seed, &choice))
     }
@@ -140,7 +140,7 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), AppError> {
 pub(crate) fn in_a_line(scenario: &Scenario) -> String {
     let Scenario { compute_nodes, memory_nodes, workers, tasks, operations, .. } = scenario;
     let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let plant = scenario.plant.map(|plant| format!(", planted: {}", plant_name(plant)));
+    let plant = scenario.plant.map(|plant| format!(", planted: {}", seeded_bug_name(plant)));
     format!(
         "seed {}: {} on {} ({}), {} x {} x {} x {operations} operations, {}, {} frames of {} bytes, {} network, faults {}{}",
         scenario.seed,
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn bugs_are_named_as_on_the_command_line() {
-        assert_eq!(plant("no-settling"), Ok(Plant::NoSettling));
+        assert_eq!(plant("no-settling"), Ok(SeededBug::NoSettling));
         assert!(plant("no_settling").unwrap_err().contains("no-registered-wait"));
     }
 
@@ -175,13 +175,13 @@ mod tests {
         let flags = WorldArgs {
             nodes: Some(2),
             operations: Some(9),
-            plant: Some(Plant::Forgets),
+            plant: Some(SeededBug::Forgets),
             ..WorldArgs::default()
         };
         for seed in 0..50 {
             let scenario = flags.scenario(seed);
             assert_eq!((scenario.seed, scenario.compute_nodes), (seed, 2));
-            assert_eq!((scenario.operations, scenario.plant), (9, Some(Plant::Forgets)));
+            assert_eq!((scenario.operations, scenario.plant), (9, Some(SeededBug::Forgets)));
             check(&scenario).expect("flags and seed fit");
         }
     }

@@ -4,18 +4,18 @@
 //! the row is found in a log before there is a database.
 
 use crate::tables::{Rows, Store};
-use latchwork_txn::schema::{ColumnType, Schema, SchemaError, Value};
+use latchwork_txn::schema::{ColumnType, ColumnValue, Schema, SchemaError};
 use latchwork_txn::{TableId, TxnError};
 use latchwork_wal::Replayed;
 use latchwork_workload::WorkloadError;
-use latchwork_workload::tpcc::{Population, Scale, Table};
+use latchwork_workload::tpcc::{Population, Scale, TpccTable};
 
 /// The table's name, and the number that it has as the first table.
 const NAME: &str = "TPC-C";
 const ID: TableId = TableId(1);
 
 /// The ids of the following tables, in the order of [`Table::ALL`].
-pub(crate) fn table_id(table: Table) -> TableId {
+pub(crate) fn table_id(table: TpccTable) -> TableId {
     TableId(ID.0 + 1 + table as u32)
 }
 
@@ -93,7 +93,7 @@ impl About {
 
     fn encode(&self) -> Result<Vec<u8>, SchemaError> {
         let mut row = Vec::new();
-        let values: [Value<'_>; 6] = [
+        let values: [ColumnValue<'_>; 6] = [
             MAGIC.into(),
             self.warehouses.into(),
             self.items.into(),

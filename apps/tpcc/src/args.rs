@@ -148,14 +148,14 @@ pub(crate) struct Flags {
     pub(crate) ts_block: u64,
     /// Timestamp ordering: how far ahead of its reader a read timestamp may be, in timestamps; 0:
     /// not at all.
-    #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::Settings::default().read_lease, value_parser = whole(0..=1_000_000u64), hide = true, help_heading = "Settings: Transactions")]
+    #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::TransactionSettings::default().read_lease, value_parser = whole(0..=1_000_000u64), hide = true, help_heading = "Settings: Transactions")]
     pub(crate) read_lease: u64,
     /// Timestamp ordering: a transaction that comes too late takes a later timestamp, if everything
     /// that it has read is unchanged.
     #[arg(long, global = true, value_name = "BOOL", default_value = "on", value_parser = on_or_off, action = ArgAction::Set, hide = true, help_heading = "Settings: Transactions")]
     pub(crate) ts_extension: bool,
     /// After so many aborts of one transaction others make way for it; 0: never.
-    #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::Settings::default().elder_after, value_parser = whole(0..=1_000_000u32), hide = true, help_heading = "Settings: Transactions")]
+    #[arg(long, global = true, value_name = "N", default_value_t = latchwork_txn::TransactionSettings::default().elder_after, value_parser = whole(0..=1_000_000u32), hide = true, help_heading = "Settings: Transactions")]
     pub(crate) elder_after: u32,
     /// How long a transaction is repeated after conflicts before the run gives it up.
     #[arg(long, global = true, value_name = "SECONDS", default_value = "10s", value_parser = seconds, hide = true, help_heading = "Settings: Transactions")]

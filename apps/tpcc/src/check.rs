@@ -9,13 +9,13 @@ use crate::settings::Settings;
 use crate::tables::{INDEX, Rows, Store, Tables};
 use crate::tally::Tally;
 use latchwork_cluster::Member;
-use latchwork_harness::outcome::Check;
-use latchwork_harness::{AppError, Phase};
+use latchwork_harness::outcome::RunCheck;
+use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_txn::{Range, TxnError};
-use latchwork_workload::tpcc::check::{ConsistencyCheck, Report, StockCheck};
+use latchwork_workload::tpcc::check::{ConsistencyCheck, ConsistencyReport, StockCheck};
 use latchwork_workload::tpcc::key::{DistrictKey, WarehouseKey};
 use latchwork_workload::tpcc::row::BadRow;
-use latchwork_workload::tpcc::{DISTRICTS, Scale, Table, TransactionKind};
+use latchwork_workload::tpcc::{DISTRICTS, Scale, TpccTable, TransactionKind};
 use serde::{Deserialize, Serialize};
 use std::ops::{Bound, ControlFlow, RangeInclusive};
 use std::sync::Arc;
@@ -26,11 +26,11 @@ const CHUNK: usize = 500;
 /// The findings of one worker, or of many.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Found {
-    report: Option<Report>,
+    report: Option<ConsistencyReport>,
     stock: StockCheck,
     /// Rows of each table, and entries of its index.
-    rows: [u64; Table::ALL.len()],
-    indexed: [u64; Table::ALL.len()],
+    rows: [u64; TpccTable::ALL.len()],
+    indexed: [u64; TpccTable::ALL.len()],
 }
 
 /// The expected numbers of rows.
@@ -51,11 +51,11 @@ impl Expected {
         let districts = u64::from(population.warehouses()) * u64::from(DISTRICTS);
         let loaded = districts * u64::from(population.scale().customers());
         let before =
-            |table: Table| settings.stored.as_ref().map(|stored| stored.rows[table as usize]);
+            |table: TpccTable| settings.stored.as_ref().map(|stored| stored.rows[table as usize]);
         let commits = |kind| tally.map_or(0, |tally| tally.commits(kind));
         Expected {
-            orders: before(Table::Order).unwrap_or(loaded),
-            history: before(Table::History).unwrap_or(loaded),
+            orders: before(TpccTable::Order).unwrap_or(loaded),
+            history: before(TpccTable::History).unwrap_or(loaded),
             new_orders: commits(TransactionKind::NewOrder),
             payments: commits(TransactionKind::Payment),
         }
@@ -65,7 +65,7 @@ impl Expected {
 /// Checks one worker's share of the warehouses. `None` if the phase failed.
 pub(crate) async fn check(
     session: Arc<Session>,
-    phase: Arc<Phase>,
+    phase: Arc<PhaseProgress>,
     member: Member,
 ) -> Option<Found> {
     let found = Box::pin(look(&session, &phase, &member)).await;
@@ -75,7 +75,7 @@ pub(crate) async fn check(
 /// `None` if another worker has failed.
 async fn look(
     session: &Session,
-    phase: &Phase,
+    phase: &PhaseProgress,
     member: &Member,
 ) -> Result<Option<Found>, AppError> {
     let (store, tables) = session.open(phase, member, Logged::No).await?;
@@ -99,7 +99,7 @@ async fn look(
         false => looker.conditions(mine.clone(), &mut stock).await?,
     };
     if member.index == 0 {
-        looker.count(Table::Item).await?;
+        looker.count(TpccTable::Item).await?;
     }
     let Looker { rows, indexed, .. } = looker;
     Ok((!phase.stopped()).then_some(Found { report, stock, rows, indexed }))
@@ -108,12 +108,12 @@ async fn look(
 /// A worker that reads rows.
 struct Looker<'a> {
     session: &'a Session,
-    phase: &'a Phase,
+    phase: &'a PhaseProgress,
     member: &'a Member,
     store: Store,
     tables: Tables,
-    rows: [u64; Table::ALL.len()],
-    indexed: [u64; Table::ALL.len()],
+    rows: [u64; TpccTable::ALL.len()],
+    indexed: [u64; TpccTable::ALL.len()],
 }
 
 /// A range of rows.
@@ -128,7 +128,7 @@ impl Looker<'_> {
         &mut self,
         mine: RangeInclusive<u32>,
         stock: &mut StockCheck,
-    ) -> Result<Option<Report>, AppError> {
+    ) -> Result<Option<ConsistencyReport>, AppError> {
         let population = &self.session.settings.population;
         let (scale, warehouses) = (population.scale(), population.warehouses());
         let mut check = ConsistencyCheck::new(scale, warehouses, mine.clone());
@@ -137,16 +137,17 @@ impl Looker<'_> {
                 (WarehouseKey { warehouse }, WarehouseKey { warehouse: warehouse + 1 });
             let (from, to) = (from.to_bytes(), to.to_bytes());
             let span = between(&from, &to);
-            for table in [Table::Warehouse, Table::District, Table::Customer] {
+            for table in [TpccTable::Warehouse, TpccTable::District, TpccTable::Customer] {
                 self.each(table, &span, |key, row| check.add(table, key, row)).await?;
             }
-            self.each(Table::Stock, &span, |key, row| stock.add(Table::Stock, key, row)).await?;
+            self.each(TpccTable::Stock, &span, |key, row| stock.add(TpccTable::Stock, key, row))
+                .await?;
             for district in 1..=DISTRICTS {
                 let key = DistrictKey { warehouse, district };
                 let (from, to) = (key, DistrictKey { warehouse, district: district + 1 });
                 let (from, to) = (from.to_bytes(), to.to_bytes());
                 let span = between(&from, &to);
-                for table in [Table::Order, Table::NewOrder, Table::OrderLine] {
+                for table in [TpccTable::Order, TpccTable::NewOrder, TpccTable::OrderLine] {
                     let add = |key: &[u8], row: &[u8]| {
                         check.add(table, key, row)?;
                         stock.add(table, key, row)
@@ -155,7 +156,7 @@ impl Looker<'_> {
                 }
                 check.settle(key, u32::MAX);
             }
-            for table in [Table::Customer, Table::Order] {
+            for table in [TpccTable::Customer, TpccTable::Order] {
                 self.each_indexed(table, &span).await?;
             }
             if self.phase.stopped() {
@@ -173,15 +174,15 @@ impl Looker<'_> {
         let all = Span { from: Bound::Unbounded, to: Bound::Unbounded };
         let add = |key: &[u8], row: &[u8]| {
             mine_of_all += u64::from(here(key));
-            check.add(Table::History, key, row)
+            check.add(TpccTable::History, key, row)
         };
-        self.each(Table::History, &all, add).await?;
-        self.rows[Table::History as usize] = mine_of_all;
+        self.each(TpccTable::History, &all, add).await?;
+        self.rows[TpccTable::History as usize] = mine_of_all;
         Ok(Some(check.finish()))
     }
 
     /// Counts the rows of a table.
-    async fn count(&mut self, table: Table) -> Result<(), AppError> {
+    async fn count(&mut self, table: TpccTable) -> Result<(), AppError> {
         let all = Span { from: Bound::Unbounded, to: Bound::Unbounded };
         self.each(table, &all, |_, _| Ok(())).await
     }
@@ -189,7 +190,7 @@ impl Looker<'_> {
     /// Passes all rows of a table in a range to `add`, and counts them.
     async fn each(
         &mut self,
-        table: Table,
+        table: TpccTable,
         span: &Span<'_>,
         add: impl FnMut(&[u8], &[u8]) -> Result<(), BadRow>,
     ) -> Result<(), AppError> {
@@ -199,7 +200,7 @@ impl Looker<'_> {
     }
 
     /// Counts the rows that the index of a table leads to in a range.
-    async fn each_indexed(&mut self, table: Table, span: &Span<'_>) -> Result<(), AppError> {
+    async fn each_indexed(&mut self, table: TpccTable, span: &Span<'_>) -> Result<(), AppError> {
         let count = self.walk(table, By::Index, span, |_, _| Ok(())).await?;
         self.indexed[table as usize] += count;
         Ok(())
@@ -207,7 +208,7 @@ impl Looker<'_> {
 
     async fn walk(
         &self,
-        table: Table,
+        table: TpccTable,
         by: By,
         span: &Span<'_>,
         mut add: impl FnMut(&[u8], &[u8]) -> Result<(), BadRow>,
@@ -324,13 +325,13 @@ impl Found {
         scale: Scale,
         warehouses: u32,
         expected: &Expected,
-    ) -> (Vec<Check>, Option<Report>) {
+    ) -> (Vec<RunCheck>, Option<ConsistencyReport>) {
         let Found { report, stock, rows, indexed } = self;
         let mut checks = vec![rows_check(scale, warehouses, expected, &rows)];
         checks.push(indexes_check(&rows, &indexed));
         let Some(mut report) = report else {
             let detail = "nobody looked at the warehouses".to_owned();
-            checks.push(Check::new(CONDITIONS[0], false, detail));
+            checks.push(RunCheck::new(CONDITIONS[0], false, detail));
             return (checks, None);
         };
         stock.finish_into(&mut report);
@@ -345,7 +346,7 @@ impl Found {
                 ),
             };
             let good = !report.broken().contains(&number);
-            checks.push(Check::new(name, good, detail));
+            checks.push(RunCheck::new(name, good, detail));
         }
         (checks, Some(report))
     }
@@ -374,19 +375,19 @@ fn rows_check(
     scale: Scale,
     warehouses: u32,
     expected: &Expected,
-    rows: &[u64; Table::ALL.len()],
-) -> Check {
+    rows: &[u64; TpccTable::ALL.len()],
+) -> RunCheck {
     let (warehouses, items) = (u64::from(warehouses), u64::from(scale.items()));
     let districts = warehouses * u64::from(DISTRICTS);
     let customers = districts * u64::from(scale.customers());
     let all = [
-        (Table::Warehouse, warehouses),
-        (Table::District, districts),
-        (Table::Customer, customers),
-        (Table::Item, items),
-        (Table::Stock, warehouses * items),
-        (Table::History, expected.history + expected.payments),
-        (Table::Order, expected.orders + expected.new_orders),
+        (TpccTable::Warehouse, warehouses),
+        (TpccTable::District, districts),
+        (TpccTable::Customer, customers),
+        (TpccTable::Item, items),
+        (TpccTable::Stock, warehouses * items),
+        (TpccTable::History, expected.history + expected.payments),
+        (TpccTable::Order, expected.orders + expected.new_orders),
     ];
     let wrong = all.into_iter().find(|&(table, belong)| rows[table as usize] != belong);
     let Expected { new_orders, payments, .. } = expected;
@@ -395,7 +396,7 @@ fn rows_check(
             let detail = format!(
                 "those that were there, and those of {new_orders} new orders and {payments} payments"
             );
-            Check::new("rows", true, detail)
+            RunCheck::new("rows", true, detail)
         }
         Some((table, belong)) => {
             let detail = format!(
@@ -403,19 +404,23 @@ fn rows_check(
                 table.name(),
                 rows[table as usize]
             );
-            Check::new("rows", false, detail)
+            RunCheck::new("rows", false, detail)
         }
     }
 }
 
 /// Whether the indexes lead to as many rows as the tables have.
-fn indexes_check(rows: &[u64; Table::ALL.len()], indexed: &[u64; Table::ALL.len()]) -> Check {
-    let with_index = || Table::ALL.into_iter().filter_map(|table| Some((table, table.index()?)));
+fn indexes_check(
+    rows: &[u64; TpccTable::ALL.len()],
+    indexed: &[u64; TpccTable::ALL.len()],
+) -> RunCheck {
+    let with_index =
+        || TpccTable::ALL.into_iter().filter_map(|table| Some((table, table.index()?)));
     let wrong = with_index().find(|(table, _)| rows[*table as usize] != indexed[*table as usize]);
     match wrong {
         None => {
             let entries: u64 = with_index().map(|(table, _)| indexed[table as usize]).sum();
-            Check::new("indexes", true, format!("{entries} entries, one for each row"))
+            RunCheck::new("indexes", true, format!("{entries} entries, one for each row"))
         }
         Some((table, index)) => {
             let detail = format!(
@@ -424,7 +429,7 @@ fn indexes_check(rows: &[u64; Table::ALL.len()], indexed: &[u64; Table::ALL.len(
                 indexed[table as usize],
                 rows[table as usize]
             );
-            Check::new("indexes", false, detail)
+            RunCheck::new("indexes", false, detail)
         }
     }
 }

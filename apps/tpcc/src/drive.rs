@@ -14,9 +14,11 @@ use crate::session::{self, Session};
 use crate::settings::Settings;
 use crate::tally::Tally;
 use latchwork_cluster::Member;
-use latchwork_harness::outcome::{Check, World, say};
+use latchwork_harness::outcome::{RunCheck, WorldEnd, say};
 use latchwork_harness::progress::{Extent, Title};
-use latchwork_harness::{AppError, Cluster, Cores, Course, Limit, Phase, Plan, Warmup, stop};
+use latchwork_harness::{
+    AppError, Cluster, Cores, Course, Limit, PhaseProgress, Plan, Warmup, stop,
+};
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Clock, Time};
 use latchwork_txn::Health;
@@ -87,12 +89,12 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
 }
 
 /// Whether each transaction ended.
-fn transactions_check(tally: &Tally) -> Check {
+fn transactions_check(tally: &Tally) -> RunCheck {
     let detail = match &tally.why {
         None => format!("{} committed, none was given up", tally.committed.iter().sum::<u64>()),
         Some(why) => format!("{} were given up; {why}", tally.given_up),
     };
-    Check::new("transactions", tally.given_up == 0, detail)
+    RunCheck::new("transactions", tally.given_up == 0, detail)
 }
 
 impl Driver {
@@ -132,13 +134,13 @@ impl Driver {
             let tally = outcome.run.as_ref().map(|run| &run.tally);
             self.check(&Expected::new(settings, tally), &mut outcome)?;
         }
-        outcome.world = World::of(&self.cluster, clock.now() - Time::ZERO);
+        outcome.world = WorldEnd::of(&self.cluster, clock.now() - Time::ZERO);
         outcome.is_told_here = self.cluster.is_first();
         Ok(outcome)
     }
 
-    pub(crate) fn phase(&self) -> Arc<Phase> {
-        Arc::new(Phase::new(self.session.workers()))
+    pub(crate) fn phase(&self) -> Arc<PhaseProgress> {
+        Arc::new(PhaseProgress::new(self.session.workers()))
     }
 
     /// Runs `body` on every worker and shows the progress. Fails with the first error of any
@@ -147,7 +149,7 @@ impl Driver {
         &self,
         title: Title,
         extent: Extent,
-        phase: &Phase,
+        phase: &PhaseProgress,
         body: F,
     ) -> Result<Vec<T>, AppError>
     where
@@ -159,10 +161,10 @@ impl Driver {
         self.cluster.run_phase(title, extent, phase, body)
     }
 
-    pub(crate) fn load(&self) -> Result<result::Phase, AppError> {
+    pub(crate) fn load(&self) -> Result<result::ResultPhase, AppError> {
         let phase = self.phase();
         let census = self.session.settings.population.estimate();
-        let rows = latchwork_workload::tpcc::Table::ALL.map(|table| census.table(table).rows);
+        let rows = latchwork_workload::tpcc::TpccTable::ALL.map(|table| census.table(table).rows);
         let load = Arc::new(Load::new(&self.session, &phase, self.cluster.process()));
         let begin = self.cluster.now();
         let body = move |member| load::load(load.clone(), member);
@@ -170,13 +172,15 @@ impl Driver {
         let workers = self.on_all(LOAD, extent, &phase, body)?;
         let rows = workers.iter().map(|worker| worker.rows).sum();
         let end = workers.iter().map(|worker| worker.end).max().unwrap_or(begin);
-        Ok(result::Phase::new(rows, (end - begin).as_secs_f64()))
+        Ok(result::ResultPhase::new(rows, (end - begin).as_secs_f64()))
     }
 
     /// Rebuilds the database from its stored log.
-    fn recover(&self) -> Result<result::Phase, AppError> {
+    fn recover(&self) -> Result<result::ResultPhase, AppError> {
         let (session, begin) = (&self.session, self.cluster.now());
-        let Some(stored) = &session.settings.stored else { return Ok(result::Phase::default()) };
+        let Some(stored) = &session.settings.stored else {
+            return Ok(result::ResultPhase::default());
+        };
         let rows = stored.rows.iter().sum();
         for step in [Step::Rows, Step::Indexes] {
             let phase = self.phase();
@@ -186,7 +190,7 @@ impl Driver {
             self.on_all(RECOVER, Extent::Operations(2 * rows), &phase, body)?;
         }
         let elapsed = self.cluster.now() - begin + stored.replay;
-        Ok(result::Phase::new(rows, elapsed.as_secs_f64()))
+        Ok(result::ResultPhase::new(rows, elapsed.as_secs_f64()))
     }
 
     /// Makes all data durable that no log has, on all nodes, if there is a log in files.
@@ -199,7 +203,7 @@ impl Driver {
         let shared = (session.clone(), phase.clone());
         let body = move |member| recover::checkpoint(shared.0.clone(), shared.1.clone(), member);
         let rows = self.session.settings.population.estimate();
-        let rows = latchwork_workload::tpcc::Table::ALL.map(|table| rows.table(table).rows);
+        let rows = latchwork_workload::tpcc::TpccTable::ALL.map(|table| rows.table(table).rows);
         let extent = Extent::Operations(rows.iter().sum());
         Ok(self.on_all(CHECKPOINT, extent, &phase, body)?.into_iter().flatten().next())
     }

@@ -7,7 +7,7 @@ use latchwork_files::Output;
 use latchwork_harness::outcome;
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
-use latchwork_workload::tpcc::{CURRENT_PREFIX, Statistics, Summary, Waiting};
+use latchwork_workload::tpcc::{CURRENT_PREFIX, Statistics, Summary, TerminalWaiting};
 use std::time::Duration;
 
 /// The intervals of a run.
@@ -20,7 +20,7 @@ pub(crate) struct Intervals {
     /// The transactions of each worker since then. Other workers take its lock only once per
     /// interval.
     workers: Vec<Mutex<Statistics>>,
-    waiting: Option<Waiting>,
+    waiting: Option<TerminalWaiting>,
     /// Standard output belongs to the document.
     aside: bool,
 }
@@ -31,7 +31,7 @@ impl Intervals {
         every: Duration,
         begin: Time,
         workers: usize,
-        waiting: Option<Waiting>,
+        waiting: Option<TerminalWaiting>,
         aside: bool,
     ) -> Intervals {
         let next = AtomicU64::new((begin + every).as_nanos());
@@ -73,7 +73,7 @@ impl Intervals {
         let summary = Summary { statistics, elapsed: *elapsed, waiting: self.waiting };
         let aside = self.aside.then(Output::stdout);
         // The run continues even if the output cannot be written.
-        let _ = outcome::tell_progress(aside.as_ref(), |mut out| {
+        let _ = outcome::print_progress(aside.as_ref(), |mut out| {
             summary.write_lines(CURRENT_PREFIX, &mut out)
         });
     }

@@ -3,17 +3,17 @@
 
 use crate::session::{Logged, Session};
 use latchwork_cluster::Member;
-use latchwork_harness::{AppError, Phase};
+use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Ordering};
-use latchwork_workload::tpcc::{Part, Table};
+use latchwork_workload::tpcc::{LoadPart, TpccTable};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The shared state of all loading workers.
 pub(crate) struct Load {
     session: Arc<Session>,
-    phase: Arc<Phase>,
+    phase: Arc<PhaseProgress>,
     /// The next free part. If each compute node has its share, one number per node; else the first
     /// number is for all.
     next: Vec<AtomicU64>,
@@ -32,7 +32,7 @@ pub(crate) struct Done {
 impl Load {
     pub(crate) fn new(
         session: &Arc<Session>,
-        phase: &Arc<Phase>,
+        phase: &Arc<PhaseProgress>,
         (process, of): (usize, usize),
     ) -> Load {
         let nodes = session.settings.cluster.compute_nodes;
@@ -42,7 +42,7 @@ impl Load {
     }
 
     /// A free part for a worker of a compute node.
-    fn next(&self, node: usize) -> Option<Part> {
+    fn next(&self, node: usize) -> Option<LoadPart> {
         let settings = &self.session.settings;
         let (shares, population) = (settings.shares, &settings.population);
         let next = &self.next[if shares.is_some() { node } else { 0 }];
@@ -52,7 +52,7 @@ impl Load {
             let number = process + of * next.fetch_add(1, Ordering::Relaxed);
             let part = population.part(number)?;
             let of = shares.map(|shares| match part.table {
-                Table::Item => (number % u64::from(shares.nodes)) as u32,
+                TpccTable::Item => (number % u64::from(shares.nodes)) as u32,
                 _ => shares.node_of(part.warehouse),
             });
             if of.is_none_or(|of| of as usize == node) {

@@ -3,14 +3,14 @@
 
 use crate::about::{About, table_id};
 use crate::args::Wal;
-use latchwork_database::{OpenError, draw_id, replay};
+use latchwork_database::{DatabaseOpenError, draw_id, replay};
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::say;
 use latchwork_runtime::{Clock, Handle};
 use latchwork_txn::{DatabaseId, NodeId, Recovery};
 use latchwork_wal::storage::{Disk, Storage, Torn};
-use latchwork_wal::{Device, Log, LogDirectory, Mode, Opening, Stats, Timestamp, WalError};
-use latchwork_workload::tpcc::Table;
+use latchwork_wal::{CommitMode, Device, Log, LogDirectory, Opening, Stats, Timestamp, WalError};
+use latchwork_workload::tpcc::TpccTable;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(crate) struct Logs {
     pub(crate) directory: Arc<LogDirectory>,
     /// `None`: the run writes no log.
-    mode: Option<Mode>,
+    mode: Option<CommitMode>,
     /// The latency of a simulated device.
     device: Option<Device>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Stored {
     pub(crate) about: About,
     pub(crate) recovery: Recovery,
     /// Live rows of each table.
-    pub(crate) rows: [u64; Table::ALL.len()],
+    pub(crate) rows: [u64; TpccTable::ALL.len()],
     /// Bytes of all keys and rows.
     pub(crate) bytes: u64,
     /// Distributed transactions since the last checkpoint: committed ones, and others.
@@ -119,11 +119,11 @@ impl Logs {
         let about = about.ok_or_else(|| {
             none("there is no whole database of TPC-C: its preparation did not end, or it is another one")
         })?;
-        let (mut rows, mut bytes) = ([0; Table::ALL.len()], 0);
+        let (mut rows, mut bytes) = ([0; TpccTable::ALL.len()], 0);
         for (id, latest) in replayed.keys() {
             let Some(value) = &latest.value else { continue };
             bytes += (latest.key.len() + value.len()) as u64;
-            let table = Table::ALL.into_iter().find(|table| table_id(*table) == id);
+            let table = TpccTable::ALL.into_iter().find(|table| table_id(*table) == id);
             table.into_iter().for_each(|table| rows[table as usize] += 1);
         }
         let recovery = Recovery::new(replayed);
@@ -152,7 +152,7 @@ impl Logs {
     /// log.
     pub(crate) fn start(&self, node: NodeId, handle: &Handle) -> Result<Option<Log>, WalError> {
         let Some(mode) = self.mode else { return Ok(None) };
-        let settings = latchwork_wal::Settings { mode, ..latchwork_wal::Settings::default() };
+        let settings = latchwork_wal::LogSettings { mode, ..latchwork_wal::LogSettings::default() };
         let log = match self.device {
             None => Log::threaded(&self.directory, node, settings),
             Some(device) => Log::simulated(&self.directory, node, settings, handle, device),
@@ -173,15 +173,15 @@ fn tell_losses(directory: &LogDirectory, accept_loss: bool) {
 }
 
 /// The error that ends a run when a database cannot be opened.
-pub(crate) fn open_failed(error: &OpenError) -> AppError {
+pub(crate) fn open_failed(error: &DatabaseOpenError) -> AppError {
     AppError::Failed(error.to_string())
 }
 
-fn mode(wal: Wal) -> Option<Mode> {
+fn mode(wal: Wal) -> Option<CommitMode> {
     match wal {
         Wal::Off => None,
-        Wal::Async => Some(Mode::Async),
-        Wal::Sync => Some(Mode::Sync),
+        Wal::Async => Some(CommitMode::Async),
+        Wal::Sync => Some(CommitMode::Sync),
     }
 }
 

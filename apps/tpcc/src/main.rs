@@ -44,7 +44,7 @@ mod transactions;
 
 use args::Cli;
 use latchwork_harness::AppError;
-use latchwork_harness::outcome::Check;
+use latchwork_harness::outcome::RunCheck;
 use settings::Settings;
 use std::process::ExitCode;
 
@@ -61,5 +61,5 @@ fn run(settings: Settings) -> Result<bool, AppError> {
     if let Some(error) = outcome.unrecorded {
         return Err(error);
     }
-    Ok(outcome.checks.iter().all(Check::is_good))
+    Ok(outcome.checks.iter().all(RunCheck::is_good))
 }

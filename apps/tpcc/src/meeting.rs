@@ -6,7 +6,7 @@
 
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
-use latchwork_harness::{AppError, Phase};
+use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_verbs::GlobalAddr;
 use std::time::Duration;
@@ -46,17 +46,17 @@ impl Point {
 }
 
 /// The barriers, with the number of workers that have arrived at each.
-pub(crate) struct Meeting {
+pub(crate) struct WorkerBarrier {
     workers: u64,
     here: [AtomicU64; Point::COUNT],
     /// The line with the counts, for workers of many processes.
     line: Option<GlobalAddr>,
 }
 
-impl Meeting {
+impl WorkerBarrier {
     /// Barriers for `workers` workers of all nodes.
-    pub(crate) fn new(workers: usize, line: Option<GlobalAddr>) -> Meeting {
-        Meeting { workers: workers as u64, here: Default::default(), line }
+    pub(crate) fn new(workers: usize, line: Option<GlobalAddr>) -> WorkerBarrier {
+        WorkerBarrier { workers: workers as u64, here: Default::default(), line }
     }
 
     /// A line with all counts zero.
@@ -78,7 +78,7 @@ impl Meeting {
     pub(crate) async fn come(
         &self,
         point: Point,
-        phase: &Phase,
+        phase: &PhaseProgress,
         member: &Member,
     ) -> Result<(), AppError> {
         let (here, handle) = (&self.here[point as usize], &member.handle);
@@ -114,7 +114,7 @@ impl Meeting {
 pub(crate) async fn wait(
     until: impl Fn() -> bool,
     what: &str,
-    phase: &Phase,
+    phase: &PhaseProgress,
     member: &Member,
 ) -> Result<(), AppError> {
     let deadline = member.handle.now() + WAIT;

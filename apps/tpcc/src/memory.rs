@@ -2,7 +2,7 @@
 
 use latchwork_cluster::ClusterConfig;
 use latchwork_harness::{AppError, FabricChoice, MIB};
-use latchwork_workload::tpcc::{Index, Population, Table};
+use latchwork_workload::tpcc::{Population, TpccIndex, TpccTable};
 
 /// Bytes of a tuple and its slot beyond key and value, rounding included: see the figures of the
 /// tables.
@@ -22,16 +22,16 @@ pub(crate) fn population(population: &Population, line_size: u32) -> u64 {
     let census = population.estimate();
     let line = u64::from(line_size);
     let mut bytes = 0;
-    for table in Table::ALL {
+    for table in TpccTable::ALL {
         let size = census.table(table);
         bytes += match table {
             // Each of these rows has a line of its own.
-            Table::Warehouse | Table::District => size.rows * line,
+            TpccTable::Warehouse | TpccTable::District => size.rows * line,
             _ => (size.key_bytes + size.row_bytes + size.rows * TUPLE) * 100 / HEAP_FILL,
         };
         bytes += (size.key_bytes + size.rows * ENTRY) * 100 / INDEX_FILL;
     }
-    for index in Index::ALL {
+    for index in TpccIndex::ALL {
         let size = census.index(index);
         bytes += (size.key_bytes + size.rows * ENTRY) * 100 / INDEX_FILL;
     }

@@ -4,13 +4,13 @@ use crate::session::Session;
 use crate::tally::Tally;
 use latchwork_engine::Counters;
 use latchwork_files::Output;
-use latchwork_harness::outcome::{self, Check, World, short};
+use latchwork_harness::outcome::{self, RunCheck, WorldEnd, short};
 use latchwork_harness::{AppError, Limit, write};
 use latchwork_txn::Health;
 use latchwork_wal::Stats;
 use latchwork_workload::conditions::Conditions;
 use latchwork_workload::result::{self, ResultDocument};
-use latchwork_workload::tpcc::check::Report;
+use latchwork_workload::tpcc::check::ConsistencyReport;
 use latchwork_workload::tpcc::{SUMMARY_PREFIX, Summary, TransactionKind};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -20,13 +20,13 @@ use std::time::Duration;
 /// The outcome of all phases.
 pub(crate) struct Outcome {
     session: Arc<Session>,
-    pub(crate) load: Option<result::Phase>,
+    pub(crate) load: Option<result::ResultPhase>,
     pub(crate) run: Option<Measured>,
-    pub(crate) checks: Vec<Check>,
+    pub(crate) checks: Vec<RunCheck>,
     /// Why the requested history could not be written.
     pub(crate) unrecorded: Option<AppError>,
     /// The consistency conditions one by one, with their offenders.
-    pub(crate) report: Option<Report>,
+    pub(crate) report: Option<ConsistencyReport>,
     /// The counters of each compute node over the measured part.
     pub(crate) counters: Vec<Counters>,
     /// The checkpoint after loading.
@@ -38,7 +38,7 @@ pub(crate) struct Outcome {
     /// Errors outside of transactions during the run, by the number of the compute node.
     pub(crate) health: Vec<(usize, Health)>,
     /// The world, if the cluster was simulated.
-    pub(crate) world: Option<World>,
+    pub(crate) world: Option<WorldEnd>,
     /// Whether this process prints the outcome.
     pub(crate) is_told_here: bool,
 }
@@ -98,10 +98,10 @@ impl Outcome {
         let settings = &self.session.settings;
         let told = match settings.document_only() {
             true => {
-                outcome::tell_people(|out| self.table(out));
+                outcome::print_for_people(|out| self.table(out));
                 Ok(())
             }
-            false => outcome::tell_result(|out| self.table(out), |out| self.lines(out), None),
+            false => outcome::print_result(|out| self.table(out), |out| self.lines(out), None),
         };
         let stdout = Output::stdout();
         let mut outputs = Vec::from_iter(&settings.json);

@@ -6,15 +6,15 @@
 //! a line had rows of both nodes, a transaction over both nodes would conflict with itself. No
 //! transaction writes items; each node reads items for itself.
 
-use crate::meeting::{self, Meeting, Point, wait};
+use crate::meeting::{self, Point, WorkerBarrier, wait};
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::tables::{Store, Tables};
 use latchwork_cluster::{Member, Worker};
-use latchwork_harness::{AppError, Phase};
-use latchwork_partition::{Gathering, Owner, Partitioned, Site, Stats};
+use latchwork_harness::{AppError, PhaseProgress};
+use latchwork_partition::{Owner, Partitioned, PrepareCollector, Site, Stats};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr};
-use latchwork_workload::tpcc::Table;
+use latchwork_workload::tpcc::TpccTable;
 use latchwork_workload::tpcc::key::ItemKey;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,13 +44,13 @@ impl Shares {
     }
 
     /// The row owner; `None` for items.
-    pub(crate) fn owner(self, table: Table, key: &[u8]) -> Option<u8> {
-        let warehouse = Shares::warehouse_of(key).filter(|_| table != Table::Item)?;
+    pub(crate) fn owner(self, table: TpccTable, key: &[u8]) -> Option<u8> {
+        let warehouse = Shares::warehouse_of(key).filter(|_| table != TpccTable::Item)?;
         Some(self.node_of(warehouse) as u8)
     }
 
     /// The node that places a row. Items are spread over all nodes.
-    pub(crate) fn placer(self, table: Table, key: &[u8]) -> u8 {
+    pub(crate) fn placer(self, table: TpccTable, key: &[u8]) -> u8 {
         let item = || ItemKey::from_bytes(key).map_or(0, |key| key.item % self.nodes);
         self.owner(table, key).unwrap_or_else(|| item() as u8)
     }
@@ -59,7 +59,7 @@ impl Shares {
 /// The shared state of the workers of all nodes, if each node has a partition.
 pub(crate) struct Partitions {
     sites: Vec<Arc<Site>>,
-    meeting: Meeting,
+    meeting: WorkerBarrier,
 }
 
 impl Partitions {
@@ -75,17 +75,17 @@ impl Partitions {
         }
         let (nodes, workers) = (settings.cluster.compute_nodes, settings.cluster.workers);
         // The parts of a transaction form one record of the history.
-        let gathering = Arc::new(Gathering::default());
+        let gathering = Arc::new(PrepareCollector::default());
         let site = |_| {
-            let site = Site::new(workers as u8, latchwork_partition::Settings::default());
+            let site = Site::new(workers as u8, latchwork_partition::PartitionSettings::default());
             let site = site.among(ids.to_vec());
             match settings.record {
-                Some(_) => Arc::new(site.gathering(gathering.clone())),
+                Some(_) => Arc::new(site.prepare_collector(gathering.clone())),
                 None => Arc::new(site),
             }
         };
         let sites = (0..nodes).map(site).collect();
-        Some(Partitions { sites, meeting: Meeting::new(nodes * workers, line) })
+        Some(Partitions { sites, meeting: WorkerBarrier::new(nodes * workers, line) })
     }
 
     /// Starts a worker, and waits until all others have started. Before that, no worker would
@@ -93,7 +93,7 @@ impl Partitions {
     pub(crate) async fn start(
         &self,
         session: &Session,
-        phase: &Phase,
+        phase: &PhaseProgress,
         member: &Member,
         store: &Store,
         tables: &Tables,
@@ -112,7 +112,7 @@ impl Partitions {
         &self,
         session: &Session,
         worker: &Partitioned<Worker>,
-        phase: &Phase,
+        phase: &PhaseProgress,
         member: &Member,
     ) -> Result<(), AppError> {
         self.meeting.come(Point::End, phase, member).await?;
@@ -140,11 +140,11 @@ fn owner(session: &Session, tables: &Tables) -> Result<Owner<Worker>, AppError> 
     let Some(shares) = session.settings.shares else {
         return Err(AppError::Failed("nobody has said whose rows are whose".to_owned()));
     };
-    let items = tables.of(Table::Item).id();
+    let items = tables.of(TpccTable::Item).id();
     Ok(Rc::new(move |table, key| {
         let is_item = table.id() == items;
         // For the owner rule, all other tables are alike.
-        shares.owner(if is_item { Table::Item } else { Table::Stock }, key)
+        shares.owner(if is_item { TpccTable::Item } else { TpccTable::Stock }, key)
     }))
 }
 
@@ -159,13 +159,13 @@ mod tests {
         for (warehouse, node) in [(1, 0), (3, 0), (4, 1), (5, 1)] {
             let stock = StockKey { warehouse, item: 7 }.to_bytes();
             let customer = CustomerKey { warehouse, district: 9, customer: 1 }.to_bytes();
-            assert_eq!(shares.owner(Table::Stock, &stock), Some(node));
-            assert_eq!(shares.owner(Table::Customer, &customer), Some(node));
-            assert_eq!(shares.placer(Table::Stock, &stock), node);
+            assert_eq!(shares.owner(TpccTable::Stock, &stock), Some(node));
+            assert_eq!(shares.owner(TpccTable::Customer, &customer), Some(node));
+            assert_eq!(shares.placer(TpccTable::Stock, &stock), node);
         }
         let item = |item| ItemKey { item }.to_bytes();
-        assert_eq!(shares.owner(Table::Item, &item(4)), None);
-        let placers: Vec<_> = (1..5).map(|at| shares.placer(Table::Item, &item(at))).collect();
+        assert_eq!(shares.owner(TpccTable::Item, &item(4)), None);
+        let placers: Vec<_> = (1..5).map(|at| shares.placer(TpccTable::Item, &item(at))).collect();
         assert_eq!(placers, [1, 0, 1, 0]);
     }
 }

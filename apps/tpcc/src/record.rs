@@ -8,9 +8,11 @@
 
 use crate::session::Session;
 use latchwork_files::Output;
-use latchwork_harness::outcome::Check;
+use latchwork_harness::outcome::RunCheck;
 use latchwork_harness::{AppError, Cluster};
-use latchwork_history::{History, HistoryError, Options, Recorder, Recording, check};
+use latchwork_history::{
+    CheckOptions, HistoryError, Recorder, Recording, TransactionHistory, check,
+};
 use std::path::{Path, PathBuf};
 
 /// A history during the recording.
@@ -25,7 +27,7 @@ pub(crate) struct Recorded {
 /// The result of a history.
 pub(crate) struct Judged {
     /// `None` if the history could not be read back.
-    pub(crate) check: Option<Check>,
+    pub(crate) check: Option<RunCheck>,
     /// Why the history is not in the requested file.
     pub(crate) unrecorded: Option<AppError>,
 }
@@ -104,7 +106,7 @@ impl Recorded {
         };
         // The first process has the result. Until here it may read the parts of the others.
         let (verdict, problem) = cluster.share(judged)?.swap_remove(0);
-        let check = verdict.map(|(good, detail)| Check::new("serializability", good, detail));
+        let check = verdict.map(|(good, detail)| RunCheck::new("serializability", good, detail));
         Ok(Judged { check, unrecorded: problem.map(AppError::Failed) })
     }
 }
@@ -120,7 +122,7 @@ type Verdict = (bool, String);
 /// any.
 fn gathered(output: &Output, parts: &[PathBuf]) -> (Option<Verdict>, Option<String>) {
     // The parts are this program's own, and as large as the run has made them.
-    match History::load_all(parts, u64::MAX) {
+    match TransactionHistory::load_all(parts, u64::MAX) {
         Ok(history) => {
             let problem = place(output, parts, &history).err();
             (Some(verdict(&history)), problem.map(|error| error.to_string()))
@@ -130,7 +132,7 @@ fn gathered(output: &Output, parts: &[PathBuf]) -> (Option<Verdict>, Option<Stri
 }
 
 /// Writes the history of all parts to the requested file.
-fn place(output: &Output, parts: &[PathBuf], history: &History) -> Result<(), AppError> {
+fn place(output: &Output, parts: &[PathBuf], history: &TransactionHistory) -> Result<(), AppError> {
     let unwritable = |error| {
         let path = output.path().display();
         AppError::Failed(format!("the history is not written: {path}: {error}"))
@@ -146,8 +148,8 @@ fn place(output: &Output, parts: &[PathBuf], history: &History) -> Result<(), Ap
     }
 }
 
-fn verdict(history: &History) -> Verdict {
-    let report = check(history, Options::default());
+fn verdict(history: &TransactionHistory) -> Verdict {
+    let report = check(history, CheckOptions::default());
     let good = report.is_serializable();
     let detail = match good {
         true => format!(

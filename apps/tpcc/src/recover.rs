@@ -4,9 +4,9 @@ use crate::about::table_id;
 use crate::outcome::Saved;
 use crate::session::{Logged, Session};
 use latchwork_cluster::Member;
-use latchwork_harness::{AppError, Phase};
+use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_txn::Checkpoint;
-use latchwork_workload::tpcc::Table;
+use latchwork_workload::tpcc::TpccTable;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) enum Step {
 /// One worker's part in the recovery of the database from its log. `None` if the phase failed.
 pub(crate) async fn recover(
     session: Arc<Session>,
-    phase: Arc<Phase>,
+    phase: Arc<PhaseProgress>,
     step: Step,
     member: Member,
 ) -> Option<()> {
@@ -35,7 +35,8 @@ pub(crate) async fn recover(
             Step::Rows => match session.settings.shares {
                 None => stored.recovery.rows(&store).await,
                 Some(shares) => {
-                    let table_of = |id| Table::ALL.into_iter().find(|table| table_id(*table) == id);
+                    let table_of =
+                        |id| TpccTable::ALL.into_iter().find(|table| table_id(*table) == id);
                     let owner = |id, key: &[u8]| {
                         // A row without a warehouse may stand anywhere.
                         table_of(id).map_or(0, |table| shares.placer(table, key))
@@ -54,7 +55,7 @@ pub(crate) async fn recover(
 /// `None` if the phase failed.
 pub(crate) async fn checkpoint(
     session: Arc<Session>,
-    phase: Arc<Phase>,
+    phase: Arc<PhaseProgress>,
     member: Member,
 ) -> Option<Option<Saved>> {
     let written = async {
@@ -73,7 +74,7 @@ pub(crate) async fn checkpoint(
 /// Writes checkpoints during a run, until `over`.
 pub(crate) async fn keep_writing(
     session: Arc<Session>,
-    phase: Arc<Phase>,
+    phase: Arc<PhaseProgress>,
     store: crate::tables::Store,
     member: Member,
     over: impl Fn() -> bool,

@@ -3,7 +3,7 @@
 
 use crate::about::About;
 use crate::intervals::Intervals;
-use crate::meeting::Meeting;
+use crate::meeting::WorkerBarrier;
 use crate::partitions::Partitions;
 use crate::record::Recorded;
 use crate::recover;
@@ -13,12 +13,12 @@ use crate::tables::{Store, Tables};
 use crate::tally::Tally;
 use crate::transactions::{Buffers, Ended, Failure, attempt};
 use latchwork_cluster::{Member, Worker};
-use latchwork_harness::{AppError, Course, Part, Phase, Share};
+use latchwork_harness::{AppError, Course, PhaseProgress, RunPart, Share};
 use latchwork_partition::Partitioned;
 use latchwork_runtime::sync::{AtomicU32, Mutex, Ordering};
 use latchwork_runtime::{Handle, Time};
 use latchwork_txn::{Conflict, Retry, TxnError};
-use latchwork_workload::tpcc::{Home, Terminal, Transaction, key, think_time};
+use latchwork_workload::tpcc::{Home, Terminal, TpccTransaction, key, think_time};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU64;
@@ -38,7 +38,7 @@ const NOTED: u32 = 1 << 16;
 /// The shared state of all workers of a run.
 pub(crate) struct Run {
     pub(crate) session: Arc<Session>,
-    pub(crate) phase: Arc<Phase>,
+    pub(crate) phase: Arc<PhaseProgress>,
     pub(crate) course: Course,
     pub(crate) begin: Time,
     pub(crate) intervals: Option<Intervals>,
@@ -62,7 +62,7 @@ pub(crate) struct Begun {
 /// Begins a common run of many processes, on the first worker. `None` if the phase failed.
 pub(crate) async fn begin(
     session: Arc<Session>,
-    phase: Arc<Phase>,
+    phase: Arc<PhaseProgress>,
     member: Member,
 ) -> Option<Option<Begun>> {
     let begun = async {
@@ -71,7 +71,7 @@ pub(crate) async fn begin(
             return Ok(None);
         }
         let number = About::begin_run(&store).await.map_err(|error| session.txn_error(&error))?;
-        let line = Meeting::line(&member).await?.bits();
+        let line = WorkerBarrier::line(&member).await?.bits();
         Ok(Some(Begun { number, line }))
     };
     Box::pin(begun).await.map_err(|error| phase.fail(error)).ok()
@@ -225,7 +225,7 @@ impl Runner {
                 return Ok(());
             }
             let Some(part) = self.run.course.next(&self.share, begin) else { return Ok(()) };
-            let measured = part == Part::Measured;
+            let measured = part == RunPart::Measured;
             let end = self.carry_out(&input, begin, measured, &mut buffers).await;
             last = match end {
                 Ok(end) => end,
@@ -264,7 +264,7 @@ impl Runner {
     /// its end.
     async fn carry_out(
         &self,
-        input: &Transaction,
+        input: &TpccTransaction,
         begin: Time,
         measured: bool,
         buffers: &mut Buffers,
@@ -306,7 +306,7 @@ impl Runner {
 
     async fn attempt(
         &self,
-        input: &Transaction,
+        input: &TpccTransaction,
         begin: Time,
         retry: &Retry<Worker>,
         buffers: &mut Buffers,
@@ -330,7 +330,7 @@ impl Runner {
 
     fn completed(
         &self,
-        input: &Transaction,
+        input: &TpccTransaction,
         ended: Ended,
         (begin, end): (Time, Time),
         measured: bool,
@@ -360,7 +360,7 @@ impl Runner {
         });
     }
 
-    fn aborted(&self, input: &Transaction, conflict: Conflict) {
+    fn aborted(&self, input: &TpccTransaction, conflict: Conflict) {
         let mut done = self.done.borrow_mut();
         done.tally.met(conflict);
         done.tally.statistics.aborted(input.kind());
@@ -368,7 +368,7 @@ impl Runner {
         self.note(self.handle.now(), |statistics| statistics.aborted(input.kind()));
     }
 
-    fn given_up(&self, input: &Transaction, why: String, measured: bool) -> Time {
+    fn given_up(&self, input: &TpccTransaction, why: String, measured: bool) -> Time {
         let end = self.handle.now();
         let mut done = self.done.borrow_mut();
         done.end = done.end.max(end);

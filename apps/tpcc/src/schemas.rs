@@ -4,23 +4,23 @@
 mod tests;
 
 use latchwork_txn::schema::{ColumnType, Order, Schema, SchemaBuilder, SchemaError};
-use latchwork_workload::tpcc::{Index, Table};
+use latchwork_workload::tpcc::{TpccIndex, TpccTable};
 
 use ColumnType::{Blob, Bytes, I16, I32, I64, Text, U8, U16, U32, U64};
 
 /// The schema of a table. Its rows and keys are those of `latchwork_workload::tpcc`, byte for byte.
 /// The columns that transactions change stand first.
-pub(crate) fn schema(table: Table) -> Result<Schema, SchemaError> {
+pub(crate) fn schema(table: TpccTable) -> Result<Schema, SchemaError> {
     let new = Schema::builder(table.name());
     let schema = match table {
-        Table::Warehouse => address(
+        TpccTable::Warehouse => address(
             columns(new, &[("W_ID", U32), ("W_YTD", I64), ("W_TAX", U16)]),
             ["W_STATE", "W_ZIP", "W_NAME", "W_STREET_1", "W_STREET_2", "W_CITY"],
         )
         .primary_key(["W_ID"])
         // Every payment writes the row, and would lock the other rows of its line.
         .rows_per_line(1),
-        Table::District => address(
+        TpccTable::District => address(
             columns(
                 new,
                 &[
@@ -35,7 +35,7 @@ pub(crate) fn schema(table: Table) -> Result<Schema, SchemaError> {
         )
         .primary_key(["D_W_ID", "D_ID"])
         .rows_per_line(1),
-        Table::Customer => columns(
+        TpccTable::Customer => columns(
             new,
             &[
                 ("C_W_ID", U32),
@@ -63,10 +63,10 @@ pub(crate) fn schema(table: Table) -> Result<Schema, SchemaError> {
         )
         .primary_key(["C_W_ID", "C_D_ID", "C_ID"])
         .index(
-            Index::CustomerByName.name(),
+            TpccIndex::CustomerByName.name(),
             ["C_W_ID", "C_D_ID", "C_LAST", "C_FIRST"].map(|name| (name, Order::Ascending)),
         ),
-        Table::History => columns(
+        TpccTable::History => columns(
             new,
             &[
                 ("H_W_ID", U32),
@@ -82,9 +82,9 @@ pub(crate) fn schema(table: Table) -> Result<Schema, SchemaError> {
             ],
         )
         .primary_key(["H_W_ID", "H_D_ID", "H_NUMBER"]),
-        Table::NewOrder => columns(new, &[("NO_W_ID", U32), ("NO_D_ID", U8), ("NO_O_ID", U32)])
+        TpccTable::NewOrder => columns(new, &[("NO_W_ID", U32), ("NO_D_ID", U8), ("NO_O_ID", U32)])
             .primary_key(["NO_W_ID", "NO_D_ID", "NO_O_ID"]),
-        Table::Order => columns(
+        TpccTable::Order => columns(
             new,
             &[
                 ("O_W_ID", U32),
@@ -99,7 +99,7 @@ pub(crate) fn schema(table: Table) -> Result<Schema, SchemaError> {
         )
         .primary_key(["O_W_ID", "O_D_ID", "O_ID"])
         .index(
-            Index::OrderByCustomer.name(),
+            TpccIndex::OrderByCustomer.name(),
             [
                 ("O_W_ID", Order::Ascending),
                 ("O_D_ID", Order::Ascending),
@@ -107,7 +107,7 @@ pub(crate) fn schema(table: Table) -> Result<Schema, SchemaError> {
                 ("O_ID", Order::Descending),
             ],
         ),
-        Table::OrderLine => columns(
+        TpccTable::OrderLine => columns(
             new,
             &[
                 ("OL_W_ID", U32),
@@ -123,7 +123,7 @@ pub(crate) fn schema(table: Table) -> Result<Schema, SchemaError> {
             ],
         )
         .primary_key(["OL_W_ID", "OL_D_ID", "OL_O_ID", "OL_NUMBER"]),
-        Table::Item => columns(
+        TpccTable::Item => columns(
             new,
             &[
                 ("I_ID", U32),
@@ -134,7 +134,7 @@ pub(crate) fn schema(table: Table) -> Result<Schema, SchemaError> {
             ],
         )
         .primary_key(["I_ID"]),
-        Table::Stock => {
+        TpccTable::Stock => {
             let updated =
                 [("S_QUANTITY", I16), ("S_YTD", U32), ("S_ORDER_CNT", U32), ("S_REMOTE_CNT", U32)];
             let mut stock = columns(columns(new, &[("S_W_ID", U32), ("S_I_ID", U32)]), &updated);

@@ -7,9 +7,9 @@ use crate::tables::{Store, Tables};
 use crate::transactions::Failure;
 use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::MemoryError;
-use latchwork_database::{Nodes, OpenError, Wait, open_named};
+use latchwork_database::{DatabaseOpenError, Nodes, Wait, open_named};
 use latchwork_harness::outcome::{many, say, say_folded};
-use latchwork_harness::{AppError, ClusterFlags, Phase};
+use latchwork_harness::{AppError, ClusterFlags, PhaseProgress};
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 use latchwork_txn::{Database, DatabaseId, Health, NodeId, TxnError};
 use latchwork_wal::Stats;
@@ -54,7 +54,11 @@ impl Session {
 
     /// Ends a worker's part in a phase. The first worker of a node stays until the others have
     /// ended: it may be the one that writes their log. It makes sure that the whole log is written.
-    pub(crate) async fn end_phase(&self, phase: &Phase, member: &Member) -> Result<(), AppError> {
+    pub(crate) async fn end_phase(
+        &self,
+        phase: &PhaseProgress,
+        member: &Member,
+    ) -> Result<(), AppError> {
         let stopped = || phase.stopped();
         let wait = Wait { limit: WAIT, stopped: &stopped };
         let ended = self.nodes.end(member, self.settings.cluster.workers, &wait).await;
@@ -79,13 +83,14 @@ impl Session {
 
     /// The statistics of this process's logs so far; `None` without logs.
     pub(crate) fn log_stats(&self) -> Option<Stats> {
-        let stats = |(_, node): (usize, Arc<latchwork_txn::Node>)| Some(node.log()?.stats());
+        let stats =
+            |(_, node): (usize, Arc<latchwork_txn::TransactionNode>)| Some(node.log()?.stats());
         let logs = self.settings.logs.as_ref().filter(|logs| logs.are_written());
         logs.map(|_| log::sum(self.nodes.up().filter_map(stats)))
     }
 
     /// The compute nodes of this process that have started in this phase.
-    pub(crate) fn nodes(&self) -> Vec<Arc<latchwork_txn::Node>> {
+    pub(crate) fn nodes(&self) -> Vec<Arc<latchwork_txn::TransactionNode>> {
         self.nodes.up().map(|(_, node)| node).collect()
     }
 
@@ -94,7 +99,7 @@ impl Session {
         &self,
         member: &Member,
         limit: Duration,
-    ) -> Result<Vec<Arc<latchwork_txn::Node>>, AppError> {
+    ) -> Result<Vec<Arc<latchwork_txn::TransactionNode>>, AppError> {
         let wait = Wait { limit, stopped: &|| false };
         self.nodes.all(&member.handle, &wait).await.map_err(|error| open_failed(&error))
     }
@@ -114,7 +119,7 @@ impl Session {
     /// Opens the database on a worker. The first worker makes the database if there is none.
     pub(crate) async fn open(
         &self,
-        phase: &Phase,
+        phase: &PhaseProgress,
         member: &Member,
         logged: Logged,
     ) -> Result<(Store, Tables), AppError> {
@@ -135,21 +140,21 @@ impl Session {
         &self,
         member: &Member,
         logged: Logged,
-    ) -> Result<Arc<latchwork_txn::Node>, OpenError> {
+    ) -> Result<Arc<latchwork_txn::TransactionNode>, DatabaseOpenError> {
         // At most 58 compute nodes exist, and timestamps have room for the numbers 0 to 63.
         let id = NodeId(member.node as u8);
         // A log in files is for all phases.
         let logs = self.settings.logs.as_ref();
         let logs = logs.filter(|logs| logged == Logged::Yes || !logs.is_simulated());
         let log = logs.map(|logs| logs.start(id, &member.handle)).transpose()?.flatten();
-        Ok(latchwork_txn::Node::new(id, log, self.settings.txn.clone()))
+        Ok(latchwork_txn::TransactionNode::new(id, log, self.settings.txn.clone()))
     }
 
     /// Makes the database, with empty or recovered tables.
     async fn make(
         &self,
         memory: Worker,
-        node: Arc<latchwork_txn::Node>,
+        node: Arc<latchwork_txn::TransactionNode>,
     ) -> Result<Store, TxnError> {
         let settings = &self.settings;
         let id = settings.logs.as_ref().map(|logs| logs.directory.database());
@@ -183,9 +188,9 @@ impl Session {
     }
 
     /// The error that ends a run when the database cannot be opened.
-    fn open_error(&self, error: &OpenError) -> AppError {
+    fn open_error(&self, error: &DatabaseOpenError) -> AppError {
         match error {
-            OpenError::Txn(error) => self.txn_error(error),
+            DatabaseOpenError::Txn(error) => self.txn_error(error),
             error => open_failed(error),
         }
     }

@@ -12,7 +12,9 @@ use latchwork_cluster::ClusterConfig;
 use latchwork_files as files;
 use latchwork_harness::{AppError, Cluster, FabricChoice};
 use latchwork_wal::Device;
-use latchwork_workload::tpcc::{Home, InputSettings, Population, RemoteLines, Scale, Waiting};
+use latchwork_workload::tpcc::{
+    Home, InputSettings, Population, RemoteLines, Scale, TerminalWaiting,
+};
 
 use crate::about::About;
 use crate::args::{Cli, Command, Flags, Output, Wal};
@@ -63,7 +65,7 @@ pub(crate) struct Settings {
     /// Each transaction is of any warehouse.
     pub(crate) roaming: bool,
     pub(crate) wait: bool,
-    pub(crate) txn: latchwork_txn::Settings,
+    pub(crate) txn: latchwork_txn::TransactionSettings,
     pub(crate) wal: Wal,
     /// The log of commits, or of a stored database.
     pub(crate) logs: Option<Logs>,
@@ -239,8 +241,8 @@ impl Settings {
     }
 
     /// The base of the efficiency.
-    pub(crate) fn waiting(&self) -> Option<Waiting> {
-        self.wait.then(|| Waiting { warehouses: self.population.warehouses() })
+    pub(crate) fn waiting(&self) -> Option<TerminalWaiting> {
+        self.wait.then(|| TerminalWaiting { warehouses: self.population.warehouses() })
     }
 
     /// The terminals of a worker of this compute node: their numbers among all terminals, and their
@@ -368,8 +370,8 @@ fn growth(
 }
 
 /// The settings of the transaction engine.
-fn engine(flags: &Flags, cache_bytes: usize) -> latchwork_txn::Settings {
-    latchwork_txn::Settings {
+fn engine(flags: &Flags, cache_bytes: usize) -> latchwork_txn::TransactionSettings {
+    latchwork_txn::TransactionSettings {
         scheme: flags.cc,
         timestamp_block: flags.ts_block,
         read_lease: flags.read_lease,
@@ -378,7 +380,7 @@ fn engine(flags: &Flags, cache_bytes: usize) -> latchwork_txn::Settings {
         retry_for: flags.retry_for,
         early_release: flags.early_release,
         places: flags.places.unwrap_or_else(|| places_for(cache_bytes)),
-        ..latchwork_txn::Settings::default()
+        ..latchwork_txn::TransactionSettings::default()
     }
 }
 

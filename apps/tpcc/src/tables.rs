@@ -3,7 +3,7 @@
 use crate::schemas;
 use latchwork_cluster::Worker;
 use latchwork_txn::{Database, TxnError};
-use latchwork_workload::tpcc::Table;
+use latchwork_workload::tpcc::TpccTable;
 
 /// A worker's handle on the database.
 pub(crate) type Store = Database<Worker>;
@@ -21,7 +21,7 @@ impl Tables {
     /// Makes all tables, empty.
     pub(crate) async fn create(store: &Store) -> Result<Tables, TxnError> {
         let mut tables = Vec::new();
-        for table in Table::ALL {
+        for table in TpccTable::ALL {
             tables.push(store.create_table(schemas::schema(table)?).await?);
         }
         Ok(Tables(tables))
@@ -30,7 +30,7 @@ impl Tables {
     /// Opens all tables.
     pub(crate) async fn open(store: &Store) -> Result<Tables, TxnError> {
         let mut tables = Vec::new();
-        for table in Table::ALL {
+        for table in TpccTable::ALL {
             tables.push(store.table(table.name()).await?);
         }
         Ok(Tables(tables))
@@ -43,7 +43,7 @@ impl Tables {
 
     /// One table.
     #[inline]
-    pub(crate) fn of(&self, table: Table) -> &Rows {
+    pub(crate) fn of(&self, table: TpccTable) -> &Rows {
         // The handles are in the order of `Table::ALL`, which is the order of the tables' numbers.
         &self.0[table as usize]
     }

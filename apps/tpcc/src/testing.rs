@@ -7,9 +7,9 @@ use crate::tables::{Store, Tables};
 use latchwork_cluster::Worker;
 use latchwork_harness::config::command_line;
 use latchwork_harness::progress::{Extent, Title};
-use latchwork_harness::{AppError, Phase};
+use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_txn::{Transaction, TxnError};
-use latchwork_workload::tpcc::Table;
+use latchwork_workload::tpcc::TpccTable;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::future::Future;
@@ -31,7 +31,7 @@ where
     F: Fn(Store, Tables) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<T, AppError>> + 'static,
 {
-    let phase = Arc::new(Phase::new(1));
+    let phase = Arc::new(PhaseProgress::new(1));
     let (session, body) = (driver.session.clone(), Arc::new(body));
     let shared = phase.clone();
     let on_worker = move |member| {
@@ -61,7 +61,7 @@ pub(crate) async fn change<R>(
 pub(crate) async fn row(
     store: &Store,
     tables: &Tables,
-    table: Table,
+    table: TpccTable,
     key: &[u8],
 ) -> Result<Vec<u8>, AppError> {
     let mut row = Vec::new();

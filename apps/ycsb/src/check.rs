@@ -4,8 +4,8 @@ use crate::load;
 use crate::session::Session;
 use latchwork_blink::TreeStatistics;
 use latchwork_cluster::Member;
-use latchwork_harness::Phase;
-use latchwork_harness::outcome::Check;
+use latchwork_harness::PhaseProgress;
+use latchwork_harness::outcome::RunCheck;
 use latchwork_workload::ycsb::ContentKey;
 use serde::{Deserialize, Serialize};
 use std::ops::{Bound, ControlFlow};
@@ -46,7 +46,7 @@ const PARTS: [&[u8]; 12] = [
 /// Checks one worker's parts of the table; the first worker also walks the tree.
 pub(crate) async fn check(
     session: Arc<Session>,
-    phase: Arc<Phase>,
+    phase: Arc<PhaseProgress>,
     member: Member,
 ) -> Option<Found> {
     let store = match load::open(&session, &member).await {
@@ -86,7 +86,7 @@ impl Found {
         self.records += 1;
         self.digest = self.digest.wrapping_add(content.number());
         let versions = &mut self.versions;
-        let count = |_, version: latchwork_workload::ycsb::Version| {
+        let count = |_, version: latchwork_workload::ycsb::ContentVersion| {
             *versions += u128::from(version.number());
         };
         if let Err(bad) = session.workload.layout.verify(content, record, count) {
@@ -107,9 +107,9 @@ impl Found {
     }
 
     /// Compares the findings with the expected contents.
-    pub(crate) fn judge(self, expected: &Expected) -> Vec<Check> {
+    pub(crate) fn judge(self, expected: &Expected) -> Vec<RunCheck> {
         let mut checks = vec![
-            Check::new(
+            RunCheck::new(
                 "operations",
                 expected.failed == 0,
                 match expected.failed {
@@ -117,7 +117,7 @@ impl Found {
                     failed => format!("{failed} operations failed"),
                 },
             ),
-            Check::new(
+            RunCheck::new(
                 "records",
                 self.records == expected.records && self.digest == expected.digest,
                 if self.records != expected.records {
@@ -128,7 +128,7 @@ impl Found {
                     format!("the {} that were inserted", self.records)
                 },
             ),
-            Check::new(
+            RunCheck::new(
                 "dataintegrity",
                 self.wrong == 0,
                 match &self.first_wrong {
@@ -138,8 +138,8 @@ impl Found {
             ),
         ];
         let tree = match &self.tree {
-            None => Check::new("tree", false, "nobody walked it".to_owned()),
-            Some(Err(error)) => Check::new("tree", false, error.clone()),
+            None => RunCheck::new("tree", false, "nobody walked it".to_owned()),
+            Some(Err(error)) => RunCheck::new("tree", false, error.clone()),
             Some(Ok(tree)) => {
                 let detail = format!(
                     "{} levels, {} pages, {:.0} % full",
@@ -148,10 +148,10 @@ impl Found {
                     100.0 * tree.fill()
                 );
                 if tree.entries == self.records {
-                    Check::new("tree", true, detail)
+                    RunCheck::new("tree", true, detail)
                 } else {
                     let detail = format!("{} entries, {} by scanning", tree.entries, self.records);
-                    Check::new("tree", false, detail)
+                    RunCheck::new("tree", false, detail)
                 }
             }
         };
@@ -163,7 +163,7 @@ impl Found {
             } else {
                 format!("{modified} updates, but the records count {}", self.versions)
             };
-            checks.push(Check::new("readmodifywrite", good, detail));
+            checks.push(RunCheck::new("readmodifywrite", good, detail));
         }
         checks
     }

@@ -10,8 +10,8 @@ use crate::settings::Settings;
 use crate::witness::{Sample, Witness};
 use latchwork_engine::Counters;
 use latchwork_harness::AppError;
-use latchwork_harness::Phase;
-use latchwork_harness::outcome::{Check, World, say};
+use latchwork_harness::PhaseProgress;
+use latchwork_harness::outcome::{RunCheck, WorldEnd, say};
 use latchwork_harness::progress::{Extent, Title};
 use latchwork_harness::{Cluster, Cores, Course, Limit, Plan as CoursePlan, Warmup, stop};
 use latchwork_runtime::{Clock, Time};
@@ -35,7 +35,7 @@ struct Driver {
 
 /// A measured phase.
 pub(crate) struct Measured {
-    pub(crate) phase: result::Phase,
+    pub(crate) phase: result::ResultPhase,
     pub(crate) latencies: Latencies<OperationKind>,
     /// The limit of the phase, if it is known.
     pub(crate) limit: Option<Limit>,
@@ -56,14 +56,14 @@ pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
     driver.cluster.end(outcome)
 }
 
-fn judge(witness: &Witness) -> Option<Check> {
+fn judge(witness: &Witness) -> Option<RunCheck> {
     let name = "linearizability";
     match witness.judge() {
         Some(Ok(())) => {
             let detail = format!("one order explains {} accesses to popular fields", witness.len());
-            Some(Check::new(name, true, detail))
+            Some(RunCheck::new(name, true, detail))
         }
-        Some(Err(error)) => Some(Check::new(name, false, error)),
+        Some(Err(error)) => Some(RunCheck::new(name, false, error)),
         None => {
             say("ycsb: linearizability is undecided: too many accesses to one field overlap");
             None
@@ -92,7 +92,7 @@ impl Driver {
             outcome.counters = cluster.counters()?;
         }
         outcome.checks.splice(0..0, self.check(&expected)?);
-        outcome.world = World::of(cluster, clock.now() - Time::ZERO);
+        outcome.world = WorldEnd::of(cluster, clock.now() - Time::ZERO);
         outcome.is_told_here = cluster.is_first();
         Ok(outcome)
     }
@@ -119,8 +119,8 @@ impl Driver {
         }
     }
 
-    fn phase(&self) -> Arc<Phase> {
-        Arc::new(Phase::new(self.session.workers()))
+    fn phase(&self) -> Arc<PhaseProgress> {
+        Arc::new(PhaseProgress::new(self.session.workers()))
     }
 
     fn load(&self, expected: &mut Expected) -> Result<Measured, AppError> {
@@ -242,7 +242,7 @@ impl Driver {
         InsertCounter::of_process(first, process as u64, of as u64)
     }
 
-    fn check(&self, expected: &Expected) -> Result<Vec<Check>, AppError> {
+    fn check(&self, expected: &Expected) -> Result<Vec<RunCheck>, AppError> {
         let (session, phase) = (&self.session, self.phase());
         let extent = Extent::Operations(expected.records);
         let shared = (session.clone(), phase.clone());
@@ -255,7 +255,7 @@ impl Driver {
     }
 }
 
-fn phase_result(ops: u64, begin: Time, ends: impl Iterator<Item = Time>) -> result::Phase {
+fn phase_result(ops: u64, begin: Time, ends: impl Iterator<Item = Time>) -> result::ResultPhase {
     let elapsed: Duration = ends.max().map_or(Duration::ZERO, |end| end - begin);
-    result::Phase::new(ops, elapsed.as_secs_f64())
+    result::ResultPhase::new(ops, elapsed.as_secs_f64())
 }

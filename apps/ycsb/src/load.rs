@@ -6,12 +6,14 @@ use latchwork_blink::{Tree, TreeConfig, TreeError};
 use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
 use latchwork_harness::AppError;
-use latchwork_harness::{Phase, stop};
+use latchwork_harness::{PhaseProgress, stop};
 use latchwork_memnode::{ObjectKind, PoolError};
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::histogram::{Failure, Latencies};
-use latchwork_workload::ycsb::{ContentKey, KeyBuffer, OperationKind, RecordNumber, Version};
+use latchwork_workload::histogram::{Latencies, OperationFailure};
+use latchwork_workload::ycsb::{
+    ContentKey, ContentVersion, KeyBuffer, OperationKind, RecordNumber,
+};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -73,7 +75,7 @@ pub(crate) async fn open(session: &Session, member: &Member) -> Result<Store<Wor
 /// One worker's loading: its share of the records, several at a time.
 struct Loader {
     session: Arc<Session>,
-    phase: Arc<Phase>,
+    phase: Arc<PhaseProgress>,
     store: Store<Worker>,
     next: Cell<u64>,
     end: u64,
@@ -88,7 +90,7 @@ const BULK_FILL: f64 = 0.9;
 /// phase failed.
 pub(crate) async fn bulk(
     session: Arc<Session>,
-    phase: Arc<Phase>,
+    phase: Arc<PhaseProgress>,
     member: Member,
 ) -> Option<Loaded> {
     let handle = member.handle.clone();
@@ -114,7 +116,7 @@ pub(crate) async fn bulk(
     let entries = keys.iter().take_while(|_| !phase.stopped()).map(|key| {
         let content = ContentKey::new(key);
         let mut record = Vec::new();
-        workload.layout.encode(content, Version::LOADED, &mut record);
+        workload.layout.encode(content, ContentVersion::LOADED, &mut record);
         loaded.digest = loaded.digest.wrapping_add(content.number());
         phase.count(0);
         (key, record)
@@ -137,7 +139,7 @@ pub(crate) async fn bulk(
 /// Loads one worker's share by inserts. `None` if the phase failed.
 pub(crate) async fn inserts(
     session: Arc<Session>,
-    phase: Arc<Phase>,
+    phase: Arc<PhaseProgress>,
     member: Member,
 ) -> Option<Loaded> {
     let store = match open(&session, &member).await {
@@ -204,7 +206,7 @@ impl Loader {
             }
             // Two record numbers with one hash.
             Err(TreeError::Exists) => {
-                loaded.latencies.record_failure(OperationKind::Insert, Failure::Error);
+                loaded.latencies.record_failure(OperationKind::Insert, OperationFailure::Error);
             }
             Err(TreeError::Memory(MemoryError::OutOfMemory(_))) => {
                 let when = format!("after loading {} records", self.phase.done());

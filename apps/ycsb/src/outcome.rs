@@ -3,7 +3,7 @@
 use crate::drive::Measured;
 use crate::session::Session;
 use latchwork_engine::Counters;
-use latchwork_harness::outcome::{self, Check, World, short};
+use latchwork_harness::outcome::{self, RunCheck, WorldEnd, short};
 use latchwork_harness::{AppError, write};
 use latchwork_workload::report;
 use latchwork_workload::result::ResultDocument;
@@ -16,11 +16,11 @@ pub(crate) struct Outcome {
     session: Arc<Session>,
     pub(crate) load: Option<Measured>,
     pub(crate) run: Option<Measured>,
-    pub(crate) checks: Vec<Check>,
+    pub(crate) checks: Vec<RunCheck>,
     /// The counters of each compute node in the reported phase.
     pub(crate) counters: Vec<Counters>,
     /// The world, if the cluster was simulated.
-    pub(crate) world: Option<World>,
+    pub(crate) world: Option<WorldEnd>,
     /// Whether this process prints the outcome.
     pub(crate) is_told_here: bool,
     /// The run's own number of events in that world, and their real time.
@@ -50,7 +50,7 @@ impl Outcome {
     /// destination. A failure to write one of them does not prevent the others.
     pub(crate) fn report(&self) -> Result<(), AppError> {
         let json = self.session.settings.json.as_ref();
-        let told = outcome::tell_result(|out| self.table(out), |out| self.lines(out), json);
+        let told = outcome::print_result(|out| self.table(out), |out| self.lines(out), json);
         let written = json.map_or(Ok(()), |output| write(output, self.document().to_json()));
         told.and(written)
     }

@@ -8,14 +8,14 @@ use latchwork_blink::TreeError;
 use latchwork_cluster::{Member, Worker};
 use latchwork_engine::Counters;
 use latchwork_harness::AppError;
-use latchwork_harness::Phase;
+use latchwork_harness::PhaseProgress;
 use latchwork_harness::stop::Signal;
-use latchwork_harness::{Course, Part, Share};
+use latchwork_harness::{Course, RunPart, Share};
 use latchwork_runtime::{Handle, Time};
 use latchwork_workload::histogram::Latencies;
 use latchwork_workload::pacing::Pacer;
 use latchwork_workload::ycsb::{
-    InsertCounter, Operation, OperationKind, OperationStream, Versions, WorkerIndex,
+    InsertCounter, OperationKind, OperationStream, Versions, WorkerIndex, YcsbOperation,
 };
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
@@ -40,7 +40,7 @@ pub(crate) struct Plan {
 /// The shared state of all workers of a run.
 pub(crate) struct Run {
     pub(crate) session: Arc<Session>,
-    pub(crate) phase: Arc<Phase>,
+    pub(crate) phase: Arc<PhaseProgress>,
     pub(crate) plan: Plan,
     pub(crate) inserts: Arc<InsertCounter>,
     /// The records with a recorded history, if any.
@@ -155,7 +155,7 @@ impl Runner {
             let version = self.versions.borrow_mut().take();
             let ended = self.store.execute(&operation, version, &mut buffers).await;
             let end = self.handle.now();
-            if let Operation::Insert { record } = operation {
+            if let YcsbOperation::Insert { record } = operation {
                 self.run.inserts.acknowledge(record);
             }
             let effect = (invoked, self.instant(end));
@@ -202,7 +202,7 @@ impl Runner {
         }
         if let Some(course) = &self.run.course {
             let part = course.next(&self.share, begin)?;
-            return Some((begin, intended, part == Part::Measured));
+            return Some((begin, intended, part == RunPart::Measured));
         }
         let counts = intended.unwrap_or(begin) >= plan.measured_from;
         if counts {
@@ -236,7 +236,7 @@ impl Runner {
 
     fn note(
         &self,
-        operation: &Operation,
+        operation: &YcsbOperation,
         ended: Ended,
         (begin, end): (Time, Time),
         intended: Option<Time>,
@@ -257,19 +257,19 @@ impl Runner {
     /// Keeps what the checks at the end need of an operation, measured or not.
     fn keep(
         &self,
-        operation: &Operation,
+        operation: &YcsbOperation,
         ended: Ended,
         effect: (Time, Time),
         buffers: &mut Buffers,
     ) {
         let mut done = self.done.borrow_mut();
         match operation {
-            Operation::Insert { record } if ended.is_ok() => {
+            YcsbOperation::Insert { record } if ended.is_ok() => {
                 let content = self.store.content_key(*record, buffers);
                 done.records += 1;
                 done.digest = done.digest.wrapping_add(content.number());
             }
-            Operation::ReadModifyWrite { write, .. } if ended.is_ok() => {
+            YcsbOperation::ReadModifyWrite { write, .. } if ended.is_ok() => {
                 done.fields_modified += self.store.count(*write);
             }
             _ => {}
@@ -298,11 +298,11 @@ impl Run {
     }
 
     /// The part of the run at this time.
-    pub(crate) fn part(&self, now: Time) -> Option<Part> {
+    pub(crate) fn part(&self, now: Time) -> Option<RunPart> {
         match &self.course {
             Some(course) => course.part(),
-            None if now < self.plan.measured_from => Some(Part::WarmUp),
-            None => (now < self.plan.until).then_some(Part::Measured),
+            None if now < self.plan.measured_from => Some(RunPart::WarmUp),
+            None => (now < self.plan.until).then_some(RunPart::Measured),
         }
     }
 

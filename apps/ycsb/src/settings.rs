@@ -2,7 +2,7 @@
 //! starts.
 
 use crate::args::{Cli, Command, Flags, LoadBy, WarmupFlag};
-use latchwork_blink::Limits;
+use latchwork_blink::TreeLimits;
 use latchwork_cluster::ClusterConfig;
 use latchwork_files::Output;
 use latchwork_harness::AppError;
@@ -248,9 +248,9 @@ fn properties(flags: &Flags) -> Result<(Properties, Vec<String>), AppError> {
 
 /// Checks that records and keys fit into pages of this size.
 fn check_records(workload: &CoreWorkload, line_size: u32) -> Result<(), AppError> {
-    let limits = |line_size: u32| Limits::for_payload(line_size as usize - LINE_HEADER).ok();
+    let limits = |line_size: u32| TreeLimits::for_payload(line_size as usize - LINE_HEADER).ok();
     let (record, key) = (workload.layout.len_max(), workload.keys.len_max());
-    let fits = |limits: Limits| record <= limits.value_max && key <= limits.key_max;
+    let fits = |limits: TreeLimits| record <= limits.value_max && key <= limits.key_max;
     if limits(line_size).is_some_and(fits) {
         return Ok(());
     }

@@ -1,11 +1,11 @@
 //! The table: YCSB's operations on a B-link tree.
 
-use latchwork_blink::{Tree, TreeError, Value, ValueMut};
+use latchwork_blink::{Tree, TreeError, TreeValue, ValueMut};
 use latchwork_coherence::CoherentMemory;
-use latchwork_workload::histogram::Failure;
+use latchwork_workload::histogram::OperationFailure;
 use latchwork_workload::ycsb::{
-    ContentKey, CoreWorkload, FieldIndex, Fields, KeyBuffer, Operation, RecordNumber, VERSION_LEN,
-    Version,
+    ContentKey, ContentVersion, CoreWorkload, FieldIndex, Fields, KeyBuffer, RecordNumber,
+    VERSION_LEN, YcsbOperation,
 };
 use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
@@ -23,9 +23,9 @@ pub(crate) struct Store<M: CoherentMemory> {
 pub(crate) struct Seen {
     pub(crate) field: FieldIndex,
     /// The version that the operation found, if it read the field.
-    pub(crate) found: Option<Version>,
+    pub(crate) found: Option<ContentVersion>,
     /// The version that it wrote.
-    pub(crate) written: Option<Version>,
+    pub(crate) written: Option<ContentVersion>,
 }
 
 /// Buffers that a task reuses.
@@ -45,7 +45,7 @@ impl Buffers {
 }
 
 /// The end of an operation: success, or a failure that is counted and does not end the run.
-pub(crate) type Ended = Result<(), Failure>;
+pub(crate) type Ended = Result<(), OperationFailure>;
 
 impl<M: CoherentMemory> Store<M> {
     pub(crate) fn new(tree: Tree<M>, workload: &Arc<CoreWorkload>, simulated: bool) -> Store<M> {
@@ -60,27 +60,27 @@ impl<M: CoherentMemory> Store<M> {
     /// version that it finds instead.
     pub(crate) async fn execute(
         &self,
-        operation: &Operation,
-        version: Version,
+        operation: &YcsbOperation,
+        version: ContentVersion,
         buffers: &mut Buffers,
     ) -> Result<Ended, TreeError> {
         buffers.seen.clear();
         let ended = match *operation {
-            Operation::Read { record, fields } => self.read(record, fields, buffers).await,
-            Operation::Update { record, fields } => {
+            YcsbOperation::Read { record, fields } => self.read(record, fields, buffers).await,
+            YcsbOperation::Update { record, fields } => {
                 self.update(record, fields, version, buffers).await
             }
-            Operation::Insert { record } => self.insert(record, buffers).await.map(Ok),
+            YcsbOperation::Insert { record } => self.insert(record, buffers).await.map(Ok),
             // A scan delivers whole records, whichever fields were requested.
-            Operation::Scan { first, records, .. } => self.scan(first, records, buffers).await,
-            Operation::ReadModifyWrite { record, read, write } => {
+            YcsbOperation::Scan { first, records, .. } => self.scan(first, records, buffers).await,
+            YcsbOperation::ReadModifyWrite { record, read, write } => {
                 self.read_modify_write(record, read, write, buffers).await
             }
         };
         match ended {
-            Err(TreeError::NotFound) => Ok(Err(Failure::NotFound)),
-            Err(TreeError::Exists) => Ok(Err(Failure::Error)),
-            Err(TreeError::OutsideValue { .. }) => Ok(Err(Failure::UnexpectedState)),
+            Err(TreeError::NotFound) => Ok(Err(OperationFailure::NotFound)),
+            Err(TreeError::Exists) => Ok(Err(OperationFailure::Error)),
+            Err(TreeError::OutsideValue { .. }) => Ok(Err(OperationFailure::UnexpectedState)),
             ended => ended,
         }
     }
@@ -93,7 +93,7 @@ impl<M: CoherentMemory> Store<M> {
     ) -> Result<(), TreeError> {
         let key = self.workload.keys.write(record, &mut buffers.key);
         let content = ContentKey::new(key);
-        self.workload.layout.encode(content, Version::LOADED, &mut buffers.bytes);
+        self.workload.layout.encode(content, ContentVersion::LOADED, &mut buffers.bytes);
         self.tree.insert(key, &buffers.bytes).await
     }
 
@@ -119,7 +119,7 @@ impl<M: CoherentMemory> Store<M> {
         let Buffers { key, bytes, seen, .. } = buffers;
         let key = self.workload.keys.write(record, key);
         let part = self.part(fields);
-        let mut copy = |value: Value<'_>| copy_part(&part, value, bytes);
+        let mut copy = |value: TreeValue<'_>| copy_part(&part, value, bytes);
         let tried = if self.simulated { None } else { self.tree.try_get(key, &mut copy).ok() };
         let found = match tried {
             Some(found) => {
@@ -129,7 +129,7 @@ impl<M: CoherentMemory> Store<M> {
             None => self.tree.get_with(key, &mut copy).await?,
         };
         if found.is_none() {
-            return Ok(Err(Failure::NotFound));
+            return Ok(Err(OperationFailure::NotFound));
         }
         if self.workload.data_integrity {
             return Ok(self.verify(ContentKey::new(key), fields, bytes, seen));
@@ -141,7 +141,7 @@ impl<M: CoherentMemory> Store<M> {
         &self,
         record: RecordNumber,
         fields: Fields,
-        version: Version,
+        version: ContentVersion,
         buffers: &mut Buffers,
     ) -> Result<Ended, TreeError> {
         let Buffers { key, bytes, field: new, seen } = buffers;
@@ -160,14 +160,14 @@ impl<M: CoherentMemory> Store<M> {
                     self.tree.update_range(key, place.start, new).await.map(Ok)?
                 }
                 None => {
-                    let replace = |old: Value<'_>, new: &mut Vec<u8>| {
+                    let replace = |old: TreeValue<'_>, new: &mut Vec<u8>| {
                         copy_part(&None, old, bytes);
                         layout.replace_field(content, field, version, bytes, new)
                     };
                     self.tree
                         .replace_with(key, replace)
                         .await?
-                        .map_err(|_| Failure::UnexpectedState)
+                        .map_err(|_| OperationFailure::UnexpectedState)
                 }
             },
         };
@@ -218,7 +218,7 @@ impl<M: CoherentMemory> Store<M> {
                 value.read(range.start, bytes);
                 for field in self.each(write) {
                     let place = layout.place(field).filter(|place| place.end <= value.len());
-                    let place = place.ok_or(Failure::UnexpectedState)?;
+                    let place = place.ok_or(OperationFailure::UnexpectedState)?;
                     new.resize(place.len(), 0);
                     let head = place.len().min(2 * VERSION_LEN);
                     value.read(place.start, &mut new[..head]);
@@ -232,18 +232,19 @@ impl<M: CoherentMemory> Store<M> {
             };
             self.tree.modify(key, change).await?
         } else {
-            let replace = |old: Value<'_>, out: &mut Vec<u8>| {
+            let replace = |old: TreeValue<'_>, out: &mut Vec<u8>| {
                 seen.clear();
                 copy_part(&None, old, bytes);
                 out.clone_from(bytes);
                 for field in self.each(write) {
                     new.clone_from(out);
-                    let place = layout.find(new, field).map_err(|_| Failure::UnexpectedState)?;
+                    let place =
+                        layout.find(new, field).map_err(|_| OperationFailure::UnexpectedState)?;
                     let found = layout.version_of(&new[place]);
                     let next = found.next();
                     layout
                         .replace_field(content, field, next, new, out)
-                        .map_err(|_| Failure::UnexpectedState)?;
+                        .map_err(|_| OperationFailure::UnexpectedState)?;
                     seen.push(Seen { field, found: Some(found), written: Some(next) });
                 }
                 Ok(())
@@ -287,7 +288,7 @@ impl<M: CoherentMemory> Store<M> {
                 .map(|version| note(field, version)),
             Fields::All => layout.verify(content, bytes, note),
         };
-        verified.map_err(|_| Failure::UnexpectedState)
+        verified.map_err(|_| OperationFailure::UnexpectedState)
     }
 
     fn each(&self, fields: Fields) -> impl Iterator<Item = FieldIndex> + use<M> {
@@ -309,7 +310,7 @@ impl<M: CoherentMemory> Store<M> {
 }
 
 /// Copies a part of a value, or all of it, as a client would receive it.
-fn copy_part(part: &Option<Range<usize>>, value: Value<'_>, bytes: &mut Vec<u8>) {
+fn copy_part(part: &Option<Range<usize>>, value: TreeValue<'_>, bytes: &mut Vec<u8>) {
     let part = part.clone().unwrap_or(0..value.len());
     // The buffer is not cleared first: existing bytes need no initialization before they are
     // overwritten.

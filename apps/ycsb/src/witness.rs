@@ -3,14 +3,14 @@
 use crate::store::{Ended, Seen};
 use latchwork_runtime::Time;
 use latchwork_workload::WorkloadError;
-use latchwork_workload::histogram::Failure;
+use latchwork_workload::histogram::OperationFailure;
 use latchwork_workload::history::{
-    Call, History, MapKey, MapOperation, ObjectViolation, RegisterOperation, check_object,
+    Call, CallHistory, MapKey, MapOperation, ObjectViolation, RegisterOperation, check_object,
     check_register,
 };
 use latchwork_workload::ycsb::{
-    CoreWorkload, FieldIndex, InsertCounter, Operation, OperationStream, RecordNumber, Version,
-    WorkerIndex,
+    ContentVersion, CoreWorkload, FieldIndex, InsertCounter, OperationStream, RecordNumber,
+    WorkerIndex, YcsbOperation,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -47,7 +47,7 @@ impl Sample {
         let worker = WorkerIndex { index: 0, count: 1 };
         let mut records = BTreeSet::new();
         for operation in OperationStream::new(&reads, &inserts, worker, seed)?.take(DRAWS) {
-            if let Operation::Read { record, .. } = operation {
+            if let YcsbOperation::Read { record, .. } = operation {
                 records.insert(record);
             }
             if records.len() == RECORDS {
@@ -71,33 +71,33 @@ pub(crate) struct Witness {
     /// All processes know the sample.
     #[serde(skip)]
     sample: Arc<Sample>,
-    history: History<Place, MapOperation<Version>>,
+    history: CallHistory<Place, MapOperation<ContentVersion>>,
 }
 
 impl Witness {
     pub(crate) fn new(sample: &Arc<Sample>) -> Witness {
-        Witness { sample: sample.clone(), history: History::new() }
+        Witness { sample: sample.clone(), history: CallHistory::new() }
     }
 
     /// Records the versions of an operation, if the operation concerns the sample.
     pub(crate) fn note(
         &mut self,
-        operation: &Operation,
+        operation: &YcsbOperation,
         ended: Ended,
         (begin, end): (Time, Time),
         seen: &[Seen],
     ) {
         let record = match operation {
-            Operation::Read { record, .. }
-            | Operation::Update { record, .. }
-            | Operation::ReadModifyWrite { record, .. } => *record,
-            Operation::Insert { .. } | Operation::Scan { .. } => return,
+            YcsbOperation::Read { record, .. }
+            | YcsbOperation::Update { record, .. }
+            | YcsbOperation::ReadModifyWrite { record, .. } => *record,
+            YcsbOperation::Insert { .. } | YcsbOperation::Scan { .. } => return,
         };
         if !self.sample.records.contains(&record) {
             return;
         }
         let (invoked, returned) = (begin, Some(end));
-        if ended == Err(Failure::NotFound) {
+        if ended == Err(OperationFailure::NotFound) {
             for field in (0..FIELDS).map(FieldIndex) {
                 let operation = MapOperation::Get { found: None };
                 self.history.record((record, field), Call { invoked, returned, operation });
@@ -137,12 +137,13 @@ impl Witness {
 }
 
 /// Checks the accesses to one field. The error is `None` when the check cannot decide.
-fn judge_field(calls: &[Call<MapOperation<Version>>]) -> Result<(), Option<String>> {
+fn judge_field(calls: &[Call<MapOperation<ContentVersion>>]) -> Result<(), Option<String>> {
     let plain: Option<Vec<_>> = calls.iter().map(plain).collect();
     if let Some(calls) = plain {
-        return check_register(Version::LOADED, &calls).map_err(|error| Some(error.to_string()));
+        return check_register(ContentVersion::LOADED, &calls)
+            .map_err(|error| Some(error.to_string()));
     }
-    match check_object(&MapKey::new(), Some(Version::LOADED), calls) {
+    match check_object(&MapKey::new(), Some(ContentVersion::LOADED), calls) {
         Ok(()) => Ok(()),
         Err(ObjectViolation::Undecided { .. }) => Err(None),
         Err(violation) => Err(Some(violation.to_string())),
@@ -151,7 +152,9 @@ fn judge_field(calls: &[Call<MapOperation<Version>>]) -> Result<(), Option<Strin
 
 /// The call as a register call, if it is a plain read or write. These can be checked however many
 /// overlap, because no two writes of a run have the same version.
-fn plain(call: &Call<MapOperation<Version>>) -> Option<Call<RegisterOperation<Version>>> {
+fn plain(
+    call: &Call<MapOperation<ContentVersion>>,
+) -> Option<Call<RegisterOperation<ContentVersion>>> {
     let operation = match call.operation {
         MapOperation::Get { found: Some(version) } => RegisterOperation::Read(version),
         MapOperation::Update { value, updated: true } => RegisterOperation::Write(value),
@@ -180,10 +183,10 @@ mod tests {
         written: Option<u64>,
         at: u64,
     ) {
-        let found = Some(Version::new(found));
-        let written = written.map(Version::new);
+        let found = Some(ContentVersion::new(found));
+        let written = written.map(ContentVersion::new);
         let seen = [Seen { field: FIELD, found, written }];
-        let operation = Operation::Read { record, fields: Fields::All };
+        let operation = YcsbOperation::Read { record, fields: Fields::All };
         let time = |at| Time::from_nanos(at);
         witness.note(&operation, Ok(()), (time(at), time(at + 5)), &seen);
     }
@@ -212,9 +215,9 @@ mod tests {
     #[test]
     fn a_stale_read_among_plain_reads_and_writes_is_judged_wrong() {
         let (mut witness, record) = witness();
-        let operation = Operation::Update { record, fields: Fields::One(FIELD) };
+        let operation = YcsbOperation::Update { record, fields: Fields::One(FIELD) };
         let span = (Time::from_nanos(10), Time::from_nanos(15));
-        let written = Some(Version::new(1 << 48));
+        let written = Some(ContentVersion::new(1 << 48));
         witness.note(&operation, Ok(()), span, &[Seen { field: FIELD, found: None, written }]);
         note(&mut witness, record, 1 << 48, None, 20);
         assert_eq!(witness.judge(), Some(Ok(())));
@@ -225,9 +228,9 @@ mod tests {
     #[test]
     fn a_record_that_vanished_is_judged_wrong() {
         let (mut witness, record) = witness();
-        let operation = Operation::Read { record, fields: Fields::All };
+        let operation = YcsbOperation::Read { record, fields: Fields::All };
         let span = (Time::from_nanos(1), Time::from_nanos(2));
-        witness.note(&operation, Err(Failure::NotFound), span, &[]);
+        witness.note(&operation, Err(OperationFailure::NotFound), span, &[]);
         assert!(matches!(witness.judge(), Some(Err(_))));
     }
 }

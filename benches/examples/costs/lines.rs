@@ -11,7 +11,7 @@ use latchwork_benches::access::{
 use latchwork_benches::ring::Ring;
 use latchwork_benches::{Draws, cluster, lines, on_first};
 use latchwork_cluster::{ClusterConfig, Embedded, Member};
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 use latchwork_verbs::GlobalAddr;
 
 use crate::{HOT_LINES, LINE, Measure, Sizes};
@@ -48,15 +48,15 @@ pub(crate) fn all(sizes: Sizes) -> Vec<Measure> {
         ("far", far, sizes.far_lines / 8, sizes.far_lines),
     ];
     for (place, ring, frames, count) in rings {
-        let mut add = |what: &str, mode: Mode, dirty: usize| {
+        let mut add = |what: &str, mode: AccessMode, dirty: usize| {
             let ring = ring.clone();
             all.push(Measure::new(format!("miss, {what}, {place}"), move |iters| {
                 ring.get_or_init(|| Ring::new(frames, count).shuffled()).misses(iters, mode, dirty)
             }));
         };
-        add("shared, evicting clean", Mode::Shared, 0);
-        add("exclusive, evicting clean", Mode::Exclusive, 0);
-        add("exclusive, evicting dirty", Mode::Exclusive, LINE - 32);
+        add("shared, evicting clean", AccessMode::Shared, 0);
+        add("exclusive, evicting clean", AccessMode::Exclusive, 0);
+        add("exclusive, evicting dirty", AccessMode::Exclusive, LINE - 32);
     }
     all
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_benches::{Draws, cluster, key, on_first};
-use latchwork_blink::{Tree, TreeConfig, Value};
+use latchwork_blink::{Tree, TreeConfig, TreeValue};
 use latchwork_cluster::{ClusterConfig, Embedded, Member, Worker};
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_verbs::GlobalAddr;
@@ -127,7 +127,7 @@ fn gets_of_many(loaded: &Loaded, iters: u64) -> Duration {
         let start = member.handle.now();
         for _ in 0..calls {
             let keys: [_; MANY] = std::array::from_fn(|_| key(draws.draw()));
-            let visit = |_, value: Value<'_>| value.u64(0);
+            let visit = |_, value: TreeValue<'_>| value.u64(0);
             tree.get_many(&keys, visit, &mut found).await.expect("a tree");
             assert!(black_box(&found).iter().all(Option::is_some), "all keys are there");
         }

@@ -10,7 +10,7 @@ use latchwork_benches::{key, lines};
 use latchwork_blink::{Tree, TreeConfig};
 use latchwork_cluster::{ClusterConfig, Embedded, Member, Worker};
 use latchwork_coherence::CoherentMemory;
-use latchwork_engine::Settings;
+use latchwork_engine::NodeSettings;
 use latchwork_memnode::PoolSettings;
 use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Ordering};
 use latchwork_verbs::GlobalAddr;
@@ -119,7 +119,7 @@ pub(crate) fn run(spoil: Option<Spoil>) -> Result<(), String> {
         cache_bytes: 1 << 20,
         line_size: 512,
         chunk_size: 256 << 10,
-        node: Settings { deadline: NEVER, ..Settings::default() },
+        node: NodeSettings { deadline: NEVER, ..NodeSettings::default() },
         pool: PoolSettings {
             stripes: 1,
             tick_interval: NEVER,
@@ -230,7 +230,7 @@ impl Reader<'_> {
                 }
                 Path::GetMany => {
                     let keys: [_; MANY] = std::array::from_fn(|n| number(i * MANY + n));
-                    let visit = |_, value: latchwork_blink::Value<'_>| value.u64(0);
+                    let visit = |_, value: latchwork_blink::TreeValue<'_>| value.u64(0);
                     self.tree.get_many(&keys, visit, &mut found).await.map_err(text)?;
                     found.len() == MANY && found.iter().all(Option::is_some)
                 }

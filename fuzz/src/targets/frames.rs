@@ -1,16 +1,16 @@
 //! The bytes on a connection of the TCP fabric after the greeting, at both ends.
 
-use latchwork_verbs::{LocalBuffer, Region, RegionKey, Request};
+use latchwork_verbs::{LocalBuffer, Region, RegionKey, WorkRequest};
 use latchwork_verbs_tcp::wire::{
     DATA_MAX, FRAME_MAX, FromAgent, FromClient, HEADER, WireRequest, begin_batch, begin_reply,
     end_batch, end_reply, peek, put_lease, put_ping, put_pong, put_request, put_time,
 };
 
-use super::Target;
+use super::FuzzTarget;
 use crate::{Mutator, class_of};
 
 /// The frames of a connection. The first byte gives the end: odd for the client's.
-pub const TARGET: Target = Target { name: "frames", run, mutate, tried: 50_000 };
+pub const TARGET: FuzzTarget = FuzzTarget { name: "frames", run, mutate, tried: 50_000 };
 
 /// Reads frames until an invalid one, and encodes each again.
 ///
@@ -109,20 +109,22 @@ fn encode(request: &WireRequest<'_>, out: &mut Vec<u8>) -> &'static str {
     let local = |len| LocalBuffer { region: RegionKey(0), offset: 0, len };
     let (request, data, what) = match *request {
         WireRequest::Read { remote, len, condition: None } => {
-            (Request::Read { remote, local: local(len) }, &[][..], "r")
+            (WorkRequest::Read { remote, local: local(len) }, &[][..], "r")
         }
         WireRequest::Read { remote, len, condition: Some((mask, value)) } => {
-            (Request::ReadIf { remote, local: local(len), mask, value }, &[][..], "i")
+            (WorkRequest::ReadIf { remote, local: local(len), mask, value }, &[][..], "i")
         }
         WireRequest::Write { remote, data } => {
             assert!(data.len() <= DATA_MAX, "a write of {} bytes", data.len());
-            (Request::Write { remote, local: local(data.len() as u32) }, data, "w")
+            (WorkRequest::Write { remote, local: local(data.len() as u32) }, data, "w")
         }
         WireRequest::CompareSwap { remote, expected, desired } => {
-            (Request::CompareSwap { remote, expected, desired }, &[][..], "c")
+            (WorkRequest::CompareSwap { remote, expected, desired }, &[][..], "c")
         }
-        WireRequest::FetchAdd { remote, add } => (Request::FetchAdd { remote, add }, &[][..], "f"),
-        WireRequest::Send(message) => (Request::Send(message.message()), &[][..], "S"),
+        WireRequest::FetchAdd { remote, add } => {
+            (WorkRequest::FetchAdd { remote, add }, &[][..], "f")
+        }
+        WireRequest::Send(message) => (WorkRequest::Send(message.message()), &[][..], "S"),
     };
     let memory = Region::zeroed(data.len().max(8)).expect("some memory");
     memory.words().write_bytes(0, data);

@@ -1,15 +1,16 @@
 //! The first bytes of both ends of a connection of the TCP fabric.
 
 use latchwork_verbs_tcp::wire::{
-    ANSWER_LEN, Answer, HELLO_LEN, Hello, INTRODUCTION_LEN, Introduction, MAC_LEN, VERSION,
-    WELCOME_LEN, Welcome, WireError,
+    ANSWER_LEN, AgentGreeting, CLIENT_GREETING_LEN, ClientGreeting, HELLO_LEN, Hello, MAC_LEN,
+    VERSION, WELCOME_LEN, Welcome, WireError,
 };
 
-use super::Target;
+use super::FuzzTarget;
 use crate::{Mutator, class_of};
 
 /// Greetings. The first byte selects the kind of the rest.
-pub const TARGET: Target = Target { name: "greetings", run, mutate: Mutator::bytes, tried: 50_000 };
+pub const TARGET: FuzzTarget =
+    FuzzTarget { name: "greetings", run, mutate: Mutator::bytes, tried: 50_000 };
 
 /// The bytes of one greeting, with zeros for missing bytes.
 fn whole<const N: usize>(bytes: &[u8]) -> [u8; N] {
@@ -26,16 +27,16 @@ pub fn run(data: &[u8]) -> String {
         0 => same("hello", Hello::parse(&whole::<HELLO_LEN>(bytes)), |hello| {
             Hello::parse(&hello.bytes())
         }),
-        1 => same("answer", Answer::parse(&whole::<ANSWER_LEN>(bytes)), |answer| {
-            let again = Answer::parse(&answer.bytes());
+        1 => same("answer", AgentGreeting::parse(&whole::<ANSWER_LEN>(bytes)), |answer| {
+            let again = AgentGreeting::parse(&answer.bytes());
             // The flag in an answer of another version has no known meaning, and is not kept.
             if answer.version == VERSION { again } else { again.and(Ok(*answer)) }
         }),
         2 => {
-            let bytes = whole::<{ INTRODUCTION_LEN - MAC_LEN }>(bytes);
-            same("introduction", Introduction::parse(&bytes), |introduction| {
+            let bytes = whole::<{ CLIENT_GREETING_LEN - MAC_LEN }>(bytes);
+            same("introduction", ClientGreeting::parse(&bytes), |introduction| {
                 assert_eq!(introduction.bytes(), bytes, "an introduction with two encodings");
-                Introduction::parse(&introduction.bytes())
+                ClientGreeting::parse(&introduction.bytes())
             })
         }
         _ => {

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use latchwork_history::{History, Options, check};
+use latchwork_history::{CheckOptions, TransactionHistory, check};
 
-use super::{Target, assert_one_line};
+use super::{FuzzTarget, assert_one_line};
 use crate::{Mutator, class_of};
 
 /// Histories, as `history check` reads them.
-pub const TARGET: Target = Target { name: "history", run, mutate: Mutator::text, tried: 10_000 };
+pub const TARGET: FuzzTarget =
+    FuzzTarget { name: "history", run, mutate: Mutator::text, tried: 10_000 };
 
 /// Reads a history, writes it, reads it again, and checks it.
 ///
@@ -19,13 +20,14 @@ pub const TARGET: Target = Target { name: "history", run, mutate: Mutator::text,
 /// When one of these does not hold.
 pub fn run(data: &[u8]) -> String {
     let path = Path::new("fuzzed.jsonl");
-    match History::read(data, path) {
+    match TransactionHistory::read(data, path) {
         Ok(history) => {
             let mut written = Vec::new();
             history.write(&mut written).expect("memory takes all");
-            let again = History::read(&written[..], path).expect("what was read can be written");
+            let again =
+                TransactionHistory::read(&written[..], path).expect("what was read can be written");
             assert_eq!(again, history, "a history changes when it is written");
-            let report = check(&history, Options::default());
+            let report = check(&history, CheckOptions::default());
             assert!(!report.to_string().is_empty(), "a report without words");
             let classes: Vec<_> =
                 report.violations.iter().take(3).map(|found| found.class).collect();

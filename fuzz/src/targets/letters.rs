@@ -1,14 +1,14 @@
 //! Messages of SELCC between compute nodes.
 
-use latchwork_latch::{Message, Request, TRAVELLING_MAX};
+use latchwork_latch::{InvalidationRequest, LatchMessage, TRAVELLING_MAX};
 use latchwork_selcc::{ARENA_MAX, read_message};
 use latchwork_verbs::{ComputeNodeId, Message as Wire};
 
-use super::Target;
+use super::FuzzTarget;
 use crate::Mutator;
 
 /// The words of a message. The first byte is the sender.
-pub const TARGET: Target = Target { name: "letters", run, mutate, tried: 100_000 };
+pub const TARGET: FuzzTarget = FuzzTarget { name: "letters", run, mutate, tried: 100_000 };
 
 /// Reads a message, and checks all its fields.
 ///
@@ -26,20 +26,20 @@ pub fn run(data: &[u8]) -> String {
     let Some((addr, message)) = read_message(&wire) else { return "none".to_owned() };
     assert_eq!(addr.bits(), wire.body[1], "another line");
     match message {
-        Message::Request(request) => {
+        LatchMessage::Request(request) => {
             within(&request);
             format!("request {:?}", request.kind)
         }
-        Message::Answer { answer, .. } => format!("answer {answer:?}"),
-        Message::Grant { mode, travelling, .. } => {
+        LatchMessage::Answer { answer, .. } => format!("answer {answer:?}"),
+        LatchMessage::Grant { mode, travelling, .. } => {
             assert!(travelling.len() <= TRAVELLING_MAX, "{} requests travel", travelling.len());
             travelling.iter().for_each(within);
             format!("grant {mode:?} {}", travelling.len())
         }
-        Message::Settled { .. } => "settled".to_owned(),
-        Message::Pledged { by, .. } => sent("pledged", by, from),
-        Message::Taken { by, .. } => sent("taken", by, from),
-        Message::GaveUp { by, .. } => sent("gave up", by, from),
+        LatchMessage::Settled { .. } => "settled".to_owned(),
+        LatchMessage::Pledged { by, .. } => sent("pledged", by, from),
+        LatchMessage::Taken { by, .. } => sent("taken", by, from),
+        LatchMessage::GaveUp { by, .. } => sent("gave up", by, from),
     }
 }
 
@@ -49,7 +49,7 @@ fn sent(what: &str, by: ComputeNodeId, from: ComputeNodeId) -> String {
     what.to_owned()
 }
 
-fn within(request: &Request) {
+fn within(request: &InvalidationRequest) {
     assert!(request.priority < 32 && request.seq.0 < 1 << 14, "{request:?}");
     assert!(request.buffer < ARENA_MAX && request.buffer.is_multiple_of(64), "{request:?}");
 }

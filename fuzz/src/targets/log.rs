@@ -7,11 +7,11 @@ use latchwork_wal::storage::{Storage, Torn};
 use latchwork_wal::{DatabaseId, LogDirectory, Opening, WalError};
 
 use super::archive::{Files, pack, unpack};
-use super::{Target, assert_one_line};
+use super::{FuzzTarget, assert_one_line};
 use crate::{INPUT_MAX, Mutator, class_of};
 
 /// Logs and checkpoints, with their opening and replay.
-pub const TARGET: Target = Target { name: "log", run, mutate, tried: 10_000 };
+pub const TARGET: FuzzTarget = FuzzTarget { name: "log", run, mutate, tried: 10_000 };
 
 /// The database of the corpus.
 pub const DATABASE: DatabaseId = DatabaseId(0xda7a);
@@ -118,7 +118,7 @@ type Keys = BTreeMap<(u32, Vec<u8>), Option<Vec<u8>>>;
 
 fn shown(directory: &LogDirectory) -> Result<Keys, WalError> {
     let replayed = directory.replay(1)?;
-    let own = |(table, latest): (latchwork_wal::TableId, &latchwork_wal::Latest)| {
+    let own = |(table, latest): (latchwork_wal::TableId, &latchwork_wal::LatestValue)| {
         ((table.0, latest.key.to_vec()), latest.value.as_deref().map(<[u8]>::to_vec))
     };
     Ok(replayed.keys().map(own).collect())

@@ -16,7 +16,7 @@ use crate::Mutator;
 
 /// A parser of bytes from outside.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct FuzzTarget {
     /// The target's name, and its corpus's name.
     pub name: &'static str,
     /// Takes any bytes, panics at a bug, and returns the class of the outcome.
@@ -27,15 +27,15 @@ pub struct Target {
     pub tried: usize,
 }
 
-impl Target {
+impl FuzzTarget {
     /// The target with this name.
-    pub fn find(name: &str) -> Option<Target> {
+    pub fn find(name: &str) -> Option<FuzzTarget> {
         TARGETS.iter().chain([&planted::TARGET]).find(|target| target.name == name).copied()
     }
 }
 
 /// All targets, without the [`planted`] one.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [FuzzTarget; 8] = [
     log::TARGET,
     frames::TARGET,
     greetings::TARGET,

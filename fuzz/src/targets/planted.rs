@@ -1,11 +1,12 @@
 //! A target with seeded bugs, which proves that the fuzzer notices bugs. It runs only on request.
 
-use super::Target;
+use super::FuzzTarget;
 use crate::Mutator;
 
 /// The target with seeded bugs. The prefix of an input selects the bug. A corpus entry with the
 /// prefix `crash:` is one mutation away from a panic; the other prefixes work in the same way.
-pub const TARGET: Target = Target { name: "planted", run, mutate: Mutator::bytes, tried: 1000 };
+pub const TARGET: FuzzTarget =
+    FuzzTarget { name: "planted", run, mutate: Mutator::bytes, tried: 1000 };
 
 /// Fails in the way that the prefix selects, if the byte behind it is not zero.
 ///

@@ -2,11 +2,12 @@
 
 use latchwork_verbs_sim::{NicProfile, SimConfig};
 
-use super::{Target, assert_one_line};
+use super::{FuzzTarget, assert_one_line};
 use crate::{Mutator, class_of};
 
 /// Files of NIC profiles.
-pub const TARGET: Target = Target { name: "profile", run, mutate: Mutator::text, tried: 5_000 };
+pub const TARGET: FuzzTarget =
+    FuzzTarget { name: "profile", run, mutate: Mutator::text, tried: 5_000 };
 
 const NAME: &str = "fuzzed.toml";
 

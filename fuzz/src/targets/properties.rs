@@ -3,11 +3,12 @@
 use latchwork_workload::properties::Properties;
 use latchwork_workload::ycsb::CoreWorkload;
 
-use super::{Target, assert_one_line};
+use super::{FuzzTarget, assert_one_line};
 use crate::{Mutator, class_of};
 
 /// Property files of YCSB.
-pub const TARGET: Target = Target { name: "properties", run, mutate: Mutator::text, tried: 1500 };
+pub const TARGET: FuzzTarget =
+    FuzzTarget { name: "properties", run, mutate: Mutator::text, tried: 1500 };
 
 const NAME: &str = "fuzzed.properties";
 

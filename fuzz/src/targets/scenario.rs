@@ -2,11 +2,12 @@
 
 use latchwork_hunt::Scenario;
 
-use super::{Target, assert_one_line};
+use super::{FuzzTarget, assert_one_line};
 use crate::{Mutator, class_of};
 
 /// Scenarios, as `sim run --scenario` reads them. The target does not run worlds: the hunt does.
-pub const TARGET: Target = Target { name: "scenario", run, mutate: Mutator::text, tried: 5_000 };
+pub const TARGET: FuzzTarget =
+    FuzzTarget { name: "scenario", run, mutate: Mutator::text, tried: 5_000 };
 
 /// Reads a scenario, writes it, and reads it again.
 ///

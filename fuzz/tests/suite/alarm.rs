@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use latchwork_fuzz::{Corpus, Target, rounds};
+use latchwork_fuzz::{Corpus, FuzzTarget, rounds};
 use tempfile::TempDir;
 
 /// A corpus whose input is one changed byte away from this seeded bug.
@@ -83,7 +83,7 @@ fn an_unknown_target_is_an_error_that_names_the_known_ones() {
 fn a_panic_in_a_test_names_the_input_that_replays_it() {
     let home = planted("panic");
     let corpus = Corpus::load(&home.path().join("corpus/planted")).expect("readable");
-    let target = Target::find("planted").expect("known");
+    let target = FuzzTarget::find("planted").expect("known");
     let failure = rounds(target, &corpus, 1, target.tried).expect_err("planted");
     let file = failure.split("--replay ").nth(1).and_then(|rest| rest.split(' ').next());
     let file = Path::new(file.expect("a command"));

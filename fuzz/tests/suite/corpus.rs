@@ -1,9 +1,9 @@
 //! The kept inputs, and a short and repeatable run of each target.
 
-use latchwork_fuzz::{Corpus, TARGETS, Target, rounds};
+use latchwork_fuzz::{Corpus, FuzzTarget, TARGETS, rounds};
 
 fn run(name: &str) -> Vec<String> {
-    let target = Target::find(name).expect("a target");
+    let target = FuzzTarget::find(name).expect("a target");
     let corpus = Corpus::load(&Corpus::home().join(name)).expect("readable");
     assert!(corpus.inputs.len() > 1, "{name} has no corpus");
     for (input, bytes) in &corpus.inputs {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use latchwork_fuzz::{Corpus, Mutator, Target, class_of, rounds};
+use latchwork_fuzz::{Corpus, FuzzTarget, Mutator, class_of, rounds};
 use latchwork_runtime::Clock;
 
 use super::spec;
 
-const TARGET: Target = Target { name: "matrix", run, mutate: Mutator::text, tried: 200 };
+const TARGET: FuzzTarget = FuzzTarget { name: "matrix", run, mutate: Mutator::text, tried: 200 };
 
 /// The variable for more rounds of the target, in seconds: see the book, "Fuzzing".
 const SECONDS: &str = "LATCHWORK_FUZZ_SECONDS";

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use clap::Parser;
-use latchwork_files::Kind;
+use latchwork_files::InputKind;
 use latchwork_harness::AppError;
 use latchwork_harness::config::is_setting;
 use latchwork_harness::parse::one_line;
@@ -44,7 +44,7 @@ pub(crate) struct Case {
     pub(crate) hash: u64,
 }
 
-const FILE: Kind = Kind { name: "a matrix", bytes_max: 16 << 20 };
+const FILE: InputKind = InputKind { name: "a matrix", bytes_max: 16 << 20 };
 
 /// Keys that are no flags of `cluster run`.
 const TITLE: &str = "title";

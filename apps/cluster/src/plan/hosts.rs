@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs as _};
 use std::path::Path;
 
-use latchwork_files::Kind;
+use latchwork_files::InputKind;
 use latchwork_harness::AppError;
 
 use super::Reach;
 
-const FILE: Kind = Kind { name: "a file of hosts", bytes_max: 1 << 20 };
+const FILE: InputKind = InputKind { name: "a file of hosts", bytes_max: 1 << 20 };
 
 /// A machine.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -191,7 +191,7 @@ fn what_is_left_by_one_killed_together_with_its_guard_is_removed_by_the_next() {
 #[test]
 fn clean_removes_what_the_killed_have_left_and_nothing_that_the_living_have() {
     use latchwork_verbs::MemoryNodeId;
-    use latchwork_verbs_shm::{Config, Fabric};
+    use latchwork_verbs_shm::{ShmConfig, ShmFabric};
 
     let place = Place::new();
     let (dead, living) = (place.path("dead"), place.path("living"));
@@ -203,7 +203,8 @@ fn clean_removes_what_the_killed_have_left_and_nothing_that_the_living_have() {
     std::fs::write(&left, [0; 4096]).expect("a file");
     std::fs::write(dead.join("latchwork-00000000000000aa-owner"), "").expect("a file");
     std::fs::write(dead.join("thesis"), "").expect("a file");
-    let fabric = Fabric::in_directory(living.as_path(), Config::default()).expect("a directory");
+    let fabric =
+        ShmFabric::in_directory(living.as_path(), ShmConfig::default()).expect("a directory");
     fabric.serve_memory_as(MemoryNodeId(0), 1 << 16).expect("room");
     let before = std::fs::read_dir(&living).expect("a directory").count();
     // A live run: its directories stay as well.

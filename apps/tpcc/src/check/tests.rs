@@ -31,8 +31,8 @@ fn loaded_rows(driver: &Driver) -> Expected {
 #[derive(Clone, Copy)]
 enum Fault {
     /// Adds one to the first byte that transactions change.
-    Change(Table),
-    Delete(Table),
+    Change(TpccTable),
+    Delete(TpccTable),
 }
 
 async fn plant(
@@ -45,19 +45,19 @@ async fn plant(
     // The last order of the district is new, and its customer has no other order.
     let order = OrderKey { warehouse, district, order: 30 };
     let key = match table {
-        Table::Warehouse => WarehouseKey { warehouse }.to_bytes().to_vec(),
-        Table::District => DistrictKey { warehouse, district }.to_bytes().to_vec(),
-        Table::Customer => CustomerKey { warehouse, district, customer: 4 }.to_bytes().to_vec(),
-        Table::History => {
+        TpccTable::Warehouse => WarehouseKey { warehouse }.to_bytes().to_vec(),
+        TpccTable::District => DistrictKey { warehouse, district }.to_bytes().to_vec(),
+        TpccTable::Customer => CustomerKey { warehouse, district, customer: 4 }.to_bytes().to_vec(),
+        TpccTable::History => {
             let key = latchwork_workload::tpcc::key::HistoryKey { warehouse, district, number: 4 };
             key.to_bytes().to_vec()
         }
-        Table::NewOrder | Table::Order => order.to_bytes().to_vec(),
-        Table::OrderLine => {
+        TpccTable::NewOrder | TpccTable::Order => order.to_bytes().to_vec(),
+        TpccTable::OrderLine => {
             OrderLineKey { warehouse, district, order: 30, line: 1 }.to_bytes().to_vec()
         }
-        Table::Item => ItemKey { item: 17 }.to_bytes().to_vec(),
-        Table::Stock => StockKey { warehouse, item: 17 }.to_bytes().to_vec(),
+        TpccTable::Item => ItemKey { item: 17 }.to_bytes().to_vec(),
+        TpccTable::Stock => StockKey { warehouse, item: 17 }.to_bytes().to_vec(),
     };
     let rows = tables.of(table);
     match fault {
@@ -67,7 +67,7 @@ async fn plant(
             assert!(tx.get_for_update(rows, &key, &mut row).await?, "a row to spoil");
             // The second byte of a stock is part of its quantity, which no check compares. So the
             // change is in the next field.
-            let at = if table == Table::Stock { 2 } else { 0 };
+            let at = if table == TpccTable::Stock { 2 } else { 0 };
             tx.update_part(rows, &key, at, &[row[at].wrapping_add(1)]).await
         }
     }
@@ -77,18 +77,22 @@ async fn plant(
 fn each_planted_fault_fails_its_checks_and_is_named() {
     use Fault::{Change, Delete};
     let faults = [
-        (Change(Table::Warehouse), vec!["tpcc-3.3.2.01", "tpcc-3.3.2.08"], "warehouse 2: W_YTD"),
-        (Change(Table::District), vec!["tpcc-3.3.2.01", "tpcc-3.3.2.09"], "district 3"),
-        (Change(Table::Customer), vec!["tpcc-3.3.2.10", "tpcc-3.3.2.12"], "customer 4"),
-        (Delete(Table::Customer), vec!["rows"], "CUSTOMER has 599 rows where 600 belong"),
-        (Delete(Table::History), vec!["rows", "tpcc-3.3.2.08", "tpcc-3.3.2.09"], "HISTORY"),
-        (Delete(Table::NewOrder), vec!["tpcc-3.3.2.02", "tpcc-3.3.2.05"], "order 30"),
-        (Change(Table::Order), vec!["tpcc-3.3.2.05", "tpcc-3.3.2.07"], "order 30"),
-        (Delete(Table::Order), vec!["rows", "tpcc-3.3.2.02"], "ORDER has 599 rows"),
-        (Delete(Table::OrderLine), vec!["tpcc-3.3.2.04", "tpcc-3.3.2.06"], "order 30"),
-        (Change(Table::OrderLine), vec!["tpcc-3.3.2.07"], "order 30"),
-        (Delete(Table::Item), vec!["rows"], "ITEM has 199 rows where 200 belong"),
-        (Change(Table::Stock), vec!["tpcc-stock"], "warehouse 2: sums of S_YTD"),
+        (
+            Change(TpccTable::Warehouse),
+            vec!["tpcc-3.3.2.01", "tpcc-3.3.2.08"],
+            "warehouse 2: W_YTD",
+        ),
+        (Change(TpccTable::District), vec!["tpcc-3.3.2.01", "tpcc-3.3.2.09"], "district 3"),
+        (Change(TpccTable::Customer), vec!["tpcc-3.3.2.10", "tpcc-3.3.2.12"], "customer 4"),
+        (Delete(TpccTable::Customer), vec!["rows"], "CUSTOMER has 599 rows where 600 belong"),
+        (Delete(TpccTable::History), vec!["rows", "tpcc-3.3.2.08", "tpcc-3.3.2.09"], "HISTORY"),
+        (Delete(TpccTable::NewOrder), vec!["tpcc-3.3.2.02", "tpcc-3.3.2.05"], "order 30"),
+        (Change(TpccTable::Order), vec!["tpcc-3.3.2.05", "tpcc-3.3.2.07"], "order 30"),
+        (Delete(TpccTable::Order), vec!["rows", "tpcc-3.3.2.02"], "ORDER has 599 rows"),
+        (Delete(TpccTable::OrderLine), vec!["tpcc-3.3.2.04", "tpcc-3.3.2.06"], "order 30"),
+        (Change(TpccTable::OrderLine), vec!["tpcc-3.3.2.07"], "order 30"),
+        (Delete(TpccTable::Item), vec!["rows"], "ITEM has 199 rows where 200 belong"),
+        (Change(TpccTable::Stock), vec!["tpcc-stock"], "warehouse 2: sums of S_YTD"),
     ];
     for (fault, checks, named) in faults {
         let driver = loaded();
@@ -118,11 +122,11 @@ fn transactions_that_left_no_row_or_one_too_many_are_found() {
 
 #[test]
 fn an_index_that_leads_to_fewer_rows_is_found() {
-    let mut rows = [0; Table::ALL.len()];
-    (rows[Table::Customer as usize], rows[Table::Order as usize]) = (10, 20);
+    let mut rows = [0; TpccTable::ALL.len()];
+    (rows[TpccTable::Customer as usize], rows[TpccTable::Order as usize]) = (10, 20);
     assert!(indexes_check(&rows, &rows).is_good());
     let mut indexed = rows;
-    indexed[Table::Order as usize] = 19;
+    indexed[TpccTable::Order as usize] = 19;
     let check = indexes_check(&rows, &indexed);
     assert!(!check.is_good());
     assert_eq!(check.detail, "ORDER by customer leads to 19 rows of 20");

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::schema;
-use latchwork_blink::Limits;
-use latchwork_txn::schema::{Schema, Value, end_of_prefix};
+use latchwork_blink::TreeLimits;
+use latchwork_txn::schema::{ColumnValue, Schema, end_of_prefix};
 use latchwork_workload::tpcc::key::{
     self, CustomerKey, DistrictKey, HistoryKey, ItemKey, OrderKey, OrderLineKey, StockKey,
     WarehouseKey,
@@ -13,16 +13,16 @@ use latchwork_workload::tpcc::key::{
 use latchwork_workload::tpcc::row::{
     BadRow, Credit, Customer, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse,
 };
-use latchwork_workload::tpcc::{Index, Population, Scale, Table};
+use latchwork_workload::tpcc::{Population, Scale, TpccIndex, TpccTable};
 
-fn schemas() -> BTreeMap<Table, Schema> {
+fn schemas() -> BTreeMap<TpccTable, Schema> {
     let of = |table| (table, schema(table).expect("a good schema"));
-    Table::ALL.into_iter().map(of).collect()
+    TpccTable::ALL.into_iter().map(of).collect()
 }
 
 /// Calls `each` for every row of a small database of two warehouses: its table, key and row, and
 /// its key in the table's index.
-fn rows(mut each: impl FnMut(Table, &[u8], &[u8], Option<(Index, &[u8])>)) {
+fn rows(mut each: impl FnMut(TpccTable, &[u8], &[u8], Option<(TpccIndex, &[u8])>)) {
     let scale = Scale::new(50, 60).expect("a small scale");
     let population = Population::new(scale, 2, 7, 1_234_567).expect("warehouses");
     for part in (0..population.part_count()).filter_map(|number| population.part(number)) {
@@ -34,38 +34,42 @@ fn rows(mut each: impl FnMut(Table, &[u8], &[u8], Option<(Index, &[u8])>)) {
 }
 
 /// The columns of a row, in the order of the schemas, as the workload crate reads them.
-fn by_hand<'a>(table: Table, key: &[u8], row: &'a [u8]) -> Result<Vec<Value<'a>>, BadRow> {
+fn by_hand<'a>(
+    table: TpccTable,
+    key: &[u8],
+    row: &'a [u8],
+) -> Result<Vec<ColumnValue<'a>>, BadRow> {
     let key = match table {
-        Table::Warehouse => WarehouseKey::from_bytes(key).map(|key| vec![key.warehouse.into()]),
-        Table::District => {
+        TpccTable::Warehouse => WarehouseKey::from_bytes(key).map(|key| vec![key.warehouse.into()]),
+        TpccTable::District => {
             DistrictKey::from_bytes(key).map(|key| vec![key.warehouse.into(), key.district.into()])
         }
-        Table::Customer => CustomerKey::from_bytes(key)
+        TpccTable::Customer => CustomerKey::from_bytes(key)
             .map(|key| vec![key.warehouse.into(), key.district.into(), key.customer.into()]),
-        Table::History => HistoryKey::from_bytes(key)
+        TpccTable::History => HistoryKey::from_bytes(key)
             .map(|key| vec![key.warehouse.into(), key.district.into(), key.number.into()]),
-        Table::NewOrder | Table::Order => OrderKey::from_bytes(key)
+        TpccTable::NewOrder | TpccTable::Order => OrderKey::from_bytes(key)
             .map(|key| vec![key.warehouse.into(), key.district.into(), key.order.into()]),
-        Table::OrderLine => OrderLineKey::from_bytes(key).map(|key| {
+        TpccTable::OrderLine => OrderLineKey::from_bytes(key).map(|key| {
             vec![key.warehouse.into(), key.district.into(), key.order.into(), key.line.into()]
         }),
-        Table::Item => ItemKey::from_bytes(key).map(|key| vec![key.item.into()]),
-        Table::Stock => {
+        TpccTable::Item => ItemKey::from_bytes(key).map(|key| vec![key.item.into()]),
+        TpccTable::Stock => {
             StockKey::from_bytes(key).map(|key| vec![key.warehouse.into(), key.item.into()])
         }
     };
-    let mut values: Vec<Value<'a>> = key.expect("a key of the table");
+    let mut values: Vec<ColumnValue<'a>> = key.expect("a key of the table");
     values.extend(match table {
-        Table::Warehouse => {
+        TpccTable::Warehouse => {
             let row = Warehouse::decode(row)?;
-            let texts = [row.name, row.street_1, row.street_2, row.city].map(Value::from);
+            let texts = [row.name, row.street_1, row.street_2, row.city].map(ColumnValue::from);
             let fixed = [row.ytd_cents.into(), row.tax_e4.into(), row.state.into(), row.zip.into()];
             fixed.into_iter().chain(texts).collect::<Vec<_>>()
         }
-        Table::District => {
+        TpccTable::District => {
             let row = District::decode(row)?;
-            let texts = [row.name, row.street_1, row.street_2, row.city].map(Value::from);
-            let fixed: [Value<'_>; 5] = [
+            let texts = [row.name, row.street_1, row.street_2, row.city].map(ColumnValue::from);
+            let fixed: [ColumnValue<'_>; 5] = [
                 row.ytd_cents.into(),
                 row.next_order.into(),
                 row.tax_e4.into(),
@@ -74,7 +78,7 @@ fn by_hand<'a>(table: Table, key: &[u8], row: &'a [u8]) -> Result<Vec<Value<'a>>
             ];
             fixed.into_iter().chain(texts).collect()
         }
-        Table::Customer => {
+        TpccTable::Customer => {
             let row = Customer::decode(row)?;
             vec![
                 row.balance_cents.into(),
@@ -97,7 +101,7 @@ fn by_hand<'a>(table: Table, key: &[u8], row: &'a [u8]) -> Result<Vec<Value<'a>>
                 row.data.into(),
             ]
         }
-        Table::History => {
+        TpccTable::History => {
             let row = History::decode(row)?;
             vec![
                 row.customer_warehouse.into(),
@@ -108,11 +112,11 @@ fn by_hand<'a>(table: Table, key: &[u8], row: &'a [u8]) -> Result<Vec<Value<'a>>
                 row.data.into(),
             ]
         }
-        Table::NewOrder => {
+        TpccTable::NewOrder => {
             NewOrder::decode(row)?;
             vec![]
         }
-        Table::Order => {
+        TpccTable::Order => {
             let row = Order::decode(row)?;
             vec![
                 row.carrier.map_or(0, |carrier| carrier.get()).into(),
@@ -122,7 +126,7 @@ fn by_hand<'a>(table: Table, key: &[u8], row: &'a [u8]) -> Result<Vec<Value<'a>>
                 u8::from(row.all_local).into(),
             ]
         }
-        Table::OrderLine => {
+        TpccTable::OrderLine => {
             let row = OrderLine::decode(row)?;
             vec![
                 row.delivered_us.map_or(0, |at_us| at_us.get()).into(),
@@ -133,15 +137,17 @@ fn by_hand<'a>(table: Table, key: &[u8], row: &'a [u8]) -> Result<Vec<Value<'a>>
                 row.district_info.into(),
             ]
         }
-        Table::Item => {
+        TpccTable::Item => {
             let row = Item::decode(row)?;
             vec![row.image.into(), row.price_cents.into(), row.name.into(), row.data.into()]
         }
-        Table::Stock => {
+        TpccTable::Stock => {
             let row = Stock::decode(row)?;
             let mut values =
                 vec![row.quantity.into(), row.ytd.into(), row.orders.into(), row.remotes.into()];
-            values.extend((1..=10).filter_map(|number| row.district_info(number)).map(Value::from));
+            values.extend(
+                (1..=10).filter_map(|number| row.district_info(number)).map(ColumnValue::from),
+            );
             values.push(row.data.into());
             values
         }
@@ -167,19 +173,19 @@ fn rows_and_keys_are_read_and_written_byte_for_byte() {
     });
     // All tables are covered.
     assert_eq!(count.len(), 9);
-    assert_eq!((count[&Table::Warehouse], count[&Table::Customer]), (2, 1200));
+    assert_eq!((count[&TpccTable::Warehouse], count[&TpccTable::Customer]), (2, 1200));
 }
 
 #[test]
 fn what_transactions_change_stands_where_they_write_it() {
     let schemas = schemas();
     let updated = [
-        (Table::Warehouse, "W_TAX", Warehouse::UPDATED_LEN),
-        (Table::District, "D_TAX", District::UPDATED_LEN),
-        (Table::Customer, "C_CREDIT", Customer::UPDATED_LEN),
-        (Table::Order, "O_C_ID", Order::UPDATED_LEN),
-        (Table::OrderLine, "OL_I_ID", OrderLine::UPDATED_LEN),
-        (Table::Stock, "S_DIST_01", Stock::UPDATED_LEN),
+        (TpccTable::Warehouse, "W_TAX", Warehouse::UPDATED_LEN),
+        (TpccTable::District, "D_TAX", District::UPDATED_LEN),
+        (TpccTable::Customer, "C_CREDIT", Customer::UPDATED_LEN),
+        (TpccTable::Order, "O_C_ID", Order::UPDATED_LEN),
+        (TpccTable::OrderLine, "OL_I_ID", OrderLine::UPDATED_LEN),
+        (TpccTable::Stock, "S_DIST_01", Stock::UPDATED_LEN),
     ];
     for (table, behind, len) in updated {
         let schema = &schemas[&table];
@@ -194,7 +200,7 @@ fn what_transactions_change_stands_where_they_write_it() {
         }
         // The longest key needs lines of 1 KiB.
         assert_eq!(
-            schema.check_keys(Limits::for_payload(1024 - 32).expect("lines").key_max),
+            schema.check_keys(TreeLimits::for_payload(1024 - 32).expect("lines").key_max),
             Ok(())
         );
     }
@@ -204,7 +210,7 @@ fn what_transactions_change_stands_where_they_write_it() {
 /// the variants that `more` makes of each row.
 fn index_keys(
     schema: &Schema,
-    wanted: Index,
+    wanted: TpccIndex,
     more: impl Fn(&[u8], &[u8]) -> (Vec<u8>, Vec<u8>, Vec<u8>),
 ) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut pairs = BTreeMap::new();
@@ -251,8 +257,8 @@ fn next_order(key: &[u8], row: &[u8]) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
 /// order is the same.
 #[test]
 fn customers_are_in_the_order_of_their_names() {
-    let schema = &schemas()[&Table::Customer];
-    let pairs = index_keys(schema, Index::CustomerByName, namesake);
+    let schema = &schemas()[&TpccTable::Customer];
+    let pairs = index_keys(schema, TpccIndex::CustomerByName, namesake);
     assert!(pairs.values().is_sorted_by(|one, two| one < two));
     for (by_hand, indexed) in &pairs {
         assert_eq!(indexed.len(), by_hand.len() + 2);
@@ -264,7 +270,7 @@ fn customers_are_in_the_order_of_their_names() {
         // All customers of a district with one last name are a range, and the workload finds the
         // same customers.
         let last = read.get(schema.column("C_LAST").expect("there")).expect("in the index");
-        let Value::Bytes(name) = &last else { panic!("a text is bytes") };
+        let ColumnValue::Bytes(name) = &last else { panic!("a text is bytes") };
         let (mut from, mut to, mut prefix) = (Vec::new(), Vec::new(), Vec::new());
         let values = [id.warehouse.into(), id.district.into(), last.clone()];
         schema.index_prefix(0, &values, &mut from).expect("values of the columns");
@@ -281,8 +287,8 @@ fn customers_are_in_the_order_of_their_names() {
 
 #[test]
 fn orders_of_a_customer_are_the_newest_first_and_byte_for_byte() {
-    let schema = &schemas()[&Table::Order];
-    let pairs = index_keys(schema, Index::OrderByCustomer, next_order);
+    let schema = &schemas()[&TpccTable::Order];
+    let pairs = index_keys(schema, TpccIndex::OrderByCustomer, next_order);
     for (by_hand, indexed) in &pairs {
         assert_eq!(by_hand, indexed);
     }
@@ -293,7 +299,7 @@ fn orders_of_a_customer_are_the_newest_first_and_byte_for_byte() {
     for pair in keys.windows(2) {
         let read = |at: usize| schema.index_key_ref(0, pair[at]).expect("a key of the index");
         let number = |at| match read(at).get(order) {
-            Ok(Value::Unsigned(number)) => number,
+            Ok(ColumnValue::Unsigned(number)) => number,
             other => panic!("{other:?} is no number of an order"),
         };
         if pair[0][..5] == pair[1][..5] && read(0).get(customer) == read(1).get(customer) {

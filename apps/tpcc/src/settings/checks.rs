@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use latchwork_blink::Limits;
+use latchwork_blink::TreeLimits;
 use latchwork_files as files;
 use latchwork_harness::{AppError, FlagError, output};
 use latchwork_txn::Scheme;
 use latchwork_verbs::LINE_HEADER;
-use latchwork_workload::tpcc::Table;
+use latchwork_workload::tpcc::TpccTable;
 
 use super::usage;
 use crate::args::{Command, Flags, Wal};
@@ -87,12 +87,12 @@ pub(super) fn joined(command: Option<Command>, flags: &Flags) -> Result<(), AppE
 pub(super) fn lines(line_size: u32) -> Result<(), AppError> {
     // Bytes beyond the longest row: its key, and the line's own data about both.
     const BESIDE: usize = 128;
-    let row = Table::ALL.map(Table::row_len_max).into_iter().max().unwrap_or(0);
+    let row = TpccTable::ALL.map(TpccTable::row_len_max).into_iter().max().unwrap_or(0);
     let fits = |line_size: u32| {
         let payload = line_size as usize - LINE_HEADER;
-        let limits = Limits::for_payload(payload).ok()?;
+        let limits = TreeLimits::for_payload(payload).ok()?;
         let keys = |table| schemas::schema(table).ok()?.check_keys(limits.key_max).ok();
-        Table::ALL.into_iter().try_for_each(keys)?;
+        TpccTable::ALL.into_iter().try_for_each(keys)?;
         (row + BESIDE <= payload).then_some(())
     };
     if fits(line_size).is_some() {

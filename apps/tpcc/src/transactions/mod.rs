@@ -15,12 +15,12 @@ mod tests;
 
 use crate::tables::{INDEX, Tables};
 use latchwork_cluster::Worker;
-use latchwork_partition::Rows;
+use latchwork_partition::TransactionRows;
 use latchwork_txn::schema::end_of_prefix;
 use latchwork_txn::{Range, TxnError, Values};
 use latchwork_workload::tpcc::key::{CustomerKey, DistrictKey};
 use latchwork_workload::tpcc::row::BadRow;
-use latchwork_workload::tpcc::{CustomerChoice, Table, Transaction};
+use latchwork_workload::tpcc::{CustomerChoice, TpccTable, TpccTransaction};
 use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 
@@ -33,7 +33,7 @@ pub(crate) enum Failure {
     Row(#[from] BadRow),
     /// A row that every database has is missing.
     #[error("a row of {} is missing: {key}", .table.name())]
-    Missing { table: Table, key: String },
+    Missing { table: TpccTable, key: String },
 }
 
 /// The result of an attempt.
@@ -76,20 +76,20 @@ pub(crate) struct Buffers {
 
 /// Tries a transaction once, in `tx`, which has just begun. Afterwards it has committed, was rolled
 /// back on request, or has left nothing.
-pub(crate) async fn attempt<T: Rows<Worker>>(
+pub(crate) async fn attempt<T: TransactionRows<Worker>>(
     tx: T,
     tables: &Tables,
-    input: &Transaction,
+    input: &TpccTransaction,
     buffers: &mut Buffers,
     (now_us, history): (NonZeroU64, u64),
 ) -> Result<Ended, Failure> {
     let mut work = Work { tx, tables, buffers, now_us, history };
     let ended = match input {
-        Transaction::NewOrder(input) => work.new_order(input).await,
-        Transaction::Payment(input) => work.payment(input).await,
-        Transaction::OrderStatus(input) => work.order_status(input).await,
-        Transaction::Delivery(input) => work.delivery(input).await,
-        Transaction::StockLevel(input) => work.stock_level(input).await,
+        TpccTransaction::NewOrder(input) => work.new_order(input).await,
+        TpccTransaction::Payment(input) => work.payment(input).await,
+        TpccTransaction::OrderStatus(input) => work.order_status(input).await,
+        TpccTransaction::Delivery(input) => work.delivery(input).await,
+        TpccTransaction::StockLevel(input) => work.stock_level(input).await,
     };
     match ended {
         Ok(ended) if !ended.rolled_back => {
@@ -127,45 +127,50 @@ macro_rules! step {
 }
 use step;
 
-impl<T: Rows<Worker>> Work<'_, T> {
-    fn read_now(&mut self, table: Table, key: &[u8]) -> bool {
+impl<T: TransactionRows<Worker>> Work<'_, T> {
+    fn read_now(&mut self, table: TpccTable, key: &[u8]) -> bool {
         self.tx.try_get(self.tables.of(table), key, &mut self.buffers.row)
     }
 
-    fn read_to_write_now(&mut self, table: Table, key: &[u8]) -> bool {
+    fn read_to_write_now(&mut self, table: TpccTable, key: &[u8]) -> bool {
         self.tx.try_get_for_update(self.tables.of(table), key, &mut self.buffers.row)
     }
 
-    fn write_updated_now(&mut self, table: Table, key: &[u8], to: &[u8]) -> bool {
+    fn write_updated_now(&mut self, table: TpccTable, key: &[u8], to: &[u8]) -> bool {
         self.tx.try_update_part(self.tables.of(table), key, 0, to)
     }
 
-    fn insert_now(&mut self, table: Table, key: &[u8]) -> bool {
+    fn insert_now(&mut self, table: TpccTable, key: &[u8]) -> bool {
         self.tx.try_insert_blind(self.tables.of(table), key, &self.buffers.made)
     }
 
     /// Reads an existing row into `buffers.row`.
-    async fn read(&mut self, table: Table, key: &[u8]) -> Result<(), Failure> {
+    async fn read(&mut self, table: TpccTable, key: &[u8]) -> Result<(), Failure> {
         let found = self.tx.get(self.tables.of(table), key, &mut self.buffers.row).await?;
         there(found, table, key)
     }
 
     /// As [`read`](Work::read), for a row that will be written.
-    async fn read_to_write(&mut self, table: Table, key: &[u8]) -> Result<(), Failure> {
+    async fn read_to_write(&mut self, table: TpccTable, key: &[u8]) -> Result<(), Failure> {
         let row = &mut self.buffers.row;
         let found = self.tx.get_for_update(self.tables.of(table), key, row).await?;
         there(found, table, key)
     }
 
     /// Writes the bytes at the start of a row that transactions change.
-    async fn write_updated(&mut self, table: Table, key: &[u8], to: &[u8]) -> Result<(), Failure> {
+    async fn write_updated(
+        &mut self,
+        table: TpccTable,
+        key: &[u8],
+        to: &[u8],
+    ) -> Result<(), Failure> {
         Ok(self.tx.update_part(self.tables.of(table), key, 0, to).await?)
     }
 
     /// Adds the row in `buffers.made`. The row cannot exist before: a district and a worker's
     /// counter give each number once. A lookup would cost an access, and could only find the
     /// product of a stale read.
-    async fn insert(&mut self, table: Table, key: &[u8]) -> Result<(), Failure> {
+    async fn insert(&mut self, table: TpccTable, key: &[u8]) -> Result<(), Failure> {
         Ok(self.tx.insert_blind(self.tables.of(table), key, &self.buffers.made).await?)
     }
 
@@ -183,7 +188,7 @@ impl<T: Rows<Worker>> Work<'_, T> {
             CustomerChoice::LastName(name) => name,
         };
         let Buffers { from, to, customers, .. } = &mut *self.buffers;
-        let rows = self.tables.of(Table::Customer);
+        let rows = self.tables.of(TpccTable::Customer);
         let begin = [warehouse.into(), district.into(), name.as_bytes().into()];
         rows.schema().index_prefix(INDEX, &begin, from).map_err(TxnError::from)?;
         end_of_prefix(from, to);
@@ -195,7 +200,7 @@ impl<T: Rows<Worker>> Work<'_, T> {
                 ControlFlow::Continue(())
             }
             None => {
-                bad = Some(BadRow { table: Table::Customer.name(), len: key.len() });
+                bad = Some(BadRow { table: TpccTable::Customer.name(), len: key.len() });
                 ControlFlow::Break(())
             }
         };
@@ -205,7 +210,7 @@ impl<T: Rows<Worker>> Work<'_, T> {
         }
         let middle = customers.get(CustomerChoice::middle(customers.len()));
         middle.copied().ok_or_else(|| Failure::Missing {
-            table: Table::Customer,
+            table: TpccTable::Customer,
             key: format!(
                 "warehouse {warehouse}, district {district}, {}",
                 String::from_utf8_lossy(name.as_bytes())
@@ -214,11 +219,11 @@ impl<T: Rows<Worker>> Work<'_, T> {
     }
 }
 
-fn there(found: bool, table: Table, key: &[u8]) -> Result<(), Failure> {
+fn there(found: bool, table: TpccTable, key: &[u8]) -> Result<(), Failure> {
     if found { Ok(()) } else { Err(missing(table, key)) }
 }
 
 #[cold]
-fn missing(table: Table, key: &[u8]) -> Failure {
+fn missing(table: TpccTable, key: &[u8]) -> Failure {
     Failure::Missing { table, key: format!("{key:02x?}") }
 }

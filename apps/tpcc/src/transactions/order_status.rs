@@ -3,14 +3,14 @@
 use super::{Ended, Failure, Work, missing};
 use crate::tables::INDEX;
 use latchwork_cluster::Worker;
-use latchwork_partition::Rows;
+use latchwork_partition::TransactionRows;
 use latchwork_txn::Range;
 use latchwork_workload::tpcc::key::{CustomerKey, DistrictKey, OrderKey, OrderLineKey};
 use latchwork_workload::tpcc::row::{BadRow, Customer, Order, OrderLine};
-use latchwork_workload::tpcc::{OrderStatusInput, Table};
+use latchwork_workload::tpcc::{OrderStatusInput, TpccTable};
 use std::ops::ControlFlow;
 
-impl<T: Rows<Worker>> Work<'_, T> {
+impl<T: TransactionRows<Worker>> Work<'_, T> {
     pub(super) async fn order_status(
         &mut self,
         input: &OrderStatusInput,
@@ -19,7 +19,7 @@ impl<T: Rows<Worker>> Work<'_, T> {
         let district_key = DistrictKey { warehouse, district };
         let customer = self.customer(district_key, &input.customer).await?;
         let key = customer.to_bytes();
-        self.read(Table::Customer, &key).await?;
+        self.read(TpccTable::Customer, &key).await?;
         let mut shown = Customer::decode(&self.buffers.row)?.balance_cents;
 
         // The newest order of a customer is the first in the index.
@@ -30,9 +30,9 @@ impl<T: Rows<Worker>> Work<'_, T> {
             ControlFlow::Break(())
         };
         let range = Range::between(&key, &next).limit(1);
-        self.tx.scan_index(self.tables.of(Table::Order), INDEX, range, visit).await?;
-        let Some((order, row)) = newest else { return Err(missing(Table::Order, &key)) };
-        let bad = BadRow { table: Table::Order.name(), len: 0 };
+        self.tx.scan_index(self.tables.of(TpccTable::Order), INDEX, range, visit).await?;
+        let Some((order, row)) = newest else { return Err(missing(TpccTable::Order, &key)) };
+        let bad = BadRow { table: TpccTable::Order.name(), len: 0 };
         let (OrderKey { order, .. }, row) = (order.ok_or(bad)?, row?);
         shown += i64::from(row.carrier.map_or(0, |carrier| carrier.get()));
 
@@ -50,10 +50,10 @@ impl<T: Rows<Worker>> Work<'_, T> {
                 ControlFlow::Break(())
             }
         };
-        let rows = self.tables.of(Table::OrderLine);
+        let rows = self.tables.of(TpccTable::OrderLine);
         self.tx.scan(rows, Range::between(&from, &to), visit).await?;
         if lines? != row.lines {
-            return Err(missing(Table::OrderLine, &from));
+            return Err(missing(TpccTable::OrderLine, &from));
         }
         Ok(Ended { shown, ..Ended::default() })
     }

@@ -2,15 +2,15 @@
 
 use super::{Ended, Failure, Work, step};
 use latchwork_cluster::Worker;
-use latchwork_partition::Rows;
+use latchwork_partition::TransactionRows;
 use latchwork_workload::tpcc::key::{DistrictKey, HistoryKey, WarehouseKey};
 use latchwork_workload::tpcc::row::{Credit, Customer, District, History, Warehouse, note_payment};
-use latchwork_workload::tpcc::{PaymentInput, Table};
+use latchwork_workload::tpcc::{PaymentInput, TpccTable};
 
 /// The text between the names of the warehouse and the district in H_DATA.
 const BETWEEN: &[u8] = b"    ";
 
-impl<T: Rows<Worker>> Work<'_, T> {
+impl<T: TransactionRows<Worker>> Work<'_, T> {
     pub(super) async fn payment(&mut self, input: &PaymentInput) -> Result<Ended, Failure> {
         let PaymentInput { warehouse, district, .. } = *input;
         let (here, amount_cents) =
@@ -19,7 +19,7 @@ impl<T: Rows<Worker>> Work<'_, T> {
             DistrictKey { warehouse: input.customer_warehouse, district: input.customer_district };
         let customer = self.customer(there, &input.customer).await?;
         let key = customer.to_bytes();
-        step!(self.read_to_write_now or read_to_write(Table::Customer, &key));
+        step!(self.read_to_write_now or read_to_write(TpccTable::Customer, &key));
         let mut row = Customer::decode(&self.buffers.row)?;
         row.balance_cents -= amount_cents;
         row.ytd_payment_cents += amount_cents;
@@ -29,19 +29,19 @@ impl<T: Rows<Worker>> Work<'_, T> {
             Credit::Good => {
                 let mut updated = [0; Customer::UPDATED_LEN];
                 row.write_updated(&mut updated);
-                step!(self.write_updated_now or write_updated(Table::Customer, &key, &updated));
+                step!(self.write_updated_now or write_updated(TpccTable::Customer, &key, &updated));
             }
             Credit::Bad => {
                 let text = &mut self.buffers.text;
                 note_payment(customer, here, amount_cents, row.data, text);
                 Customer { data: text, ..row }.encode(&mut self.buffers.made);
-                let rows = self.tables.of(Table::Customer);
+                let rows = self.tables.of(TpccTable::Customer);
                 self.tx.update(rows, &key, &self.buffers.made).await?;
             }
         }
 
         let key = here.to_bytes();
-        step!(self.read_to_write_now or read_to_write(Table::District, &key));
+        step!(self.read_to_write_now or read_to_write(TpccTable::District, &key));
         let mut row = District::decode(&self.buffers.row)?;
         row.ytd_cents += amount_cents;
         let mut updated = [0; District::UPDATED_LEN];
@@ -50,17 +50,17 @@ impl<T: Rows<Worker>> Work<'_, T> {
         text.clear();
         text.extend_from_slice(BETWEEN);
         text.extend_from_slice(row.name);
-        step!(self.write_updated_now or write_updated(Table::District, &key, &updated));
+        step!(self.write_updated_now or write_updated(TpccTable::District, &key, &updated));
 
         let key = WarehouseKey { warehouse }.to_bytes();
-        step!(self.read_to_write_now or read_to_write(Table::Warehouse, &key));
+        step!(self.read_to_write_now or read_to_write(TpccTable::Warehouse, &key));
         let mut row = Warehouse::decode(&self.buffers.row)?;
         row.ytd_cents += amount_cents;
         let mut updated = [0; Warehouse::UPDATED_LEN];
         row.write_updated(&mut updated);
         let text = &mut self.buffers.text;
         text.splice(..0, row.name.iter().copied());
-        step!(self.write_updated_now or write_updated(Table::Warehouse, &key, &updated));
+        step!(self.write_updated_now or write_updated(TpccTable::Warehouse, &key, &updated));
 
         let row = History {
             customer_warehouse: customer.warehouse,
@@ -72,7 +72,7 @@ impl<T: Rows<Worker>> Work<'_, T> {
         };
         row.encode(&mut self.buffers.made);
         let key = HistoryKey { warehouse, district, number: self.history }.to_bytes();
-        step!(self.insert_now or insert(Table::History, &key));
+        step!(self.insert_now or insert(TpccTable::History, &key));
         Ok(Ended { shown: balance_cents, ..Ended::default() })
     }
 }

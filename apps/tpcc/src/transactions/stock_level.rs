@@ -3,17 +3,17 @@
 
 use super::{Ended, Failure, Work};
 use latchwork_cluster::Worker;
-use latchwork_partition::Rows;
+use latchwork_partition::TransactionRows;
 use latchwork_txn::Range;
 use latchwork_workload::tpcc::key::{DistrictKey, OrderLineKey, StockKey};
 use latchwork_workload::tpcc::row::{District, OrderLine, Stock};
-use latchwork_workload::tpcc::{STOCK_LEVEL_ORDERS, StockLevelInput, Table};
+use latchwork_workload::tpcc::{STOCK_LEVEL_ORDERS, StockLevelInput, TpccTable};
 use std::ops::ControlFlow;
 
-impl<T: Rows<Worker>> Work<'_, T> {
+impl<T: TransactionRows<Worker>> Work<'_, T> {
     pub(super) async fn stock_level(&mut self, input: &StockLevelInput) -> Result<Ended, Failure> {
         let StockLevelInput { warehouse, district, threshold } = *input;
-        self.read(Table::District, &DistrictKey { warehouse, district }.to_bytes()).await?;
+        self.read(TpccTable::District, &DistrictKey { warehouse, district }.to_bytes()).await?;
         let next = District::decode(&self.buffers.row)?.next_order;
 
         let line = |order| OrderLineKey { warehouse, district, order, line: 0 }.to_bytes();
@@ -30,7 +30,7 @@ impl<T: Rows<Worker>> Work<'_, T> {
                 ControlFlow::Break(())
             }
         };
-        let rows = self.tables.of(Table::OrderLine);
+        let rows = self.tables.of(TpccTable::OrderLine);
         self.tx.scan(rows, Range::between(&from, &to), visit).await?;
         if let Some(bad) = bad {
             return Err(bad.into());
@@ -40,7 +40,7 @@ impl<T: Rows<Worker>> Work<'_, T> {
         let mut low = 0;
         for at in 0..self.buffers.items.len() {
             let item = self.buffers.items[at];
-            self.read(Table::Stock, &StockKey { warehouse, item }.to_bytes()).await?;
+            self.read(TpccTable::Stock, &StockKey { warehouse, item }.to_bytes()).await?;
             low += i64::from(Stock::decode(&self.buffers.row)?.quantity < threshold);
         }
         Ok(Ended { shown: low, ..Ended::default() })

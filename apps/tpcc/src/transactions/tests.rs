@@ -20,7 +20,7 @@ const HERE: DistrictKey = DistrictKey { warehouse: 1, district: 2 };
 async fn carry_out(
     store: &Store,
     tables: &Tables,
-    input: Transaction,
+    input: TpccTransaction,
     number: u64,
 ) -> Result<Ended, AppError> {
     loop {
@@ -37,9 +37,9 @@ fn customer(number: u32) -> CustomerKey {
     CustomerKey { warehouse: HERE.warehouse, district: HERE.district, customer: number }
 }
 
-fn payment(customer: CustomerChoice) -> Transaction {
+fn payment(customer: CustomerChoice) -> TpccTransaction {
     let DistrictKey { warehouse, district } = HERE;
-    Transaction::Payment(PaymentInput {
+    TpccTransaction::Payment(PaymentInput {
         warehouse,
         district,
         customer_warehouse: warehouse,
@@ -58,24 +58,24 @@ fn a_payment_by_name_is_that_of_the_one_in_the_middle() {
         let name = LastName::of_number(0);
         for (number, first) in [(2, "Z"), (3, "Y"), (4, "AB"), (5, "AA")] {
             let key = customer(number).to_bytes();
-            let before = row(&store, &tables, Table::Customer, &key).await?;
+            let before = row(&store, &tables, TpccTable::Customer, &key).await?;
             let row = Customer::decode(&before).expect("a row");
             let row = Customer { last: name.as_bytes(), first: first.as_bytes(), ..row };
             let mut bytes = Vec::new();
             row.encode(&mut bytes);
-            let rows = tables.of(Table::Customer);
+            let rows = tables.of(TpccTable::Customer);
             crate::testing::change(&store, async |tx| tx.update(rows, &key, &bytes).await).await?;
         }
         // The population's first names have at least eight characters, letters and digits.
         let mut names = vec![("Z".into(), 2), ("Y".into(), 3), ("AB".into(), 4), ("AA".into(), 5)];
-        let bytes = row(&store, &tables, Table::Customer, &customer(1).to_bytes()).await?;
+        let bytes = row(&store, &tables, TpccTable::Customer, &customer(1).to_bytes()).await?;
         let first = Customer::decode(&bytes).expect("a row").first.to_vec();
         names.push((String::from_utf8(first).expect("letters"), 1));
         names.sort();
         let middle = customer(names[2].1);
-        let before = row(&store, &tables, Table::Customer, &middle.to_bytes()).await?;
+        let before = row(&store, &tables, TpccTable::Customer, &middle.to_bytes()).await?;
         carry_out(&store, &tables, payment(CustomerChoice::LastName(name)), 5_000).await?;
-        let after = row(&store, &tables, Table::Customer, &middle.to_bytes()).await?;
+        let after = row(&store, &tables, TpccTable::Customer, &middle.to_bytes()).await?;
         let (before, after) = (Customer::decode(&before), Customer::decode(&after));
         let (before, after) = (before.expect("a row"), after.expect("a row"));
         assert_eq!(after.balance_cents, before.balance_cents - 12_345);
@@ -92,11 +92,11 @@ fn payments_of_bad_credit_are_noted_and_all_are_in_the_history() {
         let mut seen = [false; 2];
         for number in 1..=30 {
             let key = customer(number).to_bytes();
-            let before = row(&store, &tables, Table::Customer, &key).await?;
+            let before = row(&store, &tables, TpccTable::Customer, &key).await?;
             let before = Customer::decode(&before).expect("a row");
             let choice = CustomerChoice::Number(number);
             carry_out(&store, &tables, payment(choice), 5_000 + u64::from(number)).await?;
-            let after = row(&store, &tables, Table::Customer, &key).await?;
+            let after = row(&store, &tables, TpccTable::Customer, &key).await?;
             let after = Customer::decode(&after).expect("a row");
             let bad = after.credit == Credit::Bad;
             seen[usize::from(bad)] = true;
@@ -106,8 +106,8 @@ fn payments_of_bad_credit_are_noted_and_all_are_in_the_history() {
         }
         assert_eq!(seen, [true; 2]);
         let key = WarehouseKey { warehouse: 1 }.to_bytes();
-        let warehouse = row(&store, &tables, Table::Warehouse, &key).await?;
-        let district = row(&store, &tables, Table::District, &HERE.to_bytes()).await?;
+        let warehouse = row(&store, &tables, TpccTable::Warehouse, &key).await?;
+        let district = row(&store, &tables, TpccTable::District, &HERE.to_bytes()).await?;
         let (warehouse, district) = (Warehouse::decode(&warehouse), District::decode(&district));
         let (warehouse, district) = (warehouse.expect("a row"), district.expect("a row"));
         let key = latchwork_workload::tpcc::key::HistoryKey {
@@ -115,7 +115,7 @@ fn payments_of_bad_credit_are_noted_and_all_are_in_the_history() {
             district: HERE.district,
             number: 5_007,
         };
-        let bytes = row(&store, &tables, Table::History, &key.to_bytes()).await?;
+        let bytes = row(&store, &tables, TpccTable::History, &key.to_bytes()).await?;
         let history = latchwork_workload::tpcc::row::History::decode(&bytes).expect("a row");
         let expected = [warehouse.name, b"    ", district.name].concat();
         assert_eq!((history.data, history.amount_cents), (&expected[..], 12_345));
@@ -131,7 +131,7 @@ fn new_order(rolls_back: bool, seed: u64) -> latchwork_workload::tpcc::NewOrderI
     let mut terminal = latchwork_workload::tpcc::Terminal::new(driver_settings, home, seed, 0)
         .expect("a terminal");
     loop {
-        if let Transaction::NewOrder(input) = terminal.next_transaction()
+        if let TpccTransaction::NewOrder(input) = terminal.next_transaction()
             && input.rolls_back == rolls_back
         {
             return input;
@@ -146,14 +146,14 @@ fn a_new_order_takes_out_of_stock_and_one_that_is_rolled_back_leaves_nothing() {
         let input = new_order(true, 1);
         let (warehouse, district) = (input.warehouse, input.district);
         let place = DistrictKey { warehouse, district }.to_bytes();
-        let before = row(&store, &tables, Table::District, &place).await?;
+        let before = row(&store, &tables, TpccTable::District, &place).await?;
         let first =
             StockKey { warehouse: input.lines()[0].supply_warehouse, item: input.lines()[0].item };
-        let stock = row(&store, &tables, Table::Stock, &first.to_bytes()).await?;
-        let ended = carry_out(&store, &tables, Transaction::NewOrder(input), 1).await?;
+        let stock = row(&store, &tables, TpccTable::Stock, &first.to_bytes()).await?;
+        let ended = carry_out(&store, &tables, TpccTransaction::NewOrder(input), 1).await?;
         assert!(ended.rolled_back);
-        assert_eq!(row(&store, &tables, Table::District, &place).await?, before);
-        assert_eq!(row(&store, &tables, Table::Stock, &first.to_bytes()).await?, stock);
+        assert_eq!(row(&store, &tables, TpccTable::District, &place).await?, before);
+        assert_eq!(row(&store, &tables, TpccTable::Stock, &first.to_bytes()).await?, stock);
 
         let input = new_order(false, 2);
         let (warehouse, district) = (input.warehouse, input.district);
@@ -161,7 +161,7 @@ fn a_new_order_takes_out_of_stock_and_one_that_is_rolled_back_leaves_nothing() {
         let mut stocks = std::collections::BTreeMap::new();
         for line in input.lines() {
             let key = StockKey { warehouse: line.supply_warehouse, item: line.item };
-            let bytes = row(&store, &tables, Table::Stock, &key.to_bytes()).await?;
+            let bytes = row(&store, &tables, TpccTable::Stock, &key.to_bytes()).await?;
             let stock = Stock::decode(&bytes).expect("a row");
             let left: &mut (i16, u32) =
                 stocks.entry((key.warehouse, key.item)).or_insert((stock.quantity, stock.ytd));
@@ -169,35 +169,35 @@ fn a_new_order_takes_out_of_stock_and_one_that_is_rolled_back_leaves_nothing() {
             after.take_out(line.quantity, false);
             *left = (after.quantity, after.ytd);
             let key = ItemKey { item: line.item }.to_bytes();
-            let bytes = row(&store, &tables, Table::Item, &key).await?;
+            let bytes = row(&store, &tables, TpccTable::Item, &key).await?;
             let price = Item::decode(&bytes).expect("a row").price_cents;
             let info = *stock.district_info(district).expect("a district");
             expected.push((line.item, price * i32::from(line.quantity), info));
         }
         let next = {
             let place = DistrictKey { warehouse, district }.to_bytes();
-            let bytes = row(&store, &tables, Table::District, &place).await?;
+            let bytes = row(&store, &tables, TpccTable::District, &place).await?;
             District::decode(&bytes).expect("a row").next_order
         };
         let asked = input.clone();
-        let ended = carry_out(&store, &tables, Transaction::NewOrder(input), 1).await?;
+        let ended = carry_out(&store, &tables, TpccTransaction::NewOrder(input), 1).await?;
         assert!(!ended.rolled_back && ended.shown > 0);
         let key = OrderKey { warehouse, district, order: next }.to_bytes();
-        let bytes = row(&store, &tables, Table::Order, &key).await?;
+        let bytes = row(&store, &tables, TpccTable::Order, &key).await?;
         let order = Order::decode(&bytes).expect("a row");
         assert_eq!((order.customer, order.carrier), (asked.customer, None));
         assert_eq!(usize::from(order.lines), expected.len());
-        row(&store, &tables, Table::NewOrder, &key).await?;
+        row(&store, &tables, TpccTable::NewOrder, &key).await?;
         for (number, (item, amount_cents, info)) in (1..).zip(&expected) {
             let key = OrderLineKey { warehouse, district, order: next, line: number }.to_bytes();
-            let bytes = row(&store, &tables, Table::OrderLine, &key).await?;
+            let bytes = row(&store, &tables, TpccTable::OrderLine, &key).await?;
             let line = OrderLine::decode(&bytes).expect("a row");
             assert_eq!((line.item, line.amount_cents), (*item, *amount_cents));
             assert_eq!((line.district_info, line.delivered_us), (info, None));
         }
         for ((warehouse, item), (quantity, ytd)) in stocks {
             let key = StockKey { warehouse, item }.to_bytes();
-            let bytes = row(&store, &tables, Table::Stock, &key).await?;
+            let bytes = row(&store, &tables, TpccTable::Stock, &key).await?;
             let stock = Stock::decode(&bytes).expect("a row");
             assert_eq!((stock.quantity, stock.ytd), (quantity, ytd), "item {item}");
         }
@@ -210,16 +210,16 @@ fn a_delivery_takes_the_oldest_of_each_district_until_there_is_none() {
     let driver = loaded();
     with(&driver, |store, tables| async move {
         let carrier = NonZeroU8::new(7).expect("a carrier");
-        let delivery = || Transaction::Delivery(DeliveryInput { warehouse: 1, carrier });
+        let delivery = || TpccTransaction::Delivery(DeliveryInput { warehouse: 1, carrier });
         // Of 30 orders the last nine are new.
         for order in 22..=30 {
             let ended = carry_out(&store, &tables, delivery(), 1).await?;
             assert_eq!(ended.skipped, 0);
             let key = OrderKey { warehouse: 1, district: 10, order }.to_bytes();
-            let bytes = row(&store, &tables, Table::Order, &key).await?;
+            let bytes = row(&store, &tables, TpccTable::Order, &key).await?;
             assert_eq!(Order::decode(&bytes).expect("a row").carrier, Some(carrier));
             let key = OrderLineKey { warehouse: 1, district: 10, order, line: 5 }.to_bytes();
-            let bytes = row(&store, &tables, Table::OrderLine, &key).await?;
+            let bytes = row(&store, &tables, TpccTable::OrderLine, &key).await?;
             assert_eq!(OrderLine::decode(&bytes).expect("a row").delivered_us, Some(NOW));
         }
         assert_eq!(carry_out(&store, &tables, delivery(), 1).await?.skipped, 10);
@@ -235,21 +235,21 @@ fn a_stock_level_counts_each_item_of_the_last_orders_once() {
         let mut items = std::collections::BTreeSet::new();
         for order in 11..=30 {
             let key = OrderKey { warehouse, district, order }.to_bytes();
-            let bytes = row(&store, &tables, Table::Order, &key).await?;
+            let bytes = row(&store, &tables, TpccTable::Order, &key).await?;
             for line in 1..=Order::decode(&bytes).expect("a row").lines {
                 let key = OrderLineKey { warehouse, district, order, line }.to_bytes();
-                let bytes = row(&store, &tables, Table::OrderLine, &key).await?;
+                let bytes = row(&store, &tables, TpccTable::OrderLine, &key).await?;
                 items.insert(OrderLine::decode(&bytes).expect("a row").item);
             }
         }
         let (mut low, threshold) = (0, 40);
         for item in &items {
             let key = StockKey { warehouse, item: *item }.to_bytes();
-            let bytes = row(&store, &tables, Table::Stock, &key).await?;
+            let bytes = row(&store, &tables, TpccTable::Stock, &key).await?;
             low += i64::from(Stock::decode(&bytes).expect("a row").quantity < threshold);
         }
         let input = StockLevelInput { warehouse, district, threshold };
-        let ended = carry_out(&store, &tables, Transaction::StockLevel(input), 1).await?;
+        let ended = carry_out(&store, &tables, TpccTransaction::StockLevel(input), 1).await?;
         assert_eq!(ended.shown, low);
         assert!(low > 0 && low < items.len() as i64, "{low} of {}", items.len());
         Ok(())
@@ -263,19 +263,19 @@ fn an_order_status_shows_the_newest_order() {
         let input = new_order(false, 3);
         let (warehouse, district, number) = (input.warehouse, input.district, input.customer);
         let customer = CustomerChoice::Number(number);
-        carry_out(&store, &tables, Transaction::NewOrder(input), 1).await?;
+        carry_out(&store, &tables, TpccTransaction::NewOrder(input), 1).await?;
         let key = CustomerKey { warehouse, district, customer: number }.to_bytes();
-        let bytes = row(&store, &tables, Table::Customer, &key).await?;
+        let bytes = row(&store, &tables, TpccTable::Customer, &key).await?;
         let mut expected = Customer::decode(&bytes).expect("a row").balance_cents;
         let key = OrderKey { warehouse, district, order: 31 }.to_bytes();
-        let bytes = row(&store, &tables, Table::Order, &key);
+        let bytes = row(&store, &tables, TpccTable::Order, &key);
         for line in 1..=Order::decode(&bytes.await?).expect("a row").lines {
             let key = OrderLineKey { warehouse, district, order: 31, line }.to_bytes();
-            let bytes = row(&store, &tables, Table::OrderLine, &key).await?;
+            let bytes = row(&store, &tables, TpccTable::OrderLine, &key).await?;
             expected += i64::from(OrderLine::decode(&bytes).expect("a row").amount_cents);
         }
         let input = OrderStatusInput { warehouse, district, customer };
-        let ended = carry_out(&store, &tables, Transaction::OrderStatus(input), 1).await?;
+        let ended = carry_out(&store, &tables, TpccTransaction::OrderStatus(input), 1).await?;
         assert_eq!(ended.shown, expected);
         Ok(())
     });

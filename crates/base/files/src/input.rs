@@ -14,7 +14,7 @@ use crate::wait;
 
 /// The name of an input's kind, and its largest size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Kind {
+pub struct InputKind {
     /// The name with an article: "a property file".
     pub name: &'static str,
     /// The largest size in bytes.
@@ -44,7 +44,7 @@ pub enum InputError {
     #[error("it is larger than {}, the most that {} may have", show_size(kind.bytes_max), kind.name)]
     TooLarge {
         /// The kind of the input.
-        kind: Kind,
+        kind: InputKind,
     },
     /// The input begins with the byte-order mark of UTF-16.
     #[error("it is UTF-16 text; save it as UTF-8")]
@@ -63,7 +63,7 @@ pub enum InputError {
 pub struct Input {
     path: PathBuf,
     file: File,
-    kind: Kind,
+    kind: InputKind,
     left: u64,
     bytes: u64,
     is_fifo: bool,
@@ -75,7 +75,7 @@ impl Input {
     /// # Errors
     /// When the file cannot be read, when it is a FIFO without a writer, and when its known size is
     /// too large.
-    pub fn open(path: &Path, kind: Kind) -> Result<Input, InputError> {
+    pub fn open(path: &Path, kind: InputKind) -> Result<Input, InputError> {
         // Only FIFOs and some devices make an open wait.
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
@@ -171,7 +171,7 @@ impl Read for Input {
 ///
 /// # Errors
 /// As [`Input::open`] and [`Input::read_all`].
-pub fn read(path: &Path, kind: Kind) -> Result<Vec<u8>, InputError> {
+pub fn read(path: &Path, kind: InputKind) -> Result<Vec<u8>, InputError> {
     Input::open(path, kind)?.read_all()
 }
 
@@ -179,7 +179,7 @@ pub fn read(path: &Path, kind: Kind) -> Result<Vec<u8>, InputError> {
 ///
 /// # Errors
 /// As [`read`] and [`text`].
-pub fn read_text(path: &Path, kind: Kind) -> Result<String, InputError> {
+pub fn read_text(path: &Path, kind: InputKind) -> Result<String, InputError> {
     text(read(path, kind)?)
 }
 

@@ -61,7 +61,7 @@ mod stream;
 mod wait;
 
 pub use distinct::{Named, SameFile, distinct};
-pub use input::{Input, InputError, Kind, read, read_text, text, without_mark};
+pub use input::{Input, InputError, InputKind, read, read_text, text, without_mark};
 pub use output::{Output, OutputError};
 pub use stream::{Stream, grow, scratch};
 pub use wait::end_waits_when;

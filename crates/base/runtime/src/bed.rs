@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The parking spot of an executor's thread, in place of the thread's own parking. Another process
 /// has no [`Notifier`](crate::Notifier) of the executor. Through the parking spot that process
 /// wakes the thread as directly as the executor's own process does.
-pub trait Bed: Send + Sync {
+pub trait ParkingSpot: Send + Sync {
     /// Blocks the calling thread until [`Bed::wake`], until another process wakes it, or for
     /// `at_most`. May also end without a reason. Returns whether another process woke the thread;
     /// each such wake is returned once.

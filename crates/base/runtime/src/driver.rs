@@ -22,7 +22,7 @@ pub trait Driver: 'static {
 
     /// Dozes: gives the core to other threads for about `time`. The executor has not announced a
     /// parking. Never called for a virtual worker.
-    fn nap(&self, time: Duration);
+    fn doze(&self, time: Duration);
 
     /// Adds CPU time to the worker's clock.
     fn charge(&self, cost: Duration) {
@@ -119,7 +119,7 @@ impl Driver for RealDriver {
         self.notifier.clone()
     }
 
-    fn nap(&self, time: Duration) {
+    fn doze(&self, time: Duration) {
         // An old unpark token ends the doze at once. That is harmless: the next sweep is only
         // early.
         park_timeout(&self.thread, time);

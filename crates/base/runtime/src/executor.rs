@@ -268,7 +268,7 @@ impl Executor<RealDriver> {
             let now = self.core.sweep_time.get();
             let mut step = idle.step(now);
             // Before any spinning: the poller may wait for another thread that needs this core.
-            if idle.is_contended(now) && self.pollers().iter().any(|poller| poller.nap(NAP)) {
+            if idle.is_contended(now) && self.pollers().iter().any(|poller| poller.doze(NAP)) {
                 continue;
             }
             if step == Step::Park {
@@ -284,7 +284,7 @@ impl Executor<RealDriver> {
             match step {
                 Step::Spin | Step::Park => spin_loop(),
                 Step::Yield => self.offer_core(&mut idle),
-                Step::Nap => self.driver.nap(NAP),
+                Step::Doze => self.driver.doze(NAP),
             }
         }
     }

@@ -39,7 +39,7 @@ pub(crate) enum Step {
     /// Park. If a poller refuses, [`Idle::refused`] chooses another step.
     Park,
     /// Doze: the core is contended, and a poller refuses to park and has nothing to sleep on.
-    Nap,
+    Doze,
 }
 
 /// Counts the idle sweeps of one executor, and records whether its core is contended.
@@ -97,7 +97,7 @@ impl Idle {
             // The next sweep mostly finds what the poller waits for.
             Step::Spin
         } else {
-            Step::Nap
+            Step::Doze
         }
     }
 
@@ -169,14 +169,14 @@ mod tests {
 
     #[test]
     fn a_thread_on_a_contended_core_parks_instead_of_yielding() {
-        use Step::{Nap, Park, Spin, Yield};
+        use Step::{Doze, Park, Spin, Yield};
         let mut idle = idle();
         assert!(idle.yielded(at(0), at(4)));
         assert_eq!(idle.contended_until(), at(4) + HOLD_MIN);
         assert_eq!(steps(&mut idle, at(5)), [Spin, Spin, Park]);
         assert_eq!(idle.refused(at(5)), Spin);
         assert_eq!([idle.step(at(5)), idle.step(at(5))], [Park, Park]);
-        assert_eq!(idle.refused(at(5)), Nap);
+        assert_eq!(idle.refused(at(5)), Doze);
         // When the hold is over, one yield tries again.
         assert_eq!(steps(&mut idle, at(24)), [Spin, Spin, Yield]);
     }

@@ -79,7 +79,7 @@ mod tasks;
 mod timers;
 mod virtual_time;
 
-pub use bed::Bed;
+pub use bed::ParkingSpot;
 pub use config::ExecutorConfig;
 pub use driver::{Clock, Driver, RealDriver};
 pub use error::{Aborted, Elapsed};

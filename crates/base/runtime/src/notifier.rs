@@ -4,7 +4,7 @@ use std::fmt;
 
 use latchwork_simulation::ActorWaker;
 
-use crate::Bed;
+use crate::ParkingSpot;
 use crate::sync::{Arc, AtomicBool, Ordering, RwLock, Thread, fence};
 
 /// Wakes one executor if the executor is parked, and costs one load if not. Clones are the same
@@ -40,7 +40,7 @@ struct Signal {
     parked: AtomicBool,
     target: Target,
     /// The parking spot of the thread, if it has one. Otherwise the thread uses its own parking.
-    bed: RwLock<Option<Arc<dyn Bed>>>,
+    parking_spot: RwLock<Option<Arc<dyn ParkingSpot>>>,
 }
 
 enum Target {
@@ -53,7 +53,7 @@ impl Notifier {
         Notifier(Arc::new(Signal {
             parked: AtomicBool::new(false),
             target: Target::Thread(thread),
-            bed: RwLock::default(),
+            parking_spot: RwLock::default(),
         }))
     }
 
@@ -61,14 +61,14 @@ impl Notifier {
     /// event.
     pub(crate) fn for_actor(waker: ActorWaker) -> Self {
         let (parked, target) = (AtomicBool::new(true), Target::Actor(waker));
-        Notifier(Arc::new(Signal { parked, target, bed: RwLock::default() }))
+        Notifier(Arc::new(Signal { parked, target, parking_spot: RwLock::default() }))
     }
 
     /// Makes the executor's thread sleep in the parking spot `bed` from its next parking on. Only
     /// that thread may call this. Returns `false`, without effect, if the thread already has a
     /// parking spot, or if the executor is an actor of a simulated world.
-    pub fn sleep_in(&self, bed: Arc<dyn Bed>) -> bool {
-        let mut place = self.0.bed.write();
+    pub fn sleep_in(&self, bed: Arc<dyn ParkingSpot>) -> bool {
+        let mut place = self.0.parking_spot.write();
         let free = place.is_none() && matches!(self.0.target, Target::Thread(_));
         if free {
             *place = Some(bed);
@@ -78,15 +78,15 @@ impl Notifier {
 
     /// Removes the parking spot, from any thread. A thread that sleeps there wakes and continues to
     /// sleep in its own parking.
-    pub fn leave_bed(&self) {
-        let left = self.0.bed.write().take();
+    pub fn leave_parking_spot(&self) {
+        let left = self.0.parking_spot.write().take();
         if let Some(bed) = left {
             bed.wake();
         }
     }
 
-    pub(crate) fn bed(&self) -> Option<Arc<dyn Bed>> {
-        self.0.bed.read().clone()
+    pub(crate) fn bed(&self) -> Option<Arc<dyn ParkingSpot>> {
+        self.0.parking_spot.read().clone()
     }
 
     /// Wakes the executor if it is parked or about to park. The caller must have published its data

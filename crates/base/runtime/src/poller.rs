@@ -53,7 +53,7 @@ pub trait Poller {
     /// Dozes until something arrives for this poller, for `time` at most. Returns `false` at once
     /// when the poller expects nothing, or has nothing to sleep on. Called on a contended core,
     /// where polling would take the core from the thread for which the poller waits.
-    fn nap(&self, time: Duration) -> bool {
+    fn doze(&self, time: Duration) -> bool {
         let _ = time;
         false
     }

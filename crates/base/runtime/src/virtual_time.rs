@@ -39,7 +39,7 @@ impl Driver for VirtualDriver {
 
     fn park(&self, _until: Option<Time>) {}
 
-    fn nap(&self, _time: Duration) {}
+    fn doze(&self, _time: Duration) {}
 
     fn charge(&self, cost: Duration) {
         self.cpu.charge(cost);
@@ -157,7 +157,7 @@ pub struct Power {
 
 impl Power {
     /// Whether the worker was dropped.
-    pub fn is_gone(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.actor.strong_count() == 0
     }
 

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 /// The unit of a size that is written without a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Size {
+pub enum SizeUnit {
     /// Bytes.
     B,
     /// Mebibytes.
@@ -44,7 +44,7 @@ pub enum Size {
 
 /// The unit of a time that is written without a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Time {
+pub enum TimeUnit {
     /// Microseconds.
     Microseconds,
     /// Seconds.
@@ -70,27 +70,27 @@ const TIMES: [(&[&str], u64); 6] = [
     (&["h"], 3_600_000_000_000),
 ];
 
-impl Size {
+impl SizeUnit {
     fn bytes(self) -> u64 {
         match self {
-            Size::B => 1,
-            Size::MiB => 1 << 20,
+            SizeUnit::B => 1,
+            SizeUnit::MiB => 1 << 20,
         }
     }
 }
 
-impl Time {
+impl TimeUnit {
     fn nanos(self) -> u64 {
         match self {
-            Time::Microseconds => 1_000,
-            Time::Seconds => 1_000_000_000,
-            Time::Minutes => 60_000_000_000,
+            TimeUnit::Microseconds => 1_000,
+            TimeUnit::Seconds => 1_000_000_000,
+            TimeUnit::Minutes => 60_000_000_000,
         }
     }
 }
 
 /// The number of bytes in `text`, or `None` if `text` is not a size. 0 is a size.
-pub fn size(text: &str, plain: Size) -> Option<u64> {
+pub fn size(text: &str, plain: SizeUnit) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     match Number::split(&lower, &SIZES, plain.bytes())? {
         (Number::Whole(number), unit) => number.checked_mul(unit),
@@ -102,7 +102,7 @@ pub fn size(text: &str, plain: Size) -> Option<u64> {
 }
 
 /// The time in `text`, or `None` if `text` is not a time. 0 is a time.
-pub fn time(text: &str, plain: Time) -> Option<Duration> {
+pub fn time(text: &str, plain: TimeUnit) -> Option<Duration> {
     match Number::split(text, &TIMES, plain.nanos())? {
         (Number::Whole(number), unit) => number.checked_mul(unit).map(Duration::from_nanos),
         (Number::Fraction(number), unit) => {
@@ -162,34 +162,34 @@ mod tests {
     #[test]
     fn a_size_has_one_meaning_in_every_spelling() {
         for text in ["256M", "256m", "256MiB", "256mib", "0.25G", "262144K", "268435456B"] {
-            assert_eq!(size(text, Size::B), Some(256 << 20), "{text}");
-            assert_eq!(size(text, Size::MiB), Some(256 << 20), "{text}");
+            assert_eq!(size(text, SizeUnit::B), Some(256 << 20), "{text}");
+            assert_eq!(size(text, SizeUnit::MiB), Some(256 << 20), "{text}");
         }
-        assert_eq!(size("256", Size::B), Some(256));
-        assert_eq!(size("0.5", Size::MiB), Some(512 << 10));
-        assert_eq!(size("0.1", Size::MiB), Some(104_857));
-        assert_eq!(size("1e9", Size::MiB), Some(1_000_000_000 << 20));
-        assert_eq!(size("3T", Size::B), Some(3 << 40));
-        assert_eq!(size("0", Size::B), Some(0));
-        assert_eq!(size("18446744073709551615", Size::B), Some(u64::MAX));
-        assert_eq!(size(".5M", Size::B), Some(512 << 10), "digits may be a fraction alone");
+        assert_eq!(size("256", SizeUnit::B), Some(256));
+        assert_eq!(size("0.5", SizeUnit::MiB), Some(512 << 10));
+        assert_eq!(size("0.1", SizeUnit::MiB), Some(104_857));
+        assert_eq!(size("1e9", SizeUnit::MiB), Some(1_000_000_000 << 20));
+        assert_eq!(size("3T", SizeUnit::B), Some(3 << 40));
+        assert_eq!(size("0", SizeUnit::B), Some(0));
+        assert_eq!(size("18446744073709551615", SizeUnit::B), Some(u64::MAX));
+        assert_eq!(size(".5M", SizeUnit::B), Some(512 << 10), "digits may be a fraction alone");
     }
 
     #[test]
     fn a_time_has_one_meaning_in_every_spelling() {
         for text in ["90", "90s", "1.5m", "1.5min", "0.025h", "90000ms", "9e1", "90000000us"] {
-            assert_eq!(time(text, Time::Seconds), Some(Duration::from_secs(90)), "{text}");
+            assert_eq!(time(text, TimeUnit::Seconds), Some(Duration::from_secs(90)), "{text}");
         }
-        assert_eq!(time("50", Time::Microseconds), Some(Duration::from_micros(50)));
-        assert_eq!(time("50µs", Time::Seconds), Some(Duration::from_micros(50)));
-        assert_eq!(time("0.5", Time::Minutes), Some(Duration::from_secs(30)));
-        assert_eq!(time("0.05", Time::Seconds), Some(Duration::from_millis(50)));
-        assert_eq!(time("7ns", Time::Seconds), Some(Duration::from_nanos(7)));
-        assert_eq!(time("1.6ns", Time::Seconds), Some(Duration::from_nanos(2)), "rounded");
-        assert_eq!(time("1.4ns", Time::Seconds), Some(Duration::from_nanos(1)), "rounded");
-        assert_eq!(time(".5s", Time::Seconds), Some(Duration::from_millis(500)));
-        assert_eq!(time("0", Time::Seconds), Some(Duration::ZERO));
-        assert_eq!(time("0.0", Time::Seconds), Some(Duration::ZERO));
+        assert_eq!(time("50", TimeUnit::Microseconds), Some(Duration::from_micros(50)));
+        assert_eq!(time("50µs", TimeUnit::Seconds), Some(Duration::from_micros(50)));
+        assert_eq!(time("0.5", TimeUnit::Minutes), Some(Duration::from_secs(30)));
+        assert_eq!(time("0.05", TimeUnit::Seconds), Some(Duration::from_millis(50)));
+        assert_eq!(time("7ns", TimeUnit::Seconds), Some(Duration::from_nanos(7)));
+        assert_eq!(time("1.6ns", TimeUnit::Seconds), Some(Duration::from_nanos(2)), "rounded");
+        assert_eq!(time("1.4ns", TimeUnit::Seconds), Some(Duration::from_nanos(1)), "rounded");
+        assert_eq!(time(".5s", TimeUnit::Seconds), Some(Duration::from_millis(500)));
+        assert_eq!(time("0", TimeUnit::Seconds), Some(Duration::ZERO));
+        assert_eq!(time("0.0", TimeUnit::Seconds), Some(Duration::ZERO));
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
             "1M1",
             "١",
         ] {
-            assert_eq!(size(text, Size::B), None, "{text}");
+            assert_eq!(size(text, SizeUnit::B), None, "{text}");
         }
         for text in [
             "",
@@ -239,7 +239,7 @@ mod tests {
             "1e30",
             "1m30s",
         ] {
-            assert_eq!(time(text, Time::Seconds), None, "{text}");
+            assert_eq!(time(text, TimeUnit::Seconds), None, "{text}");
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use latchwork_cache::{Cache, CacheError};
 use latchwork_engine::NodeParts;
-use latchwork_fabric::{Fabric, Inbox, Port};
+use latchwork_fabric::{AnyFabric, AnyInbox, Port};
 use latchwork_memnode::{Catalogue, Epochs, Geometry, LineAllocator, Pool, PoolError};
 use latchwork_runtime::{ExecutorConfig, Handle};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, RegionKey, SetupError};
@@ -70,7 +70,7 @@ pub(crate) struct Blueprint {
 }
 
 impl Blueprint {
-    pub(crate) fn new(fabric: &Fabric, config: &ClusterConfig) -> Result<Self, ClusterError> {
+    pub(crate) fn new(fabric: &AnyFabric, config: &ClusterConfig) -> Result<Self, ClusterError> {
         let geometry = config.check()?;
         let memory = (0..config.memory_nodes)
             .map(|_| {
@@ -156,7 +156,7 @@ impl Member {
     }
 
     pub(crate) fn start(
-        (port, inbox): (Rc<Port>, Inbox),
+        (port, inbox): (Rc<Port>, AnyInbox),
         node: &Arc<Node>,
         pool: &Pool,
         place: (usize, usize, usize),

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
-use latchwork_engine::Settings;
+use latchwork_engine::NodeSettings;
 use latchwork_memnode::{Geometry, PoolSettings};
 use latchwork_verbs::ComputeNodeId;
 use thiserror::Error;
@@ -52,7 +52,7 @@ pub struct ClusterConfig {
     /// The protocol of the cluster; see [`Protocol::policy`](crate::Protocol::policy).
     pub policy: Policy,
     /// The settings of each compute node.
-    pub node: Settings,
+    pub node: NodeSettings,
     /// The settings of each compute node for the pool.
     pub pool: PoolSettings,
 }
@@ -74,7 +74,7 @@ impl Default for ClusterConfig {
             seed: 1,
             sweep_cost: Duration::from_nanos(100),
             policy: Protocol::default().policy(),
-            node: Settings::default(),
+            node: NodeSettings::default(),
             pool: PoolSettings::default(),
         }
     }

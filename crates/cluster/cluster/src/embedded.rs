@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use latchwork_engine::Counters;
-use latchwork_fabric::{Fabric, Port, Threaded};
+use latchwork_fabric::{AnyFabric, Port, Threaded};
 use latchwork_runtime::{Clock, Executor, RealDriver};
 use latchwork_verbs_shm as shm;
 
@@ -28,7 +28,7 @@ impl Embedded {
     /// # Errors
     /// A wrong configuration, or a refusal by the machine.
     pub fn start(config: ClusterConfig) -> Result<Embedded, ClusterError> {
-        Embedded::start_on(config, Threaded::Shm(shm::Fabric::new(shm::Config::default())))
+        Embedded::start_on(config, Threaded::Shm(shm::ShmFabric::new(shm::ShmConfig::default())))
     }
 
     /// Starts the cluster on an empty fabric of any kind. All nodes of the cluster are in this
@@ -39,7 +39,7 @@ impl Embedded {
     pub fn start_on(config: ClusterConfig, threaded: Threaded) -> Result<Embedded, ClusterError> {
         config.check()?;
         let clock = Clock::start();
-        let fabric = Fabric::from(threaded.clone());
+        let fabric = AnyFabric::from(threaded.clone());
         let blueprint = Blueprint::new(&fabric, &config)?;
         let mut executor =
             Executor::new(RealDriver::with_clock(clock), worker_config(&config, usize::MAX));

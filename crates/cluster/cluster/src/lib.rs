@@ -79,11 +79,11 @@ pub use build::{ClusterError, Member};
 pub use config::{ClusterConfig, ConfigError};
 pub use embedded::Embedded;
 #[cfg(feature = "tcp")]
-pub use joined::{Group, JoinError, Joined, Patience, Waiting};
+pub use joined::{JoinError, Joined, NodeGroup, StartPatience, StartWait};
 #[cfg(feature = "tcp")]
 pub use memory_host::MemoryHost;
 pub use protocol::{Lock, Node, Policy, Protocol, Ticket, Worker, describe, read_message};
-pub use simulated::{Simulated, SimulatedNode, Watch};
+pub use simulated::{Simulated, SimulatedNode, WorldWatch};
 #[cfg(feature = "tcp")]
 pub use transport::{SHARED_DIRECTORY, Transport};
 pub use usage::Usage;

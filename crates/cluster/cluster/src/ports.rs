@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use latchwork_fabric::{Fabric, Inbox, Permission, Port, Threaded};
+use latchwork_fabric::{AnyFabric, AnyInbox, Permission, Port, Threaded};
 use latchwork_runtime::Handle;
 use latchwork_verbs::{ComputeNodeId, SetupError};
 
@@ -40,9 +40,9 @@ impl Ports {
         &self,
         node: ComputeNodeId,
         handle: &Handle,
-    ) -> Result<(Rc<Port>, Inbox), SetupError> {
+    ) -> Result<(Rc<Port>, AnyInbox), SetupError> {
         let port = self.port(node, handle)?;
-        Ok((port, Fabric::from(self.fabric.clone()).inbox(node)?))
+        Ok((port, AnyFabric::from(self.fabric.clone()).inbox(node)?))
     }
 
     /// A port of `node`.
@@ -51,7 +51,7 @@ impl Ports {
         node: ComputeNodeId,
         handle: &Handle,
     ) -> Result<Rc<Port>, SetupError> {
-        let fabric = Fabric::from(self.fabric.clone());
+        let fabric = AnyFabric::from(self.fabric.clone());
         Port::permitted(&fabric, node, handle, self.permission.clone())
     }
 }

@@ -12,7 +12,7 @@ use latchwork_selcc::Selcc;
 pub use latchwork_selcc::{Policy, describe, read_message};
 
 /// A compute node of a cluster.
-pub type Node = latchwork_engine::Node<Selcc>;
+pub type Node = latchwork_engine::CoherenceNode<Selcc>;
 /// One worker's view of its node's coherent memory.
 pub type Worker = latchwork_engine::Worker<Selcc>;
 /// Keeps a line at its node for one local access.

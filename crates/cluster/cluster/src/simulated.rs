@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use latchwork_coherence::MemoryError;
 use latchwork_engine::Counters;
-use latchwork_fabric::{Fabric, Permission, Port};
+use latchwork_fabric::{AnyFabric, Permission, Port};
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{JoinHandle, Power, VirtualWorker, run_all, run_all_watched};
 use latchwork_simulation::{Kernel, RunEnd, Ties};
@@ -32,8 +32,8 @@ const BUILD_LIMIT: Duration = Duration::from_secs(1);
 pub struct Simulated {
     config: ClusterConfig,
     kernel: Kernel,
-    fabric: Fabric,
-    network: sim::Fabric,
+    fabric: AnyFabric,
+    network: sim::SimFabric,
     nodes: Nodes,
     handlers: Vec<(VirtualWorker, Worker)>,
     /// Whether the lease of each node is valid.
@@ -41,11 +41,11 @@ pub struct Simulated {
     /// The powers of all workers and handlers, with the index of their node.
     powers: RefCell<Vec<(usize, Power)>>,
     dead: RefCell<Vec<bool>>,
-    watch: RefCell<Option<Watch>>,
+    watch: RefCell<Option<WorldWatch>>,
 }
 
 /// Called after every event of a [run](Simulated::run).
-pub type Watch = Box<dyn FnMut(&Simulated)>;
+pub type WorldWatch = Box<dyn FnMut(&Simulated)>;
 
 /// A node of a simulated cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -75,8 +75,8 @@ impl Simulated {
             config.node.costs.get_or_insert(cpu_costs(&profile.cpu));
         }
         let kernel = Kernel::with_ties(config.seed, ties);
-        let network = sim::Fabric::new(&kernel, network);
-        let fabric = Fabric::from(network.clone());
+        let network = sim::SimFabric::new(&kernel, network);
+        let fabric = AnyFabric::from(network.clone());
         let blueprint = Blueprint::new(&fabric, &config)?;
         let builder = VirtualWorker::spawn(&kernel, worker_config(&config, usize::MAX));
         let handle = builder.handle();
@@ -128,12 +128,12 @@ impl Simulated {
     }
 
     /// The fabric.
-    pub fn fabric(&self) -> &Fabric {
+    pub fn fabric(&self) -> &AnyFabric {
         &self.fabric
     }
 
     /// The simulated fabric, with operations that only a simulated fabric has.
-    pub fn network(&self) -> &sim::Fabric {
+    pub fn network(&self) -> &sim::SimFabric {
         &self.network
     }
 
@@ -189,7 +189,7 @@ impl Simulated {
 
     /// Sets the function that each later [`run`](Simulated::run) calls after every event, or
     /// removes it. It can measure in the middle of a run. It must not set another function.
-    pub fn set_watch(&self, watch: Option<Watch>) {
+    pub fn set_watch(&self, watch: Option<WorldWatch>) {
         *self.watch.borrow_mut() = watch;
     }
 
@@ -268,7 +268,7 @@ impl Simulated {
     ) -> Result<(VirtualWorker, Member), ClusterError> {
         let actor = VirtualWorker::spawn(&self.kernel, worker_config(&self.config, place.2));
         let mut powers = self.powers.borrow_mut();
-        powers.retain(|(_, power)| !power.is_gone());
+        powers.retain(|(_, power)| !power.has_ended());
         powers.push((place.0, actor.power()));
         if self.is_dead(place.0) {
             actor.power().stop();
@@ -350,7 +350,7 @@ impl Simulated {
         let dead = self.nodes()[dead].id();
         let fenced = match by {
             SimulatedNode::Compute(node) => self.network.keep_out(self.nodes()[node].id(), dead),
-            SimulatedNode::Memory(node) => self.network.keep_out_of_memory(node, dead),
+            SimulatedNode::Memory(node) => self.network.fence_memory_node(node, dead),
         };
         fenced.expect("a node of this fabric");
     }
@@ -409,7 +409,7 @@ impl Simulated {
     pub(crate) fn worked(&self) -> Vec<(usize, Duration)> {
         let powers = self.powers.borrow();
         // Handlers come first, and they never end.
-        let there = powers.iter().skip(self.handlers.len()).filter(|(_, power)| !power.is_gone());
+        let there = powers.iter().skip(self.handlers.len()).filter(|(_, power)| !power.has_ended());
         there.map(|(node, power)| (*node, power.worked())).collect()
     }
 

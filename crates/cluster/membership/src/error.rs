@@ -181,7 +181,7 @@ pub enum MembershipError {
     #[error(
         "exchange {exchange:?} cannot be completed: {node} {how} before it gave its value; start the programs anew"
     )]
-    Gone {
+    PeerLeft {
         /// The exchange.
         exchange: String,
         /// The node.
@@ -213,13 +213,13 @@ pub enum MembershipError {
     },
     /// Too many control messages wait to be sent.
     #[error("{max} letters wait already; send fewer, or look why the store is slow")]
-    MailFull {
+    ControlQueueFull {
         /// The bound.
         max: usize,
     },
     /// The node already has a handler for its control messages.
     #[error("this node's letters are handled already; use that mail")]
-    MailTwice,
+    ControlHandlerTwice,
     /// A thread could not be started.
     #[error("no thread could be started: {why}; raise the limit of processes")]
     Thread {

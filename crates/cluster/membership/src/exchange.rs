@@ -10,8 +10,8 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 use crate::error::MembershipError;
 use crate::keys::{Call, decode, encode, foreign};
 use crate::membership::{Membership, Shared, fits};
-use crate::name::{NodeName, Party, checked};
-use crate::store::{Change, Compare, Snapshot};
+use crate::name::{NodeIncarnation, NodeName, checked};
+use crate::store::{Compare, KeyChange, Snapshot};
 use crate::time::Deadline;
 use crate::view::{MemberState, View};
 
@@ -21,20 +21,20 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// How long to wait for the other parties.
 #[derive(Clone, Copy)]
-pub struct Patience<'a> {
+pub struct ExchangePatience<'a> {
     /// The longest wait.
     pub limit: Duration,
     /// The wait ends when this returns false. The call runs ten times a second.
     pub goes_on: &'a dyn Fn() -> bool,
 }
 
-impl From<Duration> for Patience<'static> {
+impl From<Duration> for ExchangePatience<'static> {
     fn from(limit: Duration) -> Self {
-        Patience { limit, goes_on: &|| true }
+        ExchangePatience { limit, goes_on: &|| true }
     }
 }
 
-impl fmt::Debug for Patience<'_> {
+impl fmt::Debug for ExchangePatience<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Patience").field("limit", &self.limit).finish_non_exhaustive()
     }
@@ -43,7 +43,7 @@ impl fmt::Debug for Patience<'_> {
 /// The last exchange that this node completed, with its parties.
 pub(crate) struct Completed {
     name: String,
-    parties: BTreeSet<Party>,
+    parties: BTreeSet<NodeIncarnation>,
 }
 
 impl Membership {
@@ -62,11 +62,11 @@ impl Membership {
     pub fn exchange<'a>(
         &self,
         name: &str,
-        parties: &[Party],
+        parties: &[NodeIncarnation],
         value: &[u8],
-        patience: impl Into<Patience<'a>>,
+        patience: impl Into<ExchangePatience<'a>>,
     ) -> Result<Vec<Vec<u8>>, MembershipError> {
-        let Patience { limit, goes_on } = patience.into();
+        let ExchangePatience { limit, goes_on } = patience.into();
         let exchange = Exchange {
             shared: self.shared(),
             name: checked("exchange", name)?,
@@ -82,7 +82,7 @@ impl Membership {
 struct Exchange<'a> {
     shared: &'a Shared,
     name: &'a str,
-    parties: &'a [Party],
+    parties: &'a [NodeIncarnation],
     deadline: Deadline,
     goes_on: &'a dyn Fn() -> bool,
 }
@@ -103,11 +103,11 @@ impl Exchange<'_> {
         let Shared { keys, store, me, .. } = self.shared;
         let call_key = format!("{}{}", keys.exchange(self.name)?, me.node);
         let value_key = format!("{}{}", keys.values(self.name)?, me.node);
-        let parties = self.parties.iter().map(Party::to_string).collect();
+        let parties = self.parties.iter().map(NodeIncarnation::to_string).collect();
         let call = encode(&Call { epoch: me.epoch, parties });
         let changes = [
-            Change::Put { key: call_key.clone(), value: call, lease: None },
-            Change::Put { key: value_key, value: value.to_vec(), lease: None },
+            KeyChange::Put { key: call_key.clone(), value: call, lease: None },
+            KeyChange::Put { key: value_key, value: value.to_vec(), lease: None },
         ];
         fits(&format!("the value for exchange {:?}", self.name), &changes[1])?;
         if !self.parties.contains(&me.party()) {
@@ -192,7 +192,7 @@ impl Exchange<'_> {
                 }
             }
         }
-        let is_missing = |party: &&Party| !come.contains(&party.node);
+        let is_missing = |party: &&NodeIncarnation| !come.contains(&party.node);
         let missing = self.parties.iter().filter(is_missing).map(|party| party.node.to_string());
         let missing: Vec<String> = missing.collect();
         let (n, parties) = (come.len(), self.parties.len());
@@ -223,7 +223,7 @@ impl Exchange<'_> {
             let snapshot = store.range(&keys.exchange(self.name)?, limit)?;
             if !self.given(&snapshot)?.contains(&party.node) {
                 let (exchange, node) = (self.name.to_owned(), party.node);
-                return Err(MembershipError::Gone { exchange, node, how });
+                return Err(MembershipError::PeerLeft { exchange, node, how });
             }
         }
         Ok(Progress::Waiting { revision: snapshot.revision, given })
@@ -239,12 +239,12 @@ impl Exchange<'_> {
             let node = node.ok_or_else(|| foreign(&store.describe(), entry, "it names no node"))?;
             let call: Call = decode(&store.describe(), entry)?;
             // A node that is no party gave its value in another exchange of this name.
-            if !self.parties.contains(&Party { node, epoch: call.epoch }) {
+            if !self.parties.contains(&NodeIncarnation { node, epoch: call.epoch }) {
                 continue;
             }
-            let ours = self.parties.iter().map(Party::to_string);
+            let ours = self.parties.iter().map(NodeIncarnation::to_string);
             if !ours.eq(call.parties.iter().cloned()) {
-                let ours: Vec<_> = self.parties.iter().map(Party::to_string).collect();
+                let ours: Vec<_> = self.parties.iter().map(NodeIncarnation::to_string).collect();
                 let (theirs, ours) = (call.parties.join(" "), ours.join(" "));
                 return Err(self.disagree(format!("{node} waits for {theirs}, and not for {ours}")));
             }
@@ -254,7 +254,11 @@ impl Exchange<'_> {
     }
 
     /// A party that died or left without a value, and how it ended.
-    fn gone(&self, view: &View, given: &BTreeSet<NodeName>) -> Option<(Party, &'static str)> {
+    fn gone(
+        &self,
+        view: &View,
+        given: &BTreeSet<NodeName>,
+    ) -> Option<(NodeIncarnation, &'static str)> {
         let mut missing = self.parties.iter().filter(|party| !given.contains(&party.node));
         missing.find_map(|party| {
             let how = match view.get(party.node) {
@@ -276,7 +280,7 @@ impl Exchange<'_> {
         let Shared { keys, store, limit, .. } = self.shared;
         let prefix = keys.values(self.name)?;
         let mut values = Vec::with_capacity(self.parties.len());
-        for Party { node, .. } in self.parties {
+        for NodeIncarnation { node, .. } in self.parties {
             let entry = store.get(&format!("{prefix}{node}"), *limit)?;
             let lost = || self.disagree(format!("the value of {node} is gone"));
             values.push(entry.ok_or_else(lost)?.value);
@@ -290,14 +294,15 @@ impl Exchange<'_> {
     /// previous exchange are in the present one: then they have read the value.
     fn tidy(&self) {
         let Shared { keys, store, me, limit, completed, .. } = self.shared;
-        let parties: BTreeSet<Party> = self.parties.iter().copied().collect();
+        let parties: BTreeSet<NodeIncarnation> = self.parties.iter().copied().collect();
         let now = Completed { name: self.name.to_owned(), parties: parties.clone() };
         let last = completed.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
         let Some(last) = last.filter(|last| last.parties.is_subset(&parties)) else { return };
         let (Ok(calls), Ok(values)) = (keys.exchange(&last.name), keys.values(&last.name)) else {
             return;
         };
-        let deletes = [calls, values].map(|prefix| Change::Delete(format!("{prefix}{}", me.node)));
+        let deletes =
+            [calls, values].map(|prefix| KeyChange::Delete(format!("{prefix}{}", me.node)));
         if let Err(error) = store.commit(&[self.shared.alive()], &deletes, *limit) {
             tracing::debug!(%error, "an old exchange stays");
         }

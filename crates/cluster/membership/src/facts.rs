@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::MembershipError;
 use crate::membership::{Membership, fits};
-use crate::store::{Change, Compare};
+use crate::store::{Compare, KeyChange};
 use crate::time::Deadline;
 
 /// How often a waiting node checks its lease.
@@ -23,7 +23,7 @@ impl Membership {
         let shared = self.shared();
         shared.check()?;
         let key = shared.keys.fact(name)?;
-        let put = Change::Put { key: key.clone(), value: value.to_vec(), lease: None };
+        let put = KeyChange::Put { key: key.clone(), value: value.to_vec(), lease: None };
         fits(&format!("the fact {name:?}"), &put)?;
         let compares = [Compare::Absent(key), shared.alive()];
         if shared.store.commit(&compares, &[put], shared.limit)?.is_some() {

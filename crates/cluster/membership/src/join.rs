@@ -10,9 +10,9 @@ use crate::error::MembershipError;
 use crate::keys::{Keys, Record, decode, encode};
 use crate::lease::Lease;
 use crate::name::{NodeName, Role};
-use crate::store::{Change, Compare, Grant, LeaseId, Snapshot, Store};
+use crate::store::{Compare, Grant, KeyChange, LeaseId, Snapshot, Store};
 use crate::time::{Deadline, since_boot};
-use crate::view::{Member, MemberState, View};
+use crate::view::{MemberState, View, ViewMember};
 
 /// The shortest lease.
 pub const TTL_MIN: Duration = Duration::from_millis(100);
@@ -63,7 +63,7 @@ impl Joining {
 
 /// The result of a join.
 pub(crate) struct Joined {
-    pub(crate) me: Member,
+    pub(crate) me: ViewMember,
     pub(crate) view: View,
     pub(crate) lease_id: LeaseId,
     pub(crate) lease: Lease,
@@ -173,7 +173,7 @@ impl Attempt<'_> {
         &self,
         node: NodeName,
         snapshot: &Snapshot,
-    ) -> Result<(Vec<Compare>, Vec<Change>), MembershipError> {
+    ) -> Result<(Vec<Compare>, Vec<KeyChange>), MembershipError> {
         let record_key = self.keys.node(node);
         let alive_key = self.keys.alive(node);
         let old = snapshot.entries.iter().find(|entry| entry.key == record_key);
@@ -186,8 +186,8 @@ impl Attempt<'_> {
         let lease = Some(self.grant.id);
         let record = Record::Joined { role: self.joining.role, lease: self.grant.id.0 };
         let mut changes = vec![
-            Change::Put { key: record_key, value: encode(&record), lease: None },
-            Change::Put { key: alive_key, value: Vec::new(), lease },
+            KeyChange::Put { key: record_key, value: encode(&record), lease: None },
+            KeyChange::Put { key: alive_key, value: Vec::new(), lease },
         ];
         let mut contacts = BTreeMap::new();
         for (key, value) in &self.joining.contact {
@@ -196,8 +196,9 @@ impl Attempt<'_> {
         let prefix = self.keys.contacts(node);
         let stale = snapshot.entries.iter().filter(|entry| entry.key.starts_with(&prefix));
         let stale = stale.filter(|entry| !contacts.contains_key(&entry.key));
-        changes.extend(stale.map(|entry| Change::Delete(entry.key.clone())));
-        let puts = contacts.into_iter().map(|(key, value)| Change::Put { key, value, lease: None });
+        changes.extend(stale.map(|entry| KeyChange::Delete(entry.key.clone())));
+        let puts =
+            contacts.into_iter().map(|(key, value)| KeyChange::Put { key, value, lease: None });
         changes.extend(puts);
         Ok((compares, changes))
     }
@@ -210,8 +211,8 @@ impl Attempt<'_> {
             let record = Record::Left { role: self.joining.role, epoch };
             let (key, alive) = (self.keys.node(node), self.keys.alive(node));
             let compares = [Compare::Unchanged(alive.clone(), epoch)];
-            let put = Change::Put { key, value: encode(&record), lease: None };
-            self.store.commit(&compares, &[put, Change::Delete(alive)], limit)
+            let put = KeyChange::Put { key, value: encode(&record), lease: None };
+            self.store.commit(&compares, &[put, KeyChange::Delete(alive)], limit)
         });
         if let Err(error) = undone.and_then(|_| self.store.revoke(self.grant.id, limit)) {
             tracing::debug!(%error, "a lease of a node that did not join was not given back");

@@ -12,7 +12,7 @@ use crate::error::MembershipError;
 use crate::lease::interval;
 use crate::membership::Shared;
 use crate::time::since_boot;
-use crate::view::{Member, MemberState, View};
+use crate::view::{MemberState, View, ViewMember};
 
 /// How often a waiting thread checks whether it must end.
 const LOOK: Duration = Duration::from_millis(200);
@@ -106,7 +106,7 @@ impl Occasions {
 }
 
 /// Logs the changes of other nodes between two views.
-fn tell(me: &Member, before: &View, after: &View) {
+fn tell(me: &ViewMember, before: &View, after: &View) {
     for member in after.members.values().filter(|member| member.node != me.node) {
         let (node, epoch) = (member.node, member.epoch);
         if before.get(node).is_some_and(|old| (old.epoch, old.state) == (epoch, member.state)) {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::MembershipError;
 use crate::name::{NodeName, Role, checked};
-use crate::store::{Compare, Entry};
+use crate::store::{Compare, StoreEntry};
 
 /// The keys of one cluster.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Keys {
     }
 
     /// The prefix of a node's control messages at one member epoch, and of the answers to its own.
-    pub(crate) fn mail(&self, node: NodeName, epoch: u64) -> String {
+    pub(crate) fn messages(&self, node: NodeName, epoch: u64) -> String {
         format!("{}mail/{node}@{epoch}/", self.root)
     }
 
@@ -104,11 +104,11 @@ pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
 /// The record or call that an entry holds.
 pub(crate) fn decode<T: for<'a> Deserialize<'a>>(
     store: &str,
-    entry: &Entry,
+    entry: &StoreEntry,
 ) -> Result<T, MembershipError> {
     serde_json::from_slice(&entry.value).map_err(|error| foreign(store, entry, &error.to_string()))
 }
 
-pub(crate) fn foreign(store: &str, entry: &Entry, why: &str) -> MembershipError {
+pub(crate) fn foreign(store: &str, entry: &StoreEntry, why: &str) -> MembershipError {
     MembershipError::Foreign { store: store.into(), key: entry.key.clone(), why: why.into() }
 }

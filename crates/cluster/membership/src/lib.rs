@@ -94,15 +94,16 @@ mod view;
 
 pub use endpoint::{open, without_password};
 pub use error::MembershipError;
-pub use exchange::Patience;
+pub use exchange::ExchangePatience;
 pub use join::{Joining, TTL_MAX, TTL_MIN};
 pub use lease::Lease;
-pub use mail::{Answer, Handler, LETTER_MAX, Mail};
+pub use mail::{CONTROL_MESSAGE_MAX, ControlMessages, Handler, Replier};
 pub use membership::Membership;
-pub use name::{NodeName, Party, Role};
+pub use name::{NodeIncarnation, NodeName, Role};
 #[cfg(feature = "etcd")]
 pub use store::EtcdStore;
 pub use store::{
-    Change, Compare, Entry, FileStore, Grant, LeaseId, MemoryStore, Snapshot, Store, VALUE_MAX,
+    Compare, FileStore, Grant, KeyChange, LeaseId, MemoryStore, Snapshot, Store, StoreEntry,
+    VALUE_MAX,
 };
-pub use view::{Member, MemberState, View};
+pub use view::{MemberState, View, ViewMember};

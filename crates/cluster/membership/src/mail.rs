@@ -36,12 +36,12 @@ use crate::error::MembershipError;
 use crate::keeper::Watch;
 use crate::membership::{Membership, Shared};
 use crate::name::NodeName;
-use crate::store::{Change, LeaseId, Snapshot, VALUE_MAX};
+use crate::store::{KeyChange, LeaseId, Snapshot, VALUE_MAX};
 use crate::time::Deadline;
 use crate::view::{MemberState, View};
 
 /// The longest control message and the longest answer, in bytes.
-pub const LETTER_MAX: usize = 64 << 10;
+pub const CONTROL_MESSAGE_MAX: usize = 64 << 10;
 
 /// The most control messages of one node that are in the store at a time.
 const OUTSTANDING_MAX: usize = 256;
@@ -54,8 +54,9 @@ const BATCH: usize = 32;
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a thread waits after the store did not answer.
 const RETRY: Duration = Duration::from_millis(50);
-const _: () =
-    assert!(LETTER_MAX <= VALUE_MAX && BATCH <= OUTSTANDING_MAX && OUTSTANDING_MAX <= QUEUE_MAX);
+const _: () = assert!(
+    CONTROL_MESSAGE_MAX <= VALUE_MAX && BATCH <= OUTSTANDING_MAX && OUTSTANDING_MAX <= QUEUE_MAX
+);
 const _: () = assert!(!RETRY.is_zero() && !LOOK.is_zero(), "the mail spins");
 
 /// Handles a control message. The arguments are the sender, its member epoch and the bytes. The
@@ -63,12 +64,12 @@ const _: () = assert!(!RETRY.is_zero() && !LOOK.is_zero(), "the mail spins");
 pub type Handler = Box<dyn FnMut(NodeName, u64, &[u8]) -> Vec<u8> + Send>;
 
 /// Takes the answer to a control message, once, on a thread of this node.
-pub type Answer = Box<dyn FnOnce(Result<Vec<u8>, MembershipError>) + Send>;
+pub type Replier = Box<dyn FnOnce(Result<Vec<u8>, MembershipError>) + Send>;
 
 /// The control messages of one node; copies belong to the same node. Dropping the last copy ends
 /// the threads. After that, this node sends and answers no message.
 #[derive(Clone)]
-pub struct Mail(Arc<Handle>);
+pub struct ControlMessages(Arc<Handle>);
 
 struct Handle(Arc<Office>);
 
@@ -103,7 +104,7 @@ struct Sent {
     to: NodeName,
     epoch: u64,
     deadline: Deadline,
-    answer: Answer,
+    answer: Replier,
 }
 
 struct Asked {
@@ -121,13 +122,13 @@ impl Membership {
     ///
     /// # Errors
     /// [`MembershipError::MailTwice`], [`MembershipError::Thread`].
-    pub fn mail(&self, handler: Handler) -> Result<Mail, MembershipError> {
+    pub fn messages(&self, handler: Handler) -> Result<ControlMessages, MembershipError> {
         let shared = self.shared_arc();
-        if shared.has_mail.swap(true, Ordering::Relaxed) {
-            return Err(MembershipError::MailTwice);
+        if shared.has_messages.swap(true, Ordering::Relaxed) {
+            return Err(MembershipError::ControlHandlerTwice);
         }
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let mail = Mail(Arc::new(Handle(Arc::new(Office { shared, state, changed }))));
+        let mail = ControlMessages(Arc::new(Handle(Arc::new(Office { shared, state, changed }))));
         mail.spawn("mail-in", |office| office.look())?;
         mail.spawn("mail-out", |office| office.dispatch())?;
         mail.spawn("mail-handler", |office| office.handle(handler))?;
@@ -135,7 +136,7 @@ impl Membership {
     }
 }
 
-impl Mail {
+impl ControlMessages {
     fn spawn(
         &self,
         name: &str,
@@ -153,7 +154,14 @@ impl Mail {
     /// Sends a control message to a node that joined at `epoch`. The call does not wait. `answer`
     /// gets the handler's answer, or the reason why no answer came within `limit`. `answer` must
     /// not take long.
-    pub fn send(&self, to: NodeName, epoch: u64, letter: Vec<u8>, limit: Duration, answer: Answer) {
+    pub fn send(
+        &self,
+        to: NodeName,
+        epoch: u64,
+        letter: Vec<u8>,
+        limit: Duration,
+        answer: Replier,
+    ) {
         let office = &self.0.0;
         if let Err(error) = office.shared.check().and_then(|()| short("a letter", &letter)) {
             return answer(Err(error));
@@ -162,7 +170,7 @@ impl Mail {
         let mut state = office.state();
         if state.queue.len() >= QUEUE_MAX {
             drop(state);
-            return (sent.answer)(Err(MembershipError::MailFull { max: QUEUE_MAX }));
+            return (sent.answer)(Err(MembershipError::ControlQueueFull { max: QUEUE_MAX }));
         }
         // The number is taken under the lock, so messages are queued in the order of their numbers.
         let number = office.shared.letters.fetch_add(1, Ordering::Relaxed) + 1;
@@ -230,7 +238,7 @@ impl Office {
                 self.put(&letters);
             }
             if !stale.is_empty() {
-                let deletes: Vec<_> = stale.into_iter().map(Change::Delete).collect();
+                let deletes: Vec<_> = stale.into_iter().map(KeyChange::Delete).collect();
                 let Shared { store, limit, .. } = &*self.shared;
                 if let Err(error) = store.commit(&[self.shared.alive()], &deletes, *limit) {
                     // The keys are deleted with the lease that they are attached to.
@@ -242,7 +250,7 @@ impl Office {
 
     /// Takes messages for one node and keys to delete, and waits until there are any. The messages
     /// count as sent from here on.
-    fn next_out(&self) -> (Vec<(String, Change)>, Vec<String>) {
+    fn next_out(&self) -> (Vec<(String, KeyChange)>, Vec<String>) {
         let mut state = self.state();
         let has_letters =
             |state: &State| !state.queue.is_empty() && state.sent.len() + BATCH <= OUTSTANDING_MAX;
@@ -272,7 +280,7 @@ impl Office {
                 let mut value = self.shared.lease_id.0.to_le_bytes().to_vec();
                 value.extend(bytes);
                 let lease = Some(self.shared.lease_id);
-                letters.push((key.clone(), Change::Put { key, value, lease }));
+                letters.push((key.clone(), KeyChange::Put { key, value, lease }));
                 // Inserted before the message is in the store, because the answer may arrive at
                 // once.
                 state.sent.insert(number, sent);
@@ -285,7 +293,7 @@ impl Office {
 
     /// Puts the messages, which are all for the same node. The call retries while a caller still
     /// waits for one of them.
-    fn put(&self, letters: &[(String, Change)]) {
+    fn put(&self, letters: &[(String, KeyChange)]) {
         let Shared { store, limit, .. } = &*self.shared;
         let changes: Vec<_> = letters.iter().map(|(_, change)| change.clone()).collect();
         let numbers = letters.iter().filter_map(|(key, _)| number_of(key));
@@ -324,7 +332,12 @@ impl Office {
 
     fn ask_key(&self, to: NodeName, epoch: u64, number: u64) -> String {
         let me = &self.shared.me;
-        format!("{}ask/{}@{}/{number:016x}", self.shared.keys.mail(to, epoch), me.node, me.epoch)
+        format!(
+            "{}ask/{}@{}/{number:016x}",
+            self.shared.keys.messages(to, epoch),
+            me.node,
+            me.epoch
+        )
     }
 
     // ---- mail-in ---------------------------------------------------------------------------------------
@@ -332,7 +345,7 @@ impl Office {
     /// Takes new messages and answers out of the store, and gives up old ones.
     fn look(&self) {
         let Shared { store, keys, me, limit, .. } = &*self.shared;
-        let prefix = keys.mail(me.node, me.epoch);
+        let prefix = keys.messages(me.node, me.epoch);
         // The highest number that was taken, for each sender.
         let mut seen = BTreeMap::new();
         while !self.is_over() && self.shared.check().is_ok() {
@@ -439,20 +452,20 @@ impl Office {
         while !self.is_over() {
             let asked = self.next_asked();
             // An answer is attached to the lease of the sender of the message.
-            let mut answers: BTreeMap<LeaseId, Vec<(String, Change)>> = BTreeMap::new();
+            let mut answers: BTreeMap<LeaseId, Vec<(String, KeyChange)>> = BTreeMap::new();
             for Asked { key, from, epoch, number, lease, bytes } in asked {
                 let mut value = handler(from, epoch, &bytes);
                 if let Err(error) = short("an answer", &value) {
                     tracing::warn!(%error, "a letter is answered with nothing");
                     value.clear();
                 }
-                let to = self.shared.keys.mail(from, epoch);
+                let to = self.shared.keys.messages(from, epoch);
                 strict_assert!(
-                    value.len() <= LETTER_MAX,
+                    value.len() <= CONTROL_MESSAGE_MAX,
                     "an answer is longer than a letter may be"
                 );
                 let answer = format!("{to}answer/{number:016x}");
-                let put = Change::Put { key: answer, value, lease: Some(lease) };
+                let put = KeyChange::Put { key: answer, value, lease: Some(lease) };
                 answers.entry(lease).or_default().push((key, put));
             }
             answers.into_values().for_each(|answers| self.answer(answers));
@@ -469,11 +482,11 @@ impl Office {
     }
 
     /// Puts answers for one node, and deletes the messages in the same transaction.
-    fn answer(&self, answers: Vec<(String, Change)>) {
+    fn answer(&self, answers: Vec<(String, KeyChange)>) {
         let Shared { store, limit, .. } = &*self.shared;
         let (keys, puts): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
         strict_assert_eq!(keys.len(), puts.len());
-        let deletes = keys.iter().cloned().map(Change::Delete);
+        let deletes = keys.iter().cloned().map(KeyChange::Delete);
         let changes: Vec<_> = puts.into_iter().chain(deletes).collect();
         strict_assert_eq!(changes.len(), 2 * keys.len(), "every answer takes its letter away");
         let deadline = Deadline::after(*limit);
@@ -495,8 +508,10 @@ impl Office {
 
 fn short(what: &str, letter: &[u8]) -> Result<(), MembershipError> {
     match letter.len() {
-        0..=LETTER_MAX => Ok(()),
-        len => Err(MembershipError::TooLong { what: what.to_owned(), len, max: LETTER_MAX }),
+        0..=CONTROL_MESSAGE_MAX => Ok(()),
+        len => {
+            Err(MembershipError::TooLong { what: what.to_owned(), len, max: CONTROL_MESSAGE_MAX })
+        }
     }
 }
 
@@ -518,7 +533,7 @@ fn number_of(key: &str) -> Option<u64> {
 }
 
 /// The message in an entry. `rest` is the end of the entry's key.
-fn asked(rest: &str, number: u64, entry: &crate::store::Entry) -> Option<Asked> {
+fn asked(rest: &str, number: u64, entry: &crate::store::StoreEntry) -> Option<Asked> {
     let (from, _) = rest.strip_prefix("ask/")?.split_once('/')?;
     let (from, epoch) = from.split_once('@')?;
     let (lease, bytes) = entry.value.split_first_chunk()?;

@@ -14,9 +14,9 @@ use crate::join::{self, Joined, Joining};
 use crate::keeper;
 use crate::keys::{Keys, Record, encode};
 use crate::lease::Lease;
-use crate::store::{Change, Compare, LeaseId, Store, VALUE_MAX};
+use crate::store::{Compare, KeyChange, LeaseId, Store, VALUE_MAX};
 use crate::time::Deadline;
-use crate::view::{Member, MemberState, View};
+use crate::view::{MemberState, View, ViewMember};
 
 /// The most time that giving up the lease may take. If it fails, other nodes see the node dead when
 /// the lease ends.
@@ -37,7 +37,7 @@ struct Handle(Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) keys: Keys,
-    pub(crate) me: Member,
+    pub(crate) me: ViewMember,
     pub(crate) lease: Lease,
     pub(crate) lease_id: LeaseId,
     pub(crate) ttl: Duration,
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) completed: Mutex<Option<Completed>>,
     /// The number of control messages sent so far.
     pub(crate) letters: AtomicU64,
-    pub(crate) has_mail: AtomicBool,
+    pub(crate) has_messages: AtomicBool,
     left: AtomicBool,
     on_loss: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
@@ -86,7 +86,7 @@ impl Membership {
             board: Board::new(view),
             completed: Mutex::new(None),
             letters: AtomicU64::new(0),
-            has_mail: AtomicBool::new(false),
+            has_messages: AtomicBool::new(false),
             left: AtomicBool::new(false),
             on_loss: Mutex::default(),
         });
@@ -100,7 +100,7 @@ impl Membership {
     }
 
     /// This node as it joined. The view also has the contacts that were added later.
-    pub fn me(&self) -> &Member {
+    pub fn me(&self) -> &ViewMember {
         &self.shared().me
     }
 
@@ -166,7 +166,7 @@ impl Membership {
     pub fn contact(&self, key: &str, value: &str) -> Result<(), MembershipError> {
         let shared = self.shared();
         let key = shared.keys.contact(shared.me.node, key)?;
-        let put = Change::Put { key, value: value.as_bytes().to_vec(), lease: None };
+        let put = KeyChange::Put { key, value: value.as_bytes().to_vec(), lease: None };
         shared.put("a contact", put)
     }
 
@@ -237,7 +237,7 @@ impl Shared {
 
     /// Puts a key, in a transaction that holds only while this node is in the cluster. When an
     /// answer is lost, the put may take effect twice.
-    fn put(&self, what: &str, put: Change) -> Result<(), MembershipError> {
+    fn put(&self, what: &str, put: KeyChange) -> Result<(), MembershipError> {
         self.check()?;
         fits(what, &put)?;
         match self.store.commit(&[self.alive()], &[put], self.limit)? {
@@ -289,8 +289,8 @@ impl Shared {
         }
         let (node, epoch) = (self.me.node, self.me.epoch);
         let record = Record::Left { role: self.me.role, epoch };
-        let put = Change::Put { key: self.keys.node(node), value: encode(&record), lease: None };
-        let changes = [put, Change::Delete(self.keys.alive(node))];
+        let put = KeyChange::Put { key: self.keys.node(node), value: encode(&record), lease: None };
+        let changes = [put, KeyChange::Delete(self.keys.alive(node))];
         let deadline = Deadline::after(self.limit);
         let mut trouble = None;
         while let Some(left) = deadline.left() {
@@ -319,9 +319,9 @@ impl Shared {
 }
 
 /// Checks that the value of a put is short enough.
-pub(crate) fn fits(what: &str, put: &Change) -> Result<(), MembershipError> {
+pub(crate) fn fits(what: &str, put: &KeyChange) -> Result<(), MembershipError> {
     match put {
-        Change::Put { value, .. } if value.len() > VALUE_MAX => Err(MembershipError::TooLong {
+        KeyChange::Put { value, .. } if value.len() > VALUE_MAX => Err(MembershipError::TooLong {
             what: what.to_owned(),
             len: value.len(),
             max: VALUE_MAX,

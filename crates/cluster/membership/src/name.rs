@@ -78,25 +78,25 @@ impl FromStr for NodeName {
 
 /// A node with its member epoch, written `C7@41`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Party {
+pub struct NodeIncarnation {
     /// The node.
     pub node: NodeName,
     /// The member epoch of the node.
     pub epoch: u64,
 }
 
-impl fmt::Display for Party {
+impl fmt::Display for NodeIncarnation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.node, self.epoch)
     }
 }
 
-impl FromStr for Party {
+impl FromStr for NodeIncarnation {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (node, epoch) = text.split_once('@').ok_or(())?;
-        Ok(Party { node: node.parse()?, epoch: epoch.parse().map_err(drop)? })
+        Ok(NodeIncarnation { node: node.parse()?, epoch: epoch.parse().map_err(drop)? })
     }
 }
 

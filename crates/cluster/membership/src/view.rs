@@ -6,7 +6,7 @@ use latchwork_strict::strict_assert;
 
 use crate::error::MembershipError;
 use crate::keys::{Keys, Record, decode, foreign};
-use crate::name::{NodeName, Party, Role};
+use crate::name::{NodeIncarnation, NodeName, Role};
 use crate::store::Snapshot;
 
 /// The state of a node in a view.
@@ -22,7 +22,7 @@ pub enum MemberState {
 
 /// A node in a view.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Member {
+pub struct ViewMember {
     /// The name of the node.
     pub node: NodeName,
     /// The member epoch: the store's revision at which the node joined. A later holder has a higher
@@ -36,10 +36,10 @@ pub struct Member {
     pub state: MemberState,
 }
 
-impl Member {
+impl ViewMember {
     /// The node with its member epoch.
-    pub fn party(&self) -> Party {
-        Party { node: self.node, epoch: self.epoch }
+    pub fn party(&self) -> NodeIncarnation {
+        NodeIncarnation { node: self.node, epoch: self.epoch }
     }
 }
 
@@ -49,12 +49,12 @@ pub struct View {
     /// The revision of the store.
     pub revision: u64,
     /// The nodes, by name.
-    pub members: BTreeMap<NodeName, Member>,
+    pub members: BTreeMap<NodeName, ViewMember>,
 }
 
 impl View {
     /// The latest holder of a name.
-    pub fn get(&self, node: NodeName) -> Option<&Member> {
+    pub fn get(&self, node: NodeName) -> Option<&ViewMember> {
         self.members.get(&node)
     }
 
@@ -64,29 +64,29 @@ impl View {
     }
 
     /// Whether the party is in the cluster, with the same member epoch.
-    pub fn is_there(&self, party: Party) -> bool {
+    pub fn is_there(&self, party: NodeIncarnation) -> bool {
         self.get(party.node).is_some_and(|member| {
             member.epoch == party.epoch && member.state == MemberState::Joined
         })
     }
 
     /// The nodes that are in the cluster.
-    pub fn joined(&self) -> impl Iterator<Item = &Member> {
+    pub fn joined(&self) -> impl Iterator<Item = &ViewMember> {
         self.members.values().filter(|member| member.state == MemberState::Joined)
     }
 
     /// The compute nodes that are in the cluster.
-    pub fn compute(&self) -> impl Iterator<Item = &Member> {
+    pub fn compute(&self) -> impl Iterator<Item = &ViewMember> {
         self.joined().filter(|member| member.node.compute().is_some())
     }
 
     /// The memory nodes that are in the cluster.
-    pub fn memory(&self) -> impl Iterator<Item = &Member> {
+    pub fn memory(&self) -> impl Iterator<Item = &ViewMember> {
         self.joined().filter(|member| member.node.memory().is_some())
     }
 
     /// The nodes that have died.
-    pub fn dead(&self) -> impl Iterator<Item = &Member> {
+    pub fn dead(&self) -> impl Iterator<Item = &ViewMember> {
         self.members.values().filter(|member| member.state == MemberState::Dead)
     }
 
@@ -115,7 +115,7 @@ impl View {
                     return Err(foreign(store, entry, "its role is another than its name's"));
                 }
                 let contact = BTreeMap::new();
-                view.members.insert(node, Member { node, epoch, role, contact, state });
+                view.members.insert(node, ViewMember { node, epoch, role, contact, state });
             } else if let Some(node) = entry.key.strip_prefix(&alive) {
                 living.push(name(node)?);
             }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use latchwork_cluster::ClusterError;
 use latchwork_memnode::{ObjectKind, PoolError};
-use latchwork_partition::BadRecord;
+use latchwork_partition::BadCommitRecord;
 use latchwork_txn::TxnError;
 use latchwork_wal::WalError;
 use thiserror::Error;
 
 /// The reason why a database could not be opened, or not closed.
 #[derive(Debug, Error)]
-pub enum OpenError {
+pub enum DatabaseOpenError {
     /// A log failed.
     #[error("the log failed: {0}")]
     Log(#[from] WalError),
@@ -26,7 +26,7 @@ pub enum OpenError {
     Cluster(#[from] ClusterError),
     /// A record of two-phase commit is damaged.
     #[error(transparent)]
-    Record(#[from] BadRecord),
+    Record(#[from] BadCommitRecord),
     /// Another worker has not done its part in time.
     #[error("{what} within {waited:?}")]
     Late {

@@ -12,7 +12,9 @@ use latchwork_memnode::{ObjectKind, Pool};
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
 use latchwork_strict::{strict_assert, strict_assert_eq};
-use latchwork_txn::{Checkpoint, Database, DatabaseId, Health, Node, NodeId, Recovery, TxnError};
+use latchwork_txn::{
+    Checkpoint, Database, DatabaseId, Health, NodeId, Recovery, TransactionNode, TxnError,
+};
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::storage::{Disk, Storage};
 use latchwork_wal::{Device, Log, LogDirectory, Loss, Timestamp, WalError};
@@ -20,7 +22,9 @@ use latchwork_wal::{Device, Log, LogDirectory, Loss, Timestamp, WalError};
 use crate::named::check_kind;
 use crate::nodes::deadline;
 use crate::steps::{Step, Steps};
-use crate::{Nodes, OpenError, Opened, Options, Wait, draw_id, open_named, replay, with_open};
+use crate::{
+    DatabaseOpenError, DatabaseOptions, Nodes, Opened, Wait, draw_id, open_named, replay, with_open,
+};
 
 /// A database that this process has open, on all compute nodes of one cluster. Clones are the same.
 ///
@@ -35,7 +39,7 @@ use crate::{Nodes, OpenError, Opened, Options, Wait, draw_id, open_named, replay
 pub struct Instance(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    options: Options,
+    options: DatabaseOptions,
     /// The compute nodes of this process, by their indexes in the cluster.
     nodes_here: Range<usize>,
     /// Whether other processes may have the database open too.
@@ -87,11 +91,11 @@ impl Instance {
     pub fn at(
         directory: impl AsRef<Path>,
         cluster: &ClusterConfig,
-        options: Options,
-    ) -> Result<Instance, OpenError> {
+        options: DatabaseOptions,
+    ) -> Result<Instance, DatabaseOpenError> {
         let path = directory.as_ref();
         if path.as_os_str().is_empty() {
-            return Err(OpenError::NoPath);
+            return Err(DatabaseOpenError::NoPath);
         }
         let disk = Disk::new(path).map_err(|cause| unwritable(path, cause))?;
         Instance::on(Arc::new(disk), None, cluster, options)
@@ -106,8 +110,8 @@ impl Instance {
         storage: Arc<dyn Storage>,
         device: Option<Device>,
         cluster: &ClusterConfig,
-        options: Options,
-    ) -> Result<Instance, OpenError> {
+        options: DatabaseOptions,
+    ) -> Result<Instance, DatabaseOpenError> {
         options.log.check().map_err(WalError::from)?;
         let directory = replay::open(storage, options.accept_loss)?;
         let (replayed, _) = replay(&directory, options.replay_threads)?;
@@ -120,7 +124,7 @@ impl Instance {
     }
 
     /// Makes a database without a log, which ends with its cluster.
-    pub fn in_memory(cluster: &ClusterConfig, options: Options) -> Instance {
+    pub fn in_memory(cluster: &ClusterConfig, options: DatabaseOptions) -> Instance {
         let (id, here) = (draw_id(cluster.seed), (0..cluster.compute_nodes, false));
         Instance::new(cluster, here, options, id, (None, None), Found::default(), None)
     }
@@ -132,7 +136,7 @@ impl Instance {
     pub fn in_memory_here(
         cluster: &ClusterConfig,
         here: Range<usize>,
-        options: Options,
+        options: DatabaseOptions,
     ) -> Instance {
         let (id, here) = (draw_id(cluster.seed), (here, true));
         Instance::new(cluster, here, options, id, (None, None), Found::default(), None)
@@ -141,7 +145,7 @@ impl Instance {
     fn new(
         cluster: &ClusterConfig,
         (nodes_here, is_shared): (Range<usize>, bool),
-        options: Options,
+        options: DatabaseOptions,
         id: DatabaseId,
         (directory, device): (Option<Arc<LogDirectory>>, Option<Device>),
         found: Found,
@@ -199,7 +203,7 @@ impl Instance {
     ///
     /// # Errors
     /// [`OpenError::OtherCluster`], and the error of an earlier opening.
-    pub fn begin(&self, nodes: &[Arc<latchwork_cluster::Node>]) -> Result<(), OpenError> {
+    pub fn begin(&self, nodes: &[Arc<latchwork_cluster::Node>]) -> Result<(), DatabaseOpenError> {
         let inner = &self.0;
         for node in nodes {
             inner.belong(node.allocator().pool())?;
@@ -218,7 +222,7 @@ impl Instance {
     /// worker starts on another cluster, or after a failed opening. A panic is
     /// [`ClusterError::Panicked`]; then the instance stays failed, and the program must discard the
     /// cluster.
-    pub fn run<T, F, Fut>(&self, cluster: &Embedded, body: F) -> Result<Vec<T>, OpenError>
+    pub fn run<T, F, Fut>(&self, cluster: &Embedded, body: F) -> Result<Vec<T>, DatabaseOpenError>
     where
         T: Send,
         F: Fn(Opened) -> Fut + Sync,
@@ -242,7 +246,7 @@ impl Instance {
         cluster: &Simulated,
         limit: Duration,
         body: F,
-    ) -> Result<Vec<T>, OpenError>
+    ) -> Result<Vec<T>, DatabaseOpenError>
     where
         T: 'static,
         F: Fn(Opened) -> Fut + 'static,
@@ -268,12 +272,12 @@ impl Instance {
     /// An error of this worker, of another worker, or of an earlier opening; [`OpenError::Late`]
     /// when a worker does not come in time; [`OpenError::OtherCluster`]; [`OpenError::InMemory`]
     /// and [`OpenError::HasLog`] when the memory has a database that the instance may not use.
-    pub async fn open(&self, member: &Member) -> Result<Opened, OpenError> {
+    pub async fn open(&self, member: &Member) -> Result<Opened, DatabaseOpenError> {
         let inner = &self.0;
         if !inner.nodes_here.contains(&member.node) || member.worker >= inner.workers {
             let (nodes, workers) = (inner.nodes_here.len(), inner.workers);
             let (worker, node) = (member.worker, member.node);
-            return Err(OpenError::NoMember { worker, node, nodes, workers });
+            return Err(DatabaseOpenError::NoMember { worker, node, nodes, workers });
         }
         // These two checks come before anything is made or written, and leave the instance as it
         // is.
@@ -295,7 +299,7 @@ impl Instance {
     ///
     /// # Errors
     /// Those of the log, also for the last commits that no caller waited for.
-    pub fn close(self) -> Result<(), OpenError> {
+    pub fn close(self) -> Result<(), DatabaseOpenError> {
         let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
         let handle = executor.handle();
         let inner = &self.0;
@@ -313,20 +317,20 @@ impl Instance {
 
 impl Inner {
     /// Ends the opening on all workers. Returns the error for this worker.
-    fn failed(&self, error: OpenError) -> OpenError {
+    fn failed(&self, error: DatabaseOpenError) -> DatabaseOpenError {
         self.steps.fail(&error);
         match error {
-            OpenError::Stopped => self.steps.check().err().unwrap_or(error),
+            DatabaseOpenError::Stopped => self.steps.check().err().unwrap_or(error),
             error => error,
         }
     }
 
     /// Makes this the cluster of the instance, or checks that it is. The first worker that takes
     /// the lock decides.
-    fn belong(&self, pool: &Pool) -> Result<(), OpenError> {
+    fn belong(&self, pool: &Pool) -> Result<(), DatabaseOpenError> {
         match self.pool.lock().get_or_insert_with(|| pool.clone()).is_clone_of(pool) {
             true => Ok(()),
-            false => Err(OpenError::OtherCluster { name: self.options.name.clone() }),
+            false => Err(DatabaseOpenError::OtherCluster { name: self.options.name.clone() }),
         }
     }
 
@@ -335,7 +339,7 @@ impl Inner {
         member.node == self.nodes_here.start && member.worker == 0
     }
 
-    async fn open(&self, member: &Member) -> Result<Database<Worker>, OpenError> {
+    async fn open(&self, member: &Member) -> Result<Database<Worker>, DatabaseOpenError> {
         let (handle, workers) = (&member.handle, self.all_workers());
         let stopped = || self.steps.has_failed();
         let wait = self.wait(&stopped);
@@ -371,12 +375,12 @@ impl Inner {
     async fn make(
         &self,
         member: &Member,
-        node: Arc<Node>,
+        node: Arc<TransactionNode>,
         wait: &Wait<'_>,
-    ) -> Result<Database<Worker>, OpenError> {
+    ) -> Result<Database<Worker>, DatabaseOpenError> {
         let recovery = self.recovery.lock().clone();
         let made = std::cell::Cell::new(false);
-        let make = async |memory: Worker, node: Arc<Node>| {
+        let make = async |memory: Worker, node: Arc<TransactionNode>| {
             made.set(true);
             let database = Database::create(memory, node, self.id).await?;
             if let Some(recovery) = &recovery {
@@ -395,18 +399,19 @@ impl Inner {
     }
 
     /// Checks that the memory has no database of this name that the instance may not use.
-    async fn check_free(&self, member: &Member) -> Result<(), OpenError> {
+    async fn check_free(&self, member: &Member) -> Result<(), DatabaseOpenError> {
         let name = &self.options.name;
         let Some(entry) = member.catalogue.lookup(member.memory.port(), name).await? else {
             return Ok(());
         };
         check_kind(&entry)?;
         match &self.directory {
-            Some(directory) => {
-                Err(OpenError::InMemory { name: name.clone(), directory: directory.describe() })
-            }
+            Some(directory) => Err(DatabaseOpenError::InMemory {
+                name: name.clone(),
+                directory: directory.describe(),
+            }),
             None if entry.kind == ObjectKind::LOGGED_DATABASE => {
-                Err(OpenError::HasLog { name: name.clone() })
+                Err(DatabaseOpenError::HasLog { name: name.clone() })
             }
             None => Ok(()),
         }
@@ -419,7 +424,7 @@ impl Inner {
         member: &Member,
         database: &Database<Worker>,
         wait: &Wait<'_>,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), DatabaseOpenError> {
         let (handle, workers) = (&member.handle, self.all_workers());
         self.steps.end(Step::Made, workers, handle, wait).await?;
         let recovery = self.recovery.lock().clone();
@@ -439,12 +444,12 @@ impl Inner {
     }
 
     /// Makes the tables that do not exist.
-    async fn make_tables(&self, database: &Database<Worker>) -> Result<(), OpenError> {
+    async fn make_tables(&self, database: &Database<Worker>) -> Result<(), DatabaseOpenError> {
         for schema in &self.options.tables {
             match database.table(schema.name()).await {
                 Ok(table) if table.schema() == schema => {}
                 Ok(_) => {
-                    return Err(OpenError::OtherSchema { table: schema.name().to_owned() });
+                    return Err(DatabaseOpenError::OtherSchema { table: schema.name().to_owned() });
                 }
                 Err(TxnError::NoTable { .. }) => {
                     database.create_table(schema.clone()).await?;
@@ -461,7 +466,7 @@ impl Inner {
         member: &Member,
         database: &Database<Worker>,
         wait: &Wait<'_>,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), DatabaseOpenError> {
         for schema in &self.options.tables {
             let table = schema.name();
             let what = || format!("another process did not make the table {table}");
@@ -471,13 +476,13 @@ impl Inner {
                 Err(error) => Err(error.into()),
             };
             if wait.until(&member.handle, what, made).await?.schema() != schema {
-                return Err(OpenError::OtherSchema { table: table.to_owned() });
+                return Err(DatabaseOpenError::OtherSchema { table: table.to_owned() });
             }
         }
         Ok(())
     }
 
-    fn start_node(&self, member: &Member) -> Result<Arc<Node>, OpenError> {
+    fn start_node(&self, member: &Member) -> Result<Arc<TransactionNode>, DatabaseOpenError> {
         // A cluster has at most 58 compute nodes. An index counts the nodes that started together.
         // In a cluster of processes other nodes may use the same database, so the id counts there.
         let id = member.memory.node().id().get();
@@ -492,22 +497,22 @@ impl Inner {
                 Some(Log::simulated(directory, id, settings, &member.handle, device)?)
             }
         };
-        Ok(Node::new(id, log, self.options.transactions.clone()))
+        Ok(TransactionNode::new(id, log, self.options.transactions.clone()))
     }
 
     pub(crate) async fn checkpoint(
         &self,
         database: &Database<Worker>,
         handle: &Handle,
-    ) -> Result<Checkpoint, OpenError> {
-        let Some(directory) = &self.directory else { return Err(OpenError::NoLog) };
+    ) -> Result<Checkpoint, DatabaseOpenError> {
+        let Some(directory) = &self.directory else { return Err(DatabaseOpenError::NoLog) };
         let wait = self.wait(&|| false);
         let nodes = self.nodes.all(handle, &wait).await?;
         Ok(database.checkpoint(&nodes, directory, deadline(handle, &wait)).await?)
     }
 
     /// Ends a worker's part of a phase.
-    pub(crate) async fn end(&self, member: &Member) -> Result<(), OpenError> {
+    pub(crate) async fn end(&self, member: &Member) -> Result<(), DatabaseOpenError> {
         // The log of a simulated node is closed below. For that, the workers of the node must have
         // ended. With a real device, the wait stops when a worker has failed.
         let stopped = || self.device.is_none() && self.steps.has_failed();
@@ -532,20 +537,20 @@ impl Inner {
 }
 
 /// The results, or the error that caused the others.
-fn first_error<T>(ends: Vec<Result<T, OpenError>>) -> Result<Vec<T>, OpenError> {
+fn first_error<T>(ends: Vec<Result<T, DatabaseOpenError>>) -> Result<Vec<T>, DatabaseOpenError> {
     let (mut results, mut first) = (Vec::new(), None);
     for end in ends {
         match end {
             Ok(result) => results.push(result),
-            Err(error @ OpenError::Elsewhere { .. }) => first = first.or(Some(error)),
+            Err(error @ DatabaseOpenError::Elsewhere { .. }) => first = first.or(Some(error)),
             Err(error) => return Err(error),
         }
     }
     first.map_or(Ok(results), Err)
 }
 
-fn unwritable(path: &Path, cause: std::io::Error) -> OpenError {
-    OpenError::Directory { path: path.display().to_string(), cause }
+fn unwritable(path: &Path, cause: std::io::Error) -> DatabaseOpenError {
+    DatabaseOpenError::Directory { path: path.display().to_string(), cause }
 }
 
 impl fmt::Debug for Instance {

@@ -90,11 +90,11 @@ mod phase;
 mod replay;
 mod steps;
 
-pub use error::OpenError;
+pub use error::DatabaseOpenError;
 pub use instance::{Found, Instance};
 pub use named::open_named;
 pub use nodes::{Nodes, Wait};
 pub use opened::Opened;
-pub use options::Options;
+pub use options::DatabaseOptions;
 pub use phase::with_open;
 pub use replay::{draw_id, replay};

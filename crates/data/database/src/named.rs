@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use latchwork_cluster::{Member, Worker};
-use latchwork_memnode::{Entry, ObjectKind};
-use latchwork_txn::{Database, Node, TxnError};
+use latchwork_memnode::{CatalogueEntry, ObjectKind};
+use latchwork_txn::{Database, TransactionNode, TxnError};
 use latchwork_verbs::GlobalAddr;
 
-use crate::{OpenError, Wait};
+use crate::{DatabaseOpenError, Wait};
 
 /// Opens the database with this name on a worker. If there is no such database, the first worker of
 /// the cluster makes it with `make`, and then registers its name. So a worker that finds the
@@ -18,11 +18,11 @@ use crate::{OpenError, Wait};
 /// [`OpenError::Late`]; [`OpenError::Stopped`].
 pub async fn open_named(
     member: &Member,
-    node: Arc<Node>,
+    node: Arc<TransactionNode>,
     name: &str,
     wait: &Wait<'_>,
-    make: impl AsyncFnOnce(Worker, Arc<Node>) -> Result<Database<Worker>, TxnError>,
-) -> Result<Database<Worker>, OpenError> {
+    make: impl AsyncFnOnce(Worker, Arc<TransactionNode>) -> Result<Database<Worker>, TxnError>,
+) -> Result<Database<Worker>, DatabaseOpenError> {
     let (memory, catalogue) = (&member.memory, &member.catalogue);
     let known = catalogue.lookup(memory.port(), name).await?;
     if member.index == 0 && known.is_none() {
@@ -46,9 +46,9 @@ pub async fn open_named(
 }
 
 /// Checks that an entry of the catalogue names a database.
-pub(crate) fn check_kind(entry: &Entry) -> Result<(), OpenError> {
+pub(crate) fn check_kind(entry: &CatalogueEntry) -> Result<(), DatabaseOpenError> {
     match entry.kind {
         ObjectKind::DATABASE | ObjectKind::LOGGED_DATABASE => Ok(()),
-        kind => Err(OpenError::OtherKind { name: entry.name.clone(), kind }),
+        kind => Err(DatabaseOpenError::OtherKind { name: entry.name.clone(), kind }),
     }
 }

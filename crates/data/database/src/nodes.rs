@@ -8,9 +8,9 @@ use latchwork_cluster::Member;
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
 use latchwork_runtime::{Handle, Time};
 use latchwork_strict::strict_assert;
-use latchwork_txn::Node;
+use latchwork_txn::TransactionNode;
 
-use crate::OpenError;
+use crate::DatabaseOpenError;
 
 /// The interval at which a waiting worker checks whether another worker has done its part.
 pub(crate) const LOOK: Duration = Duration::from_micros(100);
@@ -23,7 +23,7 @@ pub struct Nodes(Vec<Place>);
 
 #[derive(Default)]
 struct Place {
-    node: Mutex<Option<Arc<Node>>>,
+    node: Mutex<Option<Arc<TransactionNode>>>,
     /// The number of workers that have ended.
     ended: AtomicUsize,
 }
@@ -48,18 +48,18 @@ impl Wait<'_> {
         &self,
         handle: &Handle,
         what: impl Fn() -> String,
-        mut found: impl AsyncFnMut() -> Result<Option<T>, OpenError>,
-    ) -> Result<T, OpenError> {
+        mut found: impl AsyncFnMut() -> Result<Option<T>, DatabaseOpenError>,
+    ) -> Result<T, DatabaseOpenError> {
         let deadline = handle.now() + self.limit;
         loop {
             if let Some(found) = found().await? {
                 return Ok(found);
             }
             if (self.stopped)() {
-                return Err(OpenError::Stopped);
+                return Err(DatabaseOpenError::Stopped);
             }
             if handle.now() >= deadline {
-                return Err(OpenError::Late { what: what(), waited: self.limit });
+                return Err(DatabaseOpenError::Late { what: what(), waited: self.limit });
             }
             handle.sleep(LOOK).await;
         }
@@ -90,8 +90,8 @@ impl Nodes {
         &self,
         member: &Member,
         wait: &Wait<'_>,
-        make: impl FnOnce() -> Result<Arc<Node>, OpenError>,
-    ) -> Result<Arc<Node>, OpenError> {
+        make: impl FnOnce() -> Result<Arc<TransactionNode>, DatabaseOpenError>,
+    ) -> Result<Arc<TransactionNode>, DatabaseOpenError> {
         strict_assert!(member.node < self.0.len(), "a node that the instance does not know");
         let place = &self.0[member.node];
         if member.worker == 0 && place.node.lock().is_none() {
@@ -104,7 +104,7 @@ impl Nodes {
     }
 
     /// The nodes that have started, with their indexes.
-    pub fn up(&self) -> impl Iterator<Item = (usize, Arc<Node>)> {
+    pub fn up(&self) -> impl Iterator<Item = (usize, Arc<TransactionNode>)> {
         let node = |(index, place): (usize, &Place)| Some((index, place.node.lock().clone()?));
         self.0.iter().enumerate().filter_map(node)
     }
@@ -113,7 +113,11 @@ impl Nodes {
     ///
     /// # Errors
     /// [`OpenError::Late`]; [`OpenError::Stopped`].
-    pub async fn all(&self, handle: &Handle, wait: &Wait<'_>) -> Result<Vec<Arc<Node>>, OpenError> {
+    pub async fn all(
+        &self,
+        handle: &Handle,
+        wait: &Wait<'_>,
+    ) -> Result<Vec<Arc<TransactionNode>>, DatabaseOpenError> {
         let up = || self.up().map(|(_, node)| node).collect::<Vec<_>>();
         let what = || format!("{} of {} compute nodes came up", up().len(), self.0.len());
         let all = async || {
@@ -134,7 +138,7 @@ impl Nodes {
         member: &Member,
         workers: usize,
         wait: &Wait<'_>,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), DatabaseOpenError> {
         let place = &self.0[member.node];
         strict_assert!(
             place.ended.load(Ordering::Relaxed) < workers,

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use latchwork_cluster::{Member, Worker};
 use latchwork_txn::{Checkpoint, Database};
 
-use crate::{Instance, OpenError};
+use crate::{DatabaseOpenError, Instance};
 
 /// A database as one worker has it open, which dereferences to [`Database`]. Clones are the same.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ impl Opened {
     ///
     /// # Errors
     /// [`OpenError::NoLog`]; those of [`Database::checkpoint`].
-    pub async fn checkpoint(&self) -> Result<Checkpoint, OpenError> {
+    pub async fn checkpoint(&self) -> Result<Checkpoint, DatabaseOpenError> {
         self.instance.0.checkpoint(&self.database, &self.member.handle).await
     }
 
@@ -56,7 +56,7 @@ impl Opened {
     ///
     /// # Errors
     /// Those of the log.
-    pub async fn close(self) -> Result<(), OpenError> {
+    pub async fn close(self) -> Result<(), DatabaseOpenError> {
         let Opened { instance, database, member, is_closed } = self;
         drop(database);
         // The other workers count the ends, so each worker ends once.

@@ -8,14 +8,14 @@ use latchwork_txn::Schema;
 
 /// The options with which a database is opened.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DatabaseOptions {
     /// The name in the memory pool. `database` by default. Two databases of one cluster need two
     /// names.
     pub name: String,
     /// The settings of transactions, including the concurrency control.
-    pub transactions: latchwork_txn::Settings,
+    pub transactions: latchwork_txn::TransactionSettings,
     /// The settings of the log of each node, for example whether a commit waits for the log.
-    pub log: latchwork_wal::Settings,
+    pub log: latchwork_wal::LogSettings,
     /// Tables that are made if they do not exist. None by default.
     pub tables: Vec<Schema>,
     /// The maximum wait of a worker for other workers and for the log, when it opens, closes or
@@ -31,12 +31,12 @@ pub struct Options {
     pub replay_threads: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for DatabaseOptions {
+    fn default() -> DatabaseOptions {
+        DatabaseOptions {
             name: "database".to_owned(),
-            transactions: latchwork_txn::Settings::default(),
-            log: latchwork_wal::Settings::default(),
+            transactions: latchwork_txn::TransactionSettings::default(),
+            log: latchwork_wal::LogSettings::default(),
             tables: Vec::new(),
             patience: Duration::from_secs(60),
             accept_loss: false,

@@ -3,7 +3,7 @@
 use latchwork_cluster::{ClusterError, Member};
 
 use crate::caught::caught;
-use crate::{Instance, OpenError, Opened};
+use crate::{DatabaseOpenError, Instance, Opened};
 
 /// Opens several instances on one worker, in their order, runs `body` with them, and closes them.
 /// Every worker of the instances does this at the same time, after one of the program's threads has
@@ -16,7 +16,7 @@ pub async fn with_open<T>(
     instances: &[Instance],
     member: &Member,
     body: impl AsyncFnOnce(&[Opened]) -> T,
-) -> Result<T, OpenError> {
+) -> Result<T, DatabaseOpenError> {
     let mut opened = Vec::new();
     let mut end = Ok(());
     for instance in instances {
@@ -48,7 +48,7 @@ async fn guarded<T>(
     instances: &[Instance],
     member: &Member,
     body: impl Future<Output = T>,
-) -> Result<T, OpenError> {
+) -> Result<T, DatabaseOpenError> {
     let name = member.name();
     // A panic of a task that the body has spawned ends the thread, and drops this future with the
     // guards.
@@ -57,7 +57,7 @@ async fn guarded<T>(
     let end = caught(body).await;
     guards.into_iter().for_each(|guard| guard.lift());
     end.map_err(|payload| {
-        let error = OpenError::from(ClusterError::panicked(name.clone(), &*payload));
+        let error = DatabaseOpenError::from(ClusterError::panicked(name.clone(), &*payload));
         instances.iter().for_each(|instance| instance.0.steps.fail(&error));
         error
     })

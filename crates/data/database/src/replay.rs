@@ -9,19 +9,19 @@ use latchwork_txn::DatabaseId;
 use latchwork_wal::storage::Storage;
 use latchwork_wal::{LogDirectory, Opening, Replayed, WalError};
 
-use crate::OpenError;
+use crate::DatabaseOpenError;
 
 /// Opens the directory of a database. An empty directory becomes that of a new database.
 pub(crate) fn open(
     storage: Arc<dyn Storage>,
     accept_loss: bool,
-) -> Result<Arc<LogDirectory>, OpenError> {
+) -> Result<Arc<LogDirectory>, DatabaseOpenError> {
     let known = LogDirectory::identify(&*storage)?;
     let id = known.unwrap_or_else(|| draw_id(0));
     let opening = Opening { accept_loss, ..Opening::default() };
     LogDirectory::open_as(storage, id, opening).map_err(|error| match error {
         WalError::InUse { directory, by } if by == std::process::id().to_string() => {
-            OpenError::OpenHere { directory }
+            DatabaseOpenError::OpenHere { directory }
         }
         error => error.into(),
     })
@@ -37,7 +37,10 @@ pub fn draw_id(seed: u64) -> DatabaseId {
 ///
 /// # Errors
 /// Damage, and errors of the operating system. No log of the directory may be open.
-pub fn replay(directory: &LogDirectory, threads: usize) -> Result<(Replayed, Resolved), OpenError> {
+pub fn replay(
+    directory: &LogDirectory,
+    threads: usize,
+) -> Result<(Replayed, Resolved), DatabaseOpenError> {
     let mut replayed = directory.replay(threads)?;
     let resolved = resolve(&replayed.notes, directory.floor())?;
     resolved.merge_into(&mut replayed);

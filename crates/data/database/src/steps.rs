@@ -5,7 +5,7 @@ use latchwork_runtime::Handle;
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
 use latchwork_strict::strict_assert;
 
-use crate::{OpenError, Wait};
+use crate::{DatabaseOpenError, Wait};
 
 /// The steps of an opening.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ impl Steps {
         workers: usize,
         handle: &Handle,
         wait: &Wait<'_>,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), DatabaseOpenError> {
         self.pass(step);
         let what = || {
             let ended = self.ended[step as usize].load(Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl Steps {
         handle: &Handle,
         wait: &Wait<'_>,
         what: impl Fn() -> String,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), DatabaseOpenError> {
         let all = async || {
             self.check()?;
             Ok(self.is_over(step, workers).then_some(()))
@@ -77,8 +77,8 @@ impl Steps {
     }
 
     /// Notes an error for the other workers. Only the first error is kept.
-    pub(crate) fn fail(&self, error: &OpenError) {
-        if !matches!(error, OpenError::Elsewhere { .. } | OpenError::Stopped) {
+    pub(crate) fn fail(&self, error: &DatabaseOpenError) {
+        if !matches!(error, DatabaseOpenError::Elsewhere { .. } | DatabaseOpenError::Stopped) {
             self.failed.lock().get_or_insert_with(|| error.to_string());
         }
     }
@@ -95,9 +95,9 @@ impl Steps {
     }
 
     /// Returns the first error of any worker.
-    pub(crate) fn check(&self) -> Result<(), OpenError> {
+    pub(crate) fn check(&self) -> Result<(), DatabaseOpenError> {
         match &*self.failed.lock() {
-            Some(cause) => Err(OpenError::Elsewhere { cause: cause.clone() }),
+            Some(cause) => Err(DatabaseOpenError::Elsewhere { cause: cause.clone() }),
             None => Ok(()),
         }
     }

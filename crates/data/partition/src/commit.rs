@@ -22,12 +22,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use latchwork_coherence::{LineLocks, Mail};
-use latchwork_history::{Outcome, Record};
+use latchwork_coherence::{LineLocks, UserMessages};
+use latchwork_history::{Record, TransactionOutcome};
 use latchwork_runtime::sync::AtomicU64;
 use latchwork_strict::strict_assert;
 use latchwork_txn::{Prepared, Scheme, Timestamp, TxnError};
-use latchwork_wal::{Group, Kind, Log, Position, WalError};
+use latchwork_wal::{Log, LogRecord, LogRecordKind, Position, WalError};
 
 use crate::message::{Fate, Reply, Request};
 use crate::record::{self, Proposal};
@@ -41,7 +41,7 @@ const ROUNDS: u32 = 100;
 const _: () = assert!(ROUNDS > 0, "a decision is sent once at least");
 
 /// A transaction over several nodes during its commit.
-pub(crate) struct Committing<M: LineLocks + Mail> {
+pub(crate) struct Committing<M: LineLocks + UserMessages> {
     inner: Rc<Inner<M>>,
     id: Timestamp,
     /// The other nodes that take part, with the number of the last request to each.
@@ -83,7 +83,7 @@ impl Votes {
     }
 }
 
-impl<M: LineLocks + Mail> Drop for Committing<M> {
+impl<M: LineLocks + UserMessages> Drop for Committing<M> {
     fn drop(&mut self) {
         if self.open {
             self.inner.site.set_fate(self.id, Fate::Aborted);
@@ -92,7 +92,7 @@ impl<M: LineLocks + Mail> Drop for Committing<M> {
     }
 }
 
-impl<M: LineLocks + Mail> Committing<M> {
+impl<M: LineLocks + UserMessages> Committing<M> {
     pub(crate) fn new(inner: Rc<Inner<M>>, id: Timestamp, remotes: BTreeMap<u8, u32>) -> Self {
         strict_assert!(!remotes.is_empty(), "a transaction of one node has no coordinator");
         strict_assert!(inner.site.fate(id) == Fate::Aborted, "a transaction is coordinated twice");
@@ -182,7 +182,7 @@ impl<M: LineLocks + Mail> Committing<M> {
             // Without a prepare record no other node depends on the decision, so an ordinary commit
             // record is enough.
             let mut group = match votes.proposals.is_empty() {
-                true => Group::new(Kind::Commit, cts),
+                true => LogRecord::new(LogRecordKind::Commit, cts),
                 false => record::decision(self.id, cts, &votes.proposals)
                     .map_err(TxnError::not_logged)?,
             };
@@ -234,13 +234,13 @@ impl<M: LineLocks + Mail> Committing<M> {
     }
 }
 
-fn finish<M: LineLocks + Mail>(
+fn finish<M: LineLocks + UserMessages>(
     inner: &Inner<M>,
     id: Timestamp,
     mut record: Record,
-    outcome: Outcome,
+    outcome: TransactionOutcome,
 ) {
-    for part in inner.site.gathering.iter().flat_map(|all| all.take(id)) {
+    for part in inner.site.prepare_collector.iter().flat_map(|all| all.take(id)) {
         record.absorb(part);
     }
     let recorder = inner.recorder.borrow().clone();
@@ -248,7 +248,7 @@ fn finish<M: LineLocks + Mail>(
 }
 
 /// A transaction that commits if its decision becomes durable.
-struct Deciding<M: LineLocks + Mail> {
+struct Deciding<M: LineLocks + UserMessages> {
     committing: Committing<M>,
     local: Prepared<M>,
     votes: Votes,
@@ -256,7 +256,7 @@ struct Deciding<M: LineLocks + Mail> {
     record: Record,
 }
 
-impl<M: LineLocks + Mail> Deciding<M> {
+impl<M: LineLocks + UserMessages> Deciding<M> {
     /// Waits until the log reports whether the decision is durable. After the deadline the caller
     /// gets the error `InDoubt`, and a task goes on waiting, for up to [`ROUNDS`] more deadlines.
     async fn wait(self, log: Log, position: Position) -> Result<Timestamp, TxnError> {
@@ -299,7 +299,7 @@ impl<M: LineLocks + Mail> Deciding<M> {
                 // Only a restart decides the outcome. Everything that the transaction wrote stays
                 // locked on all nodes.
                 let Committing { inner, id, .. } = &self.committing;
-                finish(inner, *id, self.record, Outcome::Unknown { cts: self.cts.0 });
+                finish(inner, *id, self.record, TransactionOutcome::Unknown { cts: self.cts.0 });
                 Err(TxnError::in_doubt(error))
             }
         }
@@ -325,14 +325,14 @@ impl<M: LineLocks + Mail> Deciding<M> {
             async move {
                 if committing.tell(&votes.waiting, cts).await {
                     inner.site.set_fate(id, Fate::Aborted);
-                    for part in inner.site.gathering.iter().flat_map(|all| all.take(id)) {
+                    for part in inner.site.prepare_collector.iter().flat_map(|all| all.take(id)) {
                         record.absorb(part);
                     }
-                    let outcome = Outcome::Committed { cts: cts.0 };
+                    let outcome = TransactionOutcome::Committed { cts: cts.0 };
                     let recorder = inner.recorder.borrow().clone();
                     recorder.finish(record, outcome, ended.as_nanos());
                 } else {
-                    finish(&inner, id, record, Outcome::Unknown { cts: cts.0 });
+                    finish(&inner, id, record, TransactionOutcome::Unknown { cts: cts.0 });
                 }
             }
         }));

@@ -73,10 +73,10 @@ mod site;
 mod transaction;
 mod worker;
 
-pub use operation::{Answer, Operation, What};
-pub use record::{BadRecord, Commit, DECISION, PREPARE, Resolved, resolve};
-pub use rows::Rows;
-pub use settings::Settings;
-pub use site::{Gathering, Site, Stats};
-pub use transaction::Transaction;
+pub use operation::{OperationAnswer, PartitionOperation, RowOperation};
+pub use record::{BadCommitRecord, Commit, DECISION, PREPARE, Resolved, resolve};
+pub use rows::TransactionRows;
+pub use settings::PartitionSettings;
+pub use site::{PrepareCollector, Site, Stats};
+pub use transaction::PartitionedTransaction;
 pub use worker::{Owner, Partitioned};

@@ -20,7 +20,7 @@
 use latchwork_txn::Timestamp;
 
 use crate::bytes::{Reader, Writer};
-use crate::operation::{Answer, Fault, Operation};
+use crate::operation::{Fault, OperationAnswer, PartitionOperation};
 
 /// One message about one transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,7 +40,7 @@ pub(crate) enum Body {
     /// A participant requests the decision.
     Ask,
     /// The answer to [`Body::Ask`].
-    Told(Fate),
+    Decided(Fate),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,7 +48,7 @@ pub(crate) enum Request {
     /// `ts` is the timestamp of the transaction under timestamp ordering.
     Operations {
         ts: Timestamp,
-        operations: Vec<Operation>,
+        operations: Vec<PartitionOperation>,
     },
     /// Validates what the participant has read so far.
     Check,
@@ -63,7 +63,7 @@ pub(crate) enum Request {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reply {
     /// The answers up to the first failure.
-    Answers(Vec<Answer>, Option<Fault>),
+    Answers(Vec<OperationAnswer>, Option<Fault>),
     /// A yes vote: the participant can commit at any timestamp that is not below `proposed`.
     Yes {
         proposed: Timestamp,
@@ -101,9 +101,9 @@ impl Message {
             Body::Request(request) => request.encode(&mut to),
             Body::Reply(reply) => reply.encode(&mut to),
             Body::Ask => to.u8(30),
-            Body::Told(Fate::Open) => to.u8(31),
-            Body::Told(Fate::Aborted) => to.u8(32),
-            Body::Told(Fate::Committed(cts)) => {
+            Body::Decided(Fate::Open) => to.u8(31),
+            Body::Decided(Fate::Aborted) => to.u8(32),
+            Body::Decided(Fate::Committed(cts)) => {
                 to.u8(33);
                 to.u64(cts.0);
             }
@@ -119,9 +119,9 @@ impl Message {
             kind @ 0..10 => Body::Request(Request::decode(kind, from)?),
             kind @ 10..30 => Body::Reply(Reply::decode(kind, from)?),
             30 => Body::Ask,
-            31 => Body::Told(Fate::Open),
-            32 => Body::Told(Fate::Aborted),
-            33 => Body::Told(Fate::Committed(Timestamp(from.u64()?))),
+            31 => Body::Decided(Fate::Open),
+            32 => Body::Decided(Fate::Aborted),
+            33 => Body::Decided(Fate::Committed(Timestamp(from.u64()?))),
             _ => return None,
         };
         Some(Message { id, number, body })
@@ -154,7 +154,7 @@ impl Request {
             0 => {
                 let ts = Timestamp(from.u64()?);
                 let count = from.count()?;
-                let operations = (0..count).map(|_| Operation::decode(from));
+                let operations = (0..count).map(|_| PartitionOperation::decode(from));
                 Request::Operations { ts, operations: operations.collect::<Option<_>>()? }
             }
             1 => Request::Check,
@@ -202,7 +202,8 @@ impl Reply {
         Some(match kind {
             10 | 11 => {
                 let count = from.count()?;
-                let answers = (0..count).map(|_| Answer::decode(from)).collect::<Option<_>>()?;
+                let answers =
+                    (0..count).map(|_| OperationAnswer::decode(from)).collect::<Option<_>>()?;
                 let fault = if kind == 11 { Some(Fault::decode(from)?) } else { None };
                 Reply::Answers(answers, fault)
             }
@@ -225,33 +226,33 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::operation::What;
+    use crate::operation::RowOperation;
 
     fn some() -> Vec<Body> {
-        let of = |what| Operation { table: TableId(7), what };
+        let of = |what| PartitionOperation { table: TableId(7), what };
         let key = || vec![1, 2, 3];
         let (from, to) = (Bound::Included(key()), Bound::Excluded(vec![9]));
         let operations = vec![
-            of(What::Get { key: key(), for_update: true }),
-            of(What::Get { key: key(), for_update: false }),
-            of(What::Scan { index: None, from, to, descending: true, limit: 3 }),
-            of(What::Scan {
+            of(RowOperation::Get { key: key(), for_update: true }),
+            of(RowOperation::Get { key: key(), for_update: false }),
+            of(RowOperation::Scan { index: None, from, to, descending: true, limit: 3 }),
+            of(RowOperation::Scan {
                 index: Some(2),
                 from: Bound::Unbounded,
                 to: Bound::Unbounded,
                 descending: false,
                 limit: u32::MAX,
             }),
-            of(What::Insert { key: key(), value: vec![5; 300] }),
-            of(What::Update { key: key(), value: Vec::new() }),
-            of(What::UpdatePart { key: key(), offset: 9, bytes: vec![4; 4] }),
-            of(What::Delete { key: key() }),
+            of(RowOperation::Insert { key: key(), value: vec![5; 300] }),
+            of(RowOperation::Update { key: key(), value: Vec::new() }),
+            of(RowOperation::UpdatePart { key: key(), offset: 9, bytes: vec![4; 4] }),
+            of(RowOperation::Delete { key: key() }),
         ];
         let answers = vec![
-            Answer::Done,
-            Answer::Row(None),
-            Answer::Row(Some(vec![3; 9])),
-            Answer::Rows(vec![(key(), vec![8; 8]), (Vec::new(), Vec::new())]),
+            OperationAnswer::Done,
+            OperationAnswer::Row(None),
+            OperationAnswer::Row(Some(vec![3; 9])),
+            OperationAnswer::Rows(vec![(key(), vec![8; 8]), (Vec::new(), Vec::new())]),
         ];
         let ts = Timestamp(99);
         vec![
@@ -277,9 +278,9 @@ mod tests {
             Body::Reply(Reply::No(Fault::NotLogged("the disk is full".into()))),
             Body::Reply(Reply::No(Fault::InDoubt)),
             Body::Ask,
-            Body::Told(Fate::Open),
-            Body::Told(Fate::Aborted),
-            Body::Told(Fate::Committed(ts)),
+            Body::Decided(Fate::Open),
+            Body::Decided(Fate::Aborted),
+            Body::Decided(Fate::Committed(ts)),
         ]
     }
 

@@ -8,16 +8,16 @@ use crate::bytes::{Reader, Writer};
 
 /// One operation on rows of one partition.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Operation {
+pub struct PartitionOperation {
     /// The table.
     pub table: TableId,
     /// The operation on the table.
-    pub what: What,
+    pub what: RowOperation,
 }
 
 /// An operation on the rows of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum RowOperation {
     /// Reads a row.
     Get {
         /// The key of the row.
@@ -70,7 +70,7 @@ pub enum What {
 
 /// The result of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub enum OperationAnswer {
     /// The write is done.
     Done,
     /// The row, if it exists.
@@ -79,15 +79,15 @@ pub enum Answer {
     Rows(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
-impl Operation {
+impl PartitionOperation {
     pub(crate) fn encode(&self, to: &mut Writer) {
         to.u32(self.table.0);
         match &self.what {
-            What::Get { key, for_update } => {
+            RowOperation::Get { key, for_update } => {
                 to.u8(u8::from(*for_update));
                 to.bytes(key);
             }
-            What::Scan { index, from, to: end, descending, limit } => {
+            RowOperation::Scan { index, from, to: end, descending, limit } => {
                 to.u8(2);
                 to.u8(index.map_or(0, |index| index.saturating_add(1)));
                 bound(to, from);
@@ -95,52 +95,56 @@ impl Operation {
                 to.u8(u8::from(*descending));
                 to.u32(*limit);
             }
-            What::Insert { key, value } => {
+            RowOperation::Insert { key, value } => {
                 to.u8(3);
                 to.bytes(key);
                 to.bytes(value);
             }
-            What::Update { key, value } => {
+            RowOperation::Update { key, value } => {
                 to.u8(4);
                 to.bytes(key);
                 to.bytes(value);
             }
-            What::UpdatePart { key, offset, bytes } => {
+            RowOperation::UpdatePart { key, offset, bytes } => {
                 to.u8(5);
                 to.bytes(key);
                 to.u32(*offset);
                 to.bytes(bytes);
             }
-            What::Delete { key } => {
+            RowOperation::Delete { key } => {
                 to.u8(6);
                 to.bytes(key);
             }
         }
     }
 
-    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Operation> {
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<PartitionOperation> {
         let table = TableId(from.u32()?);
         let kind = from.u8()?;
         let what = match kind {
-            0 | 1 => What::Get { key: from.bytes()?.to_vec(), for_update: kind == 1 },
-            2 => What::Scan {
+            0 | 1 => RowOperation::Get { key: from.bytes()?.to_vec(), for_update: kind == 1 },
+            2 => RowOperation::Scan {
                 index: from.u8()?.checked_sub(1),
                 from: read_bound(from)?,
                 to: read_bound(from)?,
                 descending: from.u8()? != 0,
                 limit: from.u32()?,
             },
-            3 => What::Insert { key: from.bytes()?.to_vec(), value: from.bytes()?.to_vec() },
-            4 => What::Update { key: from.bytes()?.to_vec(), value: from.bytes()?.to_vec() },
-            5 => What::UpdatePart {
+            3 => {
+                RowOperation::Insert { key: from.bytes()?.to_vec(), value: from.bytes()?.to_vec() }
+            }
+            4 => {
+                RowOperation::Update { key: from.bytes()?.to_vec(), value: from.bytes()?.to_vec() }
+            }
+            5 => RowOperation::UpdatePart {
                 key: from.bytes()?.to_vec(),
                 offset: from.u32()?,
                 bytes: from.bytes()?.to_vec(),
             },
-            6 => What::Delete { key: from.bytes()?.to_vec() },
+            6 => RowOperation::Delete { key: from.bytes()?.to_vec() },
             _ => return None,
         };
-        Some(Operation { table, what })
+        Some(PartitionOperation { table, what })
     }
 }
 
@@ -167,16 +171,16 @@ fn read_bound(from: &mut Reader<'_>) -> Option<Bound<Vec<u8>>> {
     })
 }
 
-impl Answer {
+impl OperationAnswer {
     pub(crate) fn encode(&self, to: &mut Writer) {
         match self {
-            Answer::Done => to.u8(0),
-            Answer::Row(None) => to.u8(1),
-            Answer::Row(Some(row)) => {
+            OperationAnswer::Done => to.u8(0),
+            OperationAnswer::Row(None) => to.u8(1),
+            OperationAnswer::Row(Some(row)) => {
                 to.u8(2);
                 to.bytes(row);
             }
-            Answer::Rows(rows) => {
+            OperationAnswer::Rows(rows) => {
                 to.u8(3);
                 to.u32(rows.len() as u32);
                 for (key, row) in rows {
@@ -187,15 +191,15 @@ impl Answer {
         }
     }
 
-    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Answer> {
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<OperationAnswer> {
         Some(match from.u8()? {
-            0 => Answer::Done,
-            1 => Answer::Row(None),
-            2 => Answer::Row(Some(from.bytes()?.to_vec())),
+            0 => OperationAnswer::Done,
+            1 => OperationAnswer::Row(None),
+            2 => OperationAnswer::Row(Some(from.bytes()?.to_vec())),
             3 => {
                 let count = from.count()?;
                 let row = |_| Some((from.bytes()?.to_vec(), from.bytes()?.to_vec()));
-                Answer::Rows((0..count).map(row).collect::<Option<_>>()?)
+                OperationAnswer::Rows((0..count).map(row).collect::<Option<_>>()?)
             }
             _ => return None,
         })
@@ -247,7 +251,7 @@ impl Fault {
                 len: len as usize,
                 value_len: value_len as usize,
             },
-            Fault::InDoubt => TxnError::Unheard { node },
+            Fault::InDoubt => TxnError::NoAnswer { node },
             Fault::NotLogged(what) => TxnError::NotPrepared { node, what },
             Fault::Other(what) => TxnError::Remote { node, what },
         }

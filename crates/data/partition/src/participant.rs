@@ -10,15 +10,15 @@
 use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 
-use latchwork_coherence::{LineLocks, Mail};
+use latchwork_coherence::{LineLocks, UserMessages};
 use latchwork_history::Record;
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
 use latchwork_txn::{Prepared, Range, Scheme, Timestamp, Transaction, TxnError};
-use latchwork_wal::{Group, Log, Position, WalError};
+use latchwork_wal::{Log, LogRecord, Position, WalError};
 
 use crate::message::{Body, Fate, Message, Reply, Request};
-use crate::operation::{Answer, Fault, Operation, What};
+use crate::operation::{Fault, OperationAnswer, PartitionOperation, RowOperation};
 use crate::post::Place;
 use crate::record;
 use crate::worker::Inner;
@@ -56,7 +56,7 @@ enum Left<M: LineLocks> {
     Ended(Option<Reply>),
 }
 
-impl<M: LineLocks + Mail> Inner<M> {
+impl<M: LineLocks + UserMessages> Inner<M> {
     pub(crate) fn requested(
         self: &Rc<Self>,
         from: Place,
@@ -303,7 +303,7 @@ impl<M: LineLocks + Mail> Inner<M> {
     }
 
     /// Appends a log record. After an error the record is not in the log and never will be.
-    pub(crate) async fn append(&self, log: &Log, group: &Group) -> Result<Position, WalError> {
+    pub(crate) async fn append(&self, log: &Log, group: &LogRecord) -> Result<Position, WalError> {
         let handle = self.database.memory().handle();
         let deadline = self.log_deadline();
         loop {
@@ -339,7 +339,7 @@ impl<M: LineLocks + Mail> Inner<M> {
     }
 
     fn bring(&self, id: Timestamp, record: Record) {
-        if let (Some(gathering), true) = (&self.site.gathering, record.is_on()) {
+        if let (Some(gathering), true) = (&self.site.prepare_collector, record.is_on()) {
             gathering.bring(id, record);
         }
     }
@@ -414,21 +414,21 @@ impl<M: LineLocks + Mail> Inner<M> {
     pub(crate) async fn operate(
         &self,
         transaction: &mut Transaction<M>,
-        operation: &Operation,
-    ) -> Result<Answer, TxnError> {
+        operation: &PartitionOperation,
+    ) -> Result<OperationAnswer, TxnError> {
         let Some(table) = self.tables.get(&operation.table) else {
             return Err(TxnError::NoTable { name: format!("number {}", operation.table.0) });
         };
         match &operation.what {
-            What::Get { key, for_update } => {
+            RowOperation::Get { key, for_update } => {
                 let mut row = Vec::new();
                 let found = match for_update {
                     false => transaction.get(table, key, &mut row).await?,
                     true => transaction.get_for_update(table, key, &mut row).await?,
                 };
-                return Ok(Answer::Row(found.then_some(row)));
+                return Ok(OperationAnswer::Row(found.then_some(row)));
             }
-            What::Scan { index, from, to, descending, limit } => {
+            RowOperation::Scan { index, from, to, descending, limit } => {
                 let mut rows = Vec::new();
                 let (from, to) = (borrowed(from), borrowed(to));
                 let range = Range { from, to, descending: *descending, limit: *limit as usize };
@@ -442,16 +442,16 @@ impl<M: LineLocks + Mail> Inner<M> {
                         transaction.scan_index(table, usize::from(*index), range, visit).await?
                     }
                 };
-                return Ok(Answer::Rows(rows));
+                return Ok(OperationAnswer::Rows(rows));
             }
-            What::Insert { key, value } => transaction.insert(table, key, value).await?,
-            What::Update { key, value } => transaction.update(table, key, value).await?,
-            What::UpdatePart { key, offset, bytes } => {
+            RowOperation::Insert { key, value } => transaction.insert(table, key, value).await?,
+            RowOperation::Update { key, value } => transaction.update(table, key, value).await?,
+            RowOperation::UpdatePart { key, offset, bytes } => {
                 transaction.update_part(table, key, *offset as usize, bytes).await?;
             }
-            What::Delete { key } => transaction.delete(table, key).await?,
+            RowOperation::Delete { key } => transaction.delete(table, key).await?,
         }
-        Ok(Answer::Done)
+        Ok(OperationAnswer::Done)
     }
 }
 

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::task::{Context, Poll, Waker};
 
-use latchwork_coherence::{LETTER_WORDS, Letter};
+use latchwork_coherence::{USER_MESSAGE_WORDS, UserMessage};
 use latchwork_runtime::sync::Mutex;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::ComputeNodeId;
@@ -22,14 +22,16 @@ use latchwork_verbs::ComputeNodeId;
 /// Words of a user message before the bytes of the message.
 const HEAD: usize = 2;
 /// Bytes of a message in one user message.
-pub(crate) const PIECE: usize = (LETTER_WORDS - HEAD) * 8;
+pub(crate) const PIECE: usize = (USER_MESSAGE_WORDS - HEAD) * 8;
 /// The longest message in bytes: more than one transaction can send at once if its writes fit a log
 /// record.
 pub(crate) const MESSAGE_MAX: usize = PIECE * (u16::MAX as usize);
 /// The most messages that may be incomplete.
 const PARTIAL_MAX: usize = 256;
-const _: () =
-    assert!(HEAD < LETTER_WORDS && PIECE > 0 && PARTIAL_MAX > 0, "a piece has room for bytes");
+const _: () = assert!(
+    HEAD < USER_MESSAGE_WORDS && PIECE > 0 && PARTIAL_MAX > 0,
+    "a piece has room for bytes"
+);
 const _: () =
     assert!(MESSAGE_MAX <= u32::MAX as usize, "the length of a message fits into its head");
 
@@ -41,7 +43,7 @@ pub(crate) struct Place {
 }
 
 /// Cuts a message into user messages.
-pub(crate) fn letters(from: u8, to: u8, number: u64, message: &[u8]) -> Vec<Letter> {
+pub(crate) fn messages(from: u8, to: u8, number: u64, message: &[u8]) -> Vec<UserMessage> {
     strict_assert!(
         !message.is_empty() && message.len() <= MESSAGE_MAX,
         "a message of {} bytes",
@@ -49,7 +51,7 @@ pub(crate) fn letters(from: u8, to: u8, number: u64, message: &[u8]) -> Vec<Lett
     );
     let head = u64::from(to) | u64::from(from) << 8 | (message.len() as u64) << 32;
     let letter = |(piece, bytes): (usize, &[u8])| {
-        let mut letter = [0; LETTER_WORDS];
+        let mut letter = [0; USER_MESSAGE_WORDS];
         (letter[0], letter[1]) = (head | (piece as u64) << 16, number);
         for (word, bytes) in letter[HEAD..].iter_mut().zip(bytes.chunks(8)) {
             let mut whole = [0; 8];
@@ -62,7 +64,7 @@ pub(crate) fn letters(from: u8, to: u8, number: u64, message: &[u8]) -> Vec<Lett
 }
 
 /// The worker that a user message is for.
-pub(crate) fn worker_of(letter: &Letter) -> u8 {
+pub(crate) fn worker_of(letter: &UserMessage) -> u8 {
     letter[0] as u8
 }
 
@@ -85,7 +87,7 @@ impl Assembly {
     pub(crate) fn take(
         &mut self,
         from: ComputeNodeId,
-        letter: &Letter,
+        letter: &UserMessage,
     ) -> Option<(Place, Vec<u8>)> {
         let (worker, piece) = ((letter[0] >> 8) as u8, (letter[0] >> 16) as u16);
         let (len, piece) = ((letter[0] >> 32) as usize, usize::from(piece));
@@ -134,19 +136,19 @@ pub(crate) struct Queue(Mutex<Queued>);
 
 #[derive(Default)]
 struct Queued {
-    letters: VecDeque<(ComputeNodeId, Letter)>,
+    messages: VecDeque<(ComputeNodeId, UserMessage)>,
     waker: Option<Waker>,
     closed: bool,
 }
 
 impl Queue {
-    pub(crate) fn push(&self, from: ComputeNodeId, letter: &Letter) {
+    pub(crate) fn push(&self, from: ComputeNodeId, letter: &UserMessage) {
         let waker = {
             let mut queued = self.0.lock();
             if queued.closed {
                 return;
             }
-            queued.letters.push_back((from, *letter));
+            queued.messages.push_back((from, *letter));
             queued.waker.take()
         };
         waker.into_iter().for_each(Waker::wake);
@@ -157,9 +159,9 @@ impl Queue {
         let waker = {
             let mut queued = self.0.lock();
             queued.closed = true;
-            queued.letters.clear();
+            queued.messages.clear();
             strict_assert!(
-                queued.letters.is_empty() && queued.closed,
+                queued.messages.is_empty() && queued.closed,
                 "a closed queue takes letters"
             );
             queued.waker.take()
@@ -168,9 +170,9 @@ impl Queue {
     }
 
     /// The next user message; `None` when the queue is closed.
-    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Option<(ComputeNodeId, Letter)>> {
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Option<(ComputeNodeId, UserMessage)>> {
         let mut queued = self.0.lock();
-        if let Some(letter) = queued.letters.pop_front() {
+        if let Some(letter) = queued.messages.pop_front() {
             return Poll::Ready(Some(letter));
         }
         if queued.closed {
@@ -193,7 +195,7 @@ mod tests {
     fn messages_come_whole_in_any_order_of_their_letters() {
         for len in [1_usize, 8, 87, 88, 89, 176, 1000, 5000] {
             let message: Vec<u8> = (0..len).map(|at| (at * 7 % 251) as u8).collect();
-            let mut letters = letters(3, 4, 77, &message);
+            let mut letters = messages(3, 4, 77, &message);
             assert_eq!(letters.len(), len.div_ceil(PIECE));
             letters.reverse();
             let mut assembly = Assembly::default();
@@ -214,12 +216,12 @@ mod tests {
     fn messages_that_miss_pieces_take_a_bounded_room() {
         let mut assembly = Assembly::default();
         for number in 0..10_000 {
-            let letters = letters(0, 0, number, &[1; 200]);
+            let letters = messages(0, 0, number, &[1; 200]);
             assert_eq!(assembly.take(node(), &letters[0]), None);
         }
         assert!(assembly.partial.len() <= PARTIAL_MAX && assembly.begun.len() <= PARTIAL_MAX);
         // The latest message can still be completed.
-        let letters = letters(0, 0, 9_999, &[1; 200]);
+        let letters = messages(0, 0, 9_999, &[1; 200]);
         assert_eq!(assembly.take(node(), &letters[1]), None);
         assert!(assembly.take(node(), &letters[2]).is_some());
     }
@@ -227,9 +229,9 @@ mod tests {
     #[test]
     fn letters_that_make_no_sense_are_no_message() {
         let mut assembly = Assembly::default();
-        assert_eq!(assembly.take(node(), &[u64::MAX; LETTER_WORDS]), None);
-        assert_eq!(assembly.take(node(), &[0; LETTER_WORDS]), None);
-        let mut letter = letters(0, 0, 1, &[1; 200])[0];
+        assert_eq!(assembly.take(node(), &[u64::MAX; USER_MESSAGE_WORDS]), None);
+        assert_eq!(assembly.take(node(), &[0; USER_MESSAGE_WORDS]), None);
+        let mut letter = messages(0, 0, 1, &[1; 200])[0];
         assert_eq!(assembly.take(node(), &letter), None);
         // Another length under the same message number.
         letter[0] ^= 1 << 40;

@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 
 use latchwork_strict::strict_assert;
 use latchwork_txn::{TableId, Timestamp};
-use latchwork_wal::{Entry, Group, Kind, Note, NoteEntry, Replayed, WalError};
+use latchwork_wal::{LogEntry, LogRecord, LogRecordKind, Note, NoteEntry, Replayed, WalError};
 use thiserror::Error;
 
 use crate::bytes::{Reader, Writer};
@@ -50,7 +50,7 @@ const _: () = assert!(PREPARE != DECISION && PREPARE > 0, "the kinds of notes di
 pub(crate) type Proposal = (u8, Timestamp);
 
 /// A prepare record without the writes of the participant.
-pub(crate) fn prepare(id: Timestamp, proposed: Timestamp) -> Result<Group, WalError> {
+pub(crate) fn prepare(id: Timestamp, proposed: Timestamp) -> Result<LogRecord, WalError> {
     head(PREPARE, proposed, id, &[])
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn decision(
     id: Timestamp,
     cts: Timestamp,
     proposals: &[Proposal],
-) -> Result<Group, WalError> {
+) -> Result<LogRecord, WalError> {
     head(DECISION, cts, id, proposals)
 }
 
@@ -68,8 +68,8 @@ fn head(
     at: Timestamp,
     id: Timestamp,
     proposals: &[Proposal],
-) -> Result<Group, WalError> {
-    let mut group = Group::new(Kind::Note(which), at);
+) -> Result<LogRecord, WalError> {
+    let mut group = LogRecord::new(LogRecordKind::Note(which), at);
     let mut named = Writer::default();
     strict_assert!(proposals.is_empty() || which == DECISION, "a prepare record names proposals");
     strict_assert!(at > Timestamp::ZERO, "a record without a timestamp");
@@ -106,7 +106,7 @@ pub struct Commit {
     "the record of a transaction over several nodes in segment {segment} of node {node}, byte {offset}, makes no sense: \
      it is of another version, or the directory is damaged; restore it from a copy"
 )]
-pub struct BadRecord {
+pub struct BadCommitRecord {
     /// The node of the log.
     pub node: u8,
     /// The segment.
@@ -129,12 +129,12 @@ struct Known {
 ///
 /// # Errors
 /// [`BadRecord`].
-pub fn resolve(notes: &[Note], floor: Timestamp) -> Result<Resolved, BadRecord> {
+pub fn resolve(notes: &[Note], floor: Timestamp) -> Result<Resolved, BadCommitRecord> {
     let mut all: BTreeMap<u64, Known> = BTreeMap::new();
     for note in notes.iter().filter(|note| [PREPARE, DECISION].contains(&note.which)) {
         let bad = || {
             let Note { node, segment, offset, .. } = *note;
-            BadRecord { node: node.0, segment, offset }
+            BadCommitRecord { node: node.0, segment, offset }
         };
         let (first, entries) = note.entries.split_first().ok_or_else(bad)?;
         let (id, proposals) = read_head(first).ok_or_else(bad)?;
@@ -178,7 +178,7 @@ impl Resolved {
             "a resolved note is left"
         );
         replayed.merge(self.commits.iter().flat_map(|commit| {
-            commit.entries.iter().map(|NoteEntry { table, key, value }| Entry {
+            commit.entries.iter().map(|NoteEntry { table, key, value }| LogEntry {
                 timestamp: commit.timestamp,
                 table: *table,
                 key,

@@ -8,7 +8,7 @@ use latchwork_txn::{Range, Table, Timestamp, TxnError, Values};
 /// Rows by key and in ranges. The transaction is a [`latchwork_txn::Transaction`] over memory that
 /// all nodes share, or a [`Transaction`](crate::Transaction) over partitions.
 #[expect(async_fn_in_trait, reason = "its futures stay on their worker, as all here")]
-pub trait Rows<M: LineLocks> {
+pub trait TransactionRows<M: LineLocks> {
     /// Announces that a row will probably be read soon; see [`latchwork_txn::Transaction::expect`].
     fn expect(&self, _table: &Table<M>, _key: &[u8]) {}
 
@@ -168,13 +168,13 @@ pub trait Rows<M: LineLocks> {
     fn abort(self);
 }
 
-impl<M: LineLocks> Rows<M> for latchwork_txn::Transaction<M> {
+impl<M: LineLocks> TransactionRows<M> for latchwork_txn::Transaction<M> {
     fn expect(&self, table: &Table<M>, key: &[u8]) {
         self.expect(table, key);
     }
 
     fn expect_places<K: AsRef<[u8]>>(&self, table: &Table<M>, keys: &[K]) {
-        Self::expect_places(self, table, keys);
+        Self::expect_locations(self, table, keys);
     }
 
     fn try_get(&mut self, table: &Table<M>, key: &[u8], value: &mut Vec<u8>) -> bool {

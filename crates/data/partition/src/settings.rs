@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The deadlines of coordinators and participants. Good values depend on the round trip of a
 /// message and the sync of the log. The defaults suit microseconds up to a few milliseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
+pub struct PartitionSettings {
     /// How long a coordinator waits for an answer before it sends the request again.
     pub again: Duration,
     /// How long a coordinator repeats a request without an answer. Before the decision the
@@ -19,9 +19,9 @@ pub struct Settings {
     pub tick: Duration,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for PartitionSettings {
+    fn default() -> PartitionSettings {
+        PartitionSettings {
             again: Duration::from_millis(20),
             deadline: Duration::from_secs(1),
             idle: Duration::from_secs(2),

@@ -10,19 +10,19 @@ use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
 use latchwork_txn::{Timestamp, TxnError};
 use latchwork_verbs::ComputeNodeId;
 
-use crate::Settings;
+use crate::PartitionSettings;
 use crate::message::Fate;
 use crate::post::Queue;
 
 /// What the workers of a compute node share: their queues of user messages, and the decisions of
 /// coordinators on this node.
 pub struct Site {
-    pub(crate) settings: Settings,
+    pub(crate) settings: PartitionSettings,
     pub(crate) queues: Vec<Arc<Queue>>,
     /// Transactions without a decision, and committed ones that some participant has not confirmed.
     /// Any other transaction has aborted or ended (presumed abort).
     fates: Mutex<BTreeMap<Timestamp, Fate>>,
-    pub(crate) gathering: Option<Arc<Gathering>>,
+    pub(crate) prepare_collector: Option<Arc<PrepareCollector>>,
     /// The compute nodes that are the nodes 0, 1, .. of the database.
     nodes: Vec<ComputeNodeId>,
     /// Whether the user messages of the node come to this site.
@@ -36,9 +36,9 @@ pub struct Site {
 /// A transaction over several nodes is one transaction in the history, but each node knows only its
 /// own part.
 #[derive(Default)]
-pub struct Gathering(Mutex<BTreeMap<Timestamp, Vec<Record>>>);
+pub struct PrepareCollector(Mutex<BTreeMap<Timestamp, Vec<Record>>>);
 
-impl Gathering {
+impl PrepareCollector {
     pub(crate) fn bring(&self, id: Timestamp, record: Record) {
         self.0.lock().entry(id).or_default().push(record);
     }
@@ -48,7 +48,7 @@ impl Gathering {
     }
 }
 
-impl fmt::Debug for Gathering {
+impl fmt::Debug for PrepareCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Gathering").field(&self.0.lock().len()).finish()
     }
@@ -106,12 +106,12 @@ counts! {
 
 impl Site {
     /// A site of a node with `workers` workers.
-    pub fn new(workers: u8, settings: Settings) -> Site {
+    pub fn new(workers: u8, settings: PartitionSettings) -> Site {
         let queues = (0..workers.max(1)).map(|_| Arc::default()).collect();
         let (fates, has_box, counts) = Default::default();
         let nodes: Vec<ComputeNodeId> =
             (1..=ComputeNodeId::MAX).filter_map(ComputeNodeId::new).collect();
-        Site { settings, queues, fates, gathering: None, nodes, has_box, counts }
+        Site { settings, queues, fates, prepare_collector: None, nodes, has_box, counts }
     }
 
     /// Sets the compute node ids of the nodes 0, 1, .. of the database. By default node n has the
@@ -135,8 +135,8 @@ impl Site {
     /// Makes a transaction over several nodes one transaction for the recorder of its coordinator's
     /// database.
     #[must_use]
-    pub fn gathering(self, gathering: Arc<Gathering>) -> Site {
-        Site { gathering: Some(gathering), ..self }
+    pub fn prepare_collector(self, gathering: Arc<PrepareCollector>) -> Site {
+        Site { prepare_collector: Some(gathering), ..self }
     }
 
     /// The counts of this node so far.

@@ -6,13 +6,13 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 
-use latchwork_coherence::{LineLocks, Mail};
+use latchwork_coherence::{LineLocks, UserMessages};
 use latchwork_txn::{Conflict, Range, Scheme, Table, Timestamp, TxnError, Values};
 
-use crate::Rows;
+use crate::TransactionRows;
 use crate::commit::Committing;
 use crate::message::{Body, Message, Reply, Request};
-use crate::operation::{Answer, Operation, What};
+use crate::operation::{OperationAnswer, PartitionOperation, RowOperation};
 use crate::worker::Inner;
 
 /// The error for an answer that does not fit its operation.
@@ -34,7 +34,7 @@ fn odd(node: u8) -> TxnError {
 /// - A commit may fail with [`TxnError::Unheard`]: the outcome is unknown. This happens when the
 ///   only other node that takes part does not report the outcome, or when the committing worker has
 ///   ended.
-pub struct Transaction<M: LineLocks + Mail> {
+pub struct PartitionedTransaction<M: LineLocks + UserMessages> {
     inner: Rc<Inner<M>>,
     /// `None` once the transaction has ended.
     local: Option<latchwork_txn::Transaction<M>>,
@@ -47,7 +47,7 @@ pub struct Transaction<M: LineLocks + Mail> {
     doomed: bool,
 }
 
-impl<M: LineLocks + Mail> fmt::Debug for Transaction<M> {
+impl<M: LineLocks + UserMessages> fmt::Debug for PartitionedTransaction<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("Transaction");
         out.field("id", &self.id).field("local", &self.local).field("remotes", &self.remotes);
@@ -55,10 +55,10 @@ impl<M: LineLocks + Mail> fmt::Debug for Transaction<M> {
     }
 }
 
-impl<M: LineLocks + Mail> Transaction<M> {
+impl<M: LineLocks + UserMessages> PartitionedTransaction<M> {
     pub(crate) fn begin(inner: Rc<Inner<M>>, local: latchwork_txn::Transaction<M>) -> Self {
         let (local, remotes) = (Some(local), BTreeMap::new());
-        Transaction { inner, local, local_used: false, id: None, remotes, doomed: false }
+        PartitionedTransaction { inner, local, local_used: false, id: None, remotes, doomed: false }
     }
 
     /// The count of other nodes that take part so far.
@@ -131,8 +131,8 @@ impl<M: LineLocks + Mail> Transaction<M> {
     pub async fn batch(
         &mut self,
         owner: u8,
-        operations: Vec<Operation>,
-    ) -> Result<Vec<Answer>, TxnError> {
+        operations: Vec<PartitionOperation>,
+    ) -> Result<Vec<OperationAnswer>, TxnError> {
         if owner == self.inner.node() {
             self.local()?;
             let inner = self.inner.clone();
@@ -165,12 +165,22 @@ impl<M: LineLocks + Mail> Transaction<M> {
         }
     }
 
-    async fn one(&mut self, owner: u8, table: &Table<M>, what: What) -> Result<Answer, TxnError> {
-        let operation = Operation { table: table.id(), what };
+    async fn one(
+        &mut self,
+        owner: u8,
+        table: &Table<M>,
+        what: RowOperation,
+    ) -> Result<OperationAnswer, TxnError> {
+        let operation = PartitionOperation { table: table.id(), what };
         self.batch(owner, vec![operation]).await?.pop().ok_or_else(|| odd(owner))
     }
 
-    async fn change(&mut self, owner: u8, table: &Table<M>, what: What) -> Result<(), TxnError> {
+    async fn change(
+        &mut self,
+        owner: u8,
+        table: &Table<M>,
+        what: RowOperation,
+    ) -> Result<(), TxnError> {
         self.one(owner, table, what).await.map(drop)
     }
 
@@ -210,9 +220,9 @@ impl<M: LineLocks + Mail> Transaction<M> {
         for_update: bool,
     ) -> Result<bool, TxnError> {
         value.clear();
-        let what = What::Get { key: key.to_vec(), for_update };
+        let what = RowOperation::Get { key: key.to_vec(), for_update };
         match self.one(owner, table, what).await? {
-            Answer::Row(row) => Ok(row.is_some_and(|row| {
+            OperationAnswer::Row(row) => Ok(row.is_some_and(|row| {
                 *value = row;
                 true
             })),
@@ -228,14 +238,14 @@ impl<M: LineLocks + Mail> Transaction<M> {
         range: Range<'_>,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<usize, TxnError> {
-        let what = What::Scan {
+        let what = RowOperation::Scan {
             index,
             from: range.from.map(<[u8]>::to_vec),
             to: range.to.map(<[u8]>::to_vec),
             descending: range.descending,
             limit: u32::try_from(range.limit).unwrap_or(u32::MAX),
         };
-        let Answer::Rows(rows) = self.one(owner, table, what).await? else {
+        let OperationAnswer::Rows(rows) = self.one(owner, table, what).await? else {
             return Err(odd(owner));
         };
         let mut shown = 0;
@@ -262,7 +272,7 @@ impl<M: LineLocks + Mail> Transaction<M> {
             }
             Ok(Reply::No(fault)) => Err(fault.into_error(owner)),
             Err(TxnError::Conflict(Conflict::Unreachable)) => {
-                Err(TxnError::Unheard { node: owner })
+                Err(TxnError::NoAnswer { node: owner })
             }
             Ok(_) => Err(odd(owner)),
             Err(error) => Err(error),
@@ -270,7 +280,7 @@ impl<M: LineLocks + Mail> Transaction<M> {
     }
 }
 
-impl<M: LineLocks + Mail> Rows<M> for Transaction<M> {
+impl<M: LineLocks + UserMessages> TransactionRows<M> for PartitionedTransaction<M> {
     async fn get(
         &mut self,
         table: &Table<M>,
@@ -347,7 +357,7 @@ impl<M: LineLocks + Mail> Rows<M> for Transaction<M> {
         match self.owner(table, key) {
             None => self.local()?.insert(table, key, value).await,
             Some(owner) => {
-                let what = What::Insert { key: key.to_vec(), value: value.to_vec() };
+                let what = RowOperation::Insert { key: key.to_vec(), value: value.to_vec() };
                 self.change(owner, table, what).await
             }
         }
@@ -369,7 +379,7 @@ impl<M: LineLocks + Mail> Rows<M> for Transaction<M> {
         match self.owner(table, key) {
             None => self.local()?.update(table, key, value).await,
             Some(owner) => {
-                let what = What::Update { key: key.to_vec(), value: value.to_vec() };
+                let what = RowOperation::Update { key: key.to_vec(), value: value.to_vec() };
                 self.change(owner, table, what).await
             }
         }
@@ -386,7 +396,8 @@ impl<M: LineLocks + Mail> Rows<M> for Transaction<M> {
             None => self.local()?.update_part(table, key, offset, bytes).await,
             Some(owner) => {
                 let offset = u32::try_from(offset).unwrap_or(u32::MAX);
-                let what = What::UpdatePart { key: key.to_vec(), offset, bytes: bytes.to_vec() };
+                let what =
+                    RowOperation::UpdatePart { key: key.to_vec(), offset, bytes: bytes.to_vec() };
                 self.change(owner, table, what).await
             }
         }
@@ -395,7 +406,9 @@ impl<M: LineLocks + Mail> Rows<M> for Transaction<M> {
     async fn delete(&mut self, table: &Table<M>, key: &[u8]) -> Result<(), TxnError> {
         match self.owner(table, key) {
             None => self.local()?.delete(table, key).await,
-            Some(owner) => self.change(owner, table, What::Delete { key: key.to_vec() }).await,
+            Some(owner) => {
+                self.change(owner, table, RowOperation::Delete { key: key.to_vec() }).await
+            }
         }
     }
 
@@ -436,7 +449,7 @@ impl<M: LineLocks + Mail> Rows<M> for Transaction<M> {
         let decided = handle.spawn_service(committing.run(local)).await;
         // The task ends without an answer only when its worker ends. It may have decided before
         // that.
-        decided.unwrap_or(Err(TxnError::Unheard { node }))
+        decided.unwrap_or(Err(TxnError::NoAnswer { node }))
     }
 
     fn abort(self) {
@@ -444,7 +457,7 @@ impl<M: LineLocks + Mail> Rows<M> for Transaction<M> {
     }
 }
 
-impl<M: LineLocks + Mail> Drop for Transaction<M> {
+impl<M: LineLocks + UserMessages> Drop for PartitionedTransaction<M> {
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
         abort_there(&self.inner, id, self.remotes.keys().copied());
@@ -453,7 +466,7 @@ impl<M: LineLocks + Mail> Drop for Transaction<M> {
 
 /// Sends an abort to participants. A participant that does not get the message aborts when it has
 /// heard nothing for too long.
-pub(crate) fn abort_there<M: LineLocks + Mail>(
+pub(crate) fn abort_there<M: LineLocks + UserMessages>(
     inner: &Inner<M>,
     id: Timestamp,
     owners: impl Iterator<Item = u8>,

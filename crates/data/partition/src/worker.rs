@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use latchwork_coherence::{LineLocks, Mail, MailBox};
+use latchwork_coherence::{LineLocks, MessageHandler, UserMessages};
 use latchwork_history::Recorder;
 use latchwork_runtime::Time;
 use latchwork_txn::{Conflict, Database, Table, TableId, Timestamp, TxnError};
 
-use crate::Rows;
+use crate::TransactionRows;
 use crate::message::{Body, Fate, Message, Reply, Request};
 use crate::participant::Participant;
-use crate::post::{Assembly, MESSAGE_MAX, Place, letters, worker_of};
-use crate::{Site, Transaction};
+use crate::post::{Assembly, MESSAGE_MAX, Place, messages, worker_of};
+use crate::{PartitionedTransaction, Site};
 
 /// Names the row owner of a key: the number of a node, from 0. `None` where each node has its own
 /// copy, or no node writes.
@@ -32,7 +32,7 @@ const ENDED_MAX: usize = 1024;
 ///
 /// While a handle exists, the worker answers other nodes. So a worker without further work must
 /// keep its handle until the other workers have finished as well.
-pub struct Partitioned<M: LineLocks + Mail>(pub(crate) Rc<Inner<M>>);
+pub struct Partitioned<M: LineLocks + UserMessages>(pub(crate) Rc<Inner<M>>);
 
 /// Closes the worker's queue when the last handle is dropped, and so ends the task that reads the
 /// queue.
@@ -44,7 +44,7 @@ impl Drop for Open {
     }
 }
 
-pub(crate) struct Inner<M: LineLocks + Mail> {
+pub(crate) struct Inner<M: LineLocks + UserMessages> {
     pub(crate) database: Database<M>,
     pub(crate) site: Arc<Site>,
     /// The number of this worker on its node.
@@ -77,13 +77,13 @@ struct Call {
     waker: Option<Waker>,
 }
 
-impl<M: LineLocks + Mail> Clone for Partitioned<M> {
+impl<M: LineLocks + UserMessages> Clone for Partitioned<M> {
     fn clone(&self) -> Self {
         Partitioned(self.0.clone())
     }
 }
 
-impl<M: LineLocks + Mail> fmt::Debug for Partitioned<M> {
+impl<M: LineLocks + UserMessages> fmt::Debug for Partitioned<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("Partitioned");
         out.field("site", &self.0.site).field("worker", &self.0.worker);
@@ -91,7 +91,7 @@ impl<M: LineLocks + Mail> fmt::Debug for Partitioned<M> {
     }
 }
 
-impl<M: LineLocks + Mail> Partitioned<M> {
+impl<M: LineLocks + UserMessages> Partitioned<M> {
     /// Starts worker number `worker` of a node. All workers of a node share `site`. All nodes have
     /// the same count of workers.
     ///
@@ -120,7 +120,7 @@ impl<M: LineLocks + Mail> Partitioned<M> {
         // Any worker of the node may receive a user message; this function passes it to the worker
         // that it is for.
         let to = site.clone();
-        let mail_box: MailBox = Arc::new(move |from, letter| {
+        let mail_box: MessageHandler = Arc::new(move |from, letter| {
             if let Some(queue) = to.queues.get(usize::from(worker_of(letter))) {
                 queue.push(from, letter);
             }
@@ -129,7 +129,7 @@ impl<M: LineLocks + Mail> Partitioned<M> {
         // node.
         {
             let mut has_box = site.has_box.lock();
-            if !*has_box && !database.memory().set_mail_box(mail_box) {
+            if !*has_box && !database.memory().set_message_handler(mail_box) {
                 let what = "its letters go to another site: make one site for a node, and keep it"
                     .to_owned();
                 return Err(TxnError::Remote { node, what });
@@ -195,9 +195,9 @@ impl<M: LineLocks + Mail> Partitioned<M> {
     ///
     /// # Errors
     /// As [`Database::begin`].
-    pub async fn begin(&self) -> Result<Transaction<M>, TxnError> {
+    pub async fn begin(&self) -> Result<PartitionedTransaction<M>, TxnError> {
         let local = self.0.database.begin().await?;
-        Ok(Transaction::begin(self.0.clone(), local))
+        Ok(PartitionedTransaction::begin(self.0.clone(), local))
     }
 
     /// Runs a transaction and commits it; after a conflict the transaction runs again, as in
@@ -207,7 +207,7 @@ impl<M: LineLocks + Mail> Partitioned<M> {
     /// As [`Database::run`].
     pub async fn run<R>(
         &self,
-        mut body: impl AsyncFnMut(&mut Transaction<M>) -> Result<R, TxnError>,
+        mut body: impl AsyncFnMut(&mut PartitionedTransaction<M>) -> Result<R, TxnError>,
     ) -> Result<R, TxnError> {
         let mut retry = self.0.database.retry();
         loop {
@@ -240,7 +240,7 @@ impl<M: LineLocks + Mail> Partitioned<M> {
     }
 }
 
-impl<M: LineLocks + Mail> Inner<M> {
+impl<M: LineLocks + UserMessages> Inner<M> {
     pub(crate) fn now(&self) -> Time {
         self.database.memory().handle().now()
     }
@@ -260,10 +260,10 @@ impl<M: LineLocks + Mail> Inner<M> {
             return Err(TxnError::Remote { node, what });
         }
         self.letters_sent.set(self.letters_sent.get() + 1);
-        let letters = letters(self.worker, to.worker, self.letters_sent.get(), &bytes);
+        let letters = messages(self.worker, to.worker, self.letters_sent.get(), &bytes);
         self.site.count(|counts| &counts.messages, 1);
         self.site.count(|counts| &counts.letters, letters.len() as u64);
-        Ok(self.database.memory().post_letters(to.node, &letters)?)
+        Ok(self.database.memory().post_messages(to.node, &letters)?)
     }
 
     pub(crate) fn reply(&self, to: Place, id: Timestamp, number: u32, reply: Reply) {
@@ -337,10 +337,10 @@ impl<M: LineLocks + Mail> Inner<M> {
             }
             Body::Ask => {
                 let fate = self.site.fate(id);
-                let _ = self.send(from, &Message { id, number, body: Body::Told(fate) });
+                let _ = self.send(from, &Message { id, number, body: Body::Decided(fate) });
             }
-            Body::Told(Fate::Open) => {}
-            Body::Told(fate) => self.told(id, fate),
+            Body::Decided(Fate::Open) => {}
+            Body::Decided(fate) => self.told(id, fate),
         }
     }
 

@@ -19,10 +19,10 @@ use std::sync::Arc;
 use latchwork_coherence::LineLocks;
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
-use latchwork_wal::{CheckpointWriter, Entry, Log, LogDirectory, NodeId, PartWriter};
+use latchwork_wal::{CheckpointWriter, Log, LogDirectory, LogEntry, NodeId, PartWriter};
 
-use crate::heap::Seen;
-use crate::{Database, Node, Table, Timestamp, TxnError};
+use crate::heap::SeenRow;
+use crate::{Database, Table, Timestamp, TransactionNode, TxnError};
 
 /// The result of a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -46,7 +46,7 @@ impl<M: LineLocks> Database<M> {
     /// failures. The previous checkpoint stays in place.
     pub async fn checkpoint(
         &self,
-        nodes: &[Arc<Node>],
+        nodes: &[Arc<TransactionNode>],
         directory: &Arc<LogDirectory>,
         deadline: Time,
     ) -> Result<Checkpoint, TxnError> {
@@ -86,7 +86,7 @@ impl<M: LineLocks> Database<M> {
     }
 
     /// Draws a floor: all transactions that begin from now on commit above it.
-    async fn draw_floor(&self, nodes: &[Arc<Node>]) -> Result<Timestamp, TxnError> {
+    async fn draw_floor(&self, nodes: &[Arc<TransactionNode>]) -> Result<Timestamp, TxnError> {
         // The clocks are above all commits so far. Timestamps that were drawn but have not
         // committed need not be up to the floor, because the logs have all commits above it.
         let clocks = nodes.iter().map(|node| node.clock().now().counter());
@@ -104,10 +104,10 @@ impl<M: LineLocks> Database<M> {
 
     async fn write_rows(&self, table: &Table<M>, part: &mut PartWriter) -> Result<u64, TxnError> {
         let mut rows = 0;
-        let write = |key: &[u8], seen: Seen, value: &[u8]| {
-            let Seen::Live(timestamp) = seen else { return Ok(()) };
+        let write = |key: &[u8], seen: SeenRow, value: &[u8]| {
+            let SeenRow::Live(timestamp) = seen else { return Ok(()) };
             rows += 1;
-            part.put(Entry { timestamp, table: table.id(), key, value: Some(value) })
+            part.put(LogEntry { timestamp, table: table.id(), key, value: Some(value) })
         };
         table.each(write).await?;
         Ok(rows)

@@ -75,7 +75,7 @@ impl<M: LineLocks> Place<M> {
 
 impl<M: LineLocks> Database<M> {
     /// Takes the last place; `None` if memory fails or the worker ignores the queue.
-    pub(crate) async fn become_elder(&self) -> Option<Place<M>> {
+    pub(crate) async fn become_aged(&self) -> Option<Place<M>> {
         if self.looks_away() {
             return None;
         }
@@ -111,7 +111,7 @@ impl<M: LineLocks> Database<M> {
 
     /// Whether the queue is empty, from this node's copy of the line, or the worker ignores the
     /// queue.
-    pub(crate) fn sees_no_elder(&self) -> bool {
+    pub(crate) fn sees_no_aged_transaction(&self) -> bool {
         let Ok(line) = self.memory().try_read(self.root()) else { return self.looks_away() };
         let none = line.words().word(DRAWN) == line.words().word(SERVED);
         (line.validate() && none) || self.looks_away()

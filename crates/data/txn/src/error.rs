@@ -74,7 +74,7 @@ pub enum TxnError {
     #[error(
         "it is not known whether the transaction committed: node {node} has not said; read its rows to find out"
     )]
-    Unheard {
+    NoAnswer {
         /// The node.
         node: u8,
     },
@@ -86,7 +86,7 @@ pub enum TxnError {
     /// of this node wrote them, and the log has not accepted those commits. The transaction itself
     /// has written nothing, or was aborted.
     #[error("what the transaction has read may not last: {0}")]
-    NotLasting(Box<WalError>),
+    NotDurable(Box<WalError>),
     /// The log refused the commit, which has been undone.
     #[error("the transaction was not committed: {0}")]
     NotLogged(Box<WalError>),
@@ -278,8 +278,8 @@ impl TxnError {
 
     /// The error of reads that may or may not be durable.
     #[cold]
-    pub fn not_lasting(error: WalError) -> TxnError {
-        TxnError::NotLasting(Box::new(error))
+    pub fn not_durable(error: WalError) -> TxnError {
+        TxnError::NotDurable(Box::new(error))
     }
 
     /// The conflict, if the error is one: then a repetition may help.

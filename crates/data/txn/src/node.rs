@@ -17,7 +17,7 @@ const QUIESCE_PAUSE: Duration = Duration::from_micros(100);
 
 /// The settings of transactions.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
+pub struct TransactionSettings {
     /// The concurrency control.
     pub scheme: Scheme,
     /// Timestamp ordering: the number of timestamps that a worker draws at once. More than one
@@ -59,9 +59,9 @@ pub struct Settings {
     pub places: usize,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for TransactionSettings {
+    fn default() -> TransactionSettings {
+        TransactionSettings {
             scheme: Scheme::default(),
             timestamp_block: 1,
             read_lease: 4096,
@@ -80,10 +80,10 @@ impl Default for Settings {
 
 /// The state that the workers of a compute node share for one database: a clock, a log and the
 /// settings.
-pub struct Node {
+pub struct TransactionNode {
     clock: NodeClock,
     log: Option<Log>,
-    settings: Settings,
+    settings: TransactionSettings,
     /// For each worker, the generation that its transactions hold.
     workers: Mutex<Vec<Arc<Worker>>>,
     /// The floor of the last checkpoint that has begun.
@@ -156,7 +156,7 @@ impl fmt::Display for Health {
 }
 
 /// Counts the end of a transaction as held up while this value lives.
-pub(crate) struct HeldUp(Arc<Node>);
+pub(crate) struct HeldUp(Arc<TransactionNode>);
 
 impl Drop for HeldUp {
     fn drop(&mut self) {
@@ -182,12 +182,26 @@ impl Worker {
     }
 }
 
-impl Node {
+impl TransactionNode {
     /// A node, with or without a log.
-    pub fn new(node: NodeId, log: Option<Log>, settings: Settings) -> Arc<Node> {
+    pub fn new(
+        node: NodeId,
+        log: Option<Log>,
+        settings: TransactionSettings,
+    ) -> Arc<TransactionNode> {
         let clock = NodeClock::new(node);
         let (workers, floor, earlier, health, left, left_count) = Default::default();
-        Arc::new(Node { clock, log, settings, workers, floor, earlier, health, left, left_count })
+        Arc::new(TransactionNode {
+            clock,
+            log,
+            settings,
+            workers,
+            floor,
+            earlier,
+            health,
+            left,
+            left_count,
+        })
     }
 
     /// The source of its commit timestamps.
@@ -201,7 +215,7 @@ impl Node {
     }
 
     /// The settings of its transactions.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &TransactionSettings {
         &self.settings
     }
 
@@ -338,7 +352,7 @@ impl Node {
     }
 }
 
-impl fmt::Debug for Node {
+impl fmt::Debug for TransactionNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node").field("clock", &self.clock).field("log", &self.log).finish()
     }
@@ -350,7 +364,7 @@ mod tests {
 
     #[test]
     fn the_first_cause_counts_as_long_as_anything_is_held_up() {
-        let node = Node::new(NodeId(0), None, Settings::default());
+        let node = TransactionNode::new(NodeId(0), None, TransactionSettings::default());
         let (first, second) = (TxnError::Exists, TxnError::NotFound);
         let one = node.hold_up(&first);
         let two = node.hold_up(&second);
@@ -375,7 +389,7 @@ mod tests {
 
     #[test]
     fn health_names_what_waits_for_a_restart_and_why() {
-        let node = Node::new(NodeId(0), None, Settings::default());
+        let node = TransactionNode::new(NodeId(0), None, TransactionSettings::default());
         assert_eq!(node.health().to_string(), "nothing went wrong");
         node.note_left_locked("its log is gone");
         node.note_given_up("its memory is gone");

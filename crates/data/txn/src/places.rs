@@ -9,7 +9,7 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::prefetch;
 use latchwork_wal::TableId;
 
-use crate::TupleId;
+use crate::RowId;
 
 /// Row ids by table and hash of the key. Each slot holds the last row that was noted there.
 pub(crate) struct Places {
@@ -58,19 +58,19 @@ impl Places {
 
     /// The last known row id of a key with this hash, with a guess of its frame.
     #[inline]
-    pub(crate) fn find(&self, table: TableId, hash: u32) -> Option<(TupleId, Hint)> {
+    pub(crate) fn find(&self, table: TableId, hash: u32) -> Option<(RowId, Hint)> {
         let (at, tag) = self.slot_of(table, hash);
         let slot = self.slots.get(at)?;
         (slot.id != 0 && slot.tag == tag).then(|| {
             let hint = Hint::default();
             hint.copy_from(&slot.hint);
-            (TupleId::from_bits(slot.id), hint)
+            (RowId::from_bits(slot.id), hint)
         })
     }
 
     /// Notes where a row was found.
     #[inline]
-    pub(crate) fn note(&mut self, table: TableId, hash: u32, id: TupleId, hint: &Hint) {
+    pub(crate) fn note(&mut self, table: TableId, hash: u32, id: RowId, hint: &Hint) {
         let (at, tag) = self.slot_of(table, hash);
         if let Some(slot) = self.slots.get_mut(at) {
             (slot.id, slot.tag) = (id.bits(), tag);
@@ -98,7 +98,7 @@ mod tests {
     fn a_place_is_found_until_it_is_forgotten_or_another_comes() {
         let mut places = Places::new(3);
         let (one, other) = (TableId(1), TableId(2));
-        let id = TupleId::from_bits(0x1_0000_2000 | 3);
+        let id = RowId::from_bits(0x1_0000_2000 | 3);
         places.note(one, 77, id, &Hint::default());
         assert_eq!(places.find(one, 77).map(|place| place.0), Some(id));
         assert!(places.find(other, 77).is_none() && places.find(one, 78).is_none());
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn without_slots_nothing_is_remembered() {
         let mut places = Places::new(0);
-        places.note(TableId(1), 5, TupleId::from_bits(9), &Hint::default());
+        places.note(TableId(1), 5, RowId::from_bits(9), &Hint::default());
         places.forget(TableId(1), 5);
         assert!(places.find(TableId(1), 5).is_none());
     }

@@ -7,12 +7,12 @@
 //! [`Stamp`](latchwork_blink::Stamp)). A piece with a locked line is tried again later.
 
 use latchwork_cache::Hint;
-use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
+use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, Need};
 use latchwork_strict::strict_assert;
 use latchwork_wal::TableId;
 
-use crate::heap::{Patience, Reading, Seen};
-use crate::{Database, Table, Timestamp, TupleId, TxnError};
+use crate::heap::{Patience, Reading, SeenRow};
+use crate::{Database, RowId, Table, Timestamp, TxnError};
 
 /// The maximum number of pieces that a commit tries to remove. Usually a commit adds at most one.
 const AT_ONCE: usize = 16;
@@ -23,7 +23,7 @@ const _: () = assert!(AT_ONCE > 0 && AT_ONCE < WAITING, "a backlog makes the pur
 /// A piece that is to be removed.
 pub(crate) struct Purge<M: LineLocks> {
     pub(crate) table: Table<M>,
-    pub(crate) id: TupleId,
+    pub(crate) id: RowId,
     pub(crate) key: Vec<u8>,
     pub(crate) what: What,
     /// Keys that lead to the row, with the numbers of their indexes.
@@ -33,7 +33,7 @@ pub(crate) struct Purge<M: LineLocks> {
 /// A piece that a worker had when it ended, for the other workers of its node.
 pub(crate) struct Left {
     table: TableId,
-    id: TupleId,
+    id: RowId,
     key: Vec<u8>,
     what: What,
     entries: Vec<(u8, Vec<u8>)>,
@@ -98,7 +98,7 @@ impl<M: LineLocks> Database<M> {
     async fn purge(&self, purge: &Purge<M>) -> Result<bool, TxnError> {
         let Purge { table, id, key, what, entries } = purge;
         let heap = table.heap();
-        let need = Need { addr: heap.line_of(*id), mode: Mode::Exclusive };
+        let need = Need { addr: heap.line_of(*id), mode: AccessMode::Exclusive };
         let outcome = match self.memory().try_lock(need) {
             Ok(outcome) => outcome,
             Err(need) => self.memory().lock(need).await?,
@@ -110,7 +110,7 @@ impl<M: LineLocks> Database<M> {
         // A removal takes effect for all nodes, and a crash may take back the change that justifies
         // it. So the purge waits while the line has a node lock. While this lock exists, no
         // transaction gives the line a node lock.
-        if self.releases_early() && self.memory().is_detained(need.addr, &Hint::default()) {
+        if self.releases_early() && self.memory().has_node_lock(need.addr, &Hint::default()) {
             return Ok(false);
         }
         let bits = id.bits().to_le_bytes();
@@ -121,9 +121,9 @@ impl<M: LineLocks> Database<M> {
         {
             for (index, entry) in entries {
                 let tree = table.tree(usize::from(*index));
-                tree.remove_seen(entry, &bits, read.0, cts.0).await?;
+                tree.remove_stamped(entry, &bits, read.0, cts.0).await?;
             }
-            table.tree(0).remove_seen(key, &bits, read.0, cts.0).await?;
+            table.tree(0).remove_stamped(key, &bits, read.0, cts.0).await?;
             heap.erase(*id, key, false, Patience::NoWait).await?;
             return Ok(true);
         }
@@ -137,12 +137,12 @@ impl<M: LineLocks> Database<M> {
         let (mut at, hint) = <(Reading, Hint)>::default();
         let step = || heap.get_step(&mut at, *id, &hint, key, &mut row);
         let seen = heap.drive(Patience::NoWait, step).await?;
-        if seen == Seen::Pending {
+        if seen == SeenRow::Pending {
             // The row was just added: the entries may be its own by now.
             return Ok(false);
         }
         for (index, entry) in entries {
-            let leads_here = matches!(seen, Seen::Live(_))
+            let leads_here = matches!(seen, SeenRow::Live(_))
                 && table.index_key(usize::from(*index), key, &row, &mut now).is_ok()
                 && now == *entry;
             if !leads_here {
@@ -151,7 +151,7 @@ impl<M: LineLocks> Database<M> {
                 let (What::Row(cts) | What::Entries(cts)) = *what;
                 let left = seen.at().unwrap_or_default().max(cts);
                 let tree = table.tree(usize::from(*index));
-                tree.remove_seen(entry, &bits, 0, left.0).await?;
+                tree.remove_stamped(entry, &bits, 0, left.0).await?;
             }
         }
         Ok(true)

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use latchwork_coherence::LineLocks;
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
 use latchwork_strict::strict_assert;
-use latchwork_wal::{Latest, Replayed, TableId};
+use latchwork_wal::{LatestValue, Replayed, TableId};
 
 use crate::database::{definition, read_definition};
 use crate::page::{New, State};
@@ -177,7 +177,7 @@ impl Recovery {
     async fn restore<M: LineLocks>(
         &self,
         table: &Table<M>,
-        latest: &Latest,
+        latest: &LatestValue,
         entries: &mut BTreeMap<(TableId, usize), Entries>,
     ) -> Result<(), TxnError> {
         let (key, cts) = (&latest.key, latest.timestamp);

@@ -58,7 +58,7 @@ pub struct Retry<M: LineLocks> {
 impl<M: LineLocks> std::fmt::Debug for Retry<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut out = f.debug_struct("Retry");
-        out.field("attempts", &self.attempts).field("is_elder", &self.is_elder()).finish()
+        out.field("attempts", &self.attempts).field("is_elder", &self.is_aged()).finish()
     }
 }
 
@@ -69,7 +69,7 @@ impl<M: LineLocks> Retry<M> {
     }
 
     /// Whether the transaction is aged, so that other transactions wait for it.
-    pub fn is_elder(&self) -> bool {
+    pub fn is_aged(&self) -> bool {
         self.place.is_some()
     }
 
@@ -93,7 +93,7 @@ impl<M: LineLocks> Retry<M> {
             return;
         }
         let looks = self.attempts > 0 || database.count_begin().is_multiple_of(LOOKS);
-        if looks && !database.sees_no_elder() {
+        if looks && !database.sees_no_aged_transaction() {
             database.make_way(self.deadline()).await;
         }
     }
@@ -116,7 +116,7 @@ impl<M: LineLocks> Retry<M> {
         }
         if settings.elder_after > 0 && self.attempts >= self.elder_after && self.place.is_none() {
             strict_assert!(self.attempts > 0, "a conflict without an attempt");
-            self.place = database.become_elder().await;
+            self.place = database.become_aged().await;
         }
         let pause = match &self.place {
             Some(_) => database.pause(self.attempts.min(DOUBLINGS_OF_ELDERS)),
@@ -220,7 +220,7 @@ impl<M: LineLocks> Database<M> {
         };
         // The cause of the error may be a read that was never true.
         match (error.conflict(), transaction.validate().await) {
-            (None, Err(other @ (TxnError::Conflict(_) | TxnError::NotLasting(_)))) => Err(other),
+            (None, Err(other @ (TxnError::Conflict(_) | TxnError::NotDurable(_)))) => Err(other),
             _ => Err(error),
         }
     }

@@ -11,7 +11,7 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_wal::{TableId, Timestamp};
 
 use crate::page::{New, State};
-use crate::{Heap, Schema, Seen, TupleId, TxnError};
+use crate::{Heap, RowId, Schema, SeenRow, TxnError};
 
 /// One worker's handle on a table: its schema, its rows, and its indexes. Each index is a tree from
 /// keys to row ids, and the first one is the primary index. Clones are the same.
@@ -141,10 +141,10 @@ impl<M: LineLocks> Table<M> {
     /// Calls `visit` for each row or tombstone, as it is at the time of the visit.
     pub(crate) async fn each<E: Into<TxnError>>(
         &self,
-        mut visit: impl FnMut(&[u8], Seen, &[u8]) -> Result<(), E>,
+        mut visit: impl FnMut(&[u8], SeenRow, &[u8]) -> Result<(), E>,
     ) -> Result<(), TxnError> {
         const BATCH: usize = 256;
-        let mut found: Vec<(Vec<u8>, TupleId)> = Vec::with_capacity(BATCH);
+        let mut found: Vec<(Vec<u8>, RowId)> = Vec::with_capacity(BATCH);
         let (mut value, mut from) = (Vec::new(), None::<Vec<u8>>);
         loop {
             found.clear();
@@ -185,7 +185,7 @@ impl<M: LineLocks> Table<M> {
                 _ => self.index_key(index, key, value, &mut entry)?,
             }
             let bits = id.bits().to_le_bytes();
-            match self.tree(index).insert_seen(&entry, &bits, |_| true, |_| (), |_| ()).await? {
+            match self.tree(index).insert_stamped(&entry, &bits, |_| true, |_| (), |_| ()).await? {
                 Insertion::New { .. } => {}
                 _ => return Err(TxnError::Exists),
             }
@@ -196,6 +196,6 @@ impl<M: LineLocks> Table<M> {
 }
 
 /// The row id in an index entry.
-pub(crate) fn name_in(value: &[u8]) -> TupleId {
-    TupleId::from_bits(value.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
+pub(crate) fn name_in(value: &[u8]) -> RowId {
+    RowId::from_bits(value.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
 }

@@ -6,21 +6,21 @@ use latchwork_verbs::GlobalAddr;
 /// The name of a tuple while the tuple exists: the address of its line, with its slot in the low
 /// bits, which are zero in a line address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct TupleId(u64);
+pub struct RowId(u64);
 
-impl TupleId {
+impl RowId {
     /// The tuple in slot `slot` of `line`. A page has fewer slots than a line has bytes.
-    pub(crate) fn new(line: GlobalAddr, slot: usize) -> TupleId {
+    pub(crate) fn new(line: GlobalAddr, slot: usize) -> RowId {
         strict_assert!(
             line.bits() & slot as u64 == 0,
             "the slot changes the line of a row location"
         );
-        TupleId(line.bits() | slot as u64)
+        RowId(line.bits() | slot as u64)
     }
 
     /// The row id with the 64-bit form `bits`.
-    pub const fn from_bits(bits: u64) -> TupleId {
-        TupleId(bits)
+    pub const fn from_bits(bits: u64) -> RowId {
+        RowId(bits)
     }
 
     /// The 64-bit form, for indexes.

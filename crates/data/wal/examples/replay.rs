@@ -17,8 +17,8 @@ use latchwork_runtime::{Clock, Executor, ExecutorConfig, RealDriver};
 use latchwork_simulation::Random;
 use latchwork_wal::storage::Disk;
 use latchwork_wal::{
-    DatabaseId, Group, Kind, Log, LogDirectory, Mode, NodeId, Settings, TableId, Timestamp,
-    WalError,
+    CommitMode, DatabaseId, Log, LogDirectory, LogRecord, LogRecordKind, LogSettings, NodeId,
+    TableId, Timestamp, WalError,
 };
 
 const NODES: u8 = 4;
@@ -63,17 +63,20 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn write(directory: &Arc<LogDirectory>, commits: u64, keys: u64) -> Result<(), WalError> {
-    let settings = Settings { mode: Mode::Async, ..Settings::default() };
+    let settings = LogSettings { mode: CommitMode::Async, ..LogSettings::default() };
     for node in (0..NODES).map(NodeId) {
         let log = Log::threaded(directory, node, settings.clone())?;
         let mut random = Random::new(u64::from(node.0));
-        let mut group = Group::new(Kind::Commit, Timestamp::ZERO);
+        let mut group = LogRecord::new(LogRecordKind::Commit, Timestamp::ZERO);
         let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
         let handle = executor.handle();
         executor.block_on(async {
             for counter in 1..=commits {
                 let deadline = handle.now() + Duration::from_secs(60);
-                group.reset(Kind::Commit, Timestamp::new(counter, node).unwrap_or_default());
+                group.reset(
+                    LogRecordKind::Commit,
+                    Timestamp::new(counter, node).unwrap_or_default(),
+                );
                 group.put(TableId(0), &random.below(keys).to_be_bytes(), &VALUE)?;
                 while let Err(error) = log.append(&group) {
                     let WalError::Backlog { .. } = error else { return Err(error) };

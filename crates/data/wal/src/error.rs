@@ -6,7 +6,7 @@ use std::time::Duration;
 use latchwork_runtime::sync::Arc;
 use thiserror::Error;
 
-use crate::{DatabaseId, NodeId, SettingsError};
+use crate::{DatabaseId, LogSettingsError, NodeId};
 
 /// Why a log operation failed. All commits of one flush batch get the same error.
 #[derive(Clone, Debug, Error)]
@@ -235,7 +235,7 @@ pub enum WalError {
     },
     /// The settings are invalid.
     #[error(transparent)]
-    Settings(#[from] SettingsError),
+    Settings(#[from] LogSettingsError),
 }
 
 impl WalError {

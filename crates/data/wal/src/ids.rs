@@ -69,7 +69,7 @@ impl fmt::Display for Timestamp {
 
 /// The end of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct End {
+pub struct LogEnd {
     /// The number of the last segment; 0 when there is none.
     pub segment: u64,
     /// The bytes of that segment.
@@ -78,10 +78,10 @@ pub struct End {
     pub groups: u64,
 }
 
-impl End {
+impl LogEnd {
     /// Whether the log is shorter than `other` by log records. Only records are compared: a log
     /// without its end record, or without an empty last segment, lacks nothing.
-    pub(crate) fn is_short_of(&self, other: &End) -> bool {
+    pub(crate) fn is_short_of(&self, other: &LogEnd) -> bool {
         self.groups < other.groups
     }
 }

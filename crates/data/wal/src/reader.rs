@@ -3,7 +3,7 @@
 use latchwork_strict::strict_assert;
 
 use crate::format::{
-    ALIGN, Content, FILE_HEADER, FileHeader, Flaw, GROUP_HEADER, GroupRef, Head, read_body,
+    ALIGN, Content, FILE_HEADER, FileHeader, Flaw, GROUP_HEADER, Head, LogRecordRef, read_body,
 };
 use crate::storage::{File, Storage};
 use crate::{DatabaseId, Timestamp, WalError};
@@ -13,7 +13,7 @@ const CHUNK: usize = 256 << 10;
 const _: () = assert!(CHUNK > GROUP_HEADER && CHUNK > FILE_HEADER, "a header is read at once");
 
 /// Reads the log records of a file one after another.
-pub(crate) struct GroupReader {
+pub(crate) struct LogRecordReader {
     file: Box<dyn File>,
     name: String,
     header: FileHeader,
@@ -28,7 +28,7 @@ pub(crate) struct GroupReader {
 /// What follows in the file.
 pub(crate) enum Step<'a> {
     /// A whole log record, and its position.
-    Group(u64, GroupRef<'a>),
+    LogRecord(u64, LogRecordRef<'a>),
     /// The file ends behind a log record.
     End,
     /// Bytes that are not a whole log record.
@@ -37,12 +37,12 @@ pub(crate) enum Step<'a> {
 
 /// The result of opening a file.
 pub(crate) enum Opened {
-    Whole(GroupReader),
+    Whole(LogRecordReader),
     /// The header is not whole.
-    Headless(GroupReader),
+    Headless(LogRecordReader),
 }
 
-impl GroupReader {
+impl LogRecordReader {
     /// Opens `name`, which should hold `content`.
     pub(crate) fn open(
         storage: &dyn Storage,
@@ -55,7 +55,8 @@ impl GroupReader {
         let header = FileHeader { database, content, before: Timestamp::ZERO, groups: 0 };
         let offset = FILE_HEADER as u64;
         let (buffer, name) = (Vec::new(), name.to_owned());
-        let mut reader = GroupReader { file, name, header, length, offset, buffer, buffered: 0 };
+        let mut reader =
+            LogRecordReader { file, name, header, length, offset, buffer, buffered: 0 };
         let head = reader.bytes(0, FILE_HEADER.min(length as usize))?;
         let head = head.to_vec();
         match FileHeader::decode(&head, &reader.name, Some(database))? {
@@ -133,7 +134,7 @@ impl GroupReader {
         }
         self.offset += head.length as u64;
         strict_assert!(self.offset <= self.length, "the reader is behind the end of the file");
-        Ok(Step::Group(at, group))
+        Ok(Step::LogRecord(at, group))
     }
 
     /// Counts the commits behind `cut` by their headers, whether their bodies are whole or not.

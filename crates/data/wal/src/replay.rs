@@ -10,15 +10,18 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::directory::read_whole;
 use crate::format::{Content, names};
-use crate::reader::{GroupReader, Opened};
-use crate::{Entry, GroupRef, Kind, LogDirectory, NodeId, Segment, TableId, Timestamp, WalError};
+use crate::reader::{LogRecordReader, Opened};
+use crate::{
+    LogDirectory, LogEntry, LogRecordKind, LogRecordRef, NodeId, Segment, TableId, Timestamp,
+    WalError,
+};
 
 /// The number of partitions among which the keys are distributed.
 const PARTITIONS: usize = 64;
 
 /// The latest version of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Latest {
+pub struct LatestValue {
     /// The key.
     pub key: Box<[u8]>,
     /// The commit timestamp of this version.
@@ -31,7 +34,7 @@ pub struct Latest {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Partition {
     /// The keys of each table, in order.
-    pub tables: BTreeMap<TableId, Vec<Latest>>,
+    pub tables: BTreeMap<TableId, Vec<LatestValue>>,
 }
 
 /// A log record that replay does not merge.
@@ -80,14 +83,14 @@ pub struct Replayed {
 
 impl Replayed {
     /// All keys, partition by partition.
-    pub fn keys(&self) -> impl Iterator<Item = (TableId, &Latest)> {
+    pub fn keys(&self) -> impl Iterator<Item = (TableId, &LatestValue)> {
         let tables = self.partitions.iter().flat_map(|partition| &partition.tables);
         tables.flat_map(|(table, keys)| keys.iter().map(|key| (*table, key)))
     }
 
     /// Merges entries like those of commits in the logs. A higher layer uses this for commits that
     /// it has found in its notes.
-    pub fn merge<'a>(&mut self, entries: impl IntoIterator<Item = Entry<'a>>) {
+    pub fn merge<'a>(&mut self, entries: impl IntoIterator<Item = LogEntry<'a>>) {
         let mut shards: BTreeMap<usize, Shard> = BTreeMap::new();
         for entry in entries {
             self.highest = self.highest.max(entry.timestamp);
@@ -129,8 +132,8 @@ type Keys = HashMap<Box<[u8]>, (Timestamp, Option<Box<[u8]>>), BuildHasherDefaul
 struct Shard(BTreeMap<TableId, Keys>);
 
 impl Shard {
-    fn take(&mut self, entry: Entry<'_>) {
-        let Entry { timestamp, table, key, value } = entry;
+    fn take(&mut self, entry: LogEntry<'_>) {
+        let LogEntry { timestamp, table, key, value } = entry;
         let keys = self.0.entry(table).or_default();
         if let Some(latest) = keys.get_mut(key) {
             // Two versions with equal timestamps have one of two origins. Either both are of one
@@ -151,8 +154,8 @@ impl Shard {
 
     fn sorted(self) -> Partition {
         let sort = |keys: Keys| {
-            let latest = |(key, (timestamp, value))| Latest { key, timestamp, value };
-            let mut keys: Vec<Latest> = keys.into_iter().map(latest).collect();
+            let latest = |(key, (timestamp, value))| LatestValue { key, timestamp, value };
+            let mut keys: Vec<LatestValue> = keys.into_iter().map(latest).collect();
             keys.sort_unstable_by(|a, b| a.key.cmp(&b.key));
             strict_assert!(
                 keys.windows(2).all(|pair| pair[0].key < pair[1].key),
@@ -225,7 +228,7 @@ impl LogDirectory {
     pub fn read(
         &self,
         threads: usize,
-        take: impl Fn(NodeId, u64, u64, GroupRef<'_>) + Sync,
+        take: impl Fn(NodeId, u64, u64, LogRecordRef<'_>) + Sync,
     ) -> Result<(), WalError> {
         self.check_closed()?;
         let mut segments = Vec::new();
@@ -311,8 +314,8 @@ impl LogDirectory {
         segments.iter().enumerate().filter(move |(at, _)| is_needed(*at))
     }
 
-    fn reader(&self, name: &str, content: Content) -> Result<GroupReader, WalError> {
-        match GroupReader::open(self.storage(), name, self.database(), content)? {
+    fn reader(&self, name: &str, content: Content) -> Result<LogRecordReader, WalError> {
+        match LogRecordReader::open(self.storage(), name, self.database(), content)? {
             Opened::Whole(mut reader) => {
                 if let Content::Segment { node, number } = content
                     && let Some(length) = self.tail(node, number)
@@ -342,7 +345,7 @@ impl LogDirectory {
                 return Ok(());
             }
             match (group.kind(), content) {
-                (Kind::Note(which), &Content::Segment { node, number }) => {
+                (LogRecordKind::Note(which), &Content::Segment { node, number }) => {
                     read.notes.push(note(node, number, offset, which, &group));
                 }
                 _ => {
@@ -370,8 +373,8 @@ fn groups_in(segments: &[Segment], at: usize) -> Option<u64> {
     (next.number == segment.number + 1).then_some(groups)
 }
 
-fn note(node: NodeId, segment: u64, offset: u64, which: u8, group: &GroupRef<'_>) -> Note {
-    let own = |Entry { table, key, value, .. }: Entry<'_>| {
+fn note(node: NodeId, segment: u64, offset: u64, which: u8, group: &LogRecordRef<'_>) -> Note {
+    let own = |LogEntry { table, key, value, .. }: LogEntry<'_>| {
         let (key, value) = (key.into(), value.map(Box::from));
         NoteEntry { table, key, value }
     };

@@ -10,7 +10,7 @@ use crate::format::GROUP_MAX;
 
 /// When a commit is acknowledged. A database without a log has no [`Log`](crate::Log) and no mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mode {
+pub enum CommitMode {
     /// When its log record is durable.
     #[default]
     Sync,
@@ -19,39 +19,39 @@ pub enum Mode {
     Async,
 }
 
-impl Mode {
+impl CommitMode {
     /// All modes.
-    pub const ALL: [Mode; 2] = [Mode::Sync, Mode::Async];
+    pub const ALL: [CommitMode; 2] = [CommitMode::Sync, CommitMode::Async];
 
     /// The name of the mode in flags.
     pub fn name(self) -> &'static str {
         match self {
-            Mode::Sync => "sync",
-            Mode::Async => "async",
+            CommitMode::Sync => "sync",
+            CommitMode::Async => "async",
         }
     }
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for CommitMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Mode {
-    type Err = SettingsError;
+impl FromStr for CommitMode {
+    type Err = LogSettingsError;
 
-    fn from_str(given: &str) -> Result<Mode, SettingsError> {
-        let found = Mode::ALL.into_iter().find(|mode| mode.name() == given);
-        found.ok_or_else(|| SettingsError::NoMode { given: given.to_owned() })
+    fn from_str(given: &str) -> Result<CommitMode, LogSettingsError> {
+        let found = CommitMode::ALL.into_iter().find(|mode| mode.name() == given);
+        found.ok_or_else(|| LogSettingsError::NoMode { given: given.to_owned() })
     }
 }
 
 /// How a log works.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
+pub struct LogSettings {
     /// When a commit is acknowledged.
-    pub mode: Mode,
+    pub mode: CommitMode,
     /// [`Mode::Async`]: how long log records wait in memory. In both modes: the time between two
     /// attempts to write a flush batch that must not be refused. 10 ms by default.
     pub interval: Duration,
@@ -70,10 +70,10 @@ pub struct Settings {
     pub witness: Duration,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            mode: Mode::Sync,
+impl Default for LogSettings {
+    fn default() -> LogSettings {
+        LogSettings {
+            mode: CommitMode::Sync,
             interval: Duration::from_millis(10),
             gather: Duration::from_millis(1),
             segment_bytes: 64 << 20,
@@ -85,7 +85,7 @@ impl Default for Settings {
 
 /// Why settings are invalid.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum SettingsError {
+pub enum LogSettingsError {
     /// There is no such mode.
     #[error("there is no log mode {given}: sync and async are possible")]
     NoMode {
@@ -130,13 +130,13 @@ pub enum SettingsError {
     },
 }
 
-impl Settings {
+impl LogSettings {
     /// The smallest segment.
     pub const SEGMENT_LEAST: u64 = 1 << 10;
     /// The smallest backlog.
     pub const BACKLOG_LEAST: usize = 1 << 12;
     const _CHECK: () = assert!(
-        Settings::BACKLOG_LEAST <= GROUP_MAX && Settings::SEGMENT_LEAST > 64,
+        LogSettings::BACKLOG_LEAST <= GROUP_MAX && LogSettings::SEGMENT_LEAST > 64,
         "the limits leave something to choose"
     );
 
@@ -144,23 +144,23 @@ impl Settings {
     ///
     /// # Errors
     /// The first invalid setting, in one line.
-    pub fn check(&self) -> Result<(), SettingsError> {
-        if self.segment_bytes < Settings::SEGMENT_LEAST {
-            let least = Settings::SEGMENT_LEAST;
-            return Err(SettingsError::Segment { given: self.segment_bytes, least });
+    pub fn check(&self) -> Result<(), LogSettingsError> {
+        if self.segment_bytes < LogSettings::SEGMENT_LEAST {
+            let least = LogSettings::SEGMENT_LEAST;
+            return Err(LogSettingsError::Segment { given: self.segment_bytes, least });
         }
-        let (least, most) = (Settings::BACKLOG_LEAST, GROUP_MAX);
+        let (least, most) = (LogSettings::BACKLOG_LEAST, GROUP_MAX);
         if !(least..=most).contains(&self.backlog_bytes) {
-            return Err(SettingsError::Backlog { given: self.backlog_bytes, least, most });
+            return Err(LogSettingsError::Backlog { given: self.backlog_bytes, least, most });
         }
         if !(Duration::from_micros(1)..=Duration::from_secs(60)).contains(&self.interval) {
-            return Err(SettingsError::Interval { given: self.interval });
+            return Err(LogSettingsError::Interval { given: self.interval });
         }
         if !(Duration::from_millis(1)..=Duration::from_secs(60)).contains(&self.witness) {
-            return Err(SettingsError::Witness { given: self.witness });
+            return Err(LogSettingsError::Witness { given: self.witness });
         }
         if self.gather > Duration::from_secs(1) {
-            return Err(SettingsError::Gather { given: self.gather });
+            return Err(LogSettingsError::Gather { given: self.gather });
         }
         Ok(())
     }
@@ -199,24 +199,24 @@ mod tests {
 
     #[test]
     fn what_cannot_work_is_one_line_that_says_what_would_do() {
-        let good = Settings::default();
+        let good = LogSettings::default();
         assert_eq!(good.check(), Ok(()));
         let wrong = [
-            Settings { segment_bytes: 63, ..good.clone() },
-            Settings { backlog_bytes: 0, ..good.clone() },
-            Settings { backlog_bytes: usize::MAX, ..good.clone() },
-            Settings { interval: Duration::ZERO, ..good.clone() },
-            Settings { gather: Duration::from_secs(2), ..good.clone() },
-            Settings { witness: Duration::ZERO, ..good.clone() },
+            LogSettings { segment_bytes: 63, ..good.clone() },
+            LogSettings { backlog_bytes: 0, ..good.clone() },
+            LogSettings { backlog_bytes: usize::MAX, ..good.clone() },
+            LogSettings { interval: Duration::ZERO, ..good.clone() },
+            LogSettings { gather: Duration::from_secs(2), ..good.clone() },
+            LogSettings { witness: Duration::ZERO, ..good.clone() },
         ];
         for settings in wrong {
             let said = settings.check().expect_err("wrong").to_string();
             assert!(said.contains("impossible") && !said.contains('\n'), "{said}");
         }
-        for mode in Mode::ALL {
+        for mode in CommitMode::ALL {
             assert_eq!(mode.name().parse(), Ok(mode));
         }
-        let said = "fast".parse::<Mode>().expect_err("none").to_string();
+        let said = "fast".parse::<CommitMode>().expect_err("none").to_string();
         assert_eq!(said, "there is no log mode fast: sync and async are possible");
     }
 

@@ -10,7 +10,7 @@ use std::io;
 
 use crate::format::{Reader, VERSION, names};
 use crate::storage::Storage;
-use crate::{DatabaseId, End, NodeId, WalError};
+use crate::{DatabaseId, LogEnd, NodeId, WalError};
 
 const MAGIC: [u8; 8] = *b"LATCHWIT";
 /// The flag of a witness with a [cut](Witness::cut).
@@ -35,7 +35,7 @@ const WITNESS_MAX: u64 = 32 << 10;
 pub(crate) struct Witness {
     pub(crate) database: DatabaseId,
     /// How far each log is durable, at least.
-    pub(crate) ends: BTreeMap<NodeId, End>,
+    pub(crate) ends: BTreeMap<NodeId, LogEnd>,
     /// A loss was accepted: the logs end at `ends`, and everything behind is to be removed.
     pub(crate) cut: bool,
     /// What this cut lost and gave up. The opening that completes the cut reports these losses,
@@ -57,7 +57,7 @@ pub(crate) struct Lost {
 
 impl Witness {
     /// A witness of these ends only.
-    pub(crate) fn of(database: DatabaseId, ends: BTreeMap<NodeId, End>) -> Witness {
+    pub(crate) fn of(database: DatabaseId, ends: BTreeMap<NodeId, LogEnd>) -> Witness {
         Witness { database, ends, cut: false, losses: BTreeMap::new(), checkpoint: false }
     }
 
@@ -124,7 +124,8 @@ impl Witness {
         let mut ends = BTreeMap::new();
         for _ in 0..nodes {
             let node = NodeId(u8::try_from(reader.u64()?).ok()?);
-            let end = End { segment: reader.u64()?, bytes: reader.u64()?, groups: reader.u64()? };
+            let end =
+                LogEnd { segment: reader.u64()?, bytes: reader.u64()?, groups: reader.u64()? };
             ends.insert(node, end);
         }
         let (cut, checkpoint) = (flags & CUT != 0, flags & CHECKPOINT != 0);
@@ -198,8 +199,10 @@ mod tests {
 
     #[test]
     fn it_is_read_as_it_was_written_and_no_bit_of_it_may_change() {
-        let ends =
-            [(NodeId(0), End { segment: 3, bytes: 900, groups: 17 }), (NodeId(63), End::default())];
+        let ends = [
+            (NodeId(0), LogEnd { segment: 3, bytes: 900, groups: 17 }),
+            (NodeId(63), LogEnd::default()),
+        ];
         let lost = Lost { missing: 5, missing_bytes: 600, given_up: 7, given_up_bytes: 800 };
         let losses = [(NodeId(0), lost)].into();
         let (database, ends) = (DatabaseId(7), ends.into());
@@ -226,7 +229,7 @@ mod tests {
     #[test]
     fn a_witness_of_as_many_nodes_as_there_can_be_is_read() {
         let nodes = || (0..=u8::MAX).map(NodeId);
-        let ends = nodes().map(|node| (node, End::default())).collect();
+        let ends = nodes().map(|node| (node, LogEnd::default())).collect();
         let losses = nodes().map(|node| (node, Lost::default())).collect();
         let witness = Witness { cut: true, losses, ..Witness::of(DatabaseId(7), ends) };
         let length = witness.encode().len() as u64;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use latchwork_runtime::{Handle, Notifier};
 use latchwork_verbs::{
-    Completion, ComputeNodeId, Endpoint as _, MemoryNodeId, Message, Region, RegionKey, Request,
-    SetupError, Target, VerbError,
+    Completion, ComputeNodeId, Endpoint as _, MemoryNodeId, Message, Region, RegionKey, SetupError,
+    Target, VerbError, WorkRequest,
 };
 #[cfg(target_os = "linux")]
 use latchwork_verbs_ibv as ibv;
@@ -23,41 +23,41 @@ use crate::closed::Closed;
 /// The enum is for one thread. To build workers on several threads, give each thread a clone of a
 /// [`Threaded`], which is `Send`. Each thread then makes its own enum from its clone.
 #[derive(Clone)]
-pub enum Fabric {
+pub enum AnyFabric {
     /// Threads of one process, or of several processes on one host, on shared memory.
-    Shm(shm::Fabric),
+    Shm(shm::ShmFabric),
     /// Actors of one simulated world.
-    Sim(sim::Fabric),
+    Sim(sim::SimFabric),
     /// Nodes of this process and of its peers, over sockets. Nodes that are added here belong to
     /// this process.
     #[cfg(feature = "tcp")]
-    Tcp(tcp::Fabric),
+    Tcp(tcp::TcpFabric),
     /// Nodes of this process and of other processes, on RDMA devices.
     #[cfg(target_os = "linux")]
-    Ibv(ibv::Fabric),
+    Ibv(ibv::IbvFabric),
 }
 
 /// A fabric whose workers are threads of this process. Each thread makes its [`Fabric`] from it.
 #[derive(Clone)]
 pub enum Threaded {
     /// On shared memory.
-    Shm(shm::Fabric),
+    Shm(shm::ShmFabric),
     /// Over sockets.
     #[cfg(feature = "tcp")]
-    Tcp(tcp::Fabric),
+    Tcp(tcp::TcpFabric),
     /// On RDMA devices.
     #[cfg(target_os = "linux")]
-    Ibv(ibv::Fabric),
+    Ibv(ibv::IbvFabric),
 }
 
-impl From<Threaded> for Fabric {
+impl From<Threaded> for AnyFabric {
     fn from(fabric: Threaded) -> Self {
         match fabric {
-            Threaded::Shm(fabric) => Fabric::Shm(fabric),
+            Threaded::Shm(fabric) => AnyFabric::Shm(fabric),
             #[cfg(feature = "tcp")]
-            Threaded::Tcp(fabric) => Fabric::Tcp(fabric),
+            Threaded::Tcp(fabric) => AnyFabric::Tcp(fabric),
             #[cfg(target_os = "linux")]
-            Threaded::Ibv(fabric) => Fabric::Ibv(fabric),
+            Threaded::Ibv(fabric) => AnyFabric::Ibv(fabric),
         }
     }
 }
@@ -77,33 +77,33 @@ impl Threaded {
     }
 }
 
-impl From<shm::Fabric> for Fabric {
-    fn from(fabric: shm::Fabric) -> Self {
-        Fabric::Shm(fabric)
+impl From<shm::ShmFabric> for AnyFabric {
+    fn from(fabric: shm::ShmFabric) -> Self {
+        AnyFabric::Shm(fabric)
     }
 }
 
-impl From<sim::Fabric> for Fabric {
-    fn from(fabric: sim::Fabric) -> Self {
-        Fabric::Sim(fabric)
+impl From<sim::SimFabric> for AnyFabric {
+    fn from(fabric: sim::SimFabric) -> Self {
+        AnyFabric::Sim(fabric)
     }
 }
 
 #[cfg(feature = "tcp")]
-impl From<tcp::Fabric> for Fabric {
-    fn from(fabric: tcp::Fabric) -> Self {
-        Fabric::Tcp(fabric)
+impl From<tcp::TcpFabric> for AnyFabric {
+    fn from(fabric: tcp::TcpFabric) -> Self {
+        AnyFabric::Tcp(fabric)
     }
 }
 
 #[cfg(target_os = "linux")]
-impl From<ibv::Fabric> for Fabric {
-    fn from(fabric: ibv::Fabric) -> Self {
-        Fabric::Ibv(fabric)
+impl From<ibv::IbvFabric> for AnyFabric {
+    fn from(fabric: ibv::IbvFabric) -> Self {
+        AnyFabric::Ibv(fabric)
     }
 }
 
-impl Fabric {
+impl AnyFabric {
     /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, under the lowest free
     /// id. On RDMA devices, and on shared memory in a directory, all of the memory is allocated at
     /// once. Elsewhere the memory costs nothing until its first touch.
@@ -113,12 +113,12 @@ impl Fabric {
     /// [`SetupError::Listen`] or [`SetupError::System`] on the fabrics that have these errors.
     pub fn add_memory_node(&self, bytes: usize) -> Result<MemoryNodeId, SetupError> {
         match self {
-            Fabric::Shm(fabric) => fabric.add_memory_node(bytes),
-            Fabric::Sim(fabric) => fabric.add_memory_node(bytes),
+            AnyFabric::Shm(fabric) => fabric.add_memory_node(bytes),
+            AnyFabric::Sim(fabric) => fabric.add_memory_node(bytes),
             #[cfg(feature = "tcp")]
-            Fabric::Tcp(fabric) => fabric.add_memory_node(bytes),
+            AnyFabric::Tcp(fabric) => fabric.add_memory_node(bytes),
             #[cfg(target_os = "linux")]
-            Fabric::Ibv(fabric) => fabric.add_memory_node(bytes),
+            AnyFabric::Ibv(fabric) => fabric.add_memory_node(bytes),
         }
     }
 
@@ -128,12 +128,12 @@ impl Fabric {
     /// [`SetupError::DuplicateNode`].
     pub fn add_compute_node(&self, id: ComputeNodeId) -> Result<(), SetupError> {
         match self {
-            Fabric::Shm(fabric) => fabric.add_compute_node(id),
-            Fabric::Sim(fabric) => fabric.add_compute_node(id),
+            AnyFabric::Shm(fabric) => fabric.add_compute_node(id),
+            AnyFabric::Sim(fabric) => fabric.add_compute_node(id),
             #[cfg(feature = "tcp")]
-            Fabric::Tcp(fabric) => fabric.add_compute_node(id),
+            AnyFabric::Tcp(fabric) => fabric.add_compute_node(id),
             #[cfg(target_os = "linux")]
-            Fabric::Ibv(fabric) => fabric.add_compute_node(id),
+            AnyFabric::Ibv(fabric) => fabric.add_compute_node(id),
         }
     }
 
@@ -144,12 +144,12 @@ impl Fabric {
     /// [`SetupError::Region`] and [`SetupError::NoRoom`].
     pub fn new_region(&self, bytes: usize) -> Result<Arc<Region>, SetupError> {
         match self {
-            Fabric::Shm(fabric) => fabric.new_region(bytes),
-            Fabric::Sim(_) => Ok(Region::zeroed(bytes)?),
+            AnyFabric::Shm(fabric) => fabric.new_region(bytes),
+            AnyFabric::Sim(_) => Ok(Region::zeroed(bytes)?),
             #[cfg(feature = "tcp")]
-            Fabric::Tcp(_) => Ok(Region::zeroed(bytes)?),
+            AnyFabric::Tcp(_) => Ok(Region::zeroed(bytes)?),
             #[cfg(target_os = "linux")]
-            Fabric::Ibv(_) => Ok(Region::zeroed(bytes)?),
+            AnyFabric::Ibv(_) => Ok(Region::zeroed(bytes)?),
         }
     }
 
@@ -163,12 +163,12 @@ impl Fabric {
         region: Arc<Region>,
     ) -> Result<RegionKey, SetupError> {
         match self {
-            Fabric::Shm(fabric) => fabric.register(node, region),
-            Fabric::Sim(fabric) => fabric.register(node, region),
+            AnyFabric::Shm(fabric) => fabric.register(node, region),
+            AnyFabric::Sim(fabric) => fabric.register(node, region),
             #[cfg(feature = "tcp")]
-            Fabric::Tcp(fabric) => fabric.register(node, region),
+            AnyFabric::Tcp(fabric) => fabric.register(node, region),
             #[cfg(target_os = "linux")]
-            Fabric::Ibv(fabric) => fabric.register(node, region),
+            AnyFabric::Ibv(fabric) => fabric.register(node, region),
         }
     }
 
@@ -177,15 +177,19 @@ impl Fabric {
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
-    pub fn endpoint(&self, node: ComputeNodeId, handle: &Handle) -> Result<Endpoint, SetupError> {
+    pub fn endpoint(
+        &self,
+        node: ComputeNodeId,
+        handle: &Handle,
+    ) -> Result<AnyEndpoint, SetupError> {
         match self {
-            Fabric::Shm(fabric) => fabric.endpoint(node).map(Endpoint::Shm),
-            Fabric::Sim(fabric) => fabric.endpoint(node, handle).map(Endpoint::Sim),
+            AnyFabric::Shm(fabric) => fabric.endpoint(node).map(AnyEndpoint::Shm),
+            AnyFabric::Sim(fabric) => fabric.endpoint(node, handle).map(AnyEndpoint::Sim),
             #[cfg(feature = "tcp")]
-            Fabric::Tcp(fabric) => fabric.endpoint(node).map(Endpoint::Tcp),
+            AnyFabric::Tcp(fabric) => fabric.endpoint(node).map(AnyEndpoint::Tcp),
             #[cfg(target_os = "linux")]
-            Fabric::Ibv(fabric) => {
-                fabric.endpoint(node, Some(handle.notifier())).map(Endpoint::Ibv)
+            AnyFabric::Ibv(fabric) => {
+                fabric.endpoint(node, Some(handle.notifier())).map(AnyEndpoint::Ibv)
             }
         }
     }
@@ -194,14 +198,14 @@ impl Fabric {
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
-    pub fn inbox(&self, node: ComputeNodeId) -> Result<Inbox, SetupError> {
+    pub fn inbox(&self, node: ComputeNodeId) -> Result<AnyInbox, SetupError> {
         match self {
-            Fabric::Shm(fabric) => fabric.inbox(node).map(Inbox::Shm),
-            Fabric::Sim(fabric) => fabric.inbox(node).map(Inbox::Sim),
+            AnyFabric::Shm(fabric) => fabric.inbox(node).map(AnyInbox::Shm),
+            AnyFabric::Sim(fabric) => fabric.inbox(node).map(AnyInbox::Sim),
             #[cfg(feature = "tcp")]
-            Fabric::Tcp(fabric) => fabric.inbox(node).map(Inbox::Tcp),
+            AnyFabric::Tcp(fabric) => fabric.inbox(node).map(AnyInbox::Tcp),
             #[cfg(target_os = "linux")]
-            Fabric::Ibv(fabric) => fabric.inbox(node).map(Inbox::Ibv),
+            AnyFabric::Ibv(fabric) => fabric.inbox(node).map(AnyInbox::Ibv),
         }
     }
 
@@ -212,24 +216,24 @@ impl Fabric {
     /// [`SetupError::UnknownNode`].
     pub fn disconnect(&self, node: ComputeNodeId) -> Result<(), SetupError> {
         match self {
-            Fabric::Shm(fabric) => fabric.disconnect(node),
-            Fabric::Sim(fabric) => fabric.disconnect(node),
+            AnyFabric::Shm(fabric) => fabric.disconnect(node),
+            AnyFabric::Sim(fabric) => fabric.disconnect(node),
             #[cfg(feature = "tcp")]
-            Fabric::Tcp(fabric) => fabric.disconnect(node),
+            AnyFabric::Tcp(fabric) => fabric.disconnect(node),
             #[cfg(target_os = "linux")]
-            Fabric::Ibv(fabric) => fabric.disconnect(node),
+            AnyFabric::Ibv(fabric) => fabric.disconnect(node),
         }
     }
 
     /// The memory of a memory node, for tests and tools that read the memory from outside.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
         match self {
-            Fabric::Shm(fabric) => fabric.memory(node),
-            Fabric::Sim(fabric) => fabric.memory(node),
+            AnyFabric::Shm(fabric) => fabric.memory(node),
+            AnyFabric::Sim(fabric) => fabric.memory(node),
             #[cfg(feature = "tcp")]
-            Fabric::Tcp(fabric) => fabric.memory(node),
+            AnyFabric::Tcp(fabric) => fabric.memory(node),
             #[cfg(target_os = "linux")]
-            Fabric::Ibv(fabric) => fabric.memory(node),
+            AnyFabric::Ibv(fabric) => fabric.memory(node),
         }
     }
 }
@@ -238,27 +242,27 @@ impl Fabric {
 // The variants are large and there is one value per worker: boxing would only add a hop to every
 // verb.
 #[allow(clippy::large_enum_variant)]
-pub enum Endpoint {
+pub enum AnyEndpoint {
     /// On shared memory.
-    Shm(shm::Endpoint),
+    Shm(shm::ShmEndpoint),
     /// In a simulated world.
-    Sim(sim::Endpoint),
+    Sim(sim::SimEndpoint),
     /// Over sockets.
     #[cfg(feature = "tcp")]
-    Tcp(tcp::Endpoint),
+    Tcp(tcp::TcpEndpoint),
     /// On an RDMA device.
     #[cfg(target_os = "linux")]
-    Ibv(ibv::Endpoint),
+    Ibv(ibv::IbvEndpoint),
     /// The endpoint of a node that may not touch memory any more.
     Closed(Closed),
 }
 
-impl Endpoint {
+impl AnyEndpoint {
     /// Whether a post now submits earlier batches, as a ring does.
     #[inline]
     pub(crate) fn submits_at_post(&self) -> bool {
         match self {
-            Endpoint::Shm(endpoint) => endpoint.submits_at_post(),
+            AnyEndpoint::Shm(endpoint) => endpoint.submits_at_post(),
             _ => false,
         }
     }
@@ -267,175 +271,180 @@ impl Endpoint {
     #[inline]
     pub(crate) fn submits_at_poll(&self) -> bool {
         match self {
-            Endpoint::Shm(endpoint) => endpoint.submits_at_poll(),
+            AnyEndpoint::Shm(endpoint) => endpoint.submits_at_poll(),
             other => other.in_flight() > 0,
         }
     }
 }
 
-impl latchwork_verbs::Endpoint for Endpoint {
-    fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError> {
+impl latchwork_verbs::Endpoint for AnyEndpoint {
+    fn post(
+        &mut self,
+        target: Target,
+        token: u64,
+        requests: &[WorkRequest],
+    ) -> Result<(), VerbError> {
         match self {
-            Endpoint::Shm(endpoint) => endpoint.post(target, token, requests),
-            Endpoint::Sim(endpoint) => endpoint.post(target, token, requests),
+            AnyEndpoint::Shm(endpoint) => endpoint.post(target, token, requests),
+            AnyEndpoint::Sim(endpoint) => endpoint.post(target, token, requests),
             #[cfg(feature = "tcp")]
-            Endpoint::Tcp(endpoint) => endpoint.post(target, token, requests),
+            AnyEndpoint::Tcp(endpoint) => endpoint.post(target, token, requests),
             #[cfg(target_os = "linux")]
-            Endpoint::Ibv(endpoint) => endpoint.post(target, token, requests),
-            Endpoint::Closed(endpoint) => endpoint.post(target, token, requests),
+            AnyEndpoint::Ibv(endpoint) => endpoint.post(target, token, requests),
+            AnyEndpoint::Closed(endpoint) => endpoint.post(target, token, requests),
         }
     }
 
     fn expect_write(&mut self, target: Target, remote: u64, len: u32) {
         match self {
-            Endpoint::Shm(endpoint) => endpoint.expect_write(target, remote, len),
-            Endpoint::Sim(endpoint) => endpoint.expect_write(target, remote, len),
+            AnyEndpoint::Shm(endpoint) => endpoint.expect_write(target, remote, len),
+            AnyEndpoint::Sim(endpoint) => endpoint.expect_write(target, remote, len),
             #[cfg(feature = "tcp")]
-            Endpoint::Tcp(endpoint) => endpoint.expect_write(target, remote, len),
+            AnyEndpoint::Tcp(endpoint) => endpoint.expect_write(target, remote, len),
             #[cfg(target_os = "linux")]
-            Endpoint::Ibv(endpoint) => endpoint.expect_write(target, remote, len),
-            Endpoint::Closed(endpoint) => endpoint.expect_write(target, remote, len),
+            AnyEndpoint::Ibv(endpoint) => endpoint.expect_write(target, remote, len),
+            AnyEndpoint::Closed(endpoint) => endpoint.expect_write(target, remote, len),
         }
     }
 
     fn ring(&mut self) {
         match self {
-            Endpoint::Shm(endpoint) => endpoint.ring(),
-            Endpoint::Sim(endpoint) => endpoint.ring(),
+            AnyEndpoint::Shm(endpoint) => endpoint.ring(),
+            AnyEndpoint::Sim(endpoint) => endpoint.ring(),
             #[cfg(feature = "tcp")]
-            Endpoint::Tcp(endpoint) => endpoint.ring(),
+            AnyEndpoint::Tcp(endpoint) => endpoint.ring(),
             #[cfg(target_os = "linux")]
-            Endpoint::Ibv(endpoint) => endpoint.ring(),
-            Endpoint::Closed(endpoint) => endpoint.ring(),
+            AnyEndpoint::Ibv(endpoint) => endpoint.ring(),
+            AnyEndpoint::Closed(endpoint) => endpoint.ring(),
         }
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Completion)) -> bool {
         match self {
-            Endpoint::Shm(endpoint) => endpoint.poll(sink),
-            Endpoint::Sim(endpoint) => endpoint.poll(sink),
+            AnyEndpoint::Shm(endpoint) => endpoint.poll(sink),
+            AnyEndpoint::Sim(endpoint) => endpoint.poll(sink),
             #[cfg(feature = "tcp")]
-            Endpoint::Tcp(endpoint) => endpoint.poll(sink),
+            AnyEndpoint::Tcp(endpoint) => endpoint.poll(sink),
             #[cfg(target_os = "linux")]
-            Endpoint::Ibv(endpoint) => endpoint.poll(sink),
-            Endpoint::Closed(endpoint) => endpoint.poll(sink),
+            AnyEndpoint::Ibv(endpoint) => endpoint.poll(sink),
+            AnyEndpoint::Closed(endpoint) => endpoint.poll(sink),
         }
     }
 
     fn in_flight(&self) -> usize {
         match self {
-            Endpoint::Shm(endpoint) => endpoint.in_flight(),
-            Endpoint::Sim(endpoint) => endpoint.in_flight(),
+            AnyEndpoint::Shm(endpoint) => endpoint.in_flight(),
+            AnyEndpoint::Sim(endpoint) => endpoint.in_flight(),
             #[cfg(feature = "tcp")]
-            Endpoint::Tcp(endpoint) => endpoint.in_flight(),
+            AnyEndpoint::Tcp(endpoint) => endpoint.in_flight(),
             #[cfg(target_os = "linux")]
-            Endpoint::Ibv(endpoint) => endpoint.in_flight(),
-            Endpoint::Closed(endpoint) => endpoint.in_flight(),
+            AnyEndpoint::Ibv(endpoint) => endpoint.in_flight(),
+            AnyEndpoint::Closed(endpoint) => endpoint.in_flight(),
         }
     }
 
     fn may_park(&self) -> bool {
         match self {
-            Endpoint::Shm(endpoint) => endpoint.may_park(),
-            Endpoint::Sim(endpoint) => endpoint.may_park(),
+            AnyEndpoint::Shm(endpoint) => endpoint.may_park(),
+            AnyEndpoint::Sim(endpoint) => endpoint.may_park(),
             #[cfg(feature = "tcp")]
-            Endpoint::Tcp(endpoint) => endpoint.may_park(),
+            AnyEndpoint::Tcp(endpoint) => endpoint.may_park(),
             #[cfg(target_os = "linux")]
-            Endpoint::Ibv(endpoint) => endpoint.may_park(),
-            Endpoint::Closed(endpoint) => endpoint.may_park(),
+            AnyEndpoint::Ibv(endpoint) => endpoint.may_park(),
+            AnyEndpoint::Closed(endpoint) => endpoint.may_park(),
         }
     }
 
-    fn nap(&self, time: Duration) -> bool {
+    fn doze(&self, time: Duration) -> bool {
         match self {
-            Endpoint::Shm(endpoint) => endpoint.nap(time),
-            Endpoint::Sim(endpoint) => endpoint.nap(time),
+            AnyEndpoint::Shm(endpoint) => endpoint.doze(time),
+            AnyEndpoint::Sim(endpoint) => endpoint.doze(time),
             #[cfg(feature = "tcp")]
-            Endpoint::Tcp(endpoint) => endpoint.nap(time),
+            AnyEndpoint::Tcp(endpoint) => endpoint.doze(time),
             #[cfg(target_os = "linux")]
-            Endpoint::Ibv(endpoint) => endpoint.nap(time),
-            Endpoint::Closed(endpoint) => endpoint.nap(time),
+            AnyEndpoint::Ibv(endpoint) => endpoint.doze(time),
+            AnyEndpoint::Closed(endpoint) => endpoint.doze(time),
         }
     }
 }
 
 /// The messages of one compute node; see [`latchwork_verbs::Inbox`].
 #[derive(Clone)]
-pub enum Inbox {
+pub enum AnyInbox {
     /// On shared memory.
-    Shm(shm::Inbox),
+    Shm(shm::ShmInbox),
     /// In a simulated world.
-    Sim(sim::Inbox),
+    Sim(sim::SimInbox),
     /// The inbox of a node of this process, over sockets.
     #[cfg(feature = "tcp")]
-    Tcp(tcp::Inbox),
+    Tcp(tcp::ShmInbox),
     /// On an RDMA device.
     #[cfg(target_os = "linux")]
-    Ibv(ibv::Inbox),
+    Ibv(ibv::IbvInbox),
 }
 
-impl Inbox {
+impl AnyInbox {
     /// Registers a worker that will poll this inbox, and that `notifier` can wake. The worker
     /// counts as active at once.
-    pub fn subscribe(&self, notifier: Notifier) -> Subscription {
+    pub fn subscribe(&self, notifier: Notifier) -> AnySubscription {
         match self {
-            Inbox::Shm(inbox) => Subscription::Shm(inbox.subscribe(notifier)),
-            Inbox::Sim(inbox) => Subscription::Sim(inbox.subscribe(notifier)),
+            AnyInbox::Shm(inbox) => AnySubscription::Shm(inbox.subscribe(notifier)),
+            AnyInbox::Sim(inbox) => AnySubscription::Sim(inbox.subscribe(notifier)),
             #[cfg(feature = "tcp")]
-            Inbox::Tcp(inbox) => Subscription::Tcp(inbox.subscribe(notifier)),
+            AnyInbox::Tcp(inbox) => AnySubscription::Tcp(inbox.subscribe(notifier)),
             #[cfg(target_os = "linux")]
-            Inbox::Ibv(inbox) => Subscription::Ibv(inbox.subscribe(notifier)),
+            AnyInbox::Ibv(inbox) => AnySubscription::Ibv(inbox.subscribe(notifier)),
         }
     }
 }
 
-impl latchwork_verbs::Inbox for Inbox {
+impl latchwork_verbs::Inbox for AnyInbox {
     fn receive(&self, sink: &mut dyn FnMut(Message)) -> bool {
         match self {
-            Inbox::Shm(inbox) => inbox.receive(sink),
-            Inbox::Sim(inbox) => inbox.receive(sink),
+            AnyInbox::Shm(inbox) => inbox.receive(sink),
+            AnyInbox::Sim(inbox) => inbox.receive(sink),
             #[cfg(feature = "tcp")]
-            Inbox::Tcp(inbox) => inbox.receive(sink),
+            AnyInbox::Tcp(inbox) => inbox.receive(sink),
             #[cfg(target_os = "linux")]
-            Inbox::Ibv(inbox) => inbox.receive(sink),
+            AnyInbox::Ibv(inbox) => inbox.receive(sink),
         }
     }
 }
 
 /// A worker's promise to poll an inbox; see [`latchwork_verbs::Subscription`].
-pub enum Subscription {
+pub enum AnySubscription {
     /// On shared memory.
-    Shm(shm::Subscription),
+    Shm(shm::ShmSubscription),
     /// In a simulated world.
-    Sim(sim::Subscription),
+    Sim(sim::SimSubscription),
     /// A subscription to the inbox of a node of this process, over sockets.
     #[cfg(feature = "tcp")]
-    Tcp(tcp::Subscription),
+    Tcp(tcp::ShmSubscription),
     /// On an RDMA device.
     #[cfg(target_os = "linux")]
-    Ibv(ibv::Subscription),
+    Ibv(ibv::IbvSubscription),
 }
 
-impl latchwork_verbs::Subscription for Subscription {
+impl latchwork_verbs::Subscription for AnySubscription {
     fn park(&self) -> bool {
         match self {
-            Subscription::Shm(subscription) => subscription.park(),
-            Subscription::Sim(subscription) => subscription.park(),
+            AnySubscription::Shm(subscription) => subscription.park(),
+            AnySubscription::Sim(subscription) => subscription.park(),
             #[cfg(feature = "tcp")]
-            Subscription::Tcp(subscription) => subscription.park(),
+            AnySubscription::Tcp(subscription) => subscription.park(),
             #[cfg(target_os = "linux")]
-            Subscription::Ibv(subscription) => subscription.park(),
+            AnySubscription::Ibv(subscription) => subscription.park(),
         }
     }
 
     fn unparked(&self) {
         match self {
-            Subscription::Shm(subscription) => subscription.unparked(),
-            Subscription::Sim(subscription) => subscription.unparked(),
+            AnySubscription::Shm(subscription) => subscription.unparked(),
+            AnySubscription::Sim(subscription) => subscription.unparked(),
             #[cfg(feature = "tcp")]
-            Subscription::Tcp(subscription) => subscription.unparked(),
+            AnySubscription::Tcp(subscription) => subscription.unparked(),
             #[cfg(target_os = "linux")]
-            Subscription::Ibv(subscription) => subscription.unparked(),
+            AnySubscription::Ibv(subscription) => subscription.unparked(),
         }
     }
 }

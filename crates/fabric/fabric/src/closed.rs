@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use latchwork_verbs::{Completion, Request, Target, VerbError};
+use latchwork_verbs::{Completion, Target, VerbError, WorkRequest};
 
 /// An endpoint that submits nothing. Batches that were in flight, and all later batches, complete
 /// with [`VerbError::Barred`].
@@ -14,12 +14,12 @@ pub struct Closed {
 impl Closed {
     /// Ends the batch with this token.
     pub(crate) fn fail(&mut self, token: u64) {
-        self.completed.push_back(Completion { token, result: Err(VerbError::Barred) });
+        self.completed.push_back(Completion { token, result: Err(VerbError::SelfFenced) });
     }
 }
 
 impl latchwork_verbs::Endpoint for Closed {
-    fn post(&mut self, _: Target, token: u64, _: &[Request]) -> Result<(), VerbError> {
+    fn post(&mut self, _: Target, token: u64, _: &[WorkRequest]) -> Result<(), VerbError> {
         // A completion, not an error of the post: every poster handles the failure of a target,
         // which comes as a completion.
         self.fail(token);

@@ -1,6 +1,6 @@
 //! Word operations for the control plane: superblock of the pool, catalogues, epochs.
 
-use latchwork_verbs::{GlobalAddr, Outcome, Request, Target, VerbError, WORD};
+use latchwork_verbs::{AtomicOutcome, GlobalAddr, Target, VerbError, WORD, WorkRequest};
 
 use crate::port::Port;
 use crate::scratch::SLOT_BYTES;
@@ -30,15 +30,15 @@ impl Port {
     /// # Errors
     /// See above.
     pub async fn advance(&self, counter: GlobalAddr, add: u64) -> Result<u64, VerbError> {
-        let request = Request::FetchAdd { remote: counter.offset(), add };
+        let request = WorkRequest::FetchAdd { remote: counter.offset(), add };
         Ok(self.execute_repeatedly(memory(counter), request).await?.old[0])
     }
 
     async fn execute_repeatedly(
         &self,
         target: Target,
-        request: Request,
-    ) -> Result<Outcome, VerbError> {
+        request: WorkRequest,
+    ) -> Result<AtomicOutcome, VerbError> {
         let mut again = 0;
         loop {
             match self.execute(target, &[request]).await {
@@ -53,7 +53,7 @@ impl Port {
     /// # Errors
     /// See above.
     pub async fn fetch_add(&self, addr: GlobalAddr, add: u64) -> Result<u64, VerbError> {
-        let request = Request::FetchAdd { remote: addr.offset(), add };
+        let request = WorkRequest::FetchAdd { remote: addr.offset(), add };
         Ok(self.execute(memory(addr), &[request]).await?.old[0])
     }
 
@@ -67,7 +67,7 @@ impl Port {
         expected: u64,
         desired: u64,
     ) -> Result<u64, VerbError> {
-        let request = Request::CompareSwap { remote: addr.offset(), expected, desired };
+        let request = WorkRequest::CompareSwap { remote: addr.offset(), expected, desired };
         Ok(self.execute(memory(addr), &[request]).await?.old[0])
     }
 
@@ -86,7 +86,7 @@ impl Port {
     /// # Errors
     /// See above.
     pub async fn write_word(&self, addr: GlobalAddr, value: u64) -> Result<(), VerbError> {
-        let request = Request::WriteWord { remote: addr.offset(), value };
+        let request = WorkRequest::WriteWord { remote: addr.offset(), value };
         self.execute_repeatedly(memory(addr), request).await.map(drop)
     }
 
@@ -121,7 +121,7 @@ impl Port {
                 for (word, value) in slot.words(len).as_atomics().iter().zip(piece) {
                     word.store(*value, std::sync::atomic::Ordering::Relaxed);
                 }
-                let request = Request::Write { remote: to.offset(), local: slot.buffer(len) };
+                let request = WorkRequest::Write { remote: to.offset(), local: slot.buffer(len) };
                 match self.execute_in(memory(to), &[request], Some(slot)).await {
                     Err(VerbError::Ambiguous { .. }) if again < AGAIN_MAX => again += 1,
                     end => break end.map(drop)?,
@@ -137,7 +137,7 @@ impl Port {
         let mut again = 0;
         let slot = loop {
             let slot = self.scratch.slot().await;
-            let request = Request::Read { remote: addr.offset(), local: slot.buffer(len) };
+            let request = WorkRequest::Read { remote: addr.offset(), local: slot.buffer(len) };
             match self.execute_in(memory(addr), &[request], Some(slot)).await {
                 Err(VerbError::Ambiguous { .. }) if again < AGAIN_MAX => again += 1,
                 end => break end?.1,

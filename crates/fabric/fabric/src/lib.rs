@@ -59,6 +59,6 @@ mod permission;
 mod port;
 mod scratch;
 
-pub use backend::{Endpoint, Fabric, Inbox, Subscription, Threaded};
+pub use backend::{AnyEndpoint, AnyFabric, AnyInbox, AnySubscription, Threaded};
 pub use permission::Permission;
 pub use port::Port;

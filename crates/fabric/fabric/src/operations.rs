@@ -2,13 +2,13 @@
 
 use std::task::Waker;
 
-use latchwork_verbs::{Completion, Outcome, VerbError};
+use latchwork_verbs::{AtomicOutcome, Completion, VerbError};
 use slab::Slab;
 
 /// A scratch slot, by number.
 pub(crate) type SlotIndex = u16;
 
-pub(crate) type BatchResult = Result<Outcome, VerbError>;
+pub(crate) type BatchResult = Result<AtomicOutcome, VerbError>;
 
 /// The owner of a batch in flight, and of its result.
 ///

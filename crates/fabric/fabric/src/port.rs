@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use latchwork_runtime::{Handle, Poller, Time};
 use latchwork_verbs::{
-    ComputeNodeId, Endpoint as _, Outcome, Region, RegionKey, Request, SetupError, Target,
-    VerbError,
+    AtomicOutcome, ComputeNodeId, Endpoint as _, Region, RegionKey, SetupError, Target, VerbError,
+    WorkRequest,
 };
 
-use crate::backend::{Endpoint, Fabric};
+use crate::backend::{AnyEndpoint, AnyFabric};
 use crate::closed::Closed;
 use crate::operations::{After, BatchResult, Operation, Operations};
 use crate::permission::Permission;
@@ -31,14 +31,14 @@ use crate::scratch::{SLOT_BYTES, SLOTS, Scratch, Slot};
 /// uses the poller of [`Port::poller`].
 pub struct Port {
     node: ComputeNodeId,
-    fabric: Fabric,
+    fabric: AnyFabric,
     permission: Permission,
     inner: RefCell<Inner>,
     pub(crate) scratch: Scratch,
 }
 
 struct Inner {
-    endpoint: Endpoint,
+    endpoint: AnyEndpoint,
     operations: Operations,
     // Kept for its capacity.
     after: Vec<After>,
@@ -50,18 +50,18 @@ impl Inner {
     /// end with [`VerbError::Barred`]. That call also drops the endpoint, so that batches that had
     /// been pushed back are never submitted.
     #[inline]
-    fn is_barred(&mut self, permission: &Permission) -> bool {
+    fn is_self_fenced(&mut self, permission: &Permission) -> bool {
         permission.has_ended() && self.close()
     }
 
     #[cold]
     fn close(&mut self) -> bool {
-        if !matches!(self.endpoint, Endpoint::Closed(_)) {
+        if !matches!(self.endpoint, AnyEndpoint::Closed(_)) {
             let mut closed = Closed::default();
             self.operations.in_flight().for_each(|token| closed.fail(token));
             // The endpoint is dropped before any of these completions is polled. From then on no
             // fabric uses the local buffers.
-            self.endpoint = Endpoint::Closed(closed);
+            self.endpoint = AnyEndpoint::Closed(closed);
         }
         true
     }
@@ -73,7 +73,7 @@ impl Port {
     /// # Errors
     /// [`SetupError::UnknownNode`], [`SetupError::TooManyRegions`] and [`SetupError::Region`].
     pub fn new(
-        fabric: &Fabric,
+        fabric: &AnyFabric,
         node: ComputeNodeId,
         handle: &Handle,
     ) -> Result<Rc<Port>, SetupError> {
@@ -88,7 +88,7 @@ impl Port {
     /// # Errors
     /// Like [`Port::new`].
     pub fn permitted(
-        fabric: &Fabric,
+        fabric: &AnyFabric,
         node: ComputeNodeId,
         handle: &Handle,
         permission: Permission,
@@ -120,7 +120,12 @@ impl Port {
     ///
     /// # Errors
     /// An error in the batch. Then the batch has no effect, and nothing is reported.
-    pub fn post(&self, target: Target, requests: &[Request], tag: u64) -> Result<(), VerbError> {
+    pub fn post(
+        &self,
+        target: Target,
+        requests: &[WorkRequest],
+        tag: u64,
+    ) -> Result<(), VerbError> {
         self.submit(target, requests, Operation::Engine { tag }).map(drop)
     }
 
@@ -129,7 +134,11 @@ impl Port {
     ///
     /// # Errors
     /// An error in the batch.
-    pub fn post_unreported(&self, target: Target, requests: &[Request]) -> Result<(), VerbError> {
+    pub fn post_unreported(
+        &self,
+        target: Target,
+        requests: &[WorkRequest],
+    ) -> Result<(), VerbError> {
         debug_assert!(requests.iter().all(|request| request.local().is_none()));
         self.submit(target, requests, Operation::Orphan { slot: None }).map(drop)
     }
@@ -137,12 +146,12 @@ impl Port {
     fn submit(
         &self,
         target: Target,
-        requests: &[Request],
+        requests: &[WorkRequest],
         operation: Operation,
     ) -> Result<u64, VerbError> {
         let inner = &mut *self.inner.borrow_mut();
         if self.permission.can_end() && inner.endpoint.submits_at_post() {
-            inner.is_barred(&self.permission);
+            inner.is_self_fenced(&self.permission);
         }
         let Inner { endpoint, operations, .. } = inner;
         let token = operations.insert(operation);
@@ -162,8 +171,8 @@ impl Port {
     pub async fn execute(
         &self,
         target: Target,
-        requests: &[Request],
-    ) -> Result<Outcome, VerbError> {
+        requests: &[WorkRequest],
+    ) -> Result<AtomicOutcome, VerbError> {
         self.execute_in(target, requests, None).await.map(|(outcome, _)| outcome)
     }
 
@@ -172,9 +181,9 @@ impl Port {
     pub(crate) async fn execute_in<'a>(
         &'a self,
         target: Target,
-        requests: &[Request],
+        requests: &[WorkRequest],
         slot: Option<Slot<'a>>,
-    ) -> Result<(Outcome, Option<Slot<'a>>), VerbError> {
+    ) -> Result<(AtomicOutcome, Option<Slot<'a>>), VerbError> {
         // The first poll comes at once and sets the waker.
         let index = slot.as_ref().map(Slot::index);
         let operation = Operation::Awaited { waker: Waker::noop().clone(), slot: index };
@@ -191,11 +200,11 @@ impl Port {
     /// futures of the other batches. Returns true when any batch completed.
     ///
     /// The sink may post.
-    pub fn poll(&self, sink: &mut dyn FnMut(u64, Result<Outcome, VerbError>)) -> bool {
+    pub fn poll(&self, sink: &mut dyn FnMut(u64, Result<AtomicOutcome, VerbError>)) -> bool {
         let mut after = {
             let inner = &mut *self.inner.borrow_mut();
             if self.permission.can_end() && inner.endpoint.submits_at_poll() {
-                inner.is_barred(&self.permission);
+                inner.is_self_fenced(&self.permission);
             }
             let Inner { endpoint, operations, after } = inner;
             endpoint.poll(&mut |completion| after.push(operations.complete(completion)));
@@ -224,7 +233,7 @@ impl Port {
         let inner = &mut *self.inner.borrow_mut();
         if self.permission.can_end()
             && inner.endpoint.in_flight() > 0
-            && inner.is_barred(&self.permission)
+            && inner.is_self_fenced(&self.permission)
         {
             return;
         }
@@ -248,8 +257,8 @@ impl Port {
     }
 
     /// Sleeps until a completion may have arrived; see [`latchwork_verbs::Endpoint::nap`].
-    pub fn nap(&self, time: Duration) -> bool {
-        self.inner.borrow().endpoint.nap(time)
+    pub fn doze(&self, time: Duration) -> bool {
+        self.inner.borrow().endpoint.doze(time)
     }
 
     /// The number of entries in the operation slab: batches in flight, and results that no future
@@ -304,7 +313,7 @@ impl Poller for PortPoller {
         self.0.may_park()
     }
 
-    fn nap(&self, time: Duration) -> bool {
-        self.0.nap(time)
+    fn doze(&self, time: Duration) -> bool {
+        self.0.doze(time)
     }
 }

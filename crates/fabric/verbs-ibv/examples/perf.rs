@@ -22,10 +22,10 @@ mod perf {
 
     use latchwork_runtime::Clock;
     use latchwork_verbs::{
-        ComputeNodeId, Endpoint as _, Inbox as _, LocalBuffer, Message, Region, RegionKey, Request,
-        Target,
+        ComputeNodeId, Endpoint as _, Inbox as _, LocalBuffer, Message, Region, RegionKey, Target,
+        WorkRequest,
     };
-    use latchwork_verbs_ibv::{Config, Endpoint, Fabric};
+    use latchwork_verbs_ibv::{IbvConfig, IbvEndpoint, IbvFabric};
 
     const WARM_UP: usize = 200;
 
@@ -34,7 +34,7 @@ mod perf {
         let (Some(Ok(count @ 100..)), None) = (arguments.next(), arguments.next()) else {
             return Err("usage: perf ITERATIONS, a hundred at least".into());
         };
-        let fabric = Fabric::open(Config::default())?;
+        let fabric = IbvFabric::open(IbvConfig::default())?;
         // The memory node is on the first device, and the posting compute node on the second one.
         let memory = Target::Memory(fabric.add_memory_node(1 << 20)?);
         let (poster, receiver) = (node(2), node(1));
@@ -45,11 +45,11 @@ mod perf {
         let mut endpoint = fabric.endpoint(poster, None)?;
         for bytes in [64, 2048] {
             let local = LocalBuffer { region: RegionKey(0), offset: 0, len: bytes };
-            let read = [Request::Read { remote: 0, local }];
+            let read = [WorkRequest::Read { remote: 0, local }];
             let median = latency(&mut endpoint, memory, &read, count)?;
             println!("read_lat {bytes} {:.2} us", median.as_nanos() as f64 / 1e3);
         }
-        let add = [Request::FetchAdd { remote: 0, add: 1 }];
+        let add = [WorkRequest::FetchAdd { remote: 0, add: 1 }];
         let median = latency(&mut endpoint, memory, &add, count)?;
         println!("atomic_lat 8 {:.2} us", median.as_nanos() as f64 / 1e3);
         println!("send_rate 120 {:.0} /s", send_rate(&fabric, &mut endpoint, receiver, 5 * count)?);
@@ -63,9 +63,9 @@ mod perf {
     /// The median time from the posting of one batch to its completion, with nothing else in
     /// flight.
     fn latency(
-        endpoint: &mut Endpoint,
+        endpoint: &mut IbvEndpoint,
         target: Target,
-        batch: &[Request],
+        batch: &[WorkRequest],
         count: usize,
     ) -> Result<Duration, Box<dyn Error>> {
         let clock = Clock::start();
@@ -89,13 +89,13 @@ mod perf {
 
     /// Messages per second of one sender with 64 in flight, to one receiver on another thread.
     fn send_rate(
-        fabric: &Fabric,
-        endpoint: &mut Endpoint,
+        fabric: &IbvFabric,
+        endpoint: &mut IbvEndpoint,
         to: ComputeNodeId,
         count: usize,
     ) -> Result<f64, Box<dyn Error>> {
         let inbox = fabric.inbox(to)?;
-        let send = [Request::Send(Message { from: node(2), body: [0; Message::WORDS] })];
+        let send = [WorkRequest::Send(Message { from: node(2), body: [0; Message::WORDS] })];
         let clock = Clock::start();
         std::thread::scope(|scope| {
             scope.spawn(|| {

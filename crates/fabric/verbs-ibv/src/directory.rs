@@ -97,7 +97,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// Takes the answer of the other process, on any thread, once.
-pub type Reply = Box<dyn FnOnce(Result<Vec<u8>, ConnectError>) + Send>;
+pub type ContactReply = Box<dyn FnOnce(Result<Vec<u8>, ConnectError>) + Send>;
 
 /// Carries bytes to a node of another process, over a channel that authenticates the sender.
 pub trait Courier: Send + Sync {
@@ -106,7 +106,7 @@ pub trait Courier: Send + Sync {
     /// result. `reply` gets [`ConnectError::Gone`] when the peer has left or died, and
     /// [`ConnectError::Unreachable`] when there is no result within `limit`. The call itself does
     /// not wait.
-    fn carry(&self, peer: Peer, epoch: u64, bytes: Vec<u8>, limit: Duration, reply: Reply);
+    fn carry(&self, peer: Peer, epoch: u64, bytes: Vec<u8>, limit: Duration, reply: ContactReply);
 }
 
 /// The known nodes of other processes.
@@ -114,7 +114,7 @@ pub trait Courier: Send + Sync {
 pub(crate) struct Peers {
     known: RwLock<BTreeMap<Peer, Known>>,
     // The number of nodes that have left or died so far.
-    departures: AtomicU64,
+    departed_nodes: AtomicU64,
 }
 
 struct Known {
@@ -127,24 +127,24 @@ impl Peers {
     pub(crate) fn add(&self, peer: Peer, contact: Contact) {
         let before = self.known.write().insert(peer, Known { contact, is_gone: false });
         if before.is_some_and(|before| !before.is_gone) {
-            self.departures.fetch_add(1, Ordering::Release);
+            self.departed_nodes.fetch_add(1, Ordering::Release);
         }
     }
 
     /// Marks a node with this epoch or a lower one as dead. True when it was not marked before.
-    pub(crate) fn depart(&self, peer: Peer, epoch: u64) -> bool {
+    pub(crate) fn mark_left(&self, peer: Peer, epoch: u64) -> bool {
         let mut known = self.known.write();
         let known = known.get_mut(&peer).filter(|known| known.contact.epoch <= epoch);
         let Some(known) = known.filter(|known| !known.is_gone) else { return false };
         known.is_gone = true;
         // The counter changes under the lock. A thread that sees the new number looks the node up
         // under the same lock.
-        self.departures.fetch_add(1, Ordering::Release);
+        self.departed_nodes.fetch_add(1, Ordering::Release);
         true
     }
 
-    pub(crate) fn departures(&self) -> u64 {
-        self.departures.load(Ordering::Acquire)
+    pub(crate) fn departed_nodes(&self) -> u64 {
+        self.departed_nodes.load(Ordering::Acquire)
     }
 
     /// Whether the node is known, alive or not.
@@ -212,14 +212,14 @@ mod tests {
         peers.add(peer, contact(5, 50));
         let key = |epoch| peers.memory(peer, epoch, RegionKey(0)).map(|memory| memory.rkey);
         assert_eq!((peers.epoch(peer), key(5), key(6)), (Some(5), Some(50), None));
-        assert!(!peers.depart(peer, 4), "somebody else");
-        assert!(peers.depart(peer, 5) && !peers.depart(peer, 5));
+        assert!(!peers.mark_left(peer, 4), "somebody else");
+        assert!(peers.mark_left(peer, 5) && !peers.mark_left(peer, 5));
         assert_eq!((peers.epoch(peer), peers.last_epoch(peer)), (None, Some(5)));
-        assert_eq!((peers.knows(peer), peers.departures()), (true, 1));
+        assert_eq!((peers.knows(peer), peers.departed_nodes()), (true, 1));
         peers.add(peer, contact(9, 90));
         assert_eq!((peers.epoch(peer), key(5), key(9)), (Some(9), None, Some(90)));
-        assert_eq!(peers.departures(), 1, "it had gone before");
+        assert_eq!(peers.departed_nodes(), 1, "it had gone before");
         peers.add(peer, contact(11, 110));
-        assert_eq!(peers.departures(), 2, "the one before did not say good-bye");
+        assert_eq!(peers.departed_nodes(), 2, "the one before did not say good-bye");
     }
 }

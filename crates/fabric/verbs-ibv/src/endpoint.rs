@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use latchwork_runtime::{Clock, Notifier};
 use latchwork_verbs::{
-    BATCH_MAX, Completion, ComputeNodeId, Request, SetupError, Target, VerbError, check_batch,
+    BATCH_MAX, Completion, ComputeNodeId, SetupError, Target, VerbError, WorkRequest, check_batch,
 };
 
 use crate::connection::Caller;
@@ -34,7 +34,7 @@ const LINGER: Duration = Duration::from_millis(200);
 /// The endpoint has its own queue pair for each peer to which it has posted, and one completion
 /// queue for all of them. A peer that does not answer an offer of a connection in time counts as
 /// disconnected. The next batch for the peer makes a new offer.
-pub struct Endpoint {
+pub struct IbvEndpoint {
     // The fields are in the order of their drops: connections, then the watch of completions, then
     // the queue and the memory.
     lanes: Vec<Lane>,
@@ -43,7 +43,7 @@ pub struct Endpoint {
     of_memory: Vec<Option<u16>>,
     of_compute: [Option<u16>; ComputeNodeId::MAX as usize],
     in_flight: usize,
-    departures: u64,
+    departed_nodes: u64,
     // The number of failures of the device that this endpoint has handled.
     troubles: u64,
     clock: Clock,
@@ -75,12 +75,12 @@ impl Wake {
     }
 }
 
-impl Endpoint {
+impl IbvEndpoint {
     pub(crate) fn new(
         shared: Arc<Shared>,
         (id, own): (ComputeNodeId, Arc<Node>),
         notifier: Option<Notifier>,
-    ) -> Result<Endpoint, SetupError> {
+    ) -> Result<IbvEndpoint, SetupError> {
         let device = Arc::clone(&own.device);
         let batches = shared.config.batches.clamp(1, 1 << 14);
         // When a connection breaks, each of its requests completes. This is the most requests in
@@ -95,10 +95,10 @@ impl Endpoint {
             }
             None => None,
         };
-        shared.wake_on_departure(&wake);
+        shared.wake_on_leave(&wake);
         let depth = shared.config.send_queue.min(device.limits.send_queue).max(BATCH_MAX as u32);
-        let departures = shared.departures();
-        Ok(Endpoint {
+        let departures = shared.departed_nodes();
+        Ok(IbvEndpoint {
             lanes: Vec::new(),
             _watch: watch,
             common: Common {
@@ -115,7 +115,7 @@ impl Endpoint {
             of_memory: Vec::new(),
             of_compute: [None; ComputeNodeId::MAX as usize],
             in_flight: 0,
-            departures,
+            departed_nodes: departures,
             troubles: 0,
             clock: Clock::start(),
             buffer: Box::new([WorkCompletion::default(); STEP]),
@@ -153,7 +153,7 @@ impl Endpoint {
     /// Handles the completions in the completion queue.
     #[inline]
     fn gather(&mut self) {
-        let Endpoint { lanes, common, clock, buffer, found, .. } = self;
+        let IbvEndpoint { lanes, common, clock, buffer, found, .. } = self;
         let mut handle = |common: &mut Common, completion: &WorkCompletion| {
             let id = completion.wr_id;
             if let Some(lane) = lanes.get_mut(Lane::of(id)) {
@@ -172,20 +172,20 @@ impl Endpoint {
 
     /// Ends the batches to nodes that have left or died since the last call.
     fn look_for_departures(&mut self) {
-        let departures = self.common.shared.departures();
-        if std::mem::replace(&mut self.departures, departures) == departures {
+        let departures = self.common.shared.departed_nodes();
+        if std::mem::replace(&mut self.departed_nodes, departures) == departures {
             return;
         }
         for lane in &mut self.lanes {
             if lane.is_stale(&self.common.shared) {
-                lane.depart(&mut self.common);
+                lane.mark_left(&mut self.common);
             }
         }
     }
 
     /// Replaces connections on failed queue pairs, and ends everything on a failed device.
     fn look_for_troubles(&mut self) {
-        let Endpoint { lanes, common, clock, troubles, .. } = self;
+        let IbvEndpoint { lanes, common, clock, troubles, .. } = self;
         match common.device.health.look(troubles) {
             Troubles::None => {}
             Troubles::Pairs(failed) => {
@@ -193,7 +193,7 @@ impl Endpoint {
                     lane.fail(common, clock.now());
                 }
             }
-            Troubles::Dead => lanes.iter_mut().for_each(|lane| lane.depart(common)),
+            Troubles::Dead => lanes.iter_mut().for_each(|lane| lane.mark_left(common)),
         }
     }
 
@@ -213,10 +213,15 @@ impl Endpoint {
     }
 }
 
-impl latchwork_verbs::Endpoint for Endpoint {
-    fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError> {
+impl latchwork_verbs::Endpoint for IbvEndpoint {
+    fn post(
+        &mut self,
+        target: Target,
+        token: u64,
+        requests: &[WorkRequest],
+    ) -> Result<(), VerbError> {
         let lane = self.lane(target)?;
-        let Endpoint { lanes, common, .. } = self;
+        let IbvEndpoint { lanes, common, .. } = self;
         let lane = &mut lanes[lane];
         lane.renew(&common.shared, &common.device);
         let remote_len = lane.learn(target, common);
@@ -279,7 +284,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
     }
 }
 
-impl Drop for Endpoint {
+impl Drop for IbvEndpoint {
     fn drop(&mut self) {
         // Batches in flight take effect as far as their peers are reachable. A batch that is still
         // in a queue pair at its destruction is lost.

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// The reason why no RDMA fabric can be opened on this machine.
 #[derive(Debug, Error)]
-pub enum OpenError {
+pub enum IbvOpenError {
     /// There is no libibverbs, or it does not load.
     #[error(
         "libibverbs cannot be opened ({why}): install rdma-core (Debian: libibverbs1 and ibverbs-providers)"

@@ -13,15 +13,15 @@ use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, RegionKey, SetupError
 
 use crate::connection::{Answer, Caller, Note, Offer, answer_from_bytes, answer_to_bytes};
 use crate::directory::{Contact, Courier, Peer, Peers, RemoteMemory};
-use crate::endpoint::{Endpoint, Wake};
-use crate::error::{ConnectError, OpenError};
-use crate::inbox::Inbox;
+use crate::endpoint::{IbvEndpoint, Wake};
+use crate::error::{ConnectError, IbvOpenError};
+use crate::inbox::IbvInbox;
 use crate::node::Node;
 use crate::sys::{Device, Library, Tuning, Watch, Watcher};
 
 /// The settings of an RDMA fabric.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Config {
+pub struct IbvConfig {
     /// The devices to use, by name; empty means all devices. Nodes of this process are assigned to
     /// the devices in turn.
     pub devices: Vec<String>,
@@ -50,9 +50,9 @@ pub struct Config {
     pub epoch: u64,
 }
 
-impl Default for Config {
+impl Default for IbvConfig {
     fn default() -> Self {
-        Config {
+        IbvConfig {
             devices: Vec::new(),
             gid_index: None,
             inbox_capacity: 1024,
@@ -69,7 +69,7 @@ impl Default for Config {
 
 /// The memory nodes and compute nodes of one process, on its devices. Clones are the same fabric.
 #[derive(Clone)]
-pub struct Fabric {
+pub struct IbvFabric {
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -79,8 +79,8 @@ pub struct WeakFabric(Weak<Shared>);
 
 impl WeakFabric {
     /// The fabric, while another handle keeps it open.
-    pub fn upgrade(&self) -> Option<Fabric> {
-        self.0.upgrade().map(|shared| Fabric { shared })
+    pub fn upgrade(&self) -> Option<IbvFabric> {
+        self.0.upgrade().map(|shared| IbvFabric { shared })
     }
 }
 
@@ -88,7 +88,7 @@ impl WeakFabric {
 pub(crate) type Answered = Box<dyn FnOnce(Result<Answer, ConnectError>) + Send>;
 
 pub(crate) struct Shared {
-    pub(crate) config: Config,
+    pub(crate) config: IbvConfig,
     pub(crate) watcher: Arc<Watcher>,
     courier: Option<Arc<dyn Courier>>,
     devices: Vec<Arc<Device>>,
@@ -97,7 +97,7 @@ pub(crate) struct Shared {
     peers: Peers,
     // The epoch up to which each peer is fenced. Locked inside the lock of a node's responders.
     fences: RwLock<BTreeMap<Peer, u64>>,
-    departures: AtomicU64,
+    departed_nodes: AtomicU64,
     wakes: Mutex<Vec<Weak<Wake>>>,
     watches: Mutex<Vec<Watch>>,
 }
@@ -113,12 +113,12 @@ impl Shared {
     }
 
     pub(crate) fn tuning(&self) -> Tuning {
-        let Config { timeout, retries, reads, .. } = self.config;
+        let IbvConfig { timeout, retries, reads, .. } = self.config;
         Tuning { timeout: timeout.clamp(1, 31), retries: retries.min(6), reads: reads.max(1) }
     }
 
     /// Registers `wake`: it is fired when a node leaves or dies.
-    pub(crate) fn wake_on_departure(&self, wake: &Arc<Wake>) {
+    pub(crate) fn wake_on_leave(&self, wake: &Arc<Wake>) {
         let mut wakes = self.wakes.lock();
         wakes.retain(|wake| wake.strong_count() > 0);
         wakes.push(Arc::downgrade(wake));
@@ -152,8 +152,8 @@ impl Shared {
 
     /// The number of nodes that have left or died so far. The number grows after the node is
     /// marked.
-    pub(crate) fn departures(&self) -> u64 {
-        self.departures.load(Ordering::Acquire) + self.peers.departures()
+    pub(crate) fn departed_nodes(&self) -> u64 {
+        self.departed_nodes.load(Ordering::Acquire) + self.peers.departed_nodes()
     }
 
     /// Sends an offer to the peer of this epoch. `answered` gets the answer, perhaps later.
@@ -209,13 +209,13 @@ impl Shared {
     }
 }
 
-impl Fabric {
+impl IbvFabric {
     /// Opens the devices for a fabric with nodes of this process only.
     ///
     /// # Errors
     /// [`OpenError`]: there is no libibverbs, no such device, or the device cannot be used.
-    pub fn open(config: Config) -> Result<Fabric, OpenError> {
-        Fabric::build(config, None)
+    pub fn open(config: IbvConfig) -> Result<IbvFabric, IbvOpenError> {
+        IbvFabric::build(config, None)
     }
 
     /// Opens the devices for a fabric with nodes of several processes. Before two nodes are
@@ -224,22 +224,25 @@ impl Fabric {
     ///
     /// # Errors
     /// As [`Fabric::open`].
-    pub fn join(config: Config, courier: Arc<dyn Courier>) -> Result<Fabric, OpenError> {
-        Fabric::build(config, Some(courier))
+    pub fn join(config: IbvConfig, courier: Arc<dyn Courier>) -> Result<IbvFabric, IbvOpenError> {
+        IbvFabric::build(config, Some(courier))
     }
 
-    fn build(config: Config, courier: Option<Arc<dyn Courier>>) -> Result<Fabric, OpenError> {
+    fn build(
+        config: IbvConfig,
+        courier: Option<Arc<dyn Courier>>,
+    ) -> Result<IbvFabric, IbvOpenError> {
         let library = Arc::new(Library::open()?);
         let mut names = config.devices.clone();
         if names.is_empty() {
             names = Device::names(&library);
         }
         if names.is_empty() {
-            return Err(OpenError::NoDevice { wanted: "at all".into(), there: "none".into() });
+            return Err(IbvOpenError::NoDevice { wanted: "at all".into(), there: "none".into() });
         }
         let open = |name: &String| Device::open(&library, name, config.gid_index);
         let devices = names.iter().map(open).collect::<Result<_, _>>()?;
-        let watcher = Watcher::start().map_err(|error| OpenError::Thread { error })?;
+        let watcher = Watcher::start().map_err(|error| IbvOpenError::Thread { error })?;
         let shared = Shared {
             config,
             watcher: Arc::new(watcher),
@@ -249,11 +252,11 @@ impl Fabric {
             nodes: RwLock::default(),
             peers: Peers::default(),
             fences: RwLock::default(),
-            departures: AtomicU64::new(0),
+            departed_nodes: AtomicU64::new(0),
             wakes: Mutex::default(),
             watches: Mutex::default(),
         };
-        let fabric = Fabric { shared: Arc::new(shared) };
+        let fabric = IbvFabric { shared: Arc::new(shared) };
         for device in &fabric.shared.devices {
             let weak = fabric.downgrade();
             let wake = move || {
@@ -262,7 +265,7 @@ impl Fabric {
                 }
             };
             let watch = fabric.shared.watcher.watch_device(device, wake);
-            let watch = watch.map_err(|error| OpenError::Thread { error })?;
+            let watch = watch.map_err(|error| IbvOpenError::Thread { error })?;
             fabric.shared.watches.lock().push(watch);
         }
         Ok(fabric)
@@ -358,18 +361,18 @@ impl Fabric {
         &self,
         node: ComputeNodeId,
         notifier: Option<Notifier>,
-    ) -> Result<Endpoint, SetupError> {
-        Endpoint::new(Arc::clone(&self.shared), (node, self.own(node)?), notifier)
+    ) -> Result<IbvEndpoint, SetupError> {
+        IbvEndpoint::new(Arc::clone(&self.shared), (node, self.own(node)?), notifier)
     }
 
     /// The inbox of `node`, a node of this process.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
-    pub fn inbox(&self, node: ComputeNodeId) -> Result<Inbox, SetupError> {
+    pub fn inbox(&self, node: ComputeNodeId) -> Result<IbvInbox, SetupError> {
         let own = self.own(node)?;
         let mailbox = own.mailbox.clone().ok_or(SetupError::UnknownNode(node))?;
-        Ok(Inbox::new(own, mailbox))
+        Ok(IbvInbox::new(own, mailbox))
     }
 
     /// Disconnects a compute node of this process: from now on verbs to the node, also those pushed
@@ -395,7 +398,7 @@ impl Fabric {
 
     fn cut_off(&self, node: &Node) {
         node.cut_off();
-        self.shared.departures.fetch_add(1, Ordering::Release);
+        self.shared.departed_nodes.fetch_add(1, Ordering::Release);
         self.departed();
     }
 
@@ -451,7 +454,7 @@ impl Fabric {
             let fence = fences.entry(peer).or_insert(epoch);
             *fence = epoch.max(*fence);
         }
-        if shared.peers.depart(peer, epoch) {
+        if shared.peers.mark_left(peer, epoch) {
             self.departed();
         }
         let memory: Vec<_> = shared.memory.read().values().cloned().collect();

@@ -133,29 +133,29 @@ impl Attention {
 
 /// The inbox of one compute node. Clones are the same inbox.
 #[derive(Clone)]
-pub struct Inbox {
+pub struct IbvInbox {
     // Keeps the node, with the watch that wakes its workers.
     node: Arc<Node>,
     mailbox: Arc<Mailbox>,
 }
 
-impl Inbox {
+impl IbvInbox {
     pub(crate) fn new(node: Arc<Node>, mailbox: Arc<Mailbox>) -> Self {
-        Inbox { node, mailbox }
+        IbvInbox { node, mailbox }
     }
 
     /// Registers a worker that will poll this inbox and can be woken through `notifier`. The worker
     /// counts as active at once.
-    pub fn subscribe(&self, notifier: Notifier) -> Subscription {
+    pub fn subscribe(&self, notifier: Notifier) -> IbvSubscription {
         let mut attention = self.mailbox.attention.lock();
         let id = attention.subscribers;
         attention.subscribers += 1;
         attention.active += 1;
-        Subscription { inbox: self.clone(), id, notifier, parked: Cell::new(false) }
+        IbvSubscription { inbox: self.clone(), id, notifier, parked: Cell::new(false) }
     }
 }
 
-impl latchwork_verbs::Inbox for Inbox {
+impl latchwork_verbs::Inbox for IbvInbox {
     fn receive(&self, sink: &mut dyn FnMut(Message)) -> bool {
         let mut some = false;
         for _ in 0..RECEIVE_MAX {
@@ -171,14 +171,14 @@ impl latchwork_verbs::Inbox for Inbox {
 /// A worker's promise to poll an inbox; see [`latchwork_verbs::Subscription`].
 ///
 /// When the last active subscriber is dropped while messages wait, a parked one is woken.
-pub struct Subscription {
-    inbox: Inbox,
+pub struct IbvSubscription {
+    inbox: IbvInbox,
     id: u64,
     notifier: Notifier,
     parked: Cell<bool>,
 }
 
-impl latchwork_verbs::Subscription for Subscription {
+impl latchwork_verbs::Subscription for IbvSubscription {
     fn park(&self) -> bool {
         let mailbox = &self.inbox.mailbox;
         {
@@ -208,7 +208,7 @@ impl latchwork_verbs::Subscription for Subscription {
     }
 }
 
-impl Drop for Subscription {
+impl Drop for IbvSubscription {
     fn drop(&mut self) {
         let mailbox = &self.inbox.mailbox;
         let mut attention = mailbox.attention.lock();

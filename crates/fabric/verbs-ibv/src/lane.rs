@@ -26,7 +26,8 @@ use std::time::Duration;
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::Mutex;
 use latchwork_verbs::{
-    BATCH_MAX, Completion, Kind, Outcome, RegionKey, Request, Target, VerbError,
+    AtomicOutcome, BATCH_MAX, Completion, RegionKey, Target, VerbError, WorkRequest,
+    WorkRequestKind,
 };
 
 use crate::connection::{Answer, Caller, Offer};
@@ -98,7 +99,7 @@ type Answered = Option<Result<Answer, ConnectError>>;
 struct Batch {
     target: Target,
     token: u64,
-    requests: Box<[Request]>,
+    requests: Box<[WorkRequest]>,
 }
 
 struct Flying {
@@ -203,7 +204,7 @@ impl Lane {
     fn learn_anew(&mut self, target: Target, index: usize, common: &mut Common) -> Option<u64> {
         let Some(memory) = common.shared.memory(target, self.epoch) else {
             if self.is_stale(&common.shared) {
-                self.depart(common);
+                self.mark_left(common);
             }
             // The memory of a node that has left or died is unknown, so every length passes the
             // check. `post` then ends the whole batch as `Disconnected`.
@@ -223,7 +224,7 @@ impl Lane {
         common: &mut Common,
         target: Target,
         token: u64,
-        requests: &[Request],
+        requests: &[WorkRequest],
     ) {
         if matches!(self.state, State::Gone) {
             let result = Err(VerbError::Disconnected { target });
@@ -243,7 +244,13 @@ impl Lane {
     }
 
     /// Puts a batch, for which there is room, at the end of the list.
-    fn prepare(&mut self, common: &mut Common, target: Target, token: u64, requests: &[Request]) {
+    fn prepare(
+        &mut self,
+        common: &mut Common,
+        target: Target,
+        token: u64,
+        requests: &[WorkRequest],
+    ) {
         let State::Connected { pair } = &self.state else { unreachable!("there is room") };
         let inline = pair.inline;
         let Some(slot) = common.slots.take() else { unreachable!("there is room") };
@@ -264,29 +271,29 @@ impl Lane {
         for (i, request) in requests.iter().enumerate() {
             let old = common.slots.old(slot, atomics);
             match *request {
-                Request::Read { remote, local } | Request::ReadIf { remote, local, .. } => {
+                WorkRequest::Read { remote, local } | WorkRequest::ReadIf { remote, local, .. } => {
                     let (address, rkey) = place(remote);
                     self.list.read(id, common.locals.sge(local), address, rkey);
                 }
-                Request::Write { remote, local } => {
+                WorkRequest::Write { remote, local } => {
                     let (address, rkey) = place(remote);
                     let from = common.locals.sge(local);
                     self.list.write(id, from, local.len <= inline, address, rkey);
                 }
-                Request::WriteWord { remote, value } => {
+                WorkRequest::WriteWord { remote, value } => {
                     let (address, rkey) = place(remote);
                     let from = common.slots.payload(slot, i, &[value]);
                     self.list.write(id, from, from.length <= inline, address, rkey);
                 }
-                Request::CompareSwap { remote, expected, desired } => {
+                WorkRequest::CompareSwap { remote, expected, desired } => {
                     let (address, rkey) = place(remote);
                     self.list.compare_swap(id, old, (expected, desired), address, rkey);
                 }
-                Request::FetchAdd { remote, add } => {
+                WorkRequest::FetchAdd { remote, add } => {
                     let (address, rkey) = place(remote);
                     self.list.fetch_add(id, old, add, address, rkey);
                 }
-                Request::Send(message) => {
+                WorkRequest::Send(message) => {
                     let mut payload = [0; 1 + latchwork_verbs::Message::WORDS];
                     payload[0] = message.from.get().into();
                     payload[1..].copy_from_slice(&message.body);
@@ -294,7 +301,7 @@ impl Lane {
                     self.list.send(id, from, from.length <= inline);
                 }
             }
-            atomics += usize::from(request.kind() == Kind::Atomic);
+            atomics += usize::from(request.kind() == WorkRequestKind::Atomic);
         }
         // The requests of a connection complete in the order of posting.
         self.list.signal_last();
@@ -415,7 +422,7 @@ impl Lane {
             Err(ConnectError::Setup(_) | ConnectError::Refused { .. }) => {
                 self.pause(common, now, until);
             }
-            Err(_) if self.is_stale(&common.shared) => self.depart(common),
+            Err(_) if self.is_stale(&common.shared) => self.mark_left(common),
             Err(error) => {
                 tracing::warn!(peer = ?self.peer, "no connection: {error}");
                 self.end_all(common);
@@ -471,7 +478,7 @@ impl Lane {
     }
 
     /// Ends everything on this send queue, because the peer has left or died.
-    pub(crate) fn depart(&mut self, common: &mut Common) {
+    pub(crate) fn mark_left(&mut self, common: &mut Common) {
         if matches!(self.state, State::Gone) {
             return;
         }
@@ -500,7 +507,12 @@ impl Lane {
     }
 
     #[inline]
-    fn end(&mut self, common: &mut Common, batch: Flying, result: Result<Outcome, VerbError>) {
+    fn end(
+        &mut self,
+        common: &mut Common,
+        batch: Flying,
+        result: Result<AtomicOutcome, VerbError>,
+    ) {
         common.slots.give_back(batch.slot);
         self.used = self.used.saturating_sub(batch.requests.into());
         common.completed.push_back(Completion { token: batch.token, result });

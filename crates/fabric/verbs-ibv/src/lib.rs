@@ -87,8 +87,8 @@ mod slots;
 #[allow(unsafe_code)] // all that touches the library
 mod sys;
 
-pub use directory::{Contact, Courier, NoContact, Peer, RemoteMemory, Reply};
-pub use endpoint::Endpoint;
-pub use error::{ConnectError, OpenError};
-pub use fabric::{Config, Fabric, WeakFabric};
-pub use inbox::{Inbox, Subscription};
+pub use directory::{Contact, ContactReply, Courier, NoContact, Peer, RemoteMemory};
+pub use endpoint::IbvEndpoint;
+pub use error::{ConnectError, IbvOpenError};
+pub use fabric::{IbvConfig, IbvFabric, WeakFabric};
+pub use inbox::{IbvInbox, IbvSubscription};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use latchwork_verbs::{BATCH_ATOMICS_MAX, BATCH_MAX, Message, Outcome, Region, SetupError};
+use latchwork_verbs::{AtomicOutcome, BATCH_ATOMICS_MAX, BATCH_MAX, Message, Region, SetupError};
 
 use crate::sys::ffi::Sge;
 use crate::sys::{Device, Registered};
@@ -57,10 +57,10 @@ impl Slots {
     }
 
     /// The old values of the batch's first `atomics` atomics.
-    pub(crate) fn outcome(&self, slot: u32, atomics: usize) -> Outcome {
+    pub(crate) fn outcome(&self, slot: u32, atomics: usize) -> AtomicOutcome {
         let words = self.memory.region.words().skip(slot as usize * SLOT_WORDS);
         let old = std::array::from_fn(|i| if i < atomics { words.word(i) } else { 0 });
-        Outcome { old }
+        AtomicOutcome { old }
     }
 
     /// Stores the payload of the batch's request with this number. Returns the place of the

@@ -24,9 +24,11 @@ use std::thread;
 use latchwork_runtime::{Clock, Executor, ExecutorConfig, Poller, RealDriver, Time};
 use latchwork_verbs::{
     ComputeNodeId, Endpoint as _, Inbox as _, LocalBuffer, MemoryNodeId, Message, RegionKey,
-    Request, Subscription as _, Target,
+    Subscription as _, Target, WorkRequest,
 };
-use latchwork_verbs_shm::{Config, Endpoint, Fabric, Inbox, NodeName, Subscription};
+use latchwork_verbs_shm::{
+    ShmConfig, ShmEndpoint, ShmFabric, ShmInbox, ShmNodeName, ShmSubscription,
+};
 
 type Done<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -50,9 +52,9 @@ struct Side {
     own: u8,
     peer: u8,
     answers: Cell<bool>,
-    endpoint: RefCell<Endpoint>,
-    inbox: Inbox,
-    subscription: Subscription,
+    endpoint: RefCell<ShmEndpoint>,
+    inbox: ShmInbox,
+    subscription: ShmSubscription,
     /// The received messages. Several may arrive at once.
     received: RefCell<VecDeque<u64>>,
     waiter: Cell<Option<Waker>>,
@@ -62,8 +64,8 @@ impl Side {
     fn send(&self, value: u64, line: bool) {
         let mut body = [0; Message::WORDS];
         body[0] = value;
-        let send = Request::Send(Message { from: node(self.own), body });
-        let both = [Request::Write { remote: 0, local: LOCAL }, send];
+        let send = WorkRequest::Send(Message { from: node(self.own), body });
+        let both = [WorkRequest::Write { remote: 0, local: LOCAL }, send];
         let batch = if line { &both[..] } else { &both[1..] };
         let mut endpoint = self.endpoint.borrow_mut();
         let target = Target::Compute(node(self.peer), 0);
@@ -126,7 +128,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(fabric: &Fabric, own: u8, peer: u8) -> Done<Worker> {
+    fn new(fabric: &ShmFabric, own: u8, peer: u8) -> Done<Worker> {
         let config =
             ExecutorConfig { spin_sweeps: 0, yield_sweeps: 0, ..ExecutorConfig::default() };
         let executor = Executor::new(RealDriver::new(), config);
@@ -196,8 +198,8 @@ impl Worker {
     fn verbs(&self, trips: u64) -> f64 {
         let mut endpoint = self.side.endpoint.borrow_mut();
         let batch = [
-            Request::FetchAdd { remote: 512, add: 8 },
-            Request::Read { remote: 4096, local: LOCAL },
+            WorkRequest::FetchAdd { remote: 512, add: 8 },
+            WorkRequest::Read { remote: 4096, local: LOCAL },
         ];
         let clock = Clock::start();
         for _ in 0..trips {
@@ -209,38 +211,38 @@ impl Worker {
     }
 }
 
-fn add_node(fabric: &Fabric, id: u8) -> Done {
+fn add_node(fabric: &ShmFabric, id: u8) -> Done {
     fabric.add_compute_node(node(id))?;
     fabric.register(node(id), fabric.new_region(1 << 16)?)?;
     Ok(())
 }
 
 fn child(directory: &str) -> Done {
-    let fabric = Fabric::in_directory(directory, Config::default())?;
+    let fabric = ShmFabric::in_directory(directory, ShmConfig::default())?;
     fabric.serve_memory_as(MEMORY, 1 << 20)?;
     add_node(&fabric, 2)?;
-    println!("{}", fabric.contact(NodeName::Memory(MEMORY))?);
-    println!("{}", fabric.contact(NodeName::Compute(node(2)))?);
+    println!("{}", fabric.contact(ShmNodeName::Memory(MEMORY))?);
+    println!("{}", fabric.contact(ShmNodeName::Compute(node(2)))?);
     let mut contact = String::new();
     std::io::stdin().read_line(&mut contact)?;
-    fabric.add_peer(NodeName::Compute(node(1)), contact.trim_end())?;
+    fabric.add_peer(ShmNodeName::Compute(node(1)), contact.trim_end())?;
     let worker = Worker::new(&fabric, 2, 1)?;
     println!("ready");
     worker.answer();
     Ok(())
 }
 
-fn start_child(fabric: &Fabric, directory: &str) -> Done<Child> {
+fn start_child(fabric: &ShmFabric, directory: &str) -> Done<Child> {
     let mut command = Command::new(env::current_exe()?);
     command.env(CHILD, directory).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn()?;
     let output = child.stdout.take().ok_or("no output of the other process")?;
     let mut lines = BufReader::new(output).lines();
     let mut line = || lines.next().unwrap_or_else(|| Err(std::io::ErrorKind::UnexpectedEof.into()));
-    fabric.add_peer(NodeName::Memory(MEMORY), &line()?)?;
-    fabric.add_peer(NodeName::Compute(node(2)), &line()?)?;
+    fabric.add_peer(ShmNodeName::Memory(MEMORY), &line()?)?;
+    fabric.add_peer(ShmNodeName::Compute(node(2)), &line()?)?;
     let mut input = child.stdin.take().ok_or("no input of the other process")?;
-    writeln!(input, "{}", fabric.contact(NodeName::Compute(node(1)))?)?;
+    writeln!(input, "{}", fabric.contact(ShmNodeName::Compute(node(1)))?)?;
     line()?;
     Ok(child)
 }
@@ -261,11 +263,11 @@ fn main() -> Done {
     let trips: u64 = args.next().map_or(Ok(4_000), |trips| trips.parse())?;
     let directory =
         args.next().unwrap_or_else(|| format!("/dev/shm/latchwork-between-{}", std::process::id()));
-    let here = Fabric::new(Config::default());
+    let here = ShmFabric::new(ShmConfig::default());
     here.add_memory_node(1 << 20)?;
     add_node(&here, 1)?;
     add_node(&here, 2)?;
-    let there = Fabric::in_directory(directory.as_str(), Config::default())?;
+    let there = ShmFabric::in_directory(directory.as_str(), ShmConfig::default())?;
     add_node(&there, 1)?;
     let mut process = start_child(&there, &directory)?;
     let thread = thread::spawn({

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 /// The settings of a shared-memory fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Config {
+pub struct ShmConfig {
     /// The largest number of messages in the inbox of one compute node, rounded up to a power of
     /// two, with 128 bytes each. Further messages wait at their senders. In addition, each compute
     /// node of another process may have as many messages waiting.
     pub inbox_capacity: usize,
 }
 
-impl Default for Config {
+impl Default for ShmConfig {
     fn default() -> Self {
-        Config { inbox_capacity: 1024 }
+        ShmConfig { inbox_capacity: 1024 }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{
-    BATCH_MAX, Completion, ComputeNodeId, Request, Target, VerbError, check_batch,
+    BATCH_MAX, Completion, ComputeNodeId, Target, VerbError, WorkRequest, check_batch,
 };
 
 use crate::execute::{Barriers, Progress, Stop};
@@ -18,11 +18,11 @@ use crate::shared::Shared;
 /// The thread that rings executes the batches, and the batches complete at its next poll. Only a
 /// message to a full inbox holds its batch back. Every ring and every poll tries such a batch
 /// again, from the request where the batch stopped.
-pub struct Endpoint {
+pub struct ShmEndpoint {
     routes: Routes,
     posted: Vec<Posted>,
     // The requests of all posted batches, in the order of posting.
-    requests: Vec<Request>,
+    requests: Vec<WorkRequest>,
     stalled: VecDeque<Stalled>,
     completed: VecDeque<Completion>,
 }
@@ -39,13 +39,13 @@ struct Posted {
 
 struct Stalled {
     posted: Posted,
-    requests: Box<[Request]>,
+    requests: Box<[WorkRequest]>,
     progress: Progress,
 }
 
-impl Endpoint {
+impl ShmEndpoint {
     pub(crate) fn new(shared: Arc<Shared>, id: ComputeNodeId, own: Arc<Node>) -> Self {
-        Endpoint {
+        ShmEndpoint {
             routes: Routes::new(shared, id, own),
             posted: Vec::new(),
             requests: Vec::with_capacity(BATCH_MAX),
@@ -133,14 +133,19 @@ impl Endpoint {
     /// can take their ids.
     #[cold]
     fn renew_routes(&mut self) {
-        self.routes.leave_gone();
+        self.routes.leave_dead();
         self.execute_all();
-        self.routes.forget_gone();
+        self.routes.forget_dead();
     }
 }
 
-impl latchwork_verbs::Endpoint for Endpoint {
-    fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError> {
+impl latchwork_verbs::Endpoint for ShmEndpoint {
+    fn post(
+        &mut self,
+        target: Target,
+        token: u64,
+        requests: &[WorkRequest],
+    ) -> Result<(), VerbError> {
         if self.routes.is_outdated() {
             self.renew_routes();
         }

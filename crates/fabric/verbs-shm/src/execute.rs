@@ -2,7 +2,7 @@
 
 use latchwork_runtime::sync::{Ordering, fence};
 use latchwork_strict::{strict_assert, strict_assert_eq};
-use latchwork_verbs::{Outcome, Request, Target, VerbError, Words};
+use latchwork_verbs::{AtomicOutcome, Target, VerbError, Words, WorkRequest};
 
 use crate::routes::Routes;
 
@@ -100,7 +100,7 @@ impl Barriers {
 pub(crate) struct Progress {
     next: usize,
     atomics: usize,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: AtomicOutcome,
 }
 
 /// Why the execution of a batch stopped.
@@ -118,40 +118,40 @@ impl Progress {
         routes: &Routes,
         barriers: &mut Barriers,
         target: Target,
-        requests: &[Request],
+        requests: &[WorkRequest],
     ) -> Result<(), Stop> {
         let to = routes.destination(target).map_err(Stop::Failed)?;
         strict_assert!(self.next < requests.len(), "a batch that has ended is executed again");
         for request in &requests[self.next..] {
             match *request {
-                Request::ReadIf { mask, value, .. } if self.found(mask) != value => {}
-                Request::Read { remote, local } | Request::ReadIf { remote, local, .. } => {
+                WorkRequest::ReadIf { mask, value, .. } if self.found(mask) != value => {}
+                WorkRequest::Read { remote, local } | WorkRequest::ReadIf { remote, local, .. } => {
                     barriers.before_read();
                     let from = Words::new(to.words(remote, local.len));
                     Words::new(routes.local(local)).copy_from(from);
                 }
-                Request::Write { remote, local } => {
+                WorkRequest::Write { remote, local } => {
                     barriers.before_write();
                     let from = Words::new(routes.local(local));
                     Words::new(to.words(remote, local.len)).copy_from(from);
                 }
-                Request::WriteWord { remote, value } => {
+                WorkRequest::WriteWord { remote, value } => {
                     barriers.before_write();
                     to.words(remote, 8)[0].store(value, Ordering::Relaxed);
                 }
-                Request::CompareSwap { remote, expected, desired } => {
+                WorkRequest::CompareSwap { remote, expected, desired } => {
                     let word = &to.words(remote, 8)[0];
                     let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
                     let swap = || word.compare_exchange(expected, desired, success, failure);
                     let old = barriers.around_atomic(swap).unwrap_or_else(|old| old);
                     self.keep(old);
                 }
-                Request::FetchAdd { remote, add } => {
+                WorkRequest::FetchAdd { remote, add } => {
                     let word = &to.words(remote, 8)[0];
                     let old = barriers.around_atomic(|| word.fetch_add(add, Ordering::AcqRel));
                     self.keep(old);
                 }
-                Request::Send(ref message) => {
+                WorkRequest::Send(ref message) => {
                     if !to.send(message) {
                         return Err(Stop::InboxFull);
                     }

@@ -7,9 +7,9 @@ use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, RegionKey, SetupError
 use crate::ShmError;
 use crate::across::lane::Lane;
 use crate::across::ring::Ends;
-use crate::config::Config;
-use crate::endpoint::Endpoint;
-use crate::inbox::{Across, Inbox, Mailbox};
+use crate::config::ShmConfig;
+use crate::endpoint::ShmEndpoint;
+use crate::inbox::{Across, Mailbox, ShmInbox};
 use crate::node::{Elsewhere, Memory, Node, Post};
 use crate::shared::Shared;
 
@@ -25,20 +25,20 @@ mod peers;
 /// fabric in a directory are dropped, the process's files are removed. After that no peer can map
 /// them.
 #[derive(Clone)]
-pub struct Fabric {
+pub struct ShmFabric {
     pub(crate) shared: Arc<Shared>,
 }
 
-impl Default for Fabric {
+impl Default for ShmFabric {
     fn default() -> Self {
-        Fabric::new(Config::default())
+        ShmFabric::new(ShmConfig::default())
     }
 }
 
-impl Fabric {
+impl ShmFabric {
     /// Makes a fabric of this process alone, without nodes.
-    pub fn new(config: Config) -> Self {
-        Fabric { shared: Arc::new(Shared::new(config, None)) }
+    pub fn new(config: ShmConfig) -> Self {
+        ShmFabric { shared: Arc::new(Shared::new(config, None)) }
     }
 
     // ---- memory nodes ------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ impl Fabric {
         across.page.forget(peer);
         across.lanes.add(peer, incoming);
         mailbox.wake_all();
-        elsewhere.add_lane(own, Lane::new(outgoing, Arc::clone(&elsewhere.page), own));
+        elsewhere.add_ring(own, Lane::new(outgoing, Arc::clone(&elsewhere.page), own));
         Ok(())
     }
 
@@ -190,17 +190,17 @@ impl Fabric {
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
-    pub fn endpoint(&self, node: ComputeNodeId) -> Result<Endpoint, SetupError> {
+    pub fn endpoint(&self, node: ComputeNodeId) -> Result<ShmEndpoint, SetupError> {
         let (own, _) = self.own(node)?;
-        Ok(Endpoint::new(Arc::clone(&self.shared), node, own))
+        Ok(ShmEndpoint::new(Arc::clone(&self.shared), node, own))
     }
 
     /// Makes the inbox of `node`, a node of this process.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
-    pub fn inbox(&self, node: ComputeNodeId) -> Result<Inbox, SetupError> {
-        Ok(Inbox::new(self.own(node)?.1))
+    pub fn inbox(&self, node: ComputeNodeId) -> Result<ShmInbox, SetupError> {
+        Ok(ShmInbox::new(self.own(node)?.1))
     }
 
     /// Cuts a compute node off. From now on verbs to the node, also verbs that were pushed back,

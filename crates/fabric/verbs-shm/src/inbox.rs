@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence};
-use latchwork_runtime::{Bed, Notifier};
+use latchwork_runtime::{Notifier, ParkingSpot};
 use latchwork_strict::strict_assert;
 use latchwork_verbs::Message;
 
-use crate::across::bed::Berth;
+use crate::across::bed::SharedParkingSpot;
 use crate::across::lane::{Lanes, View};
 use crate::across::page::Page;
 use crate::queue::Queue;
@@ -74,12 +74,12 @@ impl Across {
     }
 
     /// Takes a free parking spot; `None` when no spot is free.
-    fn take_bed(&self) -> Option<Arc<Berth>> {
+    fn take_bed(&self) -> Option<Arc<SharedParkingSpot>> {
         let mut beds = self.beds.lock();
         let index = beds.iter().position(|taken| !taken)?;
         beds[index] = true;
         strict_assert!(index < Page::BEDS_MAX);
-        Some(Arc::new(Berth { page: Arc::clone(&self.page), index }))
+        Some(Arc::new(SharedParkingSpot { page: Arc::clone(&self.page), index }))
     }
 }
 
@@ -176,26 +176,26 @@ impl Mailbox {
 
 /// The inbox of one compute node. Clones are the same inbox. When senders are in other processes,
 /// each worker should have its own clone.
-pub struct Inbox {
+pub struct ShmInbox {
     mailbox: Arc<Mailbox>,
     view: View,
 }
 
-impl Clone for Inbox {
+impl Clone for ShmInbox {
     fn clone(&self) -> Self {
-        Inbox::new(Arc::clone(&self.mailbox))
+        ShmInbox::new(Arc::clone(&self.mailbox))
     }
 }
 
-impl Inbox {
+impl ShmInbox {
     pub(crate) fn new(mailbox: Arc<Mailbox>) -> Self {
-        Inbox { mailbox, view: View::default() }
+        ShmInbox { mailbox, view: View::default() }
     }
 
     /// Makes an inbox outside of any fabric of this crate, for messages that enter the process in
     /// another way. The inbox holds `capacity` messages, rounded up to a power of two.
     pub fn with_capacity(capacity: usize) -> Self {
-        Inbox::new(Arc::new(Mailbox::new(capacity, None)))
+        ShmInbox::new(Arc::new(Mailbox::new(capacity, None)))
     }
 
     /// Puts a message in, and wakes a worker if no worker polls; false when there is no room. A
@@ -213,23 +213,23 @@ impl Inbox {
     /// one parking spot only. So of several subscriptions to such inboxes, only the first lets its
     /// worker park. Subscriptions beyond 256 workers of a node do not let their workers park
     /// either.
-    pub fn subscribe(&self, notifier: Notifier) -> Subscription {
+    pub fn subscribe(&self, notifier: Notifier) -> ShmSubscription {
         let mailbox = Arc::clone(&self.mailbox);
         let id = mailbox.subscribers.fetch_add(1, Ordering::Relaxed);
         mailbox.add_active();
         let mut bed = mailbox.across().and_then(Across::take_bed);
         if let (Some(across), Some(own)) = (mailbox.across(), &bed)
-            && !notifier.sleep_in(Arc::clone(own) as Arc<dyn Bed>)
+            && !notifier.sleep_in(Arc::clone(own) as Arc<dyn ParkingSpot>)
         {
             across.beds.lock()[own.index] = false;
             strict_assert!(across.beds.lock()[own.index], "a parking spot was given back twice");
             bed = None;
         }
-        Subscription { mailbox, id, notifier, parked: Cell::new(false), bed }
+        ShmSubscription { mailbox, id, notifier, parked: Cell::new(false), bed }
     }
 }
 
-impl Inbox {
+impl ShmInbox {
     /// Passes the messages of senders in other processes to `sink`.
     fn receive_across(&self, across: &Across, sink: &mut dyn FnMut(Message)) -> bool {
         let mut some = false;
@@ -243,7 +243,7 @@ impl Inbox {
     }
 }
 
-impl latchwork_verbs::Inbox for Inbox {
+impl latchwork_verbs::Inbox for ShmInbox {
     fn receive(&self, sink: &mut dyn FnMut(Message)) -> bool {
         let mut some = false;
         for _ in 0..RECEIVE_MAX {
@@ -261,16 +261,16 @@ impl latchwork_verbs::Inbox for Inbox {
 /// A worker's promise to poll an inbox; see [`latchwork_verbs::Subscription`].
 ///
 /// When the last active subscription is dropped while messages wait, a parked worker is woken.
-pub struct Subscription {
+pub struct ShmSubscription {
     mailbox: Arc<Mailbox>,
     id: u64,
     notifier: Notifier,
     parked: Cell<bool>,
     /// Where senders in other processes wake the worker.
-    bed: Option<Arc<Berth>>,
+    bed: Option<Arc<SharedParkingSpot>>,
 }
 
-impl Subscription {
+impl ShmSubscription {
     /// Leaves the list of parked workers. False when a sender has removed the entry, and has
     /// counted this worker active.
     fn leave(&self, parked: &mut Vec<Parked>) -> bool {
@@ -283,7 +283,7 @@ impl Subscription {
     }
 }
 
-impl latchwork_verbs::Subscription for Subscription {
+impl latchwork_verbs::Subscription for ShmSubscription {
     fn park(&self) -> bool {
         if self.mailbox.across().is_some() {
             strict_assert!(!self.parked.get(), "a parked worker parks");
@@ -324,7 +324,7 @@ impl latchwork_verbs::Subscription for Subscription {
     }
 }
 
-impl Drop for Subscription {
+impl Drop for ShmSubscription {
     fn drop(&mut self) {
         let counted = !(self.parked.get() && self.leave(&mut self.mailbox.parked.lock()));
         strict_assert!(
@@ -333,7 +333,7 @@ impl Drop for Subscription {
         );
         if let (Some(across), Some(bed)) = (self.mailbox.across(), &self.bed) {
             bed.page.clear_parked(bed.index);
-            self.notifier.leave_bed();
+            self.notifier.leave_parking_spot();
             across.beds.lock()[bed.index] = false;
         } else if !counted {
             return;

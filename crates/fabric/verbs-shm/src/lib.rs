@@ -110,10 +110,10 @@ mod queue;
 mod routes;
 mod shared;
 
-pub use config::{Cleaned, Config, HugePages, Place};
-pub use endpoint::Endpoint;
+pub use config::{Cleaned, HugePages, Place, ShmConfig};
+pub use endpoint::ShmEndpoint;
 pub use error::ShmError;
 pub use execute::Barriers;
-pub use fabric::Fabric;
-pub use inbox::{Inbox, Subscription};
-pub use name::{End, NodeName};
+pub use fabric::ShmFabric;
+pub use inbox::{ShmInbox, ShmSubscription};
+pub use name::{ProcessEnd, ShmNodeName};

@@ -6,25 +6,25 @@ use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
 
 /// A memory node or a compute node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum NodeName {
+pub enum ShmNodeName {
     /// A memory node.
     Memory(MemoryNodeId),
     /// A compute node.
     Compute(ComputeNodeId),
 }
 
-impl fmt::Display for NodeName {
+impl fmt::Display for ShmNodeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NodeName::Memory(id) => write!(f, "memory node {}", id.0),
-            NodeName::Compute(id) => write!(f, "compute node {}", id.get()),
+            ShmNodeName::Memory(id) => write!(f, "memory node {}", id.0),
+            ShmNodeName::Compute(id) => write!(f, "compute node {}", id.get()),
         }
     }
 }
 
 /// The result of stopping a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum ProcessEnd {
     /// The process had already ended.
     WasGone,
     /// The process was killed, and has ended.

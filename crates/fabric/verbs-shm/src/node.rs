@@ -62,7 +62,7 @@ impl Elsewhere {
         self.lanes.read().get(&from).cloned()
     }
 
-    pub(crate) fn add_lane(&self, from: ComputeNodeId, lane: Lane) {
+    pub(crate) fn add_ring(&self, from: ComputeNodeId, lane: Lane) {
         self.lanes.write().insert(from, Arc::new(lane));
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use latchwork_runtime::sync::AtomicU64;
 use latchwork_verbs::{
-    ComputeNodeId, LocalBuffer, MemoryNodeId, Message, Region, RegionKey, Request, Target,
-    VerbError, WORD, Words, prefetch_write,
+    ComputeNodeId, LocalBuffer, MemoryNodeId, Message, Region, RegionKey, Target, VerbError, WORD,
+    Words, WorkRequest, prefetch_write,
 };
 
 use crate::across::lane::Lane;
@@ -103,7 +103,7 @@ impl Routes {
 
     /// Drops the memory of nodes that were cut off. Batches that were posted for these nodes fail
     /// from now on. The caller executes these batches and then calls [`Routes::forget_gone`].
-    pub(crate) fn leave_gone(&mut self) {
+    pub(crate) fn leave_dead(&mut self) {
         self.version = self.shared.changes();
         for (id, known) in self.memory.iter_mut().enumerate() {
             if !matches!(self.shared.memory(MemoryNodeId(id as u16)), Some(Memory::There(_))) {
@@ -116,7 +116,7 @@ impl Routes {
     }
 
     /// Forgets nodes that were cut off, so that the next lookup finds their replacements.
-    pub(crate) fn forget_gone(&mut self) {
+    pub(crate) fn forget_dead(&mut self) {
         for known in &mut self.peers {
             if known.as_ref().is_some_and(|peer| peer.node.is_disconnected()) {
                 *known = None;
@@ -215,22 +215,22 @@ impl Routes {
     /// word stalls everything behind the atomic. Of a long copy only the start is prefetched,
     /// because the processor prefetches the rest by itself.
     #[inline]
-    pub(crate) fn fetch_ahead(&self, target: Target, request: &Request) {
+    pub(crate) fn fetch_ahead(&self, target: Target, request: &WorkRequest) {
         let Ok(to) = self.destination(target) else { return };
         match *request {
-            Request::CompareSwap { remote, .. } | Request::FetchAdd { remote, .. } => {
+            WorkRequest::CompareSwap { remote, .. } | WorkRequest::FetchAdd { remote, .. } => {
                 prefetch_write(to.words(remote, 8));
             }
             // Without the destination: if the READ is left out, another node will write there.
-            Request::Read { remote, local } | Request::ReadIf { remote, local, .. } => {
+            WorkRequest::Read { remote, local } | WorkRequest::ReadIf { remote, local, .. } => {
                 let len = local.len.min(AHEAD_MAX);
                 Words::new(to.words(remote, len)).prefetch(0..len as usize);
             }
-            Request::Write { remote, local } => {
+            WorkRequest::Write { remote, local } => {
                 let len = local.len.min(AHEAD_MAX);
                 prefetch_write(to.words(remote, len));
             }
-            Request::WriteWord { .. } | Request::Send(_) => {}
+            WorkRequest::WriteWord { .. } | WorkRequest::Send(_) => {}
         }
     }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering, RwLock};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
 
-use crate::Config;
+use crate::ShmConfig;
 use crate::across::Directory;
 use crate::node::{Memory, Node};
 
 /// The state that all clones of a fabric and all of its endpoints share.
 pub(crate) struct Shared {
-    pub(crate) config: Config,
+    pub(crate) config: ShmConfig,
     pub(crate) memory: RwLock<BTreeMap<u16, Memory>>,
     pub(crate) nodes: RwLock<BTreeMap<ComputeNodeId, Arc<Node>>>,
     /// The directory that this process shares with other processes, if any.
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
 struct Changes(AtomicU64);
 
 impl Shared {
-    pub(crate) fn new(config: Config, directory: Option<Directory>) -> Self {
+    pub(crate) fn new(config: ShmConfig, directory: Option<Directory>) -> Self {
         let (memory, nodes, changes) =
             (RwLock::default(), RwLock::default(), Changes(AtomicU64::new(0)));
         Shared { config, memory, nodes, directory, changes, met: Mutex::default() }

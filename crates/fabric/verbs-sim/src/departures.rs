@@ -22,14 +22,14 @@ use latchwork_verbs::{ComputeNodeId, MemoryNodeId, SetupError, Target, VerbError
 
 use crate::endpoint::Completions;
 use crate::event::Event;
-use crate::fabric::{Fabric, World};
+use crate::fabric::{SimFabric, World};
 use crate::flight::Flight;
 use crate::node::bit;
 
 /// The poster learns within this many nanoseconds that a batch was not sent.
 const UNSENT_NS: u64 = 2_000;
 
-impl Fabric {
+impl SimFabric {
     /// Makes compute node `at` fence `node`: requests of `node` that have not begun at `at` never
     /// begin. This holds in the middle of a batch, and for messages that would arrive a second
     /// time.
@@ -46,7 +46,7 @@ impl Fabric {
     ///
     /// # Errors
     /// [`SetupError::UnknownMemoryNode`].
-    pub fn keep_out_of_memory(
+    pub fn fence_memory_node(
         &self,
         at: MemoryNodeId,
         node: ComputeNodeId,

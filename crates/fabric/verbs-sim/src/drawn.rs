@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use latchwork_simulation::Kernel;
 use latchwork_strict::strict_assert;
-use latchwork_verbs::Kind;
+use latchwork_verbs::WorkRequestKind;
 
 use crate::event::Event;
 use crate::fabric::World;
@@ -127,7 +127,7 @@ impl World {
     }
 
     /// Whether an earlier batch of the same queue pair holds back a request of kind `kind`.
-    fn held_back_by_earlier(&self, drawn: &Drawn, key: u32, kind: Kind) -> bool {
+    fn held_back_by_earlier(&self, drawn: &Drawn, key: u32, kind: WorkRequestKind) -> bool {
         if drawn.reorder_batches {
             return false;
         }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use latchwork_runtime::{Handle, Notifier};
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{Completion, RegionKey, Request, Target, VerbError, check_batch};
+use latchwork_verbs::{Completion, RegionKey, Target, VerbError, WorkRequest, check_batch};
 
 use crate::fabric::World;
 use crate::flight::Flight;
@@ -17,7 +17,7 @@ use crate::node::Node;
 /// One worker's endpoint in a simulated world; see [`latchwork_verbs::Endpoint`].
 ///
 /// Posted batches take effect at later events. Each completion notifies the worker's notifier.
-pub struct Endpoint {
+pub struct SimEndpoint {
     world: Rc<World>,
     own: Rc<Node>,
     /// The worker's executor, whose clock pays for posting and polling.
@@ -44,12 +44,12 @@ impl Completions {
     }
 }
 
-impl Endpoint {
+impl SimEndpoint {
     pub(crate) fn new(world: Rc<World>, own: Rc<Node>, handle: &Handle) -> Self {
         let (notifier, handle) = (handle.notifier(), handle.clone());
         let completions = Rc::new(Completions { notifier, arrived: RefCell::default() });
         let (posted, lanes) = (Vec::new(), Lanes::default());
-        Endpoint { world, own, handle, completions, posted, lanes, pushed_back: 0, in_flight: 0 }
+        SimEndpoint { world, own, handle, completions, posted, lanes, pushed_back: 0, in_flight: 0 }
     }
 
     /// The number of doorbells for the posted batches: one for each target.
@@ -68,15 +68,20 @@ impl Endpoint {
     }
 }
 
-impl Drop for Endpoint {
+impl Drop for SimEndpoint {
     fn drop(&mut self) {
         self.world.abandon(&self.completions);
     }
 }
 
-impl latchwork_verbs::Endpoint for Endpoint {
-    fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError> {
-        let Endpoint { world, own, lanes, completions, .. } = self;
+impl latchwork_verbs::Endpoint for SimEndpoint {
+    fn post(
+        &mut self,
+        target: Target,
+        token: u64,
+        requests: &[WorkRequest],
+    ) -> Result<(), VerbError> {
+        let SimEndpoint { world, own, lanes, completions, .. } = self;
         let lane = lanes.to(target, (world, own), completions);
         let lane = lane.ok_or(VerbError::UnknownTarget { target })?;
         let remote_len = lane.there.memory.get().map(|region| region.len() as u64);

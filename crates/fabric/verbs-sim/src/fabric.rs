@@ -9,25 +9,26 @@ use latchwork_runtime::Handle;
 use latchwork_simulation::{Actor, ActorId, Kernel, Time};
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{
-    ComputeNodeId, MemoryNodeId, Message, Region, RegionKey, Request, SetupError, Target, VerbError,
+    ComputeNodeId, MemoryNodeId, Message, Region, RegionKey, SetupError, Target, VerbError,
+    WorkRequest,
 };
 use slab::Slab;
 
 use crate::config::{SimConfig, Timing};
-use crate::endpoint::Endpoint;
+use crate::endpoint::SimEndpoint;
 use crate::event::Event;
 use crate::faults::{FaultCounts, Faults};
 use crate::flight::{Batch, COMPLETION, Flight, MESSAGE};
 use crate::gate::{Gate, GateCore, Leg, Passing, What};
-use crate::inbox::{Inbox, Mailbox};
+use crate::inbox::{Mailbox, SimInbox};
 use crate::lane::Lane;
 use crate::nic::NicTimes;
 use crate::node::{Host, MemoryNode, Node, There};
-use crate::watch::{Step, Strike, Watcher};
+use crate::watch::{BatchStep, Strike, Watcher};
 
 /// The memory nodes and compute nodes of one simulated world. Clones are the same fabric.
 #[derive(Clone)]
-pub struct Fabric {
+pub struct SimFabric {
     pub(crate) world: Rc<World>,
 }
 
@@ -54,7 +55,7 @@ pub(crate) struct World {
     pub(crate) watcher: RefCell<Option<Box<Watcher>>>,
 }
 
-impl Fabric {
+impl SimFabric {
     /// A fabric without nodes, in the world of `kernel`. A limit of `config` that is too small for
     /// any batch is raised to the smallest possible value.
     pub fn new(kernel: &Kernel, config: SimConfig) -> Self {
@@ -80,7 +81,7 @@ impl Fabric {
         });
         let actor = kernel.add_actor(Rc::clone(&world) as Rc<dyn Actor>);
         world.actor.set(actor).expect("set once");
-        Fabric { world }
+        SimFabric { world }
     }
 
     /// The world's kernel.
@@ -142,17 +143,21 @@ impl Fabric {
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
-    pub fn endpoint(&self, node: ComputeNodeId, handle: &Handle) -> Result<Endpoint, SetupError> {
+    pub fn endpoint(
+        &self,
+        node: ComputeNodeId,
+        handle: &Handle,
+    ) -> Result<SimEndpoint, SetupError> {
         let own = self.known(node)?;
-        Ok(Endpoint::new(Rc::clone(&self.world), own, handle))
+        Ok(SimEndpoint::new(Rc::clone(&self.world), own, handle))
     }
 
     /// The inbox of `node`.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
-    pub fn inbox(&self, node: ComputeNodeId) -> Result<Inbox, SetupError> {
-        Ok(Inbox::new(Rc::clone(&self.known(node)?.mailbox)))
+    pub fn inbox(&self, node: ComputeNodeId) -> Result<SimInbox, SetupError> {
+        Ok(SimInbox::new(Rc::clone(&self.known(node)?.mailbox)))
     }
 
     /// Disconnects a compute node: a request to the node that has not begun fails its batch with
@@ -300,7 +305,7 @@ impl World {
         &self,
         lane: &Rc<Lane>,
         (target, token): (Target, u64),
-        requests: &[Request],
+        requests: &[WorkRequest],
     ) -> Box<Flight> {
         match self.spare.borrow_mut().pop() {
             Some(mut flight) => {
@@ -332,7 +337,7 @@ impl World {
         if self.is_watched()
             && let Some((old, new)) = self.with(key, |flight| flight.struck(request))
         {
-            self.see(key, Step::Struck { request, old, new });
+            self.see(key, BatchStep::Struck { request, old, new });
         }
     }
 
@@ -381,7 +386,7 @@ impl World {
             );
             done
         });
-        self.see(key, Step::Fault(Strike::CutOff(done)));
+        self.see(key, BatchStep::Fault(Strike::CutOff(done)));
     }
 
     /// Continues a flight that a gate held on this leg.
@@ -394,7 +399,7 @@ impl World {
     pub(crate) fn submit(&self, flight: Box<Flight>, from: Time) {
         let mut flight = match self.send_or_end(flight) {
             Ok(flight) => flight,
-            Err(ended) => return self.see(ended, Step::Posted),
+            Err(ended) => return self.see(ended, BatchStep::Posted),
         };
         let faults = self.faults.get();
         let delay = faults.draw_delay(&self.kernel);
@@ -410,12 +415,12 @@ impl World {
         let cut = flight.cut;
         let key = u32::try_from(self.flights.borrow_mut().insert(flight)).expect("bounded");
         strict_assert!(self.flights.borrow().contains(key as usize), "a flight is not known");
-        self.see(key, Step::Posted);
+        self.see(key, BatchStep::Posted);
         if let Some(by) = delay {
-            self.see(key, Step::Fault(Strike::Delayed(by)));
+            self.see(key, BatchStep::Fault(Strike::Delayed(by)));
         }
         if let Some(done) = cut {
-            self.see(key, Step::Fault(Strike::CutOff(done)));
+            self.see(key, BatchStep::Fault(Strike::CutOff(done)));
         }
         if matches!(&self.config.timing, Timing::Drawn(drawn) if !drawn.reorder_batches) {
             self.with(key, |flight| flight.lane.flights.borrow_mut().push_back(key));
@@ -444,16 +449,16 @@ impl World {
         self.kernel.note(MESSAGE, message.from.get().into(), body);
         if faults.draw_loss(&self.kernel) {
             self.count_fault(|counts| counts.lost += 1);
-            self.see(key, Step::Fault(Strike::Lost));
+            self.see(key, BatchStep::Fault(Strike::Lost));
             return true;
         }
-        if let Some(later) = faults.draw_repeat(&self.kernel) {
+        if let Some(later) = faults.draw_duplicate(&self.kernel) {
             self.count_fault(|counts| counts.repeated += 1);
-            self.see(key, Step::Fault(Strike::Repeated(later)));
+            self.see(key, BatchStep::Fault(Strike::Duplicated(later)));
             let again = self.again.borrow_mut().insert((Rc::clone(&node), message));
             self.schedule(later, u32::try_from(again).expect("bounded"), Event::Again);
         }
-        self.see(key, Step::Delivered(&message));
+        self.see(key, BatchStep::Delivered(&message));
         if !self.is_message_held(key, &node, message) {
             node.mailbox.put(message);
         }
@@ -466,7 +471,7 @@ impl World {
             return false;
         }
         let (from, target) = self.with(key, |flight| (flight.lane.own.id, flight.batch.target));
-        let batch = Batch::new(target, 0, &[Request::Send(message)]);
+        let batch = Batch::new(target, 0, &[WorkRequest::Send(message)]);
         let gate = self.gate_for(Leg::Inbox, from, &batch);
         let what = What::Message(Rc::clone(&node.mailbox), message);
         gate.inspect(|gate| gate.hold(Leg::Inbox, from, batch, what)).is_some()
@@ -505,7 +510,7 @@ impl World {
     fn complete(&self, key: u32) {
         if self.is_watched() {
             let result = self.with(key, |flight| flight.completion().result);
-            self.see(key, Step::Completed(&result));
+            self.see(key, BatchStep::Completed(&result));
         }
         let flight = self.flights.borrow_mut().remove(key as usize);
         strict_assert!(flight.is_done(), "a batch completes with open requests");

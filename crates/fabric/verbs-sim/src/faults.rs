@@ -55,7 +55,7 @@ impl Faults {
     }
 
     /// The delay of the second copy of a duplicated message; `None` without a copy.
-    pub(crate) fn draw_repeat(&self, kernel: &Kernel) -> Option<Duration> {
+    pub(crate) fn draw_duplicate(&self, kernel: &Kernel) -> Option<Duration> {
         strikes(kernel, self.repeat_one_in).then(|| draw_up_to(kernel, self.delay))
     }
 

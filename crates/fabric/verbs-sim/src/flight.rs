@@ -7,8 +7,8 @@ use std::sync::Arc;
 use latchwork_simulation::Kernel;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{
-    BATCH_MAX, Completion, Kind, LocalBuffer, Message, Outcome, Region, Request, Target, VerbError,
-    WORD, Words,
+    AtomicOutcome, BATCH_MAX, Completion, LocalBuffer, Message, Region, Target, VerbError, WORD,
+    Words, WorkRequest, WorkRequestKind,
 };
 
 use crate::drawn::PIECES_MAX;
@@ -20,20 +20,20 @@ use crate::nic::NicFlight;
 pub(crate) struct Batch {
     pub(crate) target: Target,
     pub(crate) token: u64,
-    requests: [Request; BATCH_MAX],
+    requests: [WorkRequest; BATCH_MAX],
     len: usize,
 }
 
 impl Batch {
     /// A copy of `requests`, 1 to [`BATCH_MAX`] of them. A `ReadIf` becomes a READ, as on a NIC.
-    pub(crate) fn new(target: Target, token: u64, requests: &[Request]) -> Self {
+    pub(crate) fn new(target: Target, token: u64, requests: &[WorkRequest]) -> Self {
         let len = requests.len();
         strict_assert!(len > 0 && len <= BATCH_MAX, "a batch of {len} requests");
         let requests = std::array::from_fn(|i| requests[i.min(len - 1)].unconditional());
         Batch { target, token, requests, len }
     }
 
-    fn renew(&mut self, target: Target, token: u64, requests: &[Request]) {
+    fn renew(&mut self, target: Target, token: u64, requests: &[WorkRequest]) {
         (self.target, self.token, self.len) = (target, token, requests.len());
         strict_assert!(self.len > 0 && self.len <= BATCH_MAX, "a batch of {} requests", self.len);
         for (slot, request) in self.requests.iter_mut().zip(requests) {
@@ -41,13 +41,14 @@ impl Batch {
         }
     }
 
-    pub(crate) fn requests(&self) -> &[Request] {
+    pub(crate) fn requests(&self) -> &[WorkRequest] {
         &self.requests[..self.len]
     }
 
     /// The number of READs and atomics in the batch.
     pub(crate) fn reads(&self) -> usize {
-        let counts = |r: &&Request| matches!(r.kind(), Kind::Read | Kind::Atomic);
+        let counts =
+            |r: &&WorkRequest| matches!(r.kind(), WorkRequestKind::Read | WorkRequestKind::Atomic);
         self.requests().iter().filter(counts).count()
     }
 }
@@ -96,7 +97,7 @@ pub(crate) struct Flight {
     arrived: bool,
     steps: [Step; BATCH_MAX],
     cuts: [Cuts; BATCH_MAX],
-    outcome: Outcome,
+    outcome: AtomicOutcome,
     error: Option<VerbError>,
     /// The bytes of each WRITE, once the poster is dropped and the local buffers have another user.
     abandoned: Option<Box<[Option<Arc<Region>>; BATCH_MAX]>>,
@@ -123,7 +124,7 @@ impl Flight {
             arrived: false,
             steps: [Step::Waiting; BATCH_MAX],
             cuts: [Cuts::default(); BATCH_MAX],
-            outcome: Outcome::default(),
+            outcome: AtomicOutcome::default(),
             error: None,
             abandoned: None,
         }
@@ -134,7 +135,7 @@ impl Flight {
         &mut self,
         lane: &Rc<Lane>,
         (target, token): (Target, u64),
-        requests: &[Request],
+        requests: &[WorkRequest],
     ) {
         let Flight {
             batch,
@@ -158,7 +159,7 @@ impl Flight {
         *steps = [Step::Waiting; BATCH_MAX];
         // `cuts` stays as it is: each entry is written before it is read, when its request begins.
         let _ = cuts;
-        *outcome = Outcome::default();
+        *outcome = AtomicOutcome::default();
         *error = None;
         *abandoned = None;
     }
@@ -176,26 +177,26 @@ impl Flight {
         self.lane.own.host.slowness.get().max(self.lane.there.host.slowness.get())
     }
 
-    fn kind(&self, request: usize) -> Kind {
+    fn kind(&self, request: usize) -> WorkRequestKind {
         strict_assert!(request < self.batch.len, "request {request} is outside its batch");
         self.batch.requests[request].kind()
     }
 
     /// Whether one of the first `count` requests of this batch holds back a request of kind
     /// `later`.
-    fn holds_back(&self, count: usize, later: Kind) -> bool {
+    fn holds_back(&self, count: usize, later: WorkRequestKind) -> bool {
         (0..count).any(|i| self.steps[i] != Step::Done && self.kind(i).before(later))
     }
 
     /// Whether this batch holds back a request of kind `later` in the next batches of its queue
     /// pair.
-    pub(crate) fn holds_back_followers(&self, later: Kind) -> bool {
+    pub(crate) fn holds_back_followers(&self, later: WorkRequestKind) -> bool {
         self.holds_back(self.len(), later)
     }
 
     /// The first request at or behind `from` that nothing in this batch holds back, with its kind.
     /// The caller schedules this request or searches on behind it.
-    pub(crate) fn ready(&self, from: usize) -> Option<(usize, Kind)> {
+    pub(crate) fn ready(&self, from: usize) -> Option<(usize, WorkRequestKind)> {
         if !self.arrived {
             return None;
         }
@@ -257,8 +258,8 @@ impl Flight {
     /// may have another user before the WRITE takes effect.
     pub(crate) fn abandon(&mut self) {
         let regions = self.lane.own.regions.borrow();
-        let carried = |request: &Request| {
-            let Request::Write { local, .. } = request else { return None };
+        let carried = |request: &WorkRequest| {
+            let WorkRequest::Write { local, .. } = request else { return None };
             let kept = Region::zeroed(local.len as usize).ok()?;
             let start = local.offset as usize;
             let here = regions[usize::from(local.region.0)].words();
@@ -293,7 +294,7 @@ impl Flight {
     pub(crate) fn begin(&mut self, request: usize, pieces_max: usize, kernel: &Kernel) -> Begin {
         let what = self.batch.requests[request];
         match what {
-            Request::Read { remote, local } | Request::Write { remote, local } => {
+            WorkRequest::Read { remote, local } | WorkRequest::Write { remote, local } => {
                 let words = local.len as usize / WORD;
                 if words <= 1 || pieces_max == 1 {
                     strict_assert!(
@@ -305,13 +306,13 @@ impl Flight {
                 }
                 Begin::Pieces(self.cut_into_pieces(request, words, pieces_max, kernel))
             }
-            Request::WriteWord { remote, value } => {
+            WorkRequest::WriteWord { remote, value } => {
                 self.remote(remote, WORD).set_word(0, value);
                 Begin::Done
             }
             // Load and store together are atomic here: the world has one thread, and this is one
             // event.
-            Request::CompareSwap { remote, expected, desired } => {
+            WorkRequest::CompareSwap { remote, expected, desired } => {
                 let word = self.remote(remote, WORD);
                 let old = word.word(0);
                 if old == expected {
@@ -321,7 +322,7 @@ impl Flight {
                 kernel.note(ATOMIC, remote, old);
                 Begin::Done
             }
-            Request::FetchAdd { remote, add } => {
+            WorkRequest::FetchAdd { remote, add } => {
                 let word = self.remote(remote, WORD);
                 let old = word.word(0);
                 word.set_word(0, old.wrapping_add(add));
@@ -329,8 +330,8 @@ impl Flight {
                 kernel.note(ATOMIC, remote, old);
                 Begin::Done
             }
-            Request::Send(message) => Begin::Deliver(message),
-            Request::ReadIf { .. } => unreachable!("a batch of this fabric has no conditions"),
+            WorkRequest::Send(message) => Begin::Deliver(message),
+            WorkRequest::ReadIf { .. } => unreachable!("a batch of this fabric has no conditions"),
         }
     }
 
@@ -343,7 +344,7 @@ impl Flight {
         kernel: &Kernel,
     ) -> Option<usize> {
         let what = self.batch.requests[request];
-        let (Request::Read { local, .. } | Request::Write { local, .. }) = what else {
+        let (WorkRequest::Read { local, .. } | WorkRequest::Write { local, .. }) = what else {
             return None;
         };
         let words = local.len as usize / WORD;
@@ -387,7 +388,7 @@ impl Flight {
         let start = if piece == 0 { 0 } else { ends[piece - 1] as usize * WORD };
         let range = start..ends[piece] as usize * WORD;
         strict_assert!(range.start <= range.end, "a piece ends before it begins");
-        if let Request::Read { remote, local } | Request::Write { remote, local } = what {
+        if let WorkRequest::Read { remote, local } | WorkRequest::Write { remote, local } = what {
             kernel.note(PIECE, remote + range.start as u64, range.len() as u64);
             self.copy(request, remote, local, range);
         }
@@ -419,7 +420,7 @@ impl Flight {
         strict_assert!(start + range.end <= region.len(), "a copy leaves its region");
         let there = self.remote(remote, local.len as usize).slice(range);
         match self.kind(request) {
-            Kind::Read => here.copy_from(there),
+            WorkRequestKind::Read => here.copy_from(there),
             _ => there.copy_from(here),
         }
     }
@@ -436,13 +437,13 @@ impl Flight {
     /// The word before and after an atomic that has taken effect.
     pub(crate) fn struck(&self, request: usize) -> Option<(u64, u64)> {
         let before = &self.batch.requests[..request];
-        let index = before.iter().filter(|r| r.kind() == Kind::Atomic).count();
+        let index = before.iter().filter(|r| r.kind() == WorkRequestKind::Atomic).count();
         match self.batch.requests[request] {
-            Request::FetchAdd { add, .. } => {
+            WorkRequest::FetchAdd { add, .. } => {
                 let old = self.outcome.old[index];
                 Some((old, old.wrapping_add(add)))
             }
-            Request::CompareSwap { expected, desired, .. } => {
+            WorkRequest::CompareSwap { expected, desired, .. } => {
                 let old = self.outcome.old[index];
                 Some((old, if old == expected { desired } else { old }))
             }
@@ -452,7 +453,7 @@ impl Flight {
 
     fn keep(&mut self, request: usize, old: u64) {
         let before = &self.batch.requests[..request];
-        let index = before.iter().filter(|r| r.kind() == Kind::Atomic).count();
+        let index = before.iter().filter(|r| r.kind() == WorkRequestKind::Atomic).count();
         strict_assert!(index < self.outcome.old.len(), "a batch has too many atomics");
         self.outcome.old[index] = old;
     }

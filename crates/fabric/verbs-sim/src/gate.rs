@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::rc::{Rc, Weak};
 
-use latchwork_verbs::{ComputeNodeId, Message, Request, Target};
+use latchwork_verbs::{ComputeNodeId, Message, Target, WorkRequest};
 
 use crate::fabric::World;
 use crate::flight::Batch;
@@ -44,7 +44,7 @@ pub struct Passing<'a> {
     /// The target of the batch.
     pub target: Target,
     /// The requests of the batch; at [`Leg::Inbox`] only the message.
-    pub requests: &'a [Request],
+    pub requests: &'a [WorkRequest],
 }
 
 /// Holds the batches that its rule picks; see [`Fabric::gate`](crate::Fabric::gate). Dropping the

@@ -88,17 +88,17 @@ impl Mailbox {
 
 /// The inbox of one compute node. Clones are the same inbox.
 #[derive(Clone)]
-pub struct Inbox {
+pub struct SimInbox {
     mailbox: Rc<Mailbox>,
 }
 
-impl Inbox {
+impl SimInbox {
     pub(crate) fn new(mailbox: Rc<Mailbox>) -> Self {
-        Inbox { mailbox }
+        SimInbox { mailbox }
     }
 
     /// Registers a worker that will poll this inbox whenever `notifier` is notified.
-    pub fn subscribe(&self, notifier: Notifier) -> Subscription {
+    pub fn subscribe(&self, notifier: Notifier) -> SimSubscription {
         let mailbox = Rc::clone(&self.mailbox);
         let id = mailbox.next_subscriber.get();
         mailbox.next_subscriber.set(id + 1);
@@ -111,11 +111,11 @@ impl Inbox {
             mailbox.subscribers.borrow().iter().filter(|other| other.id == id).count() == 1,
             "a worker subscribes twice"
         );
-        Subscription { mailbox, id }
+        SimSubscription { mailbox, id }
     }
 }
 
-impl latchwork_verbs::Inbox for Inbox {
+impl latchwork_verbs::Inbox for SimInbox {
     fn receive(&self, sink: &mut dyn FnMut(Message)) -> bool {
         let mut some = false;
         for _ in 0..RECEIVE_MAX {
@@ -128,12 +128,12 @@ impl latchwork_verbs::Inbox for Inbox {
 }
 
 /// A worker's promise to poll an inbox; see [`latchwork_verbs::Subscription`].
-pub struct Subscription {
+pub struct SimSubscription {
     mailbox: Rc<Mailbox>,
     id: u64,
 }
 
-impl latchwork_verbs::Subscription for Subscription {
+impl latchwork_verbs::Subscription for SimSubscription {
     fn park(&self) -> bool {
         let parks = !self.mailbox.has_messages();
         self.mailbox.set_parked(self.id, parks);
@@ -149,7 +149,7 @@ impl latchwork_verbs::Subscription for Subscription {
     }
 }
 
-impl Drop for Subscription {
+impl Drop for SimSubscription {
     fn drop(&mut self) {
         self.mailbox.subscribers.borrow_mut().retain(|other| other.id != self.id);
         // The waiting message may have notified only this subscriber.

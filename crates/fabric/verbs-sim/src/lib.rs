@@ -70,11 +70,11 @@ mod watch;
 
 pub use config::{SimConfig, Timing};
 pub use drawn::{Drawn, PIECES_MAX};
-pub use endpoint::Endpoint;
-pub use fabric::Fabric;
+pub use endpoint::SimEndpoint;
+pub use fabric::SimFabric;
 pub use faults::{FaultCounts, Faults};
 pub use gate::{Gate, Leg, Passing};
-pub use inbox::{Inbox, Subscription};
+pub use inbox::{SimInbox, SimSubscription};
 pub use nic::{AtomicWork, NicOwner, NicPart, NicWork};
 pub use profile::{CpuProfile, Measure, NicProfile, ProfileError, Published, Unit};
-pub use watch::{Sight, Step, Strike};
+pub use watch::{BatchStep, Sight, Strike};

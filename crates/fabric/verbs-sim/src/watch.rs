@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use latchwork_verbs::{ComputeNodeId, Message, Outcome, Request, Target, VerbError};
+use latchwork_verbs::{AtomicOutcome, ComputeNodeId, Message, Target, VerbError, WorkRequest};
 
-use crate::fabric::{Fabric, World};
+use crate::fabric::{SimFabric, World};
 
 /// A step of a batch in flight, for logs; see [`Fabric::watch`].
 #[derive(Clone, Copy, Debug)]
@@ -22,14 +22,14 @@ pub struct Sight<'a> {
     /// The target of the batch.
     pub target: Target,
     /// The requests of the batch.
-    pub requests: &'a [Request],
+    pub requests: &'a [WorkRequest],
     /// The step.
-    pub what: Step<'a>,
+    pub what: BatchStep<'a>,
 }
 
 /// A step of a batch.
 #[derive(Clone, Copy, Debug)]
-pub enum Step<'a> {
+pub enum BatchStep<'a> {
     /// The NIC takes the batch.
     Posted,
     /// An atomic has taken effect.
@@ -44,7 +44,7 @@ pub enum Step<'a> {
     /// The message of the batch arrives at the inbox.
     Delivered(&'a Message),
     /// The poster can learn of the end of the batch.
-    Completed(&'a Result<Outcome, VerbError>),
+    Completed(&'a Result<AtomicOutcome, VerbError>),
     /// A fault happens to the batch.
     Fault(Strike),
 }
@@ -57,14 +57,14 @@ pub enum Strike {
     /// The message of the batch never arrives.
     Lost,
     /// The message of the batch arrives a second time, this much later.
-    Repeated(Duration),
+    Duplicated(Duration),
     /// The batch will fail, cut off behind this many of its requests.
     CutOff(usize),
 }
 
 pub(crate) type Watcher = dyn FnMut(&Sight<'_>);
 
-impl Fabric {
+impl SimFabric {
     /// Shows `watcher` every step of every batch from now on, in the order of events. A new watcher
     /// replaces the earlier one. The watcher must not call the fabric, and nothing in the world
     /// depends on it.
@@ -79,7 +79,7 @@ impl World {
     }
 
     /// Shows the watcher, if there is one, a step of a flight.
-    pub(crate) fn see(&self, key: u32, what: Step<'_>) {
+    pub(crate) fn see(&self, key: u32, what: BatchStep<'_>) {
         if let Some(watcher) = self.watcher.borrow_mut().as_mut() {
             let flights = self.flights.borrow();
             let flight = &flights[key as usize];
@@ -93,8 +93,8 @@ impl World {
     pub(crate) fn see_again(&self, to: ComputeNodeId, message: &Message) {
         if let Some(watcher) = self.watcher.borrow_mut().as_mut() {
             let (from, target) = (message.from, Target::Compute(to, 0));
-            let requests = &[Request::Send(*message)];
-            let what = Step::Delivered(message);
+            let requests = &[WorkRequest::Send(*message)];
+            let what = BatchStep::Delivered(message);
             watcher(&Sight { flight: None, from, target, requests, what });
         }
     }

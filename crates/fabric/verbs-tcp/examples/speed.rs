@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use latchwork_runtime::Clock;
 use latchwork_verbs::{
-    ComputeNodeId, Endpoint as _, LocalBuffer, MemoryNodeId, Region, RegionKey, Request, Target,
+    ComputeNodeId, Endpoint as _, LocalBuffer, MemoryNodeId, Region, RegionKey, Target, WorkRequest,
 };
-use latchwork_verbs_tcp::{Config, Endpoint, Fabric, Node, Secret, Security};
+use latchwork_verbs_tcp::{Secret, Security, TcpConfig, TcpEndpoint, TcpFabric, TcpNode};
 
 const BYTES: usize = 64 << 20;
 const MEMORY: MemoryNodeId = MemoryNodeId(0);
@@ -51,9 +51,9 @@ fn time(seconds: &str) -> Outcome<Duration> {
     Ok(Duration::try_from_secs_f64(seconds.parse()?)?)
 }
 
-fn fabric() -> Outcome<Fabric> {
+fn fabric() -> Outcome<TcpFabric> {
     // A fixed secret is enough for a measurement.
-    Ok(Fabric::new(Config::new(Security::Secret(Secret::new(b"for measurements")?)))?)
+    Ok(TcpFabric::new(TcpConfig::new(Security::Secret(Secret::new(b"for measurements")?)))?)
 }
 
 fn serve() -> Outcome<()> {
@@ -67,20 +67,20 @@ fn serve() -> Outcome<()> {
     Ok(())
 }
 
-fn client(addr: SocketAddr) -> Outcome<(Fabric, ComputeNodeId)> {
+fn client(addr: SocketAddr) -> Outcome<(TcpFabric, ComputeNodeId)> {
     let fabric = fabric()?;
     let own = ComputeNodeId::new(1).ok_or("1 is a node")?;
     fabric.add_compute_node(own)?;
     fabric.register(own, Region::zeroed(1 << 20)?)?;
-    fabric.add_peer(Node::Compute(own), Node::Memory(MEMORY), addr)?;
+    fabric.add_peer(TcpNode::Compute(own), TcpNode::Memory(MEMORY), addr)?;
     Ok((fabric, own))
 }
 
-fn post(endpoint: &mut Endpoint, place: &mut u64, token: u64) -> Outcome<()> {
+fn post(endpoint: &mut TcpEndpoint, place: &mut u64, token: u64) -> Outcome<()> {
     // Far apart, and over all of the memory.
     *place = (*place + 7919 * u64::from(READ)) % BYTES as u64;
     let local = LocalBuffer { region: RegionKey(0), offset: token * u64::from(READ), len: READ };
-    let read = Request::Read { remote: *place, local };
+    let read = WorkRequest::Read { remote: *place, local };
     Ok(endpoint.post(Target::Memory(MEMORY), token, &[read])?)
 }
 

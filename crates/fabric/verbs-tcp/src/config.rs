@@ -8,7 +8,7 @@ use crate::security::Security;
 /// The settings of a process in a fabric of sockets. [`Config::new`] has a default for all but the
 /// security.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct TcpConfig {
     /// How peers prove their identity. The same for all processes of a cluster.
     pub security: Security,
     /// The address at which nodes listen that are added without an address. The operating system
@@ -29,12 +29,12 @@ pub struct Config {
     /// Time limit of one attempt to connect, greetings included.
     pub connect_time: Duration,
     /// The limits of agents.
-    pub limits: Limits,
+    pub limits: AgentLimits,
 }
 
 /// The limits of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct AgentLimits {
     /// Limit of connections of peers with a proved identity.
     pub connections: usize,
     /// Limit of connections of unauthenticated clients. Further ones are refused as busy.
@@ -45,10 +45,10 @@ pub struct Limits {
     pub write_time: Duration,
 }
 
-impl Config {
+impl TcpConfig {
     /// One thread, a loopback address, and a patience of five seconds.
     pub fn new(security: Security) -> Self {
-        Config {
+        TcpConfig {
             security,
             listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
             threads: 1,
@@ -56,14 +56,14 @@ impl Config {
             epoch: 0,
             patience: Duration::from_secs(5),
             connect_time: Duration::from_secs(2),
-            limits: Limits::default(),
+            limits: AgentLimits::default(),
         }
     }
 }
 
-impl Default for Limits {
+impl Default for AgentLimits {
     fn default() -> Self {
-        Limits {
+        AgentLimits {
             connections: 8192,
             strangers: 256,
             greeting_time: Duration::from_secs(3),

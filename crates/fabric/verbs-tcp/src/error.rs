@@ -8,7 +8,7 @@ use std::time::Duration;
 use latchwork_verbs::SetupError;
 use thiserror::Error;
 
-use crate::wire::{Node, Refusal, VERSION, WireError};
+use crate::wire::{Refusal, TcpNode, VERSION, WireError};
 
 /// A text that a process provides for TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +80,7 @@ pub enum TcpError {
     )]
     Unreachable {
         /// The wanted node.
-        node: Node,
+        node: TcpNode,
         /// Its address.
         addr: SocketAddr,
         /// The error of the operating system.
@@ -92,7 +92,7 @@ pub enum TcpError {
     )]
     Deadline {
         /// The wanted node.
-        node: Node,
+        node: TcpNode,
         /// Its address.
         addr: SocketAddr,
         /// The time limit that passed.
@@ -144,7 +144,7 @@ pub enum TcpError {
     #[error("{node} is known already")]
     KnownPeer {
         /// The node.
-        node: Node,
+        node: TcpNode,
     },
     /// An error that all fabrics have.
     #[error(transparent)]

@@ -11,12 +11,12 @@ use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, RegionKey, SetupError
 use latchwork_verbs_shm as shm;
 
 use crate::agent::{Counters, Hosted, Refused, Threads, Turns, listen};
-use crate::client::{Endpoint, Wanted, connect};
-use crate::config::Config;
+use crate::client::{TcpEndpoint, Wanted, connect};
+use crate::config::TcpConfig;
 use crate::error::TcpError;
 use crate::peers::{Peer, Peers};
 use crate::security::random;
-use crate::wire::Node;
+use crate::wire::TcpNode;
 
 /// The part of a fabric of sockets that one process has: its own nodes and the addresses of others.
 /// Each own node has an agent that listens at its own address. Clones are the same fabric.
@@ -24,12 +24,12 @@ use crate::wire::Node;
 /// When the last clone and the last endpoint are dropped, the agents stop. For its peers, the nodes
 /// of the process are then lost.
 #[derive(Clone)]
-pub struct Fabric {
+pub struct TcpFabric {
     inner: Arc<Inner>,
 }
 
 pub(crate) struct Inner {
-    pub(crate) config: Config,
+    pub(crate) config: TcpConfig,
     pub(crate) clock: Clock,
     pub(crate) peers: Peers,
     pub(crate) turns: Turns,
@@ -40,16 +40,16 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    fn hosted(&self, node: Node) -> Option<Arc<Hosted>> {
+    fn hosted(&self, node: TcpNode) -> Option<Arc<Hosted>> {
         self.hosted.lock().iter().find(|hosted| hosted.node == node).cloned()
     }
 
     fn compute(&self, id: ComputeNodeId) -> Result<Arc<Hosted>, SetupError> {
-        self.hosted(Node::Compute(id)).ok_or(SetupError::UnknownNode(id))
+        self.hosted(TcpNode::Compute(id)).ok_or(SetupError::UnknownNode(id))
     }
 
     /// Requests the regions of a peer from its agent, and waits for the answer.
-    pub(crate) fn ask(&self, peer: &Peer, own: Node) -> Result<(), TcpError> {
+    pub(crate) fn ask(&self, peer: &Peer, own: TcpNode) -> Result<(), TcpError> {
         if peer.is_here() {
             return Ok(());
         }
@@ -72,19 +72,19 @@ impl Inner {
 
     fn host(
         &self,
-        node: Node,
+        node: TcpNode,
         addr: SocketAddr,
-        content: (Option<shm::Inbox>, Vec<Arc<Region>>),
+        content: (Option<shm::ShmInbox>, Vec<Arc<Region>>),
     ) -> Result<SocketAddr, TcpError> {
         if self.peers.get(node).is_some() {
             return Err(match node {
-                Node::Compute(id) => SetupError::DuplicateNode(id).into(),
-                Node::Memory(_) => TcpError::KnownPeer { node },
+                TcpNode::Compute(id) => SetupError::DuplicateNode(id).into(),
+                TcpNode::Memory(_) => TcpError::KnownPeer { node },
             });
         }
         // Never 0: in a greeting 0 means any incarnation.
         let incarnation = u64::from_le_bytes(random()?) | 1;
-        let Config { security, limits, .. } = &self.config;
+        let TcpConfig { security, limits, .. } = &self.config;
         let rules = (security.clone(), *limits);
         let counters = Arc::clone(&self.counters);
         let hosted = Hosted::new(node, incarnation, content, rules, self.clock, counters);
@@ -98,12 +98,12 @@ impl Inner {
     }
 }
 
-impl Fabric {
+impl TcpFabric {
     /// A fabric without nodes and peers, with its threads started.
     ///
     /// # Errors
     /// [`TcpError::Thread`].
-    pub fn new(config: Config) -> Result<Self, TcpError> {
+    pub fn new(config: TcpConfig) -> Result<Self, TcpError> {
         let threads = Threads::start(config.threads)?;
         let inner = Inner {
             config,
@@ -114,7 +114,7 @@ impl Fabric {
             counters: Arc::default(),
             _threads: threads,
         };
-        Ok(Fabric { inner: Arc::new(inner) })
+        Ok(TcpFabric { inner: Arc::new(inner) })
     }
 
     // ---- nodes of this process ---------------------------------------------------------------------
@@ -130,7 +130,7 @@ impl Fabric {
         region: Arc<Region>,
         addr: SocketAddr,
     ) -> Result<SocketAddr, TcpError> {
-        self.inner.host(Node::Memory(id), addr, (None, vec![region]))
+        self.inner.host(TcpNode::Memory(id), addr, (None, vec![region]))
     }
 
     /// Serves compute node `id` at `addr`, with an inbox and without regions. Returns the address
@@ -143,8 +143,8 @@ impl Fabric {
         id: ComputeNodeId,
         addr: SocketAddr,
     ) -> Result<SocketAddr, TcpError> {
-        let inbox = shm::Inbox::with_capacity(self.inner.config.inbox_capacity);
-        self.inner.host(Node::Compute(id), addr, (Some(inbox), Vec::new()))
+        let inbox = shm::ShmInbox::with_capacity(self.inner.config.inbox_capacity);
+        self.inner.host(TcpNode::Compute(id), addr, (Some(inbox), Vec::new()))
     }
 
     /// Adds a memory node of `bytes` zero bytes to this process. The node takes the lowest free id
@@ -190,25 +190,25 @@ impl Fabric {
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
-    pub fn endpoint(&self, node: ComputeNodeId) -> Result<Endpoint, SetupError> {
-        Ok(Endpoint::new(Arc::clone(&self.inner), self.inner.compute(node)?))
+    pub fn endpoint(&self, node: ComputeNodeId) -> Result<TcpEndpoint, SetupError> {
+        Ok(TcpEndpoint::new(Arc::clone(&self.inner), self.inner.compute(node)?))
     }
 
     /// The inbox of `node`, a node of this process.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
-    pub fn inbox(&self, node: ComputeNodeId) -> Result<shm::Inbox, SetupError> {
+    pub fn inbox(&self, node: ComputeNodeId) -> Result<shm::ShmInbox, SetupError> {
         self.inner.compute(node)?.inbox.clone().ok_or(SetupError::UnknownNode(node))
     }
 
     /// The memory of a memory node of this process.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
-        self.inner.hosted(Node::Memory(node))?.region(0)
+        self.inner.hosted(TcpNode::Memory(node))?.region(0)
     }
 
     /// The address of a node, if this process knows the node.
-    pub fn addr(&self, node: Node) -> Option<SocketAddr> {
+    pub fn addr(&self, node: TcpNode) -> Option<SocketAddr> {
         self.inner.peers.get(node).map(|peer| peer.addr)
     }
 
@@ -216,7 +216,7 @@ impl Fabric {
     /// [`Region::prefault`]).
     pub fn prefault(&self) {
         let hosted = self.inner.hosted.lock().clone();
-        let memory = hosted.iter().filter(|hosted| matches!(hosted.node, Node::Memory(_)));
+        let memory = hosted.iter().filter(|hosted| matches!(hosted.node, TcpNode::Memory(_)));
         memory.filter_map(|hosted| hosted.region(0)).for_each(|region| region.prefault());
     }
 
@@ -229,7 +229,7 @@ impl Fabric {
     /// # Errors
     /// [`TcpError::KnownPeer`], or the reason why the agent could not be reached. In both cases the
     /// node is not added.
-    pub fn add_peer(&self, own: Node, node: Node, addr: SocketAddr) -> Result<(), TcpError> {
+    pub fn add_peer(&self, own: TcpNode, node: TcpNode, addr: SocketAddr) -> Result<(), TcpError> {
         let peer = Peer::remote(node, addr);
         self.inner.ask(&peer, own)?;
         if self.inner.peers.add(peer) { Ok(()) } else { Err(TcpError::KnownPeer { node }) }
@@ -245,7 +245,7 @@ impl Fabric {
     /// [`SetupError::UnknownNode`].
     pub fn disconnect(&self, node: ComputeNodeId) -> Result<(), SetupError> {
         let peer =
-            self.inner.peers.get(Node::Compute(node)).ok_or(SetupError::UnknownNode(node))?;
+            self.inner.peers.get(TcpNode::Compute(node)).ok_or(SetupError::UnknownNode(node))?;
         peer.disconnect();
         Ok(())
     }
@@ -255,8 +255,11 @@ impl Fabric {
     /// # Errors
     /// [`SetupError::UnknownMemoryNode`].
     pub fn disconnect_memory(&self, node: MemoryNodeId) -> Result<(), SetupError> {
-        let peer =
-            self.inner.peers.get(Node::Memory(node)).ok_or(SetupError::UnknownMemoryNode(node))?;
+        let peer = self
+            .inner
+            .peers
+            .get(TcpNode::Memory(node))
+            .ok_or(SetupError::UnknownMemoryNode(node))?;
         peer.disconnect();
         Ok(())
     }
@@ -264,14 +267,14 @@ impl Fabric {
     /// Removes a dead node of another process, so that another start of the node can be added.
     /// Verbs of this process to the old node complete as after [`Fabric::disconnect`]. False when
     /// no such node is known.
-    pub fn remove_peer(&self, node: Node) -> bool {
+    pub fn remove_peer(&self, node: TcpNode) -> bool {
         self.inner.peers.remove(node)
     }
 
     /// Fences `node`: from now on the nodes of this process refuse it with epochs below `epoch`.
     /// True: no verb of the fenced node is executed here any more. False: its connections did not
     /// stop within `patience`.
-    pub fn fence(&self, node: Node, epoch: u64, patience: Duration) -> bool {
+    pub fn fence(&self, node: TcpNode, epoch: u64, patience: Duration) -> bool {
         let hosted = self.inner.hosted.lock().clone();
         let (sender, receiver) = channel();
         self.inner.turns.next().spawn(async move {

@@ -81,10 +81,10 @@ mod security;
 pub mod wire;
 
 pub use agent::Refused;
-pub use client::Endpoint;
-pub use config::{Config, Limits};
+pub use client::TcpEndpoint;
+pub use config::{AgentLimits, TcpConfig};
 pub use error::{TcpError, TlsText};
-pub use fabric::Fabric;
-pub use latchwork_verbs_shm::{Inbox, Subscription};
+pub use fabric::TcpFabric;
+pub use latchwork_verbs_shm::{ShmInbox, ShmSubscription};
 pub use security::{Secret, Security, Tls};
-pub use wire::{Node, Refusal};
+pub use wire::{Refusal, TcpNode};

@@ -9,12 +9,12 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::Target;
 
 use crate::agent::Hosted;
-use crate::wire::{Node, Welcome};
+use crate::wire::{TcpNode, Welcome};
 
 /// A node that can be the target of verbs, in this process or another. A `Peer` is one start of a
 /// node: a later start of the node is another `Peer`.
 pub(crate) struct Peer {
-    pub(crate) node: Node,
+    pub(crate) node: TcpNode,
     pub(crate) addr: SocketAddr,
     /// The node itself, when it is in this process.
     hosted: Option<Arc<Hosted>>,
@@ -32,7 +32,7 @@ impl Peer {
         Peer { hosted: Some(Arc::clone(&hosted)), incarnation, ..Peer::remote(hosted.node, addr) }
     }
 
-    pub(crate) fn remote(node: Node, addr: SocketAddr) -> Self {
+    pub(crate) fn remote(node: TcpNode, addr: SocketAddr) -> Self {
         Peer {
             node,
             addr,
@@ -90,8 +90,8 @@ impl Peer {
     /// The target that is region `region` of the node.
     pub(crate) fn target(&self, region: u16) -> Target {
         match self.node {
-            Node::Memory(id) => Target::Memory(id),
-            Node::Compute(id) => Target::Compute(id, region),
+            TcpNode::Memory(id) => Target::Memory(id),
+            TcpNode::Compute(id) => Target::Compute(id, region),
         }
     }
 }
@@ -99,13 +99,13 @@ impl Peer {
 /// All nodes that this process knows.
 #[derive(Default)]
 pub(crate) struct Peers {
-    known: RwLock<BTreeMap<Node, Arc<Peer>>>,
+    known: RwLock<BTreeMap<TcpNode, Arc<Peer>>>,
     /// The number of removed nodes so far.
     removals: AtomicU64,
 }
 
 impl Peers {
-    pub(crate) fn get(&self, node: Node) -> Option<Arc<Peer>> {
+    pub(crate) fn get(&self, node: TcpNode) -> Option<Arc<Peer>> {
         self.known.read().get(&node).cloned()
     }
 
@@ -124,7 +124,7 @@ impl Peers {
     }
 
     /// Removes and disconnects a node of another process. False when there is none.
-    pub(crate) fn remove(&self, node: Node) -> bool {
+    pub(crate) fn remove(&self, node: TcpNode) -> bool {
         let mut peers = self.known.write();
         if peers.get(&node).is_none_or(|peer| peer.is_here()) {
             return false;
@@ -148,7 +148,7 @@ impl Peers {
     pub(crate) fn free_memory_id(&self) -> Option<u16> {
         let peers = self.known.read();
         let taken =
-            |id: &u16| peers.contains_key(&Node::Memory(latchwork_verbs::MemoryNodeId(*id)));
+            |id: &u16| peers.contains_key(&TcpNode::Memory(latchwork_verbs::MemoryNodeId(*id)));
         (0..=u16::MAX).find(|id| !taken(id))
     }
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::address::{LocalBuffer, RegionKey, Target};
 use crate::error::VerbError;
-use crate::request::{BATCH_ATOMICS_MAX, BATCH_MAX, Completion, Kind, Message, Request};
+use crate::request::{
+    BATCH_ATOMICS_MAX, BATCH_MAX, Completion, Message, WorkRequest, WorkRequestKind,
+};
 use crate::words::WORD;
 
 /// One worker's connection to every node.
@@ -21,7 +23,12 @@ pub trait Endpoint {
     ///
     /// # Errors
     /// Any error in the batch itself. A refused batch has no effect and no completion.
-    fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError>;
+    fn post(
+        &mut self,
+        target: Target,
+        token: u64,
+        requests: &[WorkRequest],
+    ) -> Result<(), VerbError>;
 
     /// Announces that a WRITE of `len` bytes to this address is likely to be posted soon. A hint
     /// without effect on results: a fabric that copies with the poster's CPU prefetches the memory
@@ -51,7 +58,7 @@ pub trait Endpoint {
     /// Sleeps until a completion may have arrived, for at most `time`. Returns `false` at once when
     /// the fabric has nothing to sleep on. For a worker that may not park, on a core that other
     /// threads want.
-    fn nap(&self, time: Duration) -> bool {
+    fn doze(&self, time: Duration) -> bool {
         let _ = time;
         false
     }
@@ -96,7 +103,7 @@ pub trait Subscription {
 #[inline]
 pub fn check_batch(
     target: Target,
-    requests: &[Request],
+    requests: &[WorkRequest],
     remote_len: Option<u64>,
     mut local_len: impl FnMut(RegionKey) -> Option<u64>,
 ) -> Result<(), VerbError> {
@@ -126,7 +133,7 @@ pub fn check_batch(
                 return Err(VerbError::LocalOutOfBounds { region, offset, len, size });
             }
         }
-        count += usize::from(request.kind() == Kind::Atomic);
+        count += usize::from(request.kind() == WorkRequestKind::Atomic);
     }
     if count > BATCH_ATOMICS_MAX {
         return Err(VerbError::TooManyAtomics { count });

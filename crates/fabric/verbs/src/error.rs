@@ -104,7 +104,7 @@ pub enum VerbError {
         "this node's lease has ended, so that it touches memory no more and the cluster goes on without it: \
          start it again"
     )]
-    Barred,
+    SelfFenced,
 }
 
 impl VerbError {

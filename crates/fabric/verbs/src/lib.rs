@@ -84,5 +84,7 @@ pub use endpoint::{Endpoint, Inbox, Subscription, check_batch};
 pub use error::{SetupError, VerbError};
 pub use huge::large_slice;
 pub use region::{Region, RegionError};
-pub use request::{BATCH_ATOMICS_MAX, BATCH_MAX, Completion, Kind, Message, Outcome, Request};
+pub use request::{
+    AtomicOutcome, BATCH_ATOMICS_MAX, BATCH_MAX, Completion, Message, WorkRequest, WorkRequestKind,
+};
 pub use words::{WORD, Words};

@@ -11,7 +11,7 @@ pub const BATCH_ATOMICS_MAX: usize = 2;
 
 /// One verb. Offsets and lengths are in bytes and multiples of 8.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Request {
+pub enum WorkRequest {
     /// Copies `local.len` bytes from the target into the local buffer.
     ///
     /// The words arrive in any order. With concurrent writes the copy is torn at any 8-byte word.
@@ -73,14 +73,16 @@ pub enum Request {
     Send(Message),
 }
 
-impl Request {
+impl WorkRequest {
     /// The kind of the verb, for [`Kind::before`].
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> WorkRequestKind {
         match self {
-            Request::Read { .. } | Request::ReadIf { .. } => Kind::Read,
-            Request::Write { .. } | Request::WriteWord { .. } => Kind::Write,
-            Request::CompareSwap { .. } | Request::FetchAdd { .. } => Kind::Atomic,
-            Request::Send(_) => Kind::Send,
+            WorkRequest::Read { .. } | WorkRequest::ReadIf { .. } => WorkRequestKind::Read,
+            WorkRequest::Write { .. } | WorkRequest::WriteWord { .. } => WorkRequestKind::Write,
+            WorkRequest::CompareSwap { .. } | WorkRequest::FetchAdd { .. } => {
+                WorkRequestKind::Atomic
+            }
+            WorkRequest::Send(_) => WorkRequestKind::Send,
         }
     }
 
@@ -88,31 +90,31 @@ impl Request {
     /// a message.
     pub const fn remote(&self) -> Option<(u64, u64)> {
         match self {
-            Request::Read { remote, local }
-            | Request::ReadIf { remote, local, .. }
-            | Request::Write { remote, local } => Some((*remote, local.len as u64)),
-            Request::WriteWord { remote, .. }
-            | Request::CompareSwap { remote, .. }
-            | Request::FetchAdd { remote, .. } => Some((*remote, 8)),
-            Request::Send(_) => None,
+            WorkRequest::Read { remote, local }
+            | WorkRequest::ReadIf { remote, local, .. }
+            | WorkRequest::Write { remote, local } => Some((*remote, local.len as u64)),
+            WorkRequest::WriteWord { remote, .. }
+            | WorkRequest::CompareSwap { remote, .. }
+            | WorkRequest::FetchAdd { remote, .. } => Some((*remote, 8)),
+            WorkRequest::Send(_) => None,
         }
     }
 
     /// The local buffer of the request, if the request has one.
     pub const fn local(&self) -> Option<LocalBuffer> {
         match self {
-            Request::Read { local, .. }
-            | Request::ReadIf { local, .. }
-            | Request::Write { local, .. } => Some(*local),
+            WorkRequest::Read { local, .. }
+            | WorkRequest::ReadIf { local, .. }
+            | WorkRequest::Write { local, .. } => Some(*local),
             _ => None,
         }
     }
 
     /// The request without its condition, for a fabric that executes every READ.
     #[must_use]
-    pub const fn unconditional(self) -> Request {
+    pub const fn unconditional(self) -> WorkRequest {
         match self {
-            Request::ReadIf { remote, local, .. } => Request::Read { remote, local },
+            WorkRequest::ReadIf { remote, local, .. } => WorkRequest::Read { remote, local },
             other => other,
         }
     }
@@ -120,7 +122,7 @@ impl Request {
 
 /// The kinds of verbs that the order of the contract distinguishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum WorkRequestKind {
     /// [`Request::Read`].
     Read,
     /// [`Request::Write`] and [`Request::WriteWord`].
@@ -131,15 +133,18 @@ pub enum Kind {
     Send,
 }
 
-impl Kind {
+impl WorkRequestKind {
     /// Whether a request of this kind takes effect, as a whole, before any part of a `later`
     /// request of the same batch. A fabric promises no other order.
     ///
     /// A WRITE comes before every later request, and an atomic comes before a later READ. Some of
     /// the other orders would need the fence bit of a work request (InfiniBand architecture, volume
     /// 1, work request operation ordering). Batches have no fence bit. No code here needs the rest.
-    pub const fn before(self, later: Kind) -> bool {
-        matches!((self, later), (Kind::Write, _) | (Kind::Atomic, Kind::Read))
+    pub const fn before(self, later: WorkRequestKind) -> bool {
+        matches!(
+            (self, later),
+            (WorkRequestKind::Write, _) | (WorkRequestKind::Atomic, WorkRequestKind::Read)
+        )
     }
 }
 
@@ -159,7 +164,7 @@ impl Message {
 
 /// What the atomics of a batch returned.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Outcome {
+pub struct AtomicOutcome {
     /// The old values of the words, in the order of the atomics in the batch. Missing atomics read
     /// as zero.
     pub old: [u64; BATCH_ATOMICS_MAX],
@@ -172,5 +177,5 @@ pub struct Completion {
     pub token: u64,
     /// The results of the atomics, or the reason of the failure. A failed batch may have taken
     /// effect in part.
-    pub result: Result<Outcome, VerbError>,
+    pub result: Result<AtomicOutcome, VerbError>,
 }

@@ -79,7 +79,7 @@ mod tree;
 mod value;
 
 pub use error::TreeError;
-pub use limits::{KEY_MAX, Limits, TreeConfig};
-pub use stamp::{Insertion, Leaf, Replacement, Split, Stamp};
+pub use limits::{KEY_MAX, TreeConfig, TreeLimits};
+pub use stamp::{Insertion, Leaf, LeafStamp, ReplaceOutcome, Split};
 pub use tree::{Tree, TreeStatistics};
-pub use value::{Value, ValueMut};
+pub use value::{TreeValue, ValueMut};

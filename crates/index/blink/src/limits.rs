@@ -28,19 +28,19 @@ const _: () = assert!(
 /// | 4096 | 1024 | 488 | 480 |
 /// | 8192 and more | a quarter | 512 | 512 |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct TreeLimits {
     /// The longest key.
     pub key_max: usize,
     /// The longest value.
     pub value_max: usize,
 }
 
-impl Limits {
+impl TreeLimits {
     /// The limits of a tree without leaf stamps, for lines with `payload` usable bytes.
     ///
     /// # Errors
     /// [`TreeError::LineTooSmall`] when a page could not hold keys of 8 bytes.
-    pub fn for_payload(payload: usize) -> Result<Limits, TreeError> {
+    pub fn for_payload(payload: usize) -> Result<TreeLimits, TreeError> {
         // A line is a power of two, and the pool uses a small header of it.
         let value_max = payload.next_power_of_two() / 4;
         // A slotted page takes more room than a fixed page. It needs two fence keys of K bytes and
@@ -57,15 +57,15 @@ impl Limits {
             value_max <= payload && HEADER + 4 * key_max + 2 * (SLOT + value_max - 8) <= payload,
             "two of the largest entries fit between two of the largest fences"
         );
-        Ok(Limits { key_max, value_max })
+        Ok(TreeLimits { key_max, value_max })
     }
 
     /// The limits of a tree [with leaf stamps](TreeConfig::stamped), for such lines.
     ///
     /// # Errors
     /// As [`for_payload`](Limits::for_payload).
-    pub fn with_stamps(payload: usize) -> Result<Limits, TreeError> {
-        let limits = Limits::for_payload(payload.saturating_sub(STAMP));
+    pub fn with_stamps(payload: usize) -> Result<TreeLimits, TreeError> {
+        let limits = TreeLimits::for_payload(payload.saturating_sub(STAMP));
         limits.map_err(|_| TreeError::LineTooSmall { payload })
     }
 
@@ -107,8 +107,12 @@ pub struct TreeConfig {
 
 impl TreeConfig {
     /// The limits of a tree in lines with `payload` usable bytes.
-    pub(crate) fn limits(&self, payload: usize) -> Result<Limits, TreeError> {
-        if self.stamped { Limits::with_stamps(payload) } else { Limits::for_payload(payload) }
+    pub(crate) fn limits(&self, payload: usize) -> Result<TreeLimits, TreeError> {
+        if self.stamped {
+            TreeLimits::with_stamps(payload)
+        } else {
+            TreeLimits::for_payload(payload)
+        }
     }
 
     /// The most entries of a page on `level`.
@@ -136,12 +140,15 @@ mod tests {
         ];
         for (line, value_max, key_max, stamped) in table {
             let payload = line - 32;
-            assert_eq!(Limits::for_payload(payload).ok(), Some(Limits { key_max, value_max }));
-            let limits = Limits { key_max: stamped, value_max };
-            assert_eq!(Limits::with_stamps(payload).ok(), Some(limits));
+            assert_eq!(
+                TreeLimits::for_payload(payload).ok(),
+                Some(TreeLimits { key_max, value_max })
+            );
+            let limits = TreeLimits { key_max: stamped, value_max };
+            assert_eq!(TreeLimits::with_stamps(payload).ok(), Some(limits));
         }
-        assert!(Limits::for_payload(96).is_err());
-        let error = Limits::with_stamps(96).unwrap_err();
+        assert!(TreeLimits::for_payload(96).is_err());
+        let error = TreeLimits::with_stamps(96).unwrap_err();
         assert!(matches!(error, TreeError::LineTooSmall { payload: 96 }));
     }
 }

@@ -20,7 +20,7 @@ pub(crate) const STAMP: usize = 3 * WORD;
 /// The leaf stamp: the record that a leaf of a stamped tree keeps of its changes and readers (see
 /// [`TreeConfig::stamped`](crate::TreeConfig::stamped)).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Stamp {
+pub struct LeafStamp {
     /// The structure number. It changes when an entry is added, removed or gets another value, when
     /// the leaf is split, and when the page becomes an inner page. The page never had the new
     /// number before.
@@ -33,9 +33,9 @@ pub struct Stamp {
     pub removed: u64,
 }
 
-impl Stamp {
+impl LeafStamp {
     /// The leaf stamp of a page that no operation has read yet.
-    pub(crate) const FIRST: Stamp = Stamp { structure: 1, read: 0, removed: 0 };
+    pub(crate) const FIRST: LeafStamp = LeafStamp { structure: 1, read: 0, removed: 0 };
 
     /// The index of the word `read` in the leaf stamp.
     pub(crate) const READ: usize = 1;
@@ -47,15 +47,15 @@ impl Stamp {
 
     /// The leaf stamp with both timestamps raised to at least these values.
     #[must_use]
-    pub(crate) fn raised(self, read: u64, removed: u64) -> Stamp {
-        Stamp { read: self.read.max(read), removed: self.removed.max(removed), ..self }
+    pub(crate) fn raised(self, read: u64, removed: u64) -> LeafStamp {
+        LeafStamp { read: self.read.max(read), removed: self.removed.max(removed), ..self }
     }
 
     /// The leaf stamp after a change of the leaf.
     #[inline]
     #[must_use]
-    pub(crate) fn changed(self) -> Stamp {
-        Stamp { structure: self.structure.wrapping_add(1), ..self }
+    pub(crate) fn changed(self) -> LeafStamp {
+        LeafStamp { structure: self.structure.wrapping_add(1), ..self }
     }
 
     /// The leaf stamp of a new page that takes keys from the page with this leaf stamp. A
@@ -63,14 +63,14 @@ impl Stamp {
     /// number does not depend on the old number. So a page that was filled before the cut of the
     /// old page stays right, even if other keys of the old page change meanwhile.
     #[must_use]
-    pub(crate) fn inherited(self) -> Stamp {
-        Stamp { structure: Stamp::FIRST.structure, ..self }
+    pub(crate) fn inherited(self) -> LeafStamp {
+        LeafStamp { structure: LeafStamp::FIRST.structure, ..self }
     }
 
     #[inline]
-    pub(crate) fn load(payload: Words<'_>) -> Stamp {
+    pub(crate) fn load(payload: Words<'_>) -> LeafStamp {
         let [structure, read, removed] = [0, 1, 2].map(|word| payload.word(word));
-        Stamp { structure, read, removed }
+        LeafStamp { structure, read, removed }
     }
 
     pub(crate) fn store_structure(self, payload: Words<'_>) {
@@ -91,14 +91,14 @@ pub struct Leaf {
     /// The address of the leaf's line.
     pub addr: GlobalAddr,
     /// The leaf stamp at that instant.
-    pub stamp: Stamp,
+    pub stamp: LeafStamp,
 }
 
 impl Leaf {
     /// The leaf in a line of a stamped tree.
     #[inline]
     pub(crate) fn of(line: Line<'_>) -> Leaf {
-        Leaf { addr: line.addr, stamp: Stamp::load(line.payload()) }
+        Leaf { addr: line.addr, stamp: LeafStamp::load(line.payload()) }
     }
 }
 
@@ -120,7 +120,7 @@ pub enum Insertion<R> {
         /// The leaf of the key, just before the insert.
         before: Leaf,
         /// The leaf stamp just after the insert.
-        after: Stamp,
+        after: LeafStamp,
     },
     /// The key existed already.
     Exists {
@@ -135,13 +135,13 @@ pub enum Insertion<R> {
 
 /// The outcome of a [`replace_seen`](crate::Tree::replace_seen).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Replacement {
+pub enum ReplaceOutcome {
     /// The key has the new value.
     Done {
         /// The leaf of the key, just before the change.
         before: Leaf,
         /// The leaf stamp just after the change.
-        after: Stamp,
+        after: LeafStamp,
     },
     /// The key had another value than the value to replace.
     Different(Leaf),

@@ -12,15 +12,15 @@ use latchwork_verbs::Words;
 /// no effect but its result, and may be called again. Bytes beyond the end of the value or of the
 /// page read as zero.
 #[derive(Clone, Copy, Debug)]
-pub struct Value<'a> {
+pub struct TreeValue<'a> {
     words: Words<'a>,
     offset: usize,
     len: usize,
 }
 
-impl<'a> Value<'a> {
-    pub(crate) fn new(words: Words<'a>, offset: usize, len: usize) -> Value<'a> {
-        Value { words, offset, len }
+impl<'a> TreeValue<'a> {
+    pub(crate) fn new(words: Words<'a>, offset: usize, len: usize) -> TreeValue<'a> {
+        TreeValue { words, offset, len }
     }
 
     /// The length in bytes. Never more than the bytes of the page.
@@ -128,8 +128,8 @@ impl<'a> ValueMut<'a> {
         self.write(offset, &value.to_le_bytes());
     }
 
-    fn view(&self) -> Value<'a> {
-        Value::new(self.words, self.range.start, self.range.len())
+    fn view(&self) -> TreeValue<'a> {
+        TreeValue::new(self.words, self.range.start, self.range.len())
     }
 
     /// The written bytes. Empty if no byte was written.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, Embedded, Simulated};
 #[cfg(feature = "tcp")]
-use latchwork_cluster::{Joined, Patience, Transport};
+use latchwork_cluster::{Joined, StartPatience, Transport};
 use latchwork_database::Instance;
 use latchwork_engine::Counters;
 #[cfg(feature = "tcp")]
@@ -67,7 +67,7 @@ impl Cluster {
         config: ClusterConfig,
         transport: &Transport,
         membership: Membership,
-        patience: impl Into<Patience<'a>>,
+        patience: impl Into<StartPatience<'a>>,
     ) -> Result<Cluster> {
         Ok(Joined::start(config, transport, membership, patience)?.into())
     }

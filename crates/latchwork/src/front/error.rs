@@ -6,7 +6,7 @@ use latchwork_cluster::ClusterError;
 #[cfg(feature = "tcp")]
 use latchwork_cluster::JoinError;
 use latchwork_coherence::MemoryError;
-use latchwork_database::OpenError;
+use latchwork_database::DatabaseOpenError;
 use latchwork_memnode::{ObjectKind, PoolError};
 use latchwork_txn::TxnError;
 use latchwork_txn::schema::SchemaError;
@@ -82,7 +82,7 @@ pub enum Error {
     Join(JoinError),
     /// A database could not be opened, or not closed.
     #[error(transparent)]
-    Database(OpenError),
+    Database(DatabaseOpenError),
     /// An operation on a tree failed.
     #[error(transparent)]
     Tree(#[from] latchwork_blink::TreeError),
@@ -111,14 +111,14 @@ impl Error {
 
     /// Whether the error only repeats the error of another worker.
     pub(super) fn is_echo(&self) -> bool {
-        matches!(self, Error::Database(OpenError::Elsewhere { .. }))
+        matches!(self, Error::Database(DatabaseOpenError::Elsewhere { .. }))
     }
 }
 
-impl From<OpenError> for Error {
-    fn from(error: OpenError) -> Error {
+impl From<DatabaseOpenError> for Error {
+    fn from(error: DatabaseOpenError) -> Error {
         match error {
-            OpenError::Cluster(error) => Error::Cluster(error),
+            DatabaseOpenError::Cluster(error) => Error::Cluster(error),
             error => Error::Database(error),
         }
     }

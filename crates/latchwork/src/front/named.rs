@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use latchwork_blink::TreeConfig;
-use latchwork_database::{Found, Instance, OpenError, Options};
+use latchwork_database::{DatabaseOpenError, DatabaseOptions, Found, Instance};
 use latchwork_txn::Schema;
 use latchwork_wal::Device;
 use latchwork_wal::storage::{Disk, Storage};
@@ -51,7 +51,7 @@ impl<'a> NamedTree<'a> {
 #[must_use = "nothing happens before `open`"]
 pub struct NamedDatabase<'a> {
     cluster: &'a Running,
-    options: Options,
+    options: DatabaseOptions,
     place: Place,
 }
 
@@ -66,7 +66,8 @@ enum Place {
 impl<'a> NamedDatabase<'a> {
     pub(super) fn new(cluster: &'a Running, name: &str) -> NamedDatabase<'a> {
         let patience = cluster.patience;
-        let options = Options { name: name.to_owned(), patience, ..Options::default() };
+        let options =
+            DatabaseOptions { name: name.to_owned(), patience, ..DatabaseOptions::default() };
         NamedDatabase { cluster, options, place: Place::Memory }
     }
 
@@ -93,7 +94,7 @@ impl<'a> NamedDatabase<'a> {
     }
 
     /// Changes the settings of transactions, of the log and of the opening.
-    pub fn with(mut self, change: impl FnOnce(&mut Options)) -> NamedDatabase<'a> {
+    pub fn with(mut self, change: impl FnOnce(&mut DatabaseOptions)) -> NamedDatabase<'a> {
         let name = self.options.name.clone();
         change(&mut self.options);
         self.options.name = name;
@@ -131,7 +132,7 @@ impl<'a> NamedDatabase<'a> {
 }
 
 impl Place {
-    fn open(self, cluster: &Running, options: Options) -> Result<Instance> {
+    fn open(self, cluster: &Running, options: DatabaseOptions) -> Result<Instance> {
         let config = &cluster.config;
         let (storage, device) = match (self, cluster.nodes_here()) {
             (Place::Memory, None) => return Ok(Instance::in_memory(config, options)),
@@ -144,7 +145,7 @@ impl Place {
                 return Ok(Instance::at(path, config, options)?);
             }
             (Place::Directory(path), None) if path.as_os_str().is_empty() => {
-                return Err(OpenError::NoPath.into());
+                return Err(DatabaseOpenError::NoPath.into());
             }
             (Place::Directory(path), None) => {
                 let cause = |cause| unusable(&path, cause);
@@ -158,5 +159,5 @@ impl Place {
 }
 
 fn unusable(path: &Path, cause: std::io::Error) -> Error {
-    OpenError::Directory { path: path.display().to_string(), cause }.into()
+    DatabaseOpenError::Directory { path: path.display().to_string(), cause }.into()
 }

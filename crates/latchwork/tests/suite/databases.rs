@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork::cluster::ClusterError;
-use latchwork::database::{Found, OpenError};
+use latchwork::database::{DatabaseOpenError, Found};
 use latchwork::txn::{Schema, TxnError, schema::ColumnType};
 use latchwork::verbs_sim::SimConfig;
 use latchwork::wal::Device;
@@ -230,14 +230,14 @@ fn an_opening_that_fails_leaves_the_cluster_usable_without_it() {
     // A directory is of one instance.
     let twice = cluster.database("twice").directory(directory.path()).open();
     let twice = twice.expect_err("it is in use");
-    assert!(matches!(twice, Error::Database(OpenError::OpenHere { .. })), "{twice:?}");
+    assert!(matches!(twice, Error::Database(DatabaseOpenError::OpenHere { .. })), "{twice:?}");
     // Tables of the same name with other columns.
     let memory = || cluster.database("memory");
     memory().table(rows()).open().expect("a new database");
     let schema = Schema::builder("rows").column("id", ColumnType::U64).primary_key(["id"]);
     let other = cluster.database("wrong").table(rows()).table(schema.build().expect("good"));
     let other = other.open().expect_err("two schemas of one name");
-    assert!(matches!(other, Error::Database(OpenError::OtherSchema { .. })), "{other:?}");
+    assert!(matches!(other, Error::Database(DatabaseOpenError::OtherSchema { .. })), "{other:?}");
     assert_eq!(add_forty(&cluster), 40);
     cluster.close().expect("it closes");
 }
@@ -246,7 +246,7 @@ fn an_opening_that_fails_leaves_the_cluster_usable_without_it() {
 fn an_opening_that_takes_longer_than_the_patience_ends_and_says_for_what_it_waited() {
     let cluster = world(1).with_patience(Duration::from_nanos(1));
     let late = cluster.database("counts").table(rows()).open().expect_err("no time at all");
-    assert!(matches!(&late, Error::Database(OpenError::Late { .. })), "{late:?}");
+    assert!(matches!(&late, Error::Database(DatabaseOpenError::Late { .. })), "{late:?}");
     assert!(late.to_string().contains("within 1ns"), "{late}");
 }
 

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::progress::{self, Extent, Timekeeper, Title};
 use crate::shared::Shared;
-use crate::{AppError, ClusterFlags, Course, FabricChoice, Phase, Went, agree};
+use crate::{AppError, ClusterFlags, Course, FabricChoice, PhaseProgress, Went, agree};
 
 /// Maximum virtual time of one body: beyond every deadline, and beyond any real run.
 const LIMIT: Duration = Duration::from_secs(24 * 3600);
@@ -56,7 +56,7 @@ impl Cluster {
                 Cluster::Embedded(cluster.map_err(failed)?.into())
             }
             FabricChoice::Ibverbs(devices) => {
-                let devices = ibv::Fabric::open(ibv::Config::clone(devices));
+                let devices = ibv::IbvFabric::open(ibv::IbvConfig::clone(devices));
                 let devices = devices.map_err(|error| AppError::Failed(error.to_string()))?;
                 let cluster = Embedded::start_on(config.clone(), Threaded::Ibv(devices));
                 Cluster::Embedded(cluster.map_err(failed)?.into())
@@ -105,7 +105,7 @@ impl Cluster {
         &self,
         title: Title,
         extent: Extent,
-        phase: &Phase,
+        phase: &PhaseProgress,
         body: F,
     ) -> Result<Vec<T>, AppError>
     where
@@ -365,5 +365,5 @@ impl Cluster {
 /// A fabric of sockets for nodes of this process alone.
 fn loopback() -> Result<Threaded, tcp::TcpError> {
     let security = tcp::Security::Secret(tcp::Secret::random()?);
-    Ok(Threaded::Tcp(tcp::Fabric::new(tcp::Config::new(security))?))
+    Ok(Threaded::Tcp(tcp::TcpFabric::new(tcp::TcpConfig::new(security))?))
 }

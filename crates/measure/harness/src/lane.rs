@@ -58,7 +58,7 @@ async fn first_free(member: &Member, run: u64) -> Result<u64, PoolError> {
 }
 
 /// Removes these names, and then the lane. No node may use the named objects afterwards.
-pub(crate) fn give_back(node: &Joined, lane: u64, names: &[String]) -> Result<(), AppError> {
+pub(crate) fn release_name(node: &Joined, lane: u64, names: &[String]) -> Result<(), AppError> {
     let removed = node.run(|member| async move {
         let port = member.memory.port();
         for name in names.iter().chain([&name("run", lane)]).filter(|_| member.worker == 0) {

@@ -73,7 +73,7 @@ mod watch;
 
 pub use cluster::Cluster;
 pub use cores::Cores;
-pub use course::{Course, Part, Plan, Share, Warmup, Went};
+pub use course::{Course, Plan, RunPart, Share, Warmup, Went};
 pub use flags::{
     ClusterFlags, FabricChoice, FabricFlags, FabricKind, FlagError, JoinChoice, JoinFlags, MIB,
     NicChoice, OutputFlags, RdmaFlags, SettingFlags, directory_to_write, output, write, write_file,
@@ -81,7 +81,7 @@ pub use flags::{
 pub use fold::{COLUMNS, COLUMNS_RELAYED, folded};
 pub use latchwork_files::Named;
 pub use limit::Limit;
-pub use phase::Phase;
+pub use phase::PhaseProgress;
 pub use program::{AppError, NamesFiles, help, main, start};
 pub use shared::{LEFT_OVERS, Shared};
 

@@ -19,7 +19,7 @@ use latchwork_runtime::Time;
 use latchwork_verbs_sim::NicWork;
 use latchwork_workload::conditions::Conditions;
 
-use crate::{Cluster, Part};
+use crate::{Cluster, RunPart};
 
 /// A resource in use for at least this share of the time was the limit. The share is less than 1,
 /// because queues run empty now and then.
@@ -236,7 +236,7 @@ impl Cluster {
     /// and `None` when the run is over. Only a simulated cluster knows its limit.
     pub fn metered<T>(
         &self,
-        part: impl Fn(Time) -> Option<Part> + 'static,
+        part: impl Fn(Time) -> Option<RunPart> + 'static,
         run: impl FnOnce() -> T,
     ) -> (T, Option<Limit>) {
         let Cluster::Simulated(cluster) = self else { return (run(), None) };
@@ -248,8 +248,8 @@ impl Cluster {
                 return;
             }
             match part(cluster.kernel().now()) {
-                Some(Part::WarmUp) => {}
-                Some(Part::Measured) => {
+                Some(RunPart::WarmUp) => {}
+                Some(RunPart::Measured) => {
                     marks.before.get_or_insert_with(|| cluster.usage());
                 }
                 None if marks.before.is_some() => marks.after = Some(cluster.usage()),

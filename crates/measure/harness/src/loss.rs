@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchwork_membership::{MemberState, Membership, NodeName, Party, View};
+use latchwork_membership::{MemberState, Membership, NodeIncarnation, NodeName, View};
 
 use crate::AppError;
 
@@ -27,7 +27,7 @@ impl Loss {
 }
 
 /// The first lost node without which a run cannot continue.
-pub(crate) fn lost(membership: &Membership, group: &[Party]) -> Option<Loss> {
+pub(crate) fn lost(membership: &Membership, group: &[NodeIncarnation]) -> Option<Loss> {
     if !membership.lease().is_valid() {
         let text = "this node's lease has ended, so that the others go on without it: start it again, with a longer \
                     --set member-lease where it was busy";
@@ -40,13 +40,13 @@ pub(crate) fn lost(membership: &Membership, group: &[Party]) -> Option<Loss> {
 /// and is dead as well.
 pub(crate) fn died_besides(
     membership: &Membership,
-    group: &[Party],
+    group: &[NodeIncarnation],
     node: NodeName,
 ) -> Option<Loss> {
     lost_of(&membership.view(), group, Some(node)).filter(|loss| loss.died)
 }
 
-fn lost_of(view: &View, group: &[Party], besides: Option<NodeName>) -> Option<Loss> {
+fn lost_of(view: &View, group: &[NodeIncarnation], besides: Option<NodeName>) -> Option<Loss> {
     let memory = view.dead().find(|member| member.node.memory().is_some());
     if let Some(member) = memory {
         let node = member.node;
@@ -54,8 +54,8 @@ fn lost_of(view: &View, group: &[Party], besides: Option<NodeName>) -> Option<Lo
             format!("memory node {node} died, and what it held is lost: begin a new cluster");
         return Some(Loss::of(node, true, text));
     }
-    let is_lost = |party: &&Party| Some(party.node) != besides && !view.is_there(**party);
-    let Party { node, epoch } = *group.iter().find(is_lost)?;
+    let is_lost = |party: &&NodeIncarnation| Some(party.node) != besides && !view.is_there(**party);
+    let NodeIncarnation { node, epoch } = *group.iter().find(is_lost)?;
     let now = view.get(node).filter(|now| now.epoch == epoch);
     let died = now.is_some_and(|now| now.state == MemberState::Dead);
     let how = if died { "died" } else { "left" };
@@ -67,7 +67,7 @@ fn lost_of(view: &View, group: &[Party], besides: Option<NodeName>) -> Option<Lo
 }
 
 /// As [`lost`], after an exchange failed: the view may lag behind the exchange.
-pub(crate) fn lost_lately(membership: &Membership, group: &[Party]) -> Option<Loss> {
+pub(crate) fn lost_lately(membership: &Membership, group: &[NodeIncarnation]) -> Option<Loss> {
     // The view has the answer, whether the wait ended in time or not.
     let _ = membership.wait(BEHIND, |view| lost_of(view, group, None).is_some());
     lost(membership, group)
@@ -76,7 +76,7 @@ pub(crate) fn lost_lately(membership: &Membership, group: &[Party]) -> Option<Lo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use latchwork_membership::{Member, Role};
+    use latchwork_membership::{Role, ViewMember};
     use std::collections::BTreeMap;
 
     fn view(members: &[(&str, MemberState)]) -> View {
@@ -87,7 +87,7 @@ mod tests {
                 NodeName::Compute(_) => Role::Compute,
             };
             let contact = BTreeMap::new();
-            (node, Member { node, epoch: 7, role, contact, state: *state })
+            (node, ViewMember { node, epoch: 7, role, contact, state: *state })
         };
         View { revision: 9, members: members.iter().map(member).collect() }
     }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn the_run_hears_of_its_own_nodes_and_of_memory() {
         use MemberState::{Dead, Joined, Left};
-        let party = |name: &str| Party { node: name.parse().expect("a name"), epoch: 7 };
+        let party = |name: &str| NodeIncarnation { node: name.parse().expect("a name"), epoch: 7 };
         let group = ["C1", "C3"].map(party);
         let told = |members: &[(&str, MemberState)]| {
             lost_of(&view(members), &group, None).map(|loss| loss.error.to_string())
@@ -114,7 +114,7 @@ mod tests {
             assert!(line.contains(how) && !line.contains('\n'), "{line}");
         }
         assert!(told(&[all[0], all[1]]).is_some(), "who is not in the view is not there");
-        let again = [party("C1"), Party { epoch: 6, ..party("C3") }];
+        let again = [party("C1"), NodeIncarnation { epoch: 6, ..party("C3") }];
         let error =
             lost_of(&view(&all), &again, None).expect("another has the id").error.to_string();
         assert!(error.contains("compute node C3 left"), "{error}");
@@ -123,8 +123,8 @@ mod tests {
     #[test]
     fn whoever_died_because_of_another_is_not_the_one_to_name() {
         use MemberState::{Dead, Joined};
-        let group =
-            ["C1", "C3"].map(|name| Party { node: name.parse().expect("a name"), epoch: 7 });
+        let group = ["C1", "C3"]
+            .map(|name| NodeIncarnation { node: name.parse().expect("a name"), epoch: 7 });
         let besides = |members: &[(&str, MemberState)]| {
             let loss = lost_of(&view(members), &group, Some(group[0].node));
             loss.map(|loss| loss.error.to_string())

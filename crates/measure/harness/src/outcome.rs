@@ -11,12 +11,12 @@ use latchwork_files::Output;
 use latchwork_runtime::Time;
 use latchwork_workload::conditions::Conditions;
 use latchwork_workload::histogram::Measured;
-use latchwork_workload::result::{CheckOutcome, Node, ResultDocument};
+use latchwork_workload::result::{CheckOutcome, NodeResult, ResultDocument};
 
 use crate::{AppError, Cluster, GIT, Limit, fold, stop};
 
 /// A check at the end of a run.
-pub struct Check {
+pub struct RunCheck {
     /// The check's name, in one word.
     pub name: &'static str,
     /// The check's outcome.
@@ -25,11 +25,11 @@ pub struct Check {
     pub detail: String,
 }
 
-impl Check {
+impl RunCheck {
     /// A check with this outcome.
-    pub fn new(name: &'static str, is_good: bool, detail: String) -> Check {
+    pub fn new(name: &'static str, is_good: bool, detail: String) -> RunCheck {
         let outcome = if is_good { CheckOutcome::Ok } else { CheckOutcome::Failed };
-        Check { name, outcome, detail }
+        RunCheck { name, outcome, detail }
     }
 
     /// Whether the check found no error.
@@ -48,7 +48,7 @@ pub fn document(
     app: &str,
     cluster: &ClusterConfig,
     counters: &[Counters],
-    checks: &[Check],
+    checks: &[RunCheck],
     event_hash: Option<u64>,
 ) -> ResultDocument {
     let mut document = ResultDocument::new(app, env!("CARGO_PKG_VERSION"), GIT);
@@ -68,15 +68,15 @@ fn named(counters: Counters) -> BTreeMap<String, u64> {
     counters.entries().map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
-fn node(role: &str, id: u64, counters: BTreeMap<String, u64>) -> Node {
-    Node { role: role.to_owned(), id, counters, series: Vec::new() }
+fn node(role: &str, id: u64, counters: BTreeMap<String, u64>) -> NodeResult {
+    NodeResult { role: role.to_owned(), id, counters, series: Vec::new() }
 }
 
 /// Writes the outcomes of the checks in lines for scripts.
 ///
 /// # Errors
 /// When `out` fails.
-pub fn write_check_lines(out: &mut dyn Write, checks: &[Check]) -> io::Result<()> {
+pub fn write_check_lines(out: &mut dyn Write, checks: &[RunCheck]) -> io::Result<()> {
     checks.iter().try_for_each(|check| writeln!(out, "[CHECK], {}, {}", check.name, check.word()))
 }
 
@@ -84,7 +84,7 @@ pub fn write_check_lines(out: &mut dyn Write, checks: &[Check]) -> io::Result<()
 ///
 /// # Errors
 /// When `out` fails.
-pub fn write_checks(out: &mut dyn Write, checks: &[Check]) -> io::Result<()> {
+pub fn write_checks(out: &mut dyn Write, checks: &[RunCheck]) -> io::Result<()> {
     writeln!(out)?;
     for check in checks {
         writeln!(out, "check  {:<16} {:<6} {}", check.name, check.word(), check.detail)?;
@@ -198,7 +198,7 @@ pub fn many(count: usize, what: &str) -> String {
 }
 
 /// A simulated world at its end.
-pub struct World {
+pub struct WorldEnd {
     /// The event hash of the world.
     pub event_hash: u64,
     /// The number of events.
@@ -209,14 +209,14 @@ pub struct World {
     pub real_time: Duration,
 }
 
-impl World {
+impl WorldEnd {
     /// The world of a cluster, if the cluster is simulated. `real_time` is the real time of the
     /// simulation.
-    pub fn of(cluster: &Cluster, real_time: Duration) -> Option<World> {
+    pub fn of(cluster: &Cluster, real_time: Duration) -> Option<WorldEnd> {
         let Cluster::Simulated(cluster) = cluster else { return None };
         let kernel = cluster.kernel();
         let (event_hash, events) = (kernel.event_hash(), kernel.events());
-        Some(World { event_hash, events, virtual_time: kernel.now() - Time::ZERO, real_time })
+        Some(WorldEnd { event_hash, events, virtual_time: kernel.now() - Time::ZERO, real_time })
     }
 
     /// Writes the world in a line for people.
@@ -235,7 +235,7 @@ impl World {
 
 /// Writes text for people on standard error, in lines that fit a terminal. The text accompanies a
 /// result with its own output, so a failed write is ignored.
-pub fn tell_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+pub fn print_for_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let _ = fold::write(&mut io::stderr().lock(), write);
 }
 
@@ -246,14 +246,14 @@ pub fn say(line: &str) {
 
 /// As [`say`], in lines that fit a terminal.
 pub fn say_folded(line: &str) {
-    tell_people(|out| writeln!(out, "{line}"));
+    print_for_people(|out| writeln!(out, "{line}"));
 }
 
 /// Prints lines of a running program, as [`tell`]; on a terminal in lines that fit.
 ///
 /// # Errors
 /// As [`tell`].
-pub fn tell_progress(
+pub fn print_progress(
     document: Option<&Output>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), AppError> {
@@ -278,7 +278,7 @@ pub fn is_for_people_only() -> bool {
 ///
 /// # Errors
 /// When the result cannot be written.
-pub fn tell_result(
+pub fn print_result(
     table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     lines: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     document: Option<&Output>,
@@ -286,7 +286,7 @@ pub fn tell_result(
     if is_for_people_only() {
         return written("standard error", fold::write(&mut io::stderr().lock(), table));
     }
-    tell_people(table);
+    print_for_people(table);
     tell(document, lines)
 }
 
@@ -332,8 +332,8 @@ mod tests {
         String::from_utf8(out).expect("text")
     }
 
-    fn checks() -> [Check; 2] {
-        let check = |name, is_good| Check::new(name, is_good, format!("about {name}"));
+    fn checks() -> [RunCheck; 2] {
+        let check = |name, is_good| RunCheck::new(name, is_good, format!("about {name}"));
         [check("records", true), check("tree", false)]
     }
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use latchwork_units::{Size, Time};
+use latchwork_units::{SizeUnit, TimeUnit};
 
 use crate::MIB;
 
@@ -69,7 +69,7 @@ const TIME: &str = "a time such as 500ms, 4s or 2m";
 /// # Errors
 /// The valid values.
 pub fn seconds(text: &str) -> Result<Duration, String> {
-    match latchwork_units::time(text, Time::Seconds) {
+    match latchwork_units::time(text, TimeUnit::Seconds) {
         Some(time) if !time.is_zero() && time <= TIME_MAX => Ok(time),
         _ => {
             Err(format!("use {TIME}, or a number of seconds, above 0 and up to a million seconds"))
@@ -84,7 +84,7 @@ const TIME_MAX: Duration = Duration::from_secs(1_000_000);
 /// # Errors
 /// The valid values.
 pub fn seconds_or_none(text: &str) -> Result<Duration, String> {
-    match latchwork_units::time(text, Time::Seconds) {
+    match latchwork_units::time(text, TimeUnit::Seconds) {
         Some(Duration::ZERO) => Ok(Duration::ZERO),
         _ => seconds(text),
     }
@@ -103,7 +103,7 @@ pub fn whole_micros(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
     move |text| {
-        let time = latchwork_units::time(text, Time::Microseconds);
+        let time = latchwork_units::time(text, TimeUnit::Microseconds);
         let whole = time.filter(|time| time.subsec_nanos() % 1000 == 0);
         let micros = whole.and_then(|time| u64::try_from(time.as_micros()).ok());
         micros.filter(|micros| range.contains(micros)).ok_or_else(|| {
@@ -118,7 +118,7 @@ pub fn whole_micros(
 /// # Errors
 /// The valid values.
 pub fn minutes(text: &str) -> Result<Duration, String> {
-    let time = latchwork_units::time(text, Time::Minutes);
+    let time = latchwork_units::time(text, TimeUnit::Minutes);
     time.filter(|time| !time.is_zero() && *time <= Duration::from_secs(600_000)).ok_or_else(|| {
         "use a number of minutes above 0, up to 10000, or a time such as 90s or 2h".to_owned()
     })
@@ -129,7 +129,7 @@ pub fn minutes(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// The valid values.
 pub fn size(text: &str) -> Result<u64, String> {
-    let size = latchwork_units::size(text, Size::B).filter(|bytes| *bytes > 0);
+    let size = latchwork_units::size(text, SizeUnit::B).filter(|bytes| *bytes > 0);
     size.ok_or_else(|| "use a size such as 512M or 4GiB, or a number of bytes, above 0".to_owned())
 }
 
@@ -138,7 +138,7 @@ pub fn bytes(
     range: RangeInclusive<usize>,
 ) -> impl Fn(&str) -> Result<usize, String> + Clone + Send + Sync {
     move |text| {
-        let size = latchwork_units::size(text, Size::B).and_then(|size| size.try_into().ok());
+        let size = latchwork_units::size(text, SizeUnit::B).and_then(|size| size.try_into().ok());
         size.filter(|size| range.contains(size)).ok_or_else(|| {
             format!(
                 "use a number of bytes from {} to {}, or a size as 2K",
@@ -156,7 +156,7 @@ pub fn bytes(
 pub fn mebibytes(text: &str) -> Result<f64, String> {
     // A plain number keeps its text, for messages.
     let size = text.parse().ok().or_else(|| {
-        let bytes = latchwork_units::size(text, Size::MiB)?;
+        let bytes = latchwork_units::size(text, SizeUnit::MiB)?;
         Some(bytes as f64 / MIB as f64)
     });
     size.filter(|size| *size > 0.0 && size.is_finite())
@@ -168,7 +168,7 @@ pub fn mebibytes(text: &str) -> Result<f64, String> {
 /// # Errors
 /// What would do.
 pub fn mebibytes_exact(text: &str) -> Result<u64, String> {
-    let size = latchwork_units::size(text, Size::MiB).filter(|bytes| *bytes > 0);
+    let size = latchwork_units::size(text, SizeUnit::MiB).filter(|bytes| *bytes > 0);
     size.ok_or_else(|| "use a number of MiB above 0, or a size such as 512M or 4GiB".to_owned())
 }
 
@@ -177,7 +177,7 @@ pub fn whole_mebibytes(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
     move |text| {
-        let size = latchwork_units::size(text, Size::MiB);
+        let size = latchwork_units::size(text, SizeUnit::MiB);
         let whole = size.filter(|bytes| bytes.is_multiple_of(MIB)).map(|bytes| bytes / MIB);
         whole.filter(|mebibytes| range.contains(mebibytes)).ok_or_else(|| {
             let (least, most) = (range.start(), range.end());
@@ -209,7 +209,7 @@ pub fn socket(text: &str) -> Result<SocketAddr, String> {
 /// # Errors
 /// The valid values.
 pub fn line_size(text: &str) -> Result<u32, String> {
-    let size = latchwork_units::size(text, Size::B).and_then(|size| u32::try_from(size).ok());
+    let size = latchwork_units::size(text, SizeUnit::B).and_then(|size| u32::try_from(size).ok());
     size.filter(|size| size.is_power_of_two() && (512..=65_536).contains(size))
         .ok_or_else(|| "use a power of two from 512 to 65536, as 2048 or 2K".to_owned())
 }

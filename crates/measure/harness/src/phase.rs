@@ -12,7 +12,7 @@ struct Meter(AtomicU64);
 
 /// The state of one phase, such as loading or checking, on all workers: the progress of each
 /// worker, and the error that ended the phase.
-pub struct Phase {
+pub struct PhaseProgress {
     meters: Vec<Meter>,
     /// Nanoseconds of virtual time, if the time is virtual.
     reached: AtomicU64,
@@ -22,11 +22,11 @@ pub struct Phase {
     error: Mutex<Option<AppError>>,
 }
 
-impl Phase {
+impl PhaseProgress {
     /// A phase of this many workers.
-    pub fn new(workers: usize) -> Phase {
+    pub fn new(workers: usize) -> PhaseProgress {
         let meters = (0..workers).map(|_| Meter::default()).collect();
-        Phase {
+        PhaseProgress {
             meters,
             reached: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_phase_that_ends_early_has_not_failed() {
-        let phase = Phase::new(1);
+        let phase = PhaseProgress::new(1);
         assert!(!phase.ended_early() && !phase.stopped());
         phase.end_early();
         assert!(phase.ended_early() && !phase.stopped() && phase.end().is_ok());

@@ -1,6 +1,6 @@
 //! The progress of a phase: a bar if standard error is a terminal, else plain lines.
 
-use crate::Phase;
+use crate::PhaseProgress;
 use crate::outcome::{say, short};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use latchwork_runtime::{Clock, Time};
@@ -40,7 +40,7 @@ pub enum Timekeeper {
 }
 
 impl Timekeeper {
-    fn now(self, phase: &Phase) -> Time {
+    fn now(self, phase: &PhaseProgress) -> Time {
         match self {
             Timekeeper::Real(clock) => clock.now(),
             Timekeeper::Virtual(begin) => phase.reached().max(begin),
@@ -53,7 +53,7 @@ pub fn show<T>(
     title: Title,
     extent: Extent,
     time: Timekeeper,
-    phase: &Phase,
+    phase: &PhaseProgress,
     body: impl FnOnce() -> T,
 ) -> T {
     std::thread::scope(|scope| {
@@ -68,7 +68,13 @@ pub fn show<T>(
     })
 }
 
-fn display(title: Title, extent: Extent, time: Timekeeper, phase: &Phase, ended: &Receiver<()>) {
+fn display(
+    title: Title,
+    extent: Extent,
+    time: Timekeeper,
+    phase: &PhaseProgress,
+    ended: &Receiver<()>,
+) {
     let Title { name, what } = title;
     let terminal = std::io::stderr().is_terminal();
     let clock = Clock::start();
@@ -121,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_body_runs_once_and_the_display_ends_with_it() {
-        let phase = Phase::new(2);
+        let phase = PhaseProgress::new(2);
         let answer = show(
             Title { name: "test", what: "steps" },
             Extent::Operations(10),

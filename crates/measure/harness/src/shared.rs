@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, ClusterError, JoinError, Joined, Member};
-use latchwork_membership::{Patience, Role};
+use latchwork_membership::{ExchangePatience, Role};
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use latchwork_verbs::SetupError;
@@ -77,7 +77,7 @@ impl Shared {
         let told = config.clone();
         let waits = Waits::of(membership.me().node, join.wait());
         let goes_on = |waiting: &_| waits.tell(waiting);
-        let patience = latchwork_cluster::Patience { limit: join.wait(), goes_on: &goes_on };
+        let patience = latchwork_cluster::StartPatience { limit: join.wait(), goes_on: &goes_on };
         let node = Joined::start(config, &transport, membership, patience);
         let node =
             node.map_err(|error| stop::check().err().unwrap_or_else(|| join_error(&told, &error)))?;
@@ -173,7 +173,7 @@ impl Shared {
         };
         let bytes = postcard::to_stdvec(&(early, told)).map_err(|error| failed(&error))?;
         let goes_on = || self.watch.goes_on();
-        let patience = Patience { limit: LATE, goes_on: &goes_on };
+        let patience = ExchangePatience { limit: LATE, goes_on: &goes_on };
         let all = match group.exchange(&format!("results-{number}"), &bytes, patience) {
             Ok(all) => all,
             // The fate of the other processes explains more than the error here.
@@ -248,7 +248,7 @@ impl Shared {
     fn all_are_warm(&self, number: u64) -> Result<Time, AppError> {
         let (group, clock) = (self.node.group(), self.node.clock());
         let goes_on = || self.watch.goes_on() && !stop::is_aborted();
-        let patience = Patience { limit: LATE, goes_on: &goes_on };
+        let patience = ExchangePatience { limit: LATE, goes_on: &goes_on };
         let now = clock.now().as_nanos().to_le_bytes();
         let all = group.exchange(&format!("warm-{number}"), &now, patience);
         let all = all.map_err(|error| {
@@ -278,7 +278,7 @@ impl Shared {
         }
         let config = node.config().clone();
         if node.group().rank() == 0
-            && let Err(error) = lane::give_back(&node, lane, &names.into_inner())
+            && let Err(error) = lane::release_name(&node, lane, &names.into_inner())
         {
             tracing::warn!(%error, "the names of this run stay taken");
         }

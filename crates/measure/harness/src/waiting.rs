@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::Write as _;
 use std::time::Duration;
 
-use latchwork_cluster::{Group, Waiting};
+use latchwork_cluster::{NodeGroup, StartWait};
 use latchwork_membership::NodeName;
 use latchwork_runtime::{Clock, Time};
 
@@ -26,7 +26,7 @@ pub(crate) struct Waits {
 
 struct State {
     /// The current wait, and the time until which nothing is printed.
-    waiting: Option<Waiting>,
+    waiting: Option<StartWait>,
     quiet_until: Time,
     has_said: bool,
 }
@@ -39,7 +39,7 @@ impl Waits {
     }
 
     /// Prints the current wait. Returns whether to keep waiting.
-    pub(crate) fn tell(&self, waiting: &Waiting) -> bool {
+    pub(crate) fn tell(&self, waiting: &StartWait) -> bool {
         if let Some(line) = self.line(waiting, self.clock.now()) {
             say(&line);
         }
@@ -47,7 +47,7 @@ impl Waits {
     }
 
     /// The line to print now, if any.
-    fn line(&self, waiting: &Waiting, now: Time) -> Option<String> {
+    fn line(&self, waiting: &StartWait, now: Time) -> Option<String> {
         let mut state = self.state.borrow_mut();
         let is_new = state.waiting.as_ref() != Some(waiting);
         if is_new {
@@ -66,7 +66,7 @@ impl Waits {
     }
 
     /// All processes have joined. Every process but the first prints its last line here.
-    pub(crate) fn over(&self, group: &Group) {
+    pub(crate) fn over(&self, group: &NodeGroup) {
         let (place, of) = (group.rank() + 1, group.nodes().len());
         if let (2.., Some(first)) = (place, group.nodes().first()) {
             let node = self.node;
@@ -90,7 +90,7 @@ mod tests {
     fn what_takes_long_is_told_and_told_again_and_what_changes_at_once() {
         let waits = Waits::of("C2".parse().expect("a name"), Duration::from_secs(60));
         let at = |seconds| Time::ZERO + Duration::from_millis(seconds);
-        let memory = |there| Waiting::Memory { there, wanted: 2 };
+        let memory = |there| StartWait::Memory { there, wanted: 2 };
         assert_eq!(waits.line(&memory(0), at(10)), None);
         assert_eq!(waits.line(&memory(0), at(900)), None);
         let line = waits.line(&memory(0), at(1100)).expect("it takes long");
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(waits.line(&memory(1), at(12000)), None);
         assert!(waits.line(&memory(1), at(12200)).is_some());
         let why = "the shared secret is not the same".to_owned();
-        let reach = Waiting::Reach { node: "M1".parse().expect("a name"), why };
+        let reach = StartWait::Reach { node: "M1".parse().expect("a name"), why };
         let line = waits.line(&reach, at(12300)).expect("it is something else");
         assert!(line.starts_with("C2 waits for M1, which it cannot reach: the shared "), "{line}");
     }

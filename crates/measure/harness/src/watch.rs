@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use latchwork_cluster::Group;
+use latchwork_cluster::NodeGroup;
 use latchwork_membership::{Membership, NodeName};
 use latchwork_runtime::{Clock, Time};
 
@@ -49,7 +49,7 @@ pub(crate) struct Watch {
 
 struct State {
     membership: Membership,
-    group: Group,
+    group: NodeGroup,
     lease: Duration,
     clock: Clock,
     /// Why the run cannot continue, and the time at which this process learned it.
@@ -98,7 +98,7 @@ impl Failure {
 
 impl Watch {
     /// Starts the watch over a run of this group, whose members have leases of this length.
-    pub(crate) fn start(membership: &Membership, group: &Group, lease: Duration) -> Watch {
+    pub(crate) fn start(membership: &Membership, group: &NodeGroup, lease: Duration) -> Watch {
         let state = Arc::new(State {
             membership: membership.clone(),
             group: group.clone(),

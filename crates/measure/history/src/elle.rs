@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::check::index::Index;
-use crate::{Change, History, Operation, Outcome, Version};
+use crate::{
+    RecordedChange, RecordedOperation, RowVersion, TransactionHistory, TransactionOutcome,
+};
 
 /// The Elle workload in which a history is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Model {
+pub enum ElleModel {
     /// Registers: the value of a write is its timestamp. Elle infers an order of versions only
     /// where a transaction reads the version that it replaces.
     #[default]
@@ -32,7 +34,11 @@ pub enum Model {
 ///
 /// # Errors
 /// When `out` fails.
-pub fn write_edn(history: &History, model: Model, out: &mut impl Write) -> io::Result<()> {
+pub fn write_edn(
+    history: &TransactionHistory,
+    model: ElleModel,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let index = Index::new(history);
     let mut events: Vec<(u64, bool, u32)> = Vec::new();
     for (number, transaction) in (0..).zip(&history.transactions) {
@@ -48,14 +54,16 @@ pub fn write_edn(history: &History, model: Model, out: &mut impl Write) -> io::R
         let (kind, process) = if is_end {
             let process = running.remove(&number).unwrap_or_default();
             match outcome {
-                Outcome::Committed { .. } | Outcome::Aborted { .. } => free.push(process),
+                TransactionOutcome::Committed { .. } | TransactionOutcome::Aborted { .. } => {
+                    free.push(process)
+                }
                 // The end is unknown, so the process has no further events.
-                Outcome::Unknown { .. } => {}
+                TransactionOutcome::Unknown { .. } => {}
             }
             let kind = match outcome {
-                Outcome::Committed { .. } => "ok",
-                Outcome::Aborted { .. } => "fail",
-                Outcome::Unknown { .. } => "info",
+                TransactionOutcome::Committed { .. } => "ok",
+                TransactionOutcome::Aborted { .. } => "fail",
+                TransactionOutcome::Unknown { .. } => "info",
             };
             (kind, process)
         } else {
@@ -67,7 +75,7 @@ pub fn write_edn(history: &History, model: Model, out: &mut impl Write) -> io::R
             ("invoke", process)
         };
         write!(out, "{{:type :{kind}, :f :txn, :value [")?;
-        let is_answered = is_end && matches!(outcome, Outcome::Committed { .. });
+        let is_answered = is_end && matches!(outcome, TransactionOutcome::Committed { .. });
         operations(&index, number, model, is_answered, out)?;
         writeln!(out, "], :process {process}, :time {time}, :index {at}}}")?;
     }
@@ -77,7 +85,7 @@ pub fn write_edn(history: &History, model: Model, out: &mut impl Write) -> io::R
 fn operations(
     index: &Index<'_>,
     number: u32,
-    model: Model,
+    model: ElleModel,
     is_answered: bool,
     out: &mut impl Write,
 ) -> io::Result<()> {
@@ -88,17 +96,17 @@ fn operations(
     let mut written = std::collections::BTreeSet::new();
     for (operation, keys) in index.operations(number) {
         match operation {
-            Operation::Write { .. } => {
-                let verb = if model == Model::RwRegister { "w" } else { "append" };
+            RecordedOperation::Write { .. } => {
+                let verb = if model == ElleModel::RwRegister { "w" } else { "append" };
                 if cts > 0 && written.insert(keys[0]) {
                     write!(out, "{space}[:{verb} {} {cts}]", keys[0])?;
                     space = " ";
                 }
             }
-            Operation::Read { version, .. } => {
+            RecordedOperation::Read { version, .. } => {
                 read(index, keys[0], *version, model, is_answered, &mut space, out)?;
             }
-            Operation::Scan(scan) => {
+            RecordedOperation::Scan(scan) => {
                 for (seen, key) in scan.seen.iter().zip(keys) {
                     if let Some(version) = seen.version {
                         read(index, *key, version, model, is_answered, &mut space, out)?;
@@ -113,14 +121,14 @@ fn operations(
 fn read(
     index: &Index<'_>,
     key: u32,
-    version: Version,
-    model: Model,
+    version: RowVersion,
+    model: ElleModel,
     is_answered: bool,
     space: &mut &'static str,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let is_gone = |versions: &[crate::check::index::Written]| {
-        versions.iter().any(|written| written.change == Change::Delete)
+        versions.iter().any(|written| written.change == RecordedChange::Delete)
     };
     if version == 0 && (is_gone(index.versions.of(key)) || is_gone(index.open.of(key))) {
         return Ok(());
@@ -134,9 +142,9 @@ fn read(
     let is_strange = version > index.history.base && !is_known;
     match model {
         _ if !is_answered => write!(out, "nil]"),
-        Model::RwRegister if is_known || is_strange => write!(out, "{version}]"),
-        Model::RwRegister => write!(out, "nil]"),
-        Model::ListAppend => {
+        ElleModel::RwRegister if is_known || is_strange => write!(out, "{version}]"),
+        ElleModel::RwRegister => write!(out, "nil]"),
+        ElleModel::ListAppend => {
             let mut stamps: Vec<String> =
                 known.iter().map(|written| written.cts.to_string()).collect();
             if is_strange {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::hex;
 
 /// The commit timestamp of the transaction that wrote a version. Each use defines the meaning of 0.
-pub type Version = u64;
+pub type RowVersion = u64;
 
 /// The id of a transaction: its node, its worker, and its number there.
 #[derive(
@@ -33,7 +33,7 @@ impl fmt::Display for TransactionId {
 /// `cts` is 0 if the transaction ended before it drew a timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum TransactionOutcome {
     /// The client knows that the transaction is committed.
     Committed {
         /// Not 0 if the transaction wrote.
@@ -51,11 +51,13 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
+impl TransactionOutcome {
     /// The commit timestamp; 0 if none was drawn.
     pub fn cts(self) -> u64 {
         match self {
-            Outcome::Committed { cts } | Outcome::Aborted { cts } | Outcome::Unknown { cts } => cts,
+            TransactionOutcome::Committed { cts }
+            | TransactionOutcome::Aborted { cts }
+            | TransactionOutcome::Unknown { cts } => cts,
         }
     }
 }
@@ -63,7 +65,7 @@ impl Outcome {
 /// The effect of a write on a row, or on an entry of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Change {
+pub enum RecordedChange {
     /// The row exists, with an unrecorded value.
     Put,
     /// The row exists, with a value of this hash.
@@ -72,17 +74,17 @@ pub enum Change {
     Delete,
 }
 
-impl Change {
+impl RecordedChange {
     /// Whether the row exists afterwards.
     pub fn is_put(self) -> bool {
-        self != Change::Delete
+        self != RecordedChange::Delete
     }
 
     /// The value's hash, if it was recorded.
     pub fn hash(self) -> Option<u64> {
         match self {
-            Change::Value(hash) => Some(hash),
-            Change::Put | Change::Delete => None,
+            RecordedChange::Value(hash) => Some(hash),
+            RecordedChange::Put | RecordedChange::Delete => None,
         }
     }
 }
@@ -100,13 +102,13 @@ pub enum Direction {
 
 /// A key that a scan found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct SeenKey {
     /// The key.
     #[serde(with = "hex")]
     pub key: Box<[u8]>,
     /// The version that the scan read, of the row or of its tombstone. `None` if the scan found the
     /// key without a version, as an entry of an index.
-    pub version: Option<Version>,
+    pub version: Option<RowVersion>,
 }
 
 /// A read of all keys in a range, missing keys included.
@@ -127,13 +129,13 @@ pub struct Scan {
     #[serde(with = "hex::optional", default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Box<[u8]>>,
     /// The keys found.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<SeenKey>,
 }
 
 /// One operation. Reads of the transaction's own writes are not recorded.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Operation {
+pub enum RecordedOperation {
     /// A lookup of a key.
     Read {
         /// The table.
@@ -143,7 +145,7 @@ pub enum Operation {
         key: Box<[u8]>,
         /// The version that was read, also that of a tombstone. 0 if nothing was there; an earlier
         /// row may have left no trace.
-        version: Version,
+        version: RowVersion,
         /// The hash of the value, if it was recorded.
         #[serde(with = "hex::optional_number", default, skip_serializing_if = "Option::is_none")]
         hash: Option<u64>,
@@ -156,7 +158,7 @@ pub enum Operation {
         #[serde(with = "hex")]
         key: Box<[u8]>,
         /// The effect.
-        change: Change,
+        change: RecordedChange,
     },
     /// A read of a range.
     Scan(Scan),
@@ -164,7 +166,7 @@ pub enum Operation {
 
 /// A transaction from its client's view.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Transaction {
+pub struct RecordedTransaction {
     /// The transaction's id.
     #[serde(flatten)]
     pub id: TransactionId,
@@ -173,17 +175,17 @@ pub struct Transaction {
     /// The time at which its outcome was known.
     pub end: u64,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: TransactionOutcome,
     /// The operations, in order.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<RecordedOperation>,
 }
 
 /// Transactions, in any order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct History {
+pub struct TransactionHistory {
     /// The highest timestamp from before the recording: 0 for an empty database. A version up to
     /// `base` that no recorded transaction wrote existed from the start.
-    pub base: Version,
+    pub base: RowVersion,
     /// All transactions, aborted ones included.
-    pub transactions: Vec<Transaction>,
+    pub transactions: Vec<RecordedTransaction>,
 }

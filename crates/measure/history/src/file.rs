@@ -4,11 +4,14 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, Read as _, Write};
 use std::path::{Path, PathBuf};
 
-use latchwork_files::{Input, InputError, Kind};
+use latchwork_files::{Input, InputError, InputKind};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{History, Operation, Outcome, Transaction, TransactionId, Version};
+use crate::{
+    RecordedOperation, RecordedTransaction, RowVersion, TransactionHistory, TransactionId,
+    TransactionOutcome,
+};
 
 /// The version of the written format, which is also the only version that is read.
 pub const FORMAT: u32 = 1;
@@ -16,15 +19,15 @@ pub const FORMAT: u32 = 1;
 /// The name in the first line.
 const NAME: &str = "latchwork-history";
 
-const HEAD: Kind = Kind { name: "the first line of a history", bytes_max: 4 << 10 };
+const HEAD: InputKind = InputKind { name: "the first line of a history", bytes_max: 4 << 10 };
 /// A transaction of a hundred thousand operations has some 10 MiB.
-const LINE: Kind = Kind { name: "a line of a history", bytes_max: 256 << 20 };
+const LINE: InputKind = InputKind { name: "a line of a history", bytes_max: 256 << 20 };
 
 #[derive(Serialize, Deserialize)]
 struct Header {
     format: String,
     version: u32,
-    base: Version,
+    base: RowVersion,
 }
 
 /// Why a history could not be read or written.
@@ -91,7 +94,7 @@ impl HistoryError {
     }
 }
 
-pub(crate) fn header(base: Version) -> Vec<u8> {
+pub(crate) fn header(base: RowVersion) -> Vec<u8> {
     let header = Header { format: NAME.to_owned(), version: FORMAT, base };
     line(&header)
 }
@@ -103,13 +106,13 @@ pub(crate) fn line(value: &impl Serialize) -> Vec<u8> {
     line
 }
 
-impl History {
+impl TransactionHistory {
     /// Reads a file that a [`Recording`](crate::Recording) wrote, of at most `bytes_max` bytes.
     ///
     /// # Errors
     /// [`HistoryError`], with the line if a line is at fault.
-    pub fn load(path: &Path, bytes_max: u64) -> Result<History, HistoryError> {
-        History::load_all([path], bytes_max)
+    pub fn load(path: &Path, bytes_max: u64) -> Result<TransactionHistory, HistoryError> {
+        TransactionHistory::load_all([path], bytes_max)
     }
 
     /// Reads the recordings of the processes of one run, at most `bytes_max` bytes from each file.
@@ -120,7 +123,7 @@ impl History {
     pub fn load_all(
         paths: impl IntoIterator<Item = impl AsRef<Path>>,
         bytes_max: u64,
-    ) -> Result<History, HistoryError> {
+    ) -> Result<TransactionHistory, HistoryError> {
         let mut all = Reading::default();
         for path in paths {
             all.add_file(path.as_ref(), bytes_max)?;
@@ -132,7 +135,7 @@ impl History {
     ///
     /// # Errors
     /// As [`load`](History::load).
-    pub fn read(from: impl BufRead, path: &Path) -> Result<History, HistoryError> {
+    pub fn read(from: impl BufRead, path: &Path) -> Result<TransactionHistory, HistoryError> {
         let mut one = Reading::default();
         one.add(from, path)?;
         Ok(one.history)
@@ -151,7 +154,7 @@ impl History {
 /// A history during its assembly from files.
 #[derive(Default)]
 struct Reading {
-    history: History,
+    history: TransactionHistory,
     files: Vec<PathBuf>,
     /// The file, by its index, and the line of each transaction.
     seen: HashMap<TransactionId, (usize, usize)>,
@@ -159,7 +162,7 @@ struct Reading {
 
 impl Reading {
     fn add_file(&mut self, path: &Path, bytes_max: u64) -> Result<(), HistoryError> {
-        let kind = Kind { name: "a history", bytes_max };
+        let kind = InputKind { name: "a history", bytes_max };
         let file = Input::open(path, kind)
             .map_err(|error| HistoryError::io("opening", path, error.into()))?;
         self.add(io::BufReader::with_capacity(1 << 18, file), path)
@@ -170,7 +173,7 @@ impl Reading {
         let place = self.files.len() - 1;
         let file = || path.to_owned();
         let mut line = Vec::new();
-        let mut next = |line: &mut Vec<u8>, kind: Kind| {
+        let mut next = |line: &mut Vec<u8>, kind: InputKind| {
             line.clear();
             let failed = |cause| HistoryError::io("reading", path, cause);
             let mut bounded = (&mut from).take(kind.bytes_max + 1);
@@ -197,7 +200,7 @@ impl Reading {
             }
             let wrong =
                 |problem: String| HistoryError::Line { file: file(), line: number, problem };
-            let transaction: Transaction = serde_json::from_slice(&line).map_err(|error| {
+            let transaction: RecordedTransaction = serde_json::from_slice(&line).map_err(|error| {
                 let whole = line.ends_with(b"\n");
                 let cut = "the line is not whole; its recording did not end: remove it to check what stands before";
                 // The quoted text may have several lines.
@@ -223,12 +226,13 @@ impl Reading {
 }
 
 /// Refuses what no transaction can have done, so that the checker can rely on it.
-fn sound(transaction: &Transaction) -> Result<(), String> {
+fn sound(transaction: &RecordedTransaction) -> Result<(), String> {
     if transaction.end < transaction.begin {
         return Err(format!("{} ends before it begins", transaction.id));
     }
-    let is_write = |operation: &Operation| matches!(operation, Operation::Write { .. });
-    let is_committed = matches!(transaction.outcome, Outcome::Committed { cts: 0 });
+    let is_write =
+        |operation: &RecordedOperation| matches!(operation, RecordedOperation::Write { .. });
+    let is_committed = matches!(transaction.outcome, TransactionOutcome::Committed { cts: 0 });
     if is_committed && transaction.operations.iter().any(is_write) {
         return Err(format!("{} is committed with writes and without a timestamp", transaction.id));
     }
@@ -244,7 +248,9 @@ mod tests {
     fn an_error_is_one_line_whatever_it_quotes() {
         let line = br#"{"node":0,"worker":0,"sequence":0,"begin":1,"end":2,"outcome":{"a\nb":0},"operations":[]}"#;
         let text = [&header(0), &line[..], b"\n"].concat();
-        let error = History::read(&text[..], Path::new("h")).expect_err("no outcome").to_string();
+        let error = TransactionHistory::read(&text[..], Path::new("h"))
+            .expect_err("no outcome")
+            .to_string();
         assert!(error.contains("`a\u{fffd}b`") && !error.contains('\n'), "{error:?}");
     }
 }

@@ -67,10 +67,13 @@ mod file;
 mod hex;
 mod recorder;
 
-pub use check::{Class, Dependency, Options, Report, Step, Violation, check};
-pub use elle::{Model, write_edn};
+pub use check::{
+    CheckOptions, Class, CycleStep, Dependency, HistoryReport, HistoryViolation, check,
+};
+pub use elle::{ElleModel, write_edn};
 pub use event::{
-    Change, Direction, History, Operation, Outcome, Scan, Seen, Transaction, TransactionId, Version,
+    Direction, RecordedChange, RecordedOperation, RecordedTransaction, RowVersion, Scan, SeenKey,
+    TransactionHistory, TransactionId, TransactionOutcome,
 };
 pub use file::{FORMAT, HistoryError};
 pub use recorder::{Record, Recorder, Recording, ScanId};

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 use crate::file::{header, line};
 use crate::{
-    Change, Direction, History, HistoryError, Operation, Outcome, Scan, Seen, Transaction,
-    TransactionId, Version,
+    Direction, HistoryError, RecordedChange, RecordedOperation, RecordedTransaction, RowVersion,
+    Scan, SeenKey, TransactionHistory, TransactionId, TransactionOutcome,
 };
 
 /// The size of a worker's buffer before it goes to the file, in bytes.
@@ -24,7 +24,7 @@ pub struct Recording {
 }
 
 struct Shared {
-    base: Version,
+    base: RowVersion,
     sink: Sink,
     /// The recorders' buffers.
     lanes: Mutex<Vec<Arc<Lane>>>,
@@ -32,7 +32,7 @@ struct Shared {
 
 enum Sink {
     File { path: PathBuf, state: Mutex<FileState> },
-    Memory(Mutex<Vec<Transaction>>),
+    Memory(Mutex<Vec<RecordedTransaction>>),
 }
 
 struct FileState {
@@ -58,7 +58,7 @@ impl Recording {
     ///
     /// # Errors
     /// [`HistoryError::Io`] if the file cannot be created.
-    pub fn create(path: &Path, base: Version) -> Result<Recording, HistoryError> {
+    pub fn create(path: &Path, base: RowVersion) -> Result<Recording, HistoryError> {
         let make = || {
             let mut file = latchwork_files::grow(path)?;
             file.write_all(&header(base))?;
@@ -70,11 +70,11 @@ impl Recording {
     }
 
     /// Records to memory, for tests and simulated worlds.
-    pub fn memory(base: Version) -> Recording {
+    pub fn memory(base: RowVersion) -> Recording {
         Recording::over(base, Sink::Memory(Mutex::default()))
     }
 
-    fn over(base: Version, sink: Sink) -> Recording {
+    fn over(base: RowVersion, sink: Sink) -> Recording {
         Recording { shared: Arc::new(Shared { base, sink, lanes: Mutex::default() }) }
     }
 
@@ -87,12 +87,12 @@ impl Recording {
 
     /// The transactions finished so far of a recording to memory, in the order of their ends. Empty
     /// for a recording to a file.
-    pub fn history(&self) -> History {
+    pub fn history(&self) -> TransactionHistory {
         let transactions = match &self.shared.sink {
             Sink::Memory(transactions) => transactions.lock().clone(),
             Sink::File { .. } => Vec::new(),
         };
-        History { base: self.shared.base, transactions }
+        TransactionHistory { base: self.shared.base, transactions }
     }
 
     /// Writes the buffers of all recorders, and returns the number of recorded transactions.
@@ -184,11 +184,11 @@ impl Recorder {
     pub fn begin(&self, node: u16, worker: u16, now: u64) -> Record {
         match &self.0 {
             None => Record(None),
-            Some(_) => Record(Some(Box::new(Transaction {
+            Some(_) => Record(Some(Box::new(RecordedTransaction {
                 id: TransactionId { node, worker, sequence: 0 },
                 begin: now,
                 end: now,
-                outcome: Outcome::Unknown { cts: 0 },
+                outcome: TransactionOutcome::Unknown { cts: 0 },
                 operations: Vec::new(),
             }))),
         }
@@ -200,7 +200,7 @@ impl Recorder {
     /// A record that is dropped instead is not recorded. That is allowed only if no other
     /// transaction could see a write of the transaction.
     #[inline]
-    pub fn finish(&self, record: Record, outcome: Outcome, now: u64) {
+    pub fn finish(&self, record: Record, outcome: TransactionOutcome, now: u64) {
         if let (Some(worker), Some(transaction)) = (&self.0, record.0) {
             worker.finish(*transaction, outcome, now);
         }
@@ -208,7 +208,7 @@ impl Recorder {
 }
 
 impl Worker {
-    fn finish(&self, mut transaction: Transaction, outcome: Outcome, now: u64) {
+    fn finish(&self, mut transaction: RecordedTransaction, outcome: TransactionOutcome, now: u64) {
         transaction.outcome = outcome;
         transaction.end = now.max(transaction.begin);
         let mut lane = self.lane.0.lock();
@@ -233,7 +233,7 @@ pub struct ScanId(usize);
 
 /// The record of a running transaction. With a record that is off, each call costs a branch.
 #[derive(Default)]
-pub struct Record(Option<Box<Transaction>>);
+pub struct Record(Option<Box<RecordedTransaction>>);
 
 impl Record {
     /// A record of nothing.
@@ -250,21 +250,21 @@ impl Record {
     /// Records a lookup that saw `version` (see [`Operation::Read`]). Not for the transaction's own
     /// writes.
     #[inline]
-    pub fn read(&mut self, table: u32, key: &[u8], version: Version) {
-        self.push(|| Operation::Read { table, key: key.into(), version, hash: None });
+    pub fn read(&mut self, table: u32, key: &[u8], version: RowVersion) {
+        self.push(|| RecordedOperation::Read { table, key: key.into(), version, hash: None });
     }
 
     /// As [`read`](Record::read), with the hash of the value. The check compares the hash with the
     /// one that the writer recorded.
     #[inline]
-    pub fn read_value(&mut self, table: u32, key: &[u8], version: Version, hash: u64) {
-        self.push(|| Operation::Read { table, key: key.into(), version, hash: Some(hash) });
+    pub fn read_value(&mut self, table: u32, key: &[u8], version: RowVersion, hash: u64) {
+        self.push(|| RecordedOperation::Read { table, key: key.into(), version, hash: Some(hash) });
     }
 
     /// Records a write of a row, or of an index entry that appears or disappears with a row.
     #[inline]
-    pub fn write(&mut self, table: u32, key: &[u8], change: Change) {
-        self.push(|| Operation::Write { table, key: key.into(), change });
+    pub fn write(&mut self, table: u32, key: &[u8], change: RecordedChange) {
+        self.push(|| RecordedOperation::Write { table, key: key.into(), change });
     }
 
     /// Begins a scan. [`saw`](Record::saw) adds each key that the scan finds.
@@ -278,16 +278,23 @@ impl Record {
     ) -> ScanId {
         self.push(|| {
             let (from, to) = (from.map(Box::from), to.map(Box::from));
-            Operation::Scan(Scan { table, from, to, direction, stopped: None, seen: Vec::new() })
+            RecordedOperation::Scan(Scan {
+                table,
+                from,
+                to,
+                direction,
+                stopped: None,
+                seen: Vec::new(),
+            })
         });
         ScanId(self.0.as_ref().map_or(0, |transaction| transaction.operations.len() - 1))
     }
 
     /// Adds a key that the scan found, with the version that [`Seen::version`] describes.
     #[inline]
-    pub fn saw(&mut self, scan: ScanId, key: &[u8], version: Option<Version>) {
+    pub fn saw(&mut self, scan: ScanId, key: &[u8], version: Option<RowVersion>) {
         if let Some(scan) = self.scan_mut(scan) {
-            scan.seen.push(Seen { key: key.into(), version });
+            scan.seen.push(SeenKey { key: key.into(), version });
         }
     }
 
@@ -309,7 +316,7 @@ impl Record {
     }
 
     #[inline]
-    fn push(&mut self, operation: impl FnOnce() -> Operation) {
+    fn push(&mut self, operation: impl FnOnce() -> RecordedOperation) {
         if let Some(transaction) = &mut self.0 {
             transaction.operations.push(operation());
         }
@@ -317,8 +324,8 @@ impl Record {
 
     fn scan_mut(&mut self, scan: ScanId) -> Option<&mut Scan> {
         match self.0.as_mut()?.operations.get_mut(scan.0)? {
-            Operation::Scan(scan) => Some(scan),
-            Operation::Read { .. } | Operation::Write { .. } => None,
+            RecordedOperation::Scan(scan) => Some(scan),
+            RecordedOperation::Read { .. } | RecordedOperation::Write { .. } => None,
         }
     }
 }

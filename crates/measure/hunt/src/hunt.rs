@@ -8,7 +8,7 @@ use std::time::Duration;
 use latchwork_verbs_sim::FaultCounts;
 
 use crate::scenario::Overrides;
-use crate::{NodeFaults, Report, Scenario, Workload};
+use crate::{NodeFaults, Scenario, Workload, WorldReport};
 
 /// The totals of all worlds of a hunt.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -41,7 +41,7 @@ pub struct Totals {
 
 impl Totals {
     /// Adds one world.
-    pub fn add(&mut self, scenario: &Scenario, report: &Report) {
+    pub fn add(&mut self, scenario: &Scenario, report: &WorldReport) {
         self.worlds += 1;
         *self.by_workload.entry(name_of(&scenario.workload)).or_default() += 1;
         *self.by_settings.entry(scenario.settings.clone()).or_default() += 1;
@@ -104,7 +104,7 @@ pub struct Hunt<'a> {
     /// The scenario of a seed.
     pub scenario: &'a (dyn Fn(u64) -> Scenario + Sync),
     /// Runs a world. The function must not panic.
-    pub run: &'a (dyn Fn(&Scenario) -> Report + Sync),
+    pub run: &'a (dyn Fn(&Scenario) -> WorldReport + Sync),
 }
 
 impl Hunt<'_> {
@@ -118,10 +118,10 @@ impl Hunt<'_> {
         &self,
         go_on: &(dyn Fn() -> bool + Sync),
         seen: &(dyn Fn(&Totals) + Sync),
-    ) -> (Totals, Vec<(Scenario, Report)>) {
+    ) -> (Totals, Vec<(Scenario, WorldReport)>) {
         let next = AtomicU64::new(self.from_seed);
         let over = AtomicBool::new(false);
-        let shared: Mutex<(Totals, Vec<(Scenario, Report)>)> = Mutex::default();
+        let shared: Mutex<(Totals, Vec<(Scenario, WorldReport)>)> = Mutex::default();
         let worker = || {
             // Relaxed: the seeds and the flag carry no other data, and the results have their lock.
             while !over.load(Ordering::Relaxed) && go_on() {
@@ -155,12 +155,13 @@ impl Hunt<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Check, Choice, Failure};
+    use crate::{SwarmChoice, WorldCheck, WorldFailure};
     use latchwork_simulation::Time;
 
-    fn report(seed: u64, failed: bool) -> Report {
-        let failure = Failure { check: Check::Values, text: "bad".to_owned(), at: Time::ZERO };
-        Report {
+    fn report(seed: u64, failed: bool) -> WorldReport {
+        let failure =
+            WorldFailure { check: WorldCheck::Values, text: "bad".to_owned(), at: Time::ZERO };
+        WorldReport {
             seed,
             hash: seed,
             events: 10,
@@ -176,9 +177,9 @@ mod tests {
         }
     }
 
-    fn hunt(keep_going: bool, seeds: u64) -> (Totals, Vec<(Scenario, Report)>) {
+    fn hunt(keep_going: bool, seeds: u64) -> (Totals, Vec<(Scenario, WorldReport)>) {
         let run = |scenario: &Scenario| report(scenario.seed, scenario.seed % 10 == 7);
-        let scenario = |seed| Scenario::from_seed(seed, &Choice::default());
+        let scenario = |seed| Scenario::from_seed(seed, &SwarmChoice::default());
         let left = AtomicU64::new(seeds);
         let go_on = || {
             left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()

@@ -39,9 +39,9 @@ mod world;
 
 pub use diagram::Diagram;
 pub use hunt::{Hunt, Totals};
-pub use report::{Check, Failure, NodeFaults, Report};
+pub use report::{NodeFaults, WorldCheck, WorldFailure, WorldReport};
 pub use scenario::{
-    Checks, Choice, FaultPlan, Network, Plant, Scenario, ScenarioError, Vary, Workload,
+    Checks, FaultPlan, Network, Scenario, ScenarioError, SeededBug, SwarmChoice, Vary, Workload,
 };
 pub use shrink::{Shrinker, Shrunk};
 pub use threads::run_on_threads;

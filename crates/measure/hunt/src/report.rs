@@ -9,7 +9,7 @@ use latchwork_verbs_sim::FaultCounts;
 
 /// The numbers of a world, and its first failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Report {
+pub struct WorldReport {
     /// The scenario's seed.
     pub seed: u64,
     /// The event hash: the hash of all events.
@@ -34,13 +34,13 @@ pub struct Report {
     /// The statistics of the tree at the end, if there was one.
     pub tree: Option<TreeStatistics>,
     /// The first failure, if there was one.
-    pub failure: Option<Failure>,
+    pub failure: Option<WorldFailure>,
 }
 
-impl Report {
+impl WorldReport {
     /// The report of a world without events.
-    pub(crate) fn of_seed(seed: u64) -> Report {
-        Report {
+    pub(crate) fn of_seed(seed: u64) -> WorldReport {
+        WorldReport {
             seed,
             hash: 0,
             events: 0,
@@ -76,9 +76,9 @@ pub struct NodeFaults {
 
 /// The failure of a world.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Failure {
+pub struct WorldFailure {
     /// The check that found it.
-    pub check: Check,
+    pub check: WorldCheck,
     /// The finding, as text.
     pub text: String,
     /// The virtual time of the finding.
@@ -87,7 +87,7 @@ pub struct Failure {
 
 /// The checks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Check {
+pub enum WorldCheck {
     /// At every step: each line has one writer or many readers, as its latch word says.
     Owners,
     /// At every step: each node that may read a line has the last value written.
@@ -112,25 +112,25 @@ pub enum Check {
     Scenario,
 }
 
-impl fmt::Display for Check {
+impl fmt::Display for WorldCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Check::Owners => "owners",
-            Check::Values => "values",
-            Check::Linearizability => "linearizability",
-            Check::SequentialConsistency => "sequential consistency",
-            Check::StoreOrder => "store order",
-            Check::Tree => "tree",
-            Check::Leak => "leak",
-            Check::Starvation => "starvation",
-            Check::Panic => "panic",
-            Check::Error => "error",
-            Check::Scenario => "scenario",
+            WorldCheck::Owners => "owners",
+            WorldCheck::Values => "values",
+            WorldCheck::Linearizability => "linearizability",
+            WorldCheck::SequentialConsistency => "sequential consistency",
+            WorldCheck::StoreOrder => "store order",
+            WorldCheck::Tree => "tree",
+            WorldCheck::Leak => "leak",
+            WorldCheck::Starvation => "starvation",
+            WorldCheck::Panic => "panic",
+            WorldCheck::Error => "error",
+            WorldCheck::Scenario => "scenario",
         })
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for WorldFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {}: {}", self.check, self.at, self.text)
     }

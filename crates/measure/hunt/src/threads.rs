@@ -8,13 +8,13 @@ use latchwork_cluster::{ClusterError, Embedded, Member};
 use crate::checks::{Verdict, leaks};
 use crate::workloads::{self, Load, Record};
 use crate::world::{Observer, Process};
-use crate::{Check, Failure, Report, Scenario};
+use crate::{Scenario, WorldCheck, WorldFailure, WorldReport};
 
 /// The result of one worker's thread.
 struct Brought {
     record: Record,
     operations: u64,
-    failure: Option<Failure>,
+    failure: Option<WorldFailure>,
     lines_in_use: Option<u64>,
 }
 
@@ -24,31 +24,31 @@ struct Brought {
 pub fn run_on_threads(
     scenario: &Scenario,
     progress: impl Fn(usize) + Clone + Sync + 'static,
-) -> Report {
-    let mut report = Report::of_seed(scenario.seed);
+) -> WorldReport {
+    let mut report = WorldReport::of_seed(scenario.seed);
     if let Err(error) = scenario.check() {
-        report.failure = Some(failure(Check::Scenario, error.to_string()));
+        report.failure = Some(failure(WorldCheck::Scenario, error.to_string()));
         return report;
     }
     let failure = match work(scenario, progress, &mut report) {
         Ok(verdict) => verdict.err().map(|(check, text)| failure(check, text)),
         Err(error @ ClusterError::Panicked { .. }) => {
-            Some(failure(Check::Panic, error.to_string()))
+            Some(failure(WorldCheck::Panic, error.to_string()))
         }
-        Err(error) => Some(failure(Check::Error, error.to_string())),
+        Err(error) => Some(failure(WorldCheck::Error, error.to_string())),
     };
     report.failure = report.failure.take().or(failure);
     report
 }
 
-fn failure(check: Check, text: String) -> Failure {
-    Failure { check, text, at: latchwork_simulation::Time::ZERO }
+fn failure(check: WorldCheck, text: String) -> WorldFailure {
+    WorldFailure { check, text, at: latchwork_simulation::Time::ZERO }
 }
 
 fn work(
     scenario: &Scenario,
     progress: impl Fn(usize) + Clone + Sync + 'static,
-    report: &mut Report,
+    report: &mut WorldReport,
 ) -> Result<Verdict, ClusterError> {
     let cluster = Embedded::start(scenario.config())?;
     let of = scenario.clone();
@@ -92,7 +92,7 @@ async fn one_worker(
     let prepared = prepare.await;
     let mut tasks = Vec::new();
     if let Err(text) = prepared {
-        observer.fail(Check::Error, format!("setting up failed: {text}"));
+        observer.fail(WorldCheck::Error, format!("setting up failed: {text}"));
     } else {
         for task in 0..scenario.tasks {
             let process = Process::new(&member, task, scenario.tasks);
@@ -101,7 +101,7 @@ async fn one_worker(
     }
     for task in tasks {
         if task.await.is_err() {
-            observer.fail(Check::Error, "a task was aborted".to_owned());
+            observer.fail(WorldCheck::Error, "a task was aborted".to_owned());
         }
     }
     let process = Process::new(&member, 0, scenario.tasks);
@@ -113,7 +113,7 @@ async fn one_worker(
 async fn one_look(scenario: Scenario, member: Member) -> Brought {
     let (observer, load) = start(&scenario);
     if let Err(text) = load.clone().find(member.clone()).await {
-        observer.fail(Check::Error, format!("looking at all in the end: {text}"));
+        observer.fail(WorldCheck::Error, format!("looking at all in the end: {text}"));
     } else {
         // The first worker of the node, which has no other work any more.
         let process = Process::looking(&member, &scenario);

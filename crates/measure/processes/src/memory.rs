@@ -8,7 +8,7 @@ use clap::Parser;
 use latchwork_cluster::MemoryHost;
 use latchwork_harness::{FabricChoice, FabricFlags, JoinChoice};
 use latchwork_membership::{NodeName, Role};
-use latchwork_verbs_ibv::{Config, Fabric};
+use latchwork_verbs_ibv::{IbvConfig, IbvFabric};
 use tempfile::TempDir;
 
 use crate::Program;
@@ -60,7 +60,7 @@ impl Memory {
     /// # Panics
     /// As [`start`](Memory::start), and when the virtual machine has no devices.
     pub fn start_on_devices(nodes: usize, bytes: u64) -> Option<Memory> {
-        let devices = match Fabric::open(Config::default()) {
+        let devices = match IbvFabric::open(IbvConfig::default()) {
             Ok(fabric) => fabric.devices(),
             Err(error) => {
                 assert!(std::env::var_os("RXE_HOSTS").is_none(), "in the virtual machine: {error}");

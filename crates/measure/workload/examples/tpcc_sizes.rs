@@ -6,7 +6,7 @@
 //! ```
 
 use latchwork_workload::tpcc::check::ConsistencyCheck;
-use latchwork_workload::tpcc::{Census, Index, Population, Scale, Size, Table};
+use latchwork_workload::tpcc::{Census, Population, Scale, TableSize, TpccIndex, TpccTable};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let population = Population::new(Scale::default(), 1, 42, 1)?;
@@ -21,16 +21,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("| | rows | key, bytes | row, bytes, mean | together, bytes |");
     println!("| --- | --- | --- | --- | --- |");
-    for table in Table::ALL {
+    for table in TpccTable::ALL {
         line(table.name(), census.table(table));
     }
-    for index in Index::ALL {
+    for index in TpccIndex::ALL {
         line(index.name(), census.index(index));
     }
     println!("| together | | | | {} |", census.bytes());
     println!(
         "| of these ITEM, once for all warehouses | | | | {} |",
-        bytes(census.table(Table::Item))
+        bytes(census.table(TpccTable::Item))
     );
     println!("| estimate before the load | | | | {} |", population.estimate().bytes());
     println!();
@@ -39,11 +39,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if report.is_ok() { Ok(()) } else { Err("the population is not consistent".into()) }
 }
 
-fn bytes(size: Size) -> u64 {
+fn bytes(size: TableSize) -> u64 {
     size.key_bytes + size.row_bytes
 }
 
-fn line(name: &str, size: Size) {
+fn line(name: &str, size: TableSize) {
     let mean = |bytes: u64| bytes as f64 / size.rows as f64;
     println!(
         "| {name} | {} | {:.1} | {:.1} | {} |",

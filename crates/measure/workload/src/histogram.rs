@@ -12,7 +12,7 @@ const LATENCY_MAX: Duration = Duration::from_secs(600);
 const DIGITS: u8 = 3;
 
 /// The kinds of operations of a program. Each kind has its own measurements.
-pub trait Kind: Copy {
+pub trait OperationKindSet: Copy {
     /// The name of each kind, in capitals by custom.
     const NAMES: &'static [&'static str];
 
@@ -22,7 +22,7 @@ pub trait Kind: Copy {
 
 /// The end of an unsuccessful operation, by the names of YCSB's status codes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Failure {
+pub enum OperationFailure {
     /// The store reported an error.
     Error,
     /// The record did not exist.
@@ -31,15 +31,16 @@ pub enum Failure {
     UnexpectedState,
 }
 
-impl Failure {
-    const ALL: [Failure; 3] = [Failure::Error, Failure::NotFound, Failure::UnexpectedState];
+impl OperationFailure {
+    const ALL: [OperationFailure; 3] =
+        [OperationFailure::Error, OperationFailure::NotFound, OperationFailure::UnexpectedState];
 
     /// YCSB's name.
     pub fn name(self) -> &'static str {
         match self {
-            Failure::Error => "ERROR",
-            Failure::NotFound => "NOT_FOUND",
-            Failure::UnexpectedState => "UNEXPECTED_STATE",
+            OperationFailure::Error => "ERROR",
+            OperationFailure::NotFound => "NOT_FOUND",
+            OperationFailure::UnexpectedState => "UNEXPECTED_STATE",
         }
     }
 }
@@ -51,7 +52,7 @@ struct Series {
     measured: Histogram<u64>,
     #[serde(with = "sparse_if_any")]
     intended: Option<Histogram<u64>>,
-    failures: [u64; Failure::ALL.len()],
+    failures: [u64; OperationFailure::ALL.len()],
 }
 
 /// The latencies of one worker, or of many after [`merge`](Latencies::merge).
@@ -199,11 +200,15 @@ fn add(to: &mut Histogram<u64>, from: &Histogram<u64>) {
 
 impl Series {
     fn new() -> Box<Series> {
-        Box::new(Series { measured: empty(), intended: None, failures: [0; Failure::ALL.len()] })
+        Box::new(Series {
+            measured: empty(),
+            intended: None,
+            failures: [0; OperationFailure::ALL.len()],
+        })
     }
 }
 
-impl<K: Kind> Latencies<K> {
+impl<K: OperationKindSet> Latencies<K> {
     /// No measurement yet.
     pub fn new() -> Latencies<K> {
         Latencies { series: K::NAMES.iter().map(|_| None).collect(), kinds: PhantomData }
@@ -226,7 +231,7 @@ impl<K: Kind> Latencies<K> {
     }
 
     /// Records a failed operation. Its latency does not count.
-    pub fn record_failure(&mut self, kind: K, failure: Failure) {
+    pub fn record_failure(&mut self, kind: K, failure: OperationFailure) {
         self.series(kind).failures[failure as usize] += 1;
     }
 
@@ -252,7 +257,7 @@ impl<K: Kind> Latencies<K> {
             if let Some(intended) = &mut series.intended {
                 intended.reset();
             }
-            series.failures = [0; Failure::ALL.len()];
+            series.failures = [0; OperationFailure::ALL.len()];
         }
     }
 
@@ -280,7 +285,7 @@ impl<K: Kind> Latencies<K> {
         named
             .filter_map(|(name, series)| Some((name, series.as_deref()?)))
             .map(|(name, series)| {
-                let failed = Failure::ALL.map(|f| (f.name(), series.failures[f as usize]));
+                let failed = OperationFailure::ALL.map(|f| (f.name(), series.failures[f as usize]));
                 Measured {
                     name: (*name).to_owned(),
                     ok: series.measured.len(),
@@ -294,7 +299,7 @@ impl<K: Kind> Latencies<K> {
     }
 }
 
-impl<K: Kind> Default for Latencies<K> {
+impl<K: OperationKindSet> Default for Latencies<K> {
     fn default() -> Latencies<K> {
         Latencies::new()
     }
@@ -325,8 +330,8 @@ mod tests {
         a.record(Read, US, Some(3 * US));
         b.record(Read, 2 * US, Some(2 * US));
         b.record(Insert, US, None);
-        b.record_failure(Update, Failure::NotFound);
-        b.record_failure(Read, Failure::UnexpectedState);
+        b.record_failure(Update, OperationFailure::NotFound);
+        b.record_failure(Read, OperationFailure::UnexpectedState);
         a.merge(&b);
         assert_eq!((a.ok(), a.failed()), (3, 2));
         let measured = a.measured();
@@ -365,7 +370,7 @@ mod tests {
     fn clearing_forgets_the_warm_up() {
         let mut latencies = Latencies::new();
         latencies.record(Read, US, Some(US));
-        latencies.record_failure(Read, Failure::Error);
+        latencies.record_failure(Read, OperationFailure::Error);
         latencies.clear();
         assert_eq!((latencies.ok(), latencies.failed()), (0, 0));
         assert!(latencies.measured().is_empty());

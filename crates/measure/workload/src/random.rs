@@ -20,24 +20,24 @@ use crate::hash::{GOLDEN, mix};
 /// assert!(first.below(10) < 10);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Random {
+pub struct WorkloadRandom {
     state: [u64; 4],
 }
 
-impl Random {
+impl WorkloadRandom {
     /// A generator whose whole sequence follows from `seed`. Every seed is valid, including zero.
-    pub fn new(seed: u64) -> Random {
+    pub fn new(seed: u64) -> WorkloadRandom {
         let mut at = seed;
         let mut next = || {
             at = at.wrapping_add(GOLDEN);
             mix(at)
         };
-        Random { state: [next(), next(), next(), next()] }
+        WorkloadRandom { state: [next(), next(), next(), next()] }
     }
 
     /// The generator of stream number `stream` (a worker, a phase) of a run with this `seed`.
-    pub fn for_stream(seed: u64, stream: u64) -> Random {
-        Random::new(mix(seed ^ mix(stream.wrapping_add(GOLDEN))))
+    pub fn for_stream(seed: u64, stream: u64) -> WorkloadRandom {
+        WorkloadRandom::new(mix(seed ^ mix(stream.wrapping_add(GOLDEN))))
     }
 
     /// The next 64 random bits.
@@ -82,14 +82,14 @@ mod tests {
     #[test]
     fn the_sequence_of_a_seed_never_changes() {
         // xoshiro256++ from the state {1, 2, 3, 4}: the reference implementation's first outputs.
-        let mut random = Random { state: [1, 2, 3, 4] };
+        let mut random = WorkloadRandom { state: [1, 2, 3, 4] };
         let first: Vec<u64> = (0..4).map(|_| random.next_u64()).collect();
         assert_eq!(first, [41943041, 58720359, 3588806011781223, 3591011842654386]);
     }
 
     #[test]
     fn below_reaches_every_number_about_equally() {
-        let mut random = Random::new(7);
+        let mut random = WorkloadRandom::new(7);
         let mut seen = [0u32; 10];
         for _ in 0..100_000 {
             seen[random.below(10) as usize] += 1;

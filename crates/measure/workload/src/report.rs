@@ -1,7 +1,7 @@
 //! Text output for programs: YCSB's final lines, which existing scripts read, and lines of CSV.
 
 use crate::histogram::{LatencySummary, Measured};
-use crate::result::Phase;
+use crate::result::ResultPhase;
 use std::io::{self, Write};
 
 /// Writes the lines that YCSB writes at the end of a phase. Latencies are in microseconds with
@@ -25,7 +25,11 @@ use std::io::{self, Write};
 /// # Errors
 ///
 /// Fails when `out` does.
-pub fn write_lines(out: &mut impl Write, phase: &Phase, measured: &[Measured]) -> io::Result<()> {
+pub fn write_lines(
+    out: &mut impl Write,
+    phase: &ResultPhase,
+    measured: &[Measured],
+) -> io::Result<()> {
     writeln!(out, "[OVERALL], RunTime(ms), {:.0}", phase.elapsed_s * 1000.0)?;
     writeln!(out, "[OVERALL], Throughput(ops/sec), {:?}", phase.throughput_ops_s)?;
     for kind in measured {
@@ -79,7 +83,7 @@ pub fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::histogram::{Failure, Latencies};
+    use crate::histogram::{Latencies, OperationFailure};
     use crate::ycsb::OperationKind::{Read, Update};
     use std::time::Duration;
 
@@ -89,9 +93,9 @@ mod tests {
         let us = Duration::from_micros(1);
         latencies.record(Read, us, Some(2 * us));
         latencies.record(Read, us, Some(2 * us));
-        latencies.record_failure(Update, Failure::NotFound);
+        latencies.record_failure(Update, OperationFailure::NotFound);
         let mut out = Vec::new();
-        write_lines(&mut out, &Phase::new(2, 2.0), &latencies.measured()).unwrap();
+        write_lines(&mut out, &ResultPhase::new(2, 2.0), &latencies.measured()).unwrap();
         let text = String::from_utf8(out).unwrap();
         let expected = "\
 [OVERALL], RunTime(ms), 2000

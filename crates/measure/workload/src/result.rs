@@ -22,7 +22,7 @@ pub enum CheckOutcome {
 
 /// A part of the run with its own throughput.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Phase {
+pub struct ResultPhase {
     /// Seconds.
     pub elapsed_s: f64,
     /// Operations.
@@ -31,17 +31,17 @@ pub struct Phase {
     pub throughput_ops_s: f64,
 }
 
-impl Phase {
+impl ResultPhase {
     /// `ops` operations in `elapsed_s` seconds.
-    pub fn new(ops: u64, elapsed_s: f64) -> Phase {
+    pub fn new(ops: u64, elapsed_s: f64) -> ResultPhase {
         let throughput = if elapsed_s > 0.0 { ops as f64 / elapsed_s } else { 0.0 };
-        Phase { elapsed_s, ops, throughput_ops_s: throughput }
+        ResultPhase { elapsed_s, ops, throughput_ops_s: throughput }
     }
 }
 
 /// The figures of one node.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Node {
+pub struct NodeResult {
     /// `compute` or `memory`.
     pub role: String,
     /// Its id.
@@ -90,7 +90,7 @@ pub struct ResultDocument {
     pub stopped: Option<String>,
     /// The load phase, if the run loaded the data.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub load: Option<Phase>,
+    pub load: Option<ResultPhase>,
     /// In words, what limited the speed of the measured part, if known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit: Option<String>,
@@ -123,7 +123,7 @@ pub struct ResultDocument {
     #[serde(deserialize_with = "unique::map")]
     pub checks: BTreeMap<String, CheckOutcome>,
     /// The nodes one by one.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<NodeResult>,
 }
 
 impl ResultDocument {
@@ -154,7 +154,7 @@ impl ResultDocument {
     }
 
     /// Enters the measured phase.
-    pub fn set_measured(&mut self, phase: &Phase, measured: &[Measured]) {
+    pub fn set_measured(&mut self, phase: &ResultPhase, measured: &[Measured]) {
         self.elapsed_s = phase.elapsed_s;
         self.ops = phase.ops;
         self.throughput_ops_s = phase.throughput_ops_s;
@@ -188,7 +188,7 @@ impl ResultDocument {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::histogram::{Failure, Latencies};
+    use crate::histogram::{Latencies, OperationFailure};
     use crate::ycsb::OperationKind;
     use std::time::Duration;
 
@@ -196,9 +196,9 @@ mod tests {
         let mut latencies = Latencies::new();
         let us = Duration::from_micros(1);
         latencies.record(OperationKind::Read, us, Some(2 * us));
-        latencies.record_failure(OperationKind::Update, Failure::NotFound);
+        latencies.record_failure(OperationKind::Update, OperationFailure::NotFound);
         let mut document = ResultDocument::new("ycsb", "0.1.0", "abc");
-        document.set_measured(&Phase::new(1, 0.5), &latencies.measured());
+        document.set_measured(&ResultPhase::new(1, 0.5), &latencies.measured());
         document.config.insert("seed".to_owned(), 42.into());
         document.checks.insert("records".to_owned(), CheckOutcome::Failed);
         document
@@ -234,6 +234,6 @@ mod tests {
 
     #[test]
     fn a_phase_without_time_has_no_infinite_throughput() {
-        assert_eq!(Phase::new(5, 0.0).throughput_ops_s, 0.0);
+        assert_eq!(ResultPhase::new(5, 0.0).throughput_ops_s, 0.0);
     }
 }

@@ -235,16 +235,16 @@ impl Cache {
         let frame = self.frame(id);
         strict_assert!(frame.addr().is_null(), "a free frame holds {}", frame.addr());
         strict_assert_eq!(frame.locked(), Ownership::Invalid, "a free frame is locked");
-        strict_assert!(!frame.is_detained(), "a free frame has a node lock");
+        strict_assert!(!frame.has_node_lock(), "a free frame has a node lock");
         debug_assert_eq!(frame.state().ownership(), Ownership::Invalid);
         // A reader of the last line may have added a block of hints after that line left.
         self.hints.take(frame);
         frame.set_addr(addr);
         frame.set_dirty(crate::DirtyBounds::EMPTY);
         frame.end_watch();
-        if frame.asks_first() {
+        if frame.has_request_mark() {
             // The mark concerns the last line.
-            frame.ask_no_more();
+            frame.clear_request_mark();
         }
         strict_assert_eq!(frame.hints(), 0, "the hints of the last line remain");
         self.replacement.enter(&self.frames, id);
@@ -355,9 +355,9 @@ impl Cache {
     /// Call this after a read of the line: when it is false, all bytes of that read are visible to
     /// all nodes. A line with a node lock stays in its frame, so a line that is not here has none.
     #[inline]
-    pub fn is_detained(&self, addr: GlobalAddr, hint: &Hint) -> bool {
+    pub fn has_node_lock(&self, addr: GlobalAddr, hint: &Hint) -> bool {
         let Some(id) = self.find_at(addr, hint) else { return false };
-        self.frame(id).is_detained()
+        self.frame(id).has_node_lock()
     }
 
     #[inline(always)]

@@ -70,7 +70,7 @@ const SHORT: u32 = 1 << 31;
 
 /// The length of a watch; the user of the cache decides it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Watch {
+pub enum FrameWatch {
     /// A watch of a short time after the line arrived.
     Short,
     /// A watch until the line leaves.
@@ -353,14 +353,14 @@ impl Frame {
 
     /// Whether the line has a node lock.
     #[inline]
-    pub fn is_detained(&self) -> bool {
+    pub fn has_node_lock(&self) -> bool {
         self.write.lock.is_detained()
     }
 
     /// Turns a lock to write, which ends, into a node lock. Other transactions may lock the line.
     /// The line stays at this node until all its node locks have [ended](Frame::let_go).
-    pub fn detain(&self) {
-        self.write.lock.detain();
+    pub fn convert_to_node_lock(&self) {
+        self.write.lock.convert_to_node_lock();
     }
 
     /// Ends one node lock.
@@ -410,19 +410,19 @@ impl Frame {
 
     /// Whether every lock of the line must go through the protocol; see
     /// [`ask_first`](Frame::ask_first).
-    pub fn asks_first(&self) -> bool {
-        self.write.lock.asks_first()
+    pub fn has_request_mark(&self) -> bool {
+        self.write.lock.has_request_mark()
     }
 
     /// From now on every lock of the line must go through the protocol. Returns the mode in which
     /// the line is kept. The caller holds a lock of the protocol.
-    pub fn ask_first(&self) -> Ownership {
-        self.write.lock.ask_first()
+    pub fn set_request_mark(&self) -> Ownership {
+        self.write.lock.set_request_mark()
     }
 
     /// Ends the effect of [`ask_first`](Frame::ask_first).
-    pub fn ask_no_more(&self) {
-        self.write.lock.ask_no_more();
+    pub fn clear_request_mark(&self) {
+        self.write.lock.clear_request_mark();
     }
 
     /// For [`Cache::try_lock`](crate::Cache::try_lock): locks the line without the protocol.
@@ -498,23 +498,23 @@ impl Frame {
     /// Begins a watch: whether the line is used from now on. A hit notes its use in the same word
     /// as the epoch of last use, so a watch costs one store at the first hit. The answer is a hint:
     /// a race with a hit, or with a transfer of the line, makes the answer wrong now and then.
-    pub fn watch(&self, watch: Watch) {
+    pub fn watch(&self, watch: FrameWatch) {
         let since = self.last_use();
         strict_assert!(since & SHORT == 0, "an epoch reached the mark of a short watch");
-        let kind = if watch == Watch::Short { SHORT } else { 0 };
+        let kind = if watch == FrameWatch::Short { SHORT } else { 0 };
         self.write.watched_since.store(since | kind, Ordering::Relaxed);
         self.read.last_use.store(WATCHED, Ordering::Relaxed);
         strict_assert_eq!(self.last_use(), since, "a watch keeps the epoch of the last use");
     }
 
     /// Ends the watch, if there is one. Returns which watch, and whether the line was used.
-    pub fn end_watch(&self) -> Option<(Watch, bool)> {
+    pub fn end_watch(&self) -> Option<(FrameWatch, bool)> {
         let last_use = self.read.last_use.load(Ordering::Relaxed);
         let since = self.write.watched_since.swap(0, Ordering::Relaxed);
         if last_use == WATCHED {
             self.read.last_use.store(since & !SHORT, Ordering::Relaxed);
         }
-        let watch = if since & SHORT != 0 { Watch::Short } else { Watch::Long };
+        let watch = if since & SHORT != 0 { FrameWatch::Short } else { FrameWatch::Long };
         (since != 0).then_some((watch, last_use != WATCHED))
     }
 

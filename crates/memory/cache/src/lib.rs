@@ -56,7 +56,7 @@ mod state;
 
 pub use cache::{Cache, CacheError};
 pub use dirty::DirtyBounds;
-pub use frame::{Frame, FrameId, Watch};
+pub use frame::{Frame, FrameId, FrameWatch};
 pub use guard::{OptimisticRead, ReadVersion, WriteGuard};
 pub use hint::Hint;
 pub use latchwork_verbs::LINE_HEADER;

@@ -91,7 +91,7 @@ fn count(bits: u64) -> u64 {
     bits & EXCLUSIVE
 }
 
-fn is_detained(bits: u64) -> bool {
+fn has_node_lock(bits: u64) -> bool {
     bits % REFUSED >= DETAINED
 }
 
@@ -109,7 +109,7 @@ fn is_draining(bits: u64) -> bool {
 
 /// The ownership that the node must keep.
 fn kept(bits: u64) -> Ownership {
-    if is_detained(bits) { Ownership::Exclusive } else { locked(bits) }
+    if has_node_lock(bits) { Ownership::Exclusive } else { locked(bits) }
 }
 
 /// The word with one more lock, or `None` if the lock conflicts.
@@ -138,7 +138,7 @@ impl LockWord {
     /// Acquire, after a read of written bytes: a writer with a node lock publishes its bytes after
     /// it took its lock. So a reader of these bytes sees the lock, or a later value of the word.
     pub(crate) fn is_detained(&self) -> bool {
-        is_detained(self.0.load(Ordering::Acquire))
+        has_node_lock(self.0.load(Ordering::Acquire))
     }
 
     pub(crate) fn is_locked_once(&self) -> bool {
@@ -222,7 +222,7 @@ impl LockWord {
     }
 
     /// Turns a writer's lock into a node lock.
-    pub(crate) fn detain(&self) {
+    pub(crate) fn convert_to_node_lock(&self) {
         // Release: for the next transaction that locks the line, this is the end of a lock.
         let old = self.0.fetch_add(DETAINED - EXCLUSIVE, Ordering::Release);
         strict_assert!((old % REFUSED) < REFUSED - DETAINED, "the count of node locks wraps");
@@ -233,19 +233,19 @@ impl LockWord {
     pub(crate) fn let_go(&self) -> Unlocked {
         let next = |old: u64| {
             let left = old - DETAINED;
-            Some(if is_detained(left) { left } else { left % REFUSED })
+            Some(if has_node_lock(left) { left } else { left % REFUSED })
         };
         // Release: code that takes the line away follows everything that was done before this end.
         let old = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, next);
         let old = old.unwrap_or_else(|now| now);
-        strict_assert!(is_detained(old) || !is_draining(old), "refusals without a node lock");
-        debug_assert!(is_detained(old), "not detained");
+        strict_assert!(has_node_lock(old) || !is_draining(old), "refusals without a node lock");
+        debug_assert!(has_node_lock(old), "not detained");
         Unlocked { last: (old % REFUSED) & !ASK == DETAINED, asked: old & ASK != 0 }
     }
 
     /// Counts a refusal of another node. Relaxed: the count only decides whose turn it is.
     pub(crate) fn refused(&self) {
-        let next = |old| (is_detained(old) && !is_draining(old)).then_some(old + REFUSED);
+        let next = |old| (has_node_lock(old) && !is_draining(old)).then_some(old + REFUSED);
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
@@ -254,18 +254,18 @@ impl LockWord {
     }
 
     /// Whether *ask* is set. Only the protocol changes *ask*, under its lock.
-    pub(crate) fn asks_first(&self) -> bool {
+    pub(crate) fn has_request_mark(&self) -> bool {
         self.0.load(Ordering::Relaxed) & ASK != 0
     }
 
     /// Sets *ask*, and returns the mode in which the line must stay at this moment.
-    pub(crate) fn ask_first(&self) -> Ownership {
+    pub(crate) fn set_request_mark(&self) -> Ownership {
         // Acquire: the actions of all transactions that have unlocked are visible.
         kept(self.0.fetch_or(ASK, Ordering::Acquire))
     }
 
     /// Clears *ask*. Release: a transaction that locks later sees what happened to the line.
-    pub(crate) fn ask_no_more(&self) {
+    pub(crate) fn clear_request_mark(&self) {
         if self.0.load(Ordering::Relaxed) == ASK {
             // No other task changes this value: no lock exists that could end, and no lock is
             strict_assert_eq!(self.locked(), Ownership::Invalid);
@@ -279,14 +279,14 @@ impl LockWord {
     /// Calls `change`, which takes ownership away, if every lock of the line needs at most `left`.
     /// Returns the result of `change`, or `false` without a call.
     pub(crate) fn leave(&self, left: Ownership, change: impl FnOnce() -> bool) -> bool {
-        let asks = self.asks_first();
+        let asks = self.has_request_mark();
         strict_assert!(
             left != Ownership::Exclusive,
             "a line that leaves keeps less than exclusive ownership"
         );
-        let changed = self.ask_first() <= left && change();
+        let changed = self.set_request_mark() <= left && change();
         if !asks {
-            self.ask_no_more();
+            self.clear_request_mark();
         }
         changed
     }

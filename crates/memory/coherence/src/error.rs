@@ -5,7 +5,7 @@ use std::time::Duration;
 use latchwork_verbs::{GlobalAddr, VerbError};
 use thiserror::Error;
 
-use crate::Mode;
+use crate::AccessMode;
 
 /// Why an access to coherent memory failed.
 #[derive(Debug, Clone, Error)]
@@ -21,7 +21,7 @@ pub enum MemoryError {
         /// The line.
         addr: GlobalAddr,
         /// The requested mode.
-        mode: Mode,
+        mode: AccessMode,
         /// The deadline that passed.
         waited: Duration,
     },

@@ -51,5 +51,5 @@ mod memory;
 
 pub use error::MemoryError;
 pub use lock::{LineLocks, LockOutcome};
-pub use mail::{LETTER_WORDS, Letter, Mail, MailBox};
-pub use memory::{CoherentMemory, Mode, Need, Upgrade};
+pub use mail::{MessageHandler, USER_MESSAGE_WORDS, UserMessage, UserMessages};
+pub use memory::{AccessMode, CoherentMemory, Need, Upgrade};

@@ -69,11 +69,11 @@ pub trait LineLocks: CoherentMemory {
     ///
     /// If other nodes want the line, it is not locked again before all its node locks have ended. A
     /// transaction must not upgrade a lock that it turned into a node lock.
-    fn detain(&self, lock: &mut Self::Lock);
+    fn convert_to_node_lock(&self, lock: &mut Self::Lock);
 
     /// Whether the line, probably in the frame of `hint`, has a node lock. When this is false after
     /// a read, the bytes of that read are visible to all nodes.
-    fn is_detained(&self, line: GlobalAddr, hint: &Hint) -> bool;
+    fn has_node_lock(&self, line: GlobalAddr, hint: &Hint) -> bool;
 
     /// Like [`ensure`](CoherentMemory::ensure), for an access that does not wait for the end of
     /// another transaction. Returns `Locked` as soon as another node proves to have an incompatible

@@ -7,23 +7,23 @@ use latchwork_verbs::ComputeNodeId;
 use crate::MemoryError;
 
 /// The words of one user message.
-pub type Letter = [u64; LETTER_WORDS];
+pub type UserMessage = [u64; USER_MESSAGE_WORDS];
 
 /// The number of words of a user message: a message of the fabric, without the one word by which
 /// the protocol recognizes user messages.
-pub const LETTER_WORDS: usize = 13;
+pub const USER_MESSAGE_WORDS: usize = 13;
 
 /// Handles the user messages that arrive for a compute node. Any worker of the node that takes a
 /// message from its inbox calls this while it polls. So the function must be short and must not
 /// wait.
-pub type MailBox = Arc<dyn Fn(ComputeNodeId, &Letter) + Send + Sync>;
+pub type MessageHandler = Arc<dyn Fn(ComputeNodeId, &UserMessage) + Send + Sync>;
 
 /// User messages to the other compute nodes, over the fabric of the coherent memory and at its
 /// costs. They serve code that sends work to the node with the data.
 ///
 /// Messages may arrive in any order. A message may arrive late, twice or never when the fabric has
 /// faults or a node is dead. It never arrives where no [function](Mail::set_mail_box) is set.
-pub trait Mail {
+pub trait UserMessages {
     /// This node.
     fn node(&self) -> ComputeNodeId;
 
@@ -31,9 +31,9 @@ pub trait Mail {
     ///
     /// # Errors
     /// When no such node exists.
-    fn post_letters(&self, to: ComputeNodeId, letters: &[Letter]) -> Result<(), MemoryError>;
+    fn post_messages(&self, to: ComputeNodeId, letters: &[UserMessage]) -> Result<(), MemoryError>;
 
     /// Sets the function for messages that arrive for this node. The first call decides. Returns
     /// whether this call was the first.
-    fn set_mail_box(&self, mail_box: MailBox) -> bool;
+    fn set_message_handler(&self, mail_box: MessageHandler) -> bool;
 }

@@ -11,7 +11,7 @@ use crate::MemoryError;
 
 /// The mode in which a line is needed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Mode {
+pub enum AccessMode {
     /// To read it.
     Shared,
     /// To write it.
@@ -24,7 +24,7 @@ pub struct Need {
     /// The line.
     pub addr: GlobalAddr,
     /// The needed mode.
-    pub mode: Mode,
+    pub mode: AccessMode,
 }
 
 /// The outcome of an upgrade, for the copy that the reader saw.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use latchwork_cache::{Cache, FrameId, Hint, OptimisticRead, Ownership, ReadVersion, WriteGuard};
-use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
+use latchwork_coherence::{AccessMode, CoherentMemory, MemoryError, Need, Upgrade};
 use latchwork_memnode::{EpochGuard, LineAllocator, LineHeader, PoolError};
 use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER};
@@ -155,11 +155,11 @@ impl<P: CoherenceProtocol> Inner<P> {
         found: Option<OptimisticRead<'c>>,
         addr: GlobalAddr,
     ) -> Result<OptimisticRead<'c>, Need> {
-        let Some(read) = found else { return Err(Need { addr, mode: Mode::Shared }) };
+        let Some(read) = found else { return Err(Need { addr, mode: AccessMode::Shared }) };
         if let Some(costs) = &self.core.costs
             && !self.core.charge_read(costs, read.version().frame)
         {
-            return Err(Need { addr, mode: Mode::Shared });
+            return Err(Need { addr, mode: AccessMode::Shared });
         }
         self.core.counters.cache_hits.add(1);
         Ok(read)
@@ -172,7 +172,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         addr: GlobalAddr,
         latch: impl FnOnce(&'c Cache) -> Option<WriteGuard<'c>>,
     ) -> Result<WriteGuard<'c>, Need> {
-        let need = Need { addr, mode: Mode::Exclusive };
+        let need = Need { addr, mode: AccessMode::Exclusive };
         if self.core.costs.is_some() && self.core.is_held(addr) {
             return Err(need);
         }
@@ -240,7 +240,7 @@ impl<P: CoherenceProtocol> Inner<P> {
             }
             return Ok(attempt);
         }
-        if access.no_wait && mode == Mode::Shared && !self.may_be_refused(record) {
+        if access.no_wait && mode == AccessMode::Shared && !self.may_be_refused(record) {
             return Ok(Attempt::Locked);
         }
         if record.local.frame.is_none() {
@@ -439,7 +439,7 @@ impl<P: CoherenceProtocol> CoherentMemory for Worker<P> {
     #[inline]
     fn try_latch<'a>(&'a self, seen: OptimisticRead<'a>) -> Result<WriteGuard<'a>, Need> {
         let (addr, frame) = (seen.addr(), seen.version().frame);
-        let guard = seen.latch().ok_or(Need { addr, mode: Mode::Exclusive })?;
+        let guard = seen.latch().ok_or(Need { addr, mode: AccessMode::Exclusive })?;
         if let Some(costs) = &self.inner.core.costs {
             self.inner.core.charge_latch(costs, frame);
         }
@@ -493,7 +493,7 @@ impl<P: CoherenceProtocol> CoherentMemory for Worker<P> {
         seen: ReadVersion,
         ticket: Option<Ticket<P>>,
     ) -> Result<(Upgrade, Option<Ticket<P>>), MemoryError> {
-        let need = Need { addr: seen.addr, mode: Mode::Exclusive };
+        let need = Need { addr: seen.addr, mode: AccessMode::Exclusive };
         self.inner.check(need.addr)?;
         let cache = &self.inner.core.node.cache;
         let is_seen =

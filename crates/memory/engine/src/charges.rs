@@ -19,7 +19,7 @@
 use std::time::Duration;
 
 use latchwork_cache::FrameId;
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 
@@ -47,10 +47,10 @@ impl WorkerCore {
 
     /// The time until which an access waits at its first attempt on the line. A writer that finds
     /// other waiters comes directly after them.
-    pub(crate) fn held_for_newcomer(&self, frame: FrameId, mode: Mode) -> Option<Time> {
+    pub(crate) fn held_for_newcomer(&self, frame: FrameId, mode: AccessMode) -> Option<Time> {
         self.held(frame).or_else(|| {
             let behind = self.costs.is_some()
-                && mode == Mode::Exclusive
+                && mode == AccessMode::Exclusive
                 && self.node.cache.frame(frame).is_awaited();
             behind.then(|| self.handle.now() + Duration::from_nanos(1))
         })

@@ -19,9 +19,9 @@ pub(crate) const INTERVAL: Duration = Duration::from_micros(200);
 
 /// The end of the handler cover, in nanoseconds of the node's clock.
 #[derive(Default)]
-pub(crate) struct Cover(AtomicU64);
+pub(crate) struct HandlerCover(AtomicU64);
 
-impl Cover {
+impl HandlerCover {
     /// Extends the cover: a worker's core is contended until `until`. Returns whether no cover was
     /// active at `now`, so that the caller must wake the handler.
     pub(crate) fn extend(&self, now: Time, until: Time) -> bool {
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn the_handler_is_woken_once_and_looks_until_the_cover_ends() {
-        let cover = Cover::default();
+        let cover = HandlerCover::default();
         let at = Time::from_nanos;
         assert_eq!(cover.next(at(5)), None);
         assert!(cover.extend(at(5), at(900)), "there was none");

@@ -30,12 +30,12 @@
 //! the node may receive the probe reply.
 
 use latchwork_verbs::{
-    ComputeNodeId, GlobalAddr, Message as Wire, Request as Verb, Target, VerbError,
+    ComputeNodeId, GlobalAddr, Message as Wire, Target, VerbError, WorkRequest as Verb,
 };
 
 use crate::envelope::{Body, Envelope, seal};
 use crate::inner::Inner;
-use crate::letters::{Bytes, Doubt, Name, Sent, TRIES_MAX};
+use crate::letters::{Bytes, Name, PendingProbe, Sent, TRIES_MAX};
 use crate::protocol::{CoherenceProtocol, LineState};
 use crate::repeats::MessageNumber;
 use crate::tag::Tag;
@@ -92,7 +92,7 @@ impl WorkerCore {
     }
 
     /// Answers the probe of another node. A forward that has not arrived never counts from now on.
-    pub(crate) fn answer_doubt(&self, addr: GlobalAddr, from: ComputeNodeId, of: MessageNumber) {
+    pub(crate) fn answer_probe(&self, addr: GlobalAddr, from: ComputeNodeId, of: MessageNumber) {
         let arrived = !self.node.seen.take(from, of);
         // A node that cannot be reached does not wait for the probe reply.
         let _ = self.send(addr, from, Envelope::Verdict { of, arrived }.body(), false);
@@ -101,7 +101,7 @@ impl WorkerCore {
 
 impl<P: CoherenceProtocol> Inner<P> {
     /// Handles the end of a message's batch.
-    pub(crate) fn letter_completed(&self, key: usize, error: Option<VerbError>) {
+    pub(crate) fn message_completed(&self, key: usize, error: Option<VerbError>) {
         let core = &self.core;
         let mut sent = core.letters.borrow_mut().remove(key);
         let again = matches!(error, Some(VerbError::Ambiguous { .. })) && sent.tries < TRIES_MAX;
@@ -180,13 +180,13 @@ impl<P: CoherenceProtocol> Inner<P> {
             let mut records = self.node.records.shard(addr).lock();
             // The operation of the forward is not complete, so the line has a record.
             if let Some(record) = records.get_mut(&addr) {
-                record.local.doubts.push(Doubt { sent });
+                record.local.probes.push(PendingProbe { sent });
             }
         } else {
             self.with_doubt(addr, name, |doubt| doubt.sent.tries = sent.tries);
         }
         let (to, stamp) = name;
-        if self.core.send(addr, to, Envelope::Doubt(stamp).body(), false).is_err() {
+        if self.core.send(addr, to, Envelope::PendingProbe(stamp).body(), false).is_err() {
             self.resolve(addr, name);
         }
         if let Some(group) = group {
@@ -198,10 +198,10 @@ impl<P: CoherenceProtocol> Inner<P> {
         &self,
         addr: GlobalAddr,
         name: Name,
-        then: impl FnOnce(&mut Doubt) -> T,
+        then: impl FnOnce(&mut PendingProbe) -> T,
     ) -> Option<T> {
         let mut records = self.node.records.shard(addr).lock();
-        let doubts = &mut records.get_mut(&addr)?.local.doubts;
+        let doubts = &mut records.get_mut(&addr)?.local.probes;
         doubts.iter_mut().find(|doubt| doubt.sent.name() == name).map(then)
     }
 
@@ -227,9 +227,9 @@ impl<P: CoherenceProtocol> Inner<P> {
     fn resolve(&self, addr: GlobalAddr, name: Name) {
         let mut records = self.node.records.shard(addr).lock();
         let Some(record) = records.get_mut(&addr) else { return };
-        let doubts = record.local.doubts.len();
-        record.local.doubts.retain(|doubt| doubt.sent.name() != name);
-        if record.local.doubts.len() < doubts {
+        let doubts = record.local.probes.len();
+        record.local.probes.retain(|doubt| doubt.sent.name() != name);
+        if record.local.probes.len() < doubts {
             self.node.protocol.probed(&mut self.site(addr, record));
             self.finish(&mut records, addr);
         }

@@ -38,7 +38,7 @@ pub enum Envelope {
     Line,
     /// A probe: whether the forward with this stamp has arrived. If it has not, it never counts
     /// from now on.
-    Doubt(MessageNumber),
+    PendingProbe(MessageNumber),
     /// The probe reply.
     Verdict {
         /// The stamp of the forward.
@@ -58,7 +58,7 @@ impl Envelope {
         }
         let stamp = MessageNumber::from_bits(wire.body[STAMP])?;
         let envelope = match head & 0xff {
-            DOUBT => Envelope::Doubt(MessageNumber::from_bits(wire.body[REST])?),
+            DOUBT => Envelope::PendingProbe(MessageNumber::from_bits(wire.body[REST])?),
             VERDICT => {
                 let (of, arrived) =
                     (MessageNumber::from_bits(wire.body[REST])?, head >> 32 & 1 != 0);
@@ -79,7 +79,7 @@ impl Envelope {
         let mut body = [0; Wire::WORDS];
         match self {
             Envelope::Line => {}
-            Envelope::Doubt(of) => (body[0], body[REST]) = (DOUBT, of.bits()),
+            Envelope::PendingProbe(of) => (body[0], body[REST]) = (DOUBT, of.bits()),
             Envelope::Verdict { of, arrived } => {
                 (body[0], body[REST]) = (VERDICT | u64::from(arrived) << 32, of.bits());
             }
@@ -105,7 +105,7 @@ mod tests {
         let addr = GlobalAddr::new(MemoryNodeId(3), 0xffff_ffff_f800);
         let from = ComputeNodeId::new(4).expect("a valid id");
         for envelope in [
-            Envelope::Doubt(of),
+            Envelope::PendingProbe(of),
             Envelope::Verdict { of, arrived: true },
             Envelope::Verdict { of, arrived: false },
         ] {

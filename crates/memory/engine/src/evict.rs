@@ -46,12 +46,12 @@ impl<P: CoherenceProtocol> Worker<P> {
             let is_held = |state: FrameState| state.ownership() != Ownership::Invalid;
             let held = node.cache.lines().filter(|(_, state)| is_held(*state));
             let held: Vec<_> = held.map(|(addr, _)| addr).collect();
-            let left = held.len() + node.lines_under_way();
+            let left = held.len() + node.lines_in_flight();
             if left == 0 {
                 return Ok(());
             }
             if inner.core.port.is_barred() {
-                return Err(VerbError::Barred.into());
+                return Err(VerbError::SelfFenced.into());
             }
             if left < least {
                 least = left;

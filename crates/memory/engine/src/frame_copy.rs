@@ -1,7 +1,7 @@
 //! [`FrameCopy`]: the node's copy of a line, as a step of the protocol sees it.
 
 use latchwork_cache::{DirtyBounds, Frame, Ownership};
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 
 use crate::node_core::NodeCore;
 use crate::record::LocalSide;
@@ -119,17 +119,17 @@ impl FrameCopy<'_> {
     }
 
     /// The mode in which transactions of this node have locked the copy.
-    pub fn locked(&self) -> Option<Mode> {
+    pub fn locked(&self) -> Option<AccessMode> {
         match self.frame?.kept() {
             Ownership::Invalid => None,
-            Ownership::Shared => Some(Mode::Shared),
-            Ownership::Exclusive => Some(Mode::Exclusive),
+            Ownership::Shared => Some(AccessMode::Shared),
+            Ownership::Exclusive => Some(AccessMode::Exclusive),
         }
     }
 
     /// Ends the accesses that do not wait for locks, because another node has locked the line.
     /// Returns what the remaining accesses want: `mode`, if no access has ended.
-    pub fn locked_out(&mut self, mode: Mode) -> Option<Mode> {
+    pub fn locked_out(&mut self, mode: AccessMode) -> Option<AccessMode> {
         self.waiters.lock_out(mode)
     }
 }

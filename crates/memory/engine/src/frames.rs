@@ -4,7 +4,7 @@ use std::task::Waker;
 
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering, fence};
 
-use crate::settings::Settings;
+use crate::settings::NodeSettings;
 
 #[cfg(all(test, loom))]
 mod interleavings;
@@ -19,7 +19,7 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    pub(crate) fn new(frames: usize, settings: &Settings) -> Reserve {
+    pub(crate) fn new(frames: usize, settings: &NodeSettings) -> Reserve {
         let (share, batch) = (settings.evict_share.max(1), settings.evict_batch.max(1));
         if batch == 1 {
             // No eviction ahead of need, only for accesses that wait for a frame.

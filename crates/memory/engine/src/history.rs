@@ -32,7 +32,7 @@ pub(crate) const LOOK: u64 = 64;
 
 /// The prediction for a shared copy ends after so many later predictions of the worker for shared
 /// copies.
-pub(crate) const BET_MISSES: usize = 256;
+pub(crate) const PREDICTION_MISSES: usize = 256;
 
 /// A bounded count in some bits of a cell: how often one of two outcomes came rather than the
 /// other, of late.
@@ -150,11 +150,11 @@ impl History {
     /// Counts the end of a prediction for a line with the ownership `hold`. The prediction was
     /// right if the line was `used` before another node took it.
     pub(crate) fn taken(&self, addr: GlobalAddr, hold: Ownership, used: bool) {
-        self.count(addr, bets(hold), !used);
+        self.count(addr, predictions(hold), !used);
     }
 }
 
-fn bets(hold: Ownership) -> Count {
+fn predictions(hold: Ownership) -> Count {
     if hold == Ownership::Exclusive { LOST } else { LOST_SHARED }
 }
 

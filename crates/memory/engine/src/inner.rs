@@ -4,13 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use latchwork_fabric::{Inbox, Port, Subscription};
+use latchwork_fabric::{AnyInbox, AnySubscription, Port};
 use latchwork_memnode::EpochWorker;
 use latchwork_runtime::sync::Ordering;
 use latchwork_runtime::{Handle, Time};
-use latchwork_verbs::{GlobalAddr, Outcome, VerbError};
+use latchwork_verbs::{AtomicOutcome, GlobalAddr, VerbError};
 
-use crate::node::Node;
+use crate::node::CoherenceNode;
 use crate::protocol::{CoherenceProtocol, LineSite};
 use crate::record::Record;
 use crate::worker_core::WorkerCore;
@@ -26,16 +26,16 @@ pub(crate) type Kept<P> = RefCell<Option<Rc<Inner<P>>>>;
 
 pub(crate) struct Inner<P: CoherenceProtocol> {
     pub(crate) core: WorkerCore,
-    pub(crate) node: Arc<Node<P>>,
+    pub(crate) node: Arc<CoherenceNode<P>>,
     /// What the protocol keeps of its operations in flight.
     pub(crate) in_flight: P::InFlight,
     pub(crate) role: Role,
     pub(crate) epochs: Rc<EpochWorker>,
-    pub(crate) inbox: Inbox,
-    pub(crate) subscription: Subscription,
+    pub(crate) inbox: AnyInbox,
+    pub(crate) subscription: AnySubscription,
     // Empty between calls; kept for their capacity.
     pub(crate) victims: RefCell<Vec<GlobalAddr>>,
-    pub(crate) completions: RefCell<Vec<(u64, Result<Outcome, VerbError>)>>,
+    pub(crate) completions: RefCell<Vec<(u64, Result<AtomicOutcome, VerbError>)>>,
     /// Whether the worker is parked, so that the node does not count it as awake.
     pub(crate) parked: Cell<bool>,
     /// Whether completions were polled at the end of a sweep, since the last sweep began.
@@ -72,9 +72,9 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// Makes the state of a worker that starts. `kept` is the slot of its poller.
     pub(crate) fn new(
         role: Role,
-        node: &Arc<Node<P>>,
+        node: &Arc<CoherenceNode<P>>,
         port: Rc<Port>,
-        inbox: Inbox,
+        inbox: AnyInbox,
         handle: &Handle,
         kept: &Rc<Kept<P>>,
     ) -> Rc<Inner<P>> {

@@ -45,6 +45,6 @@ impl Sent {
 
 /// A pending probe: a forward that may or may not have arrived.
 #[derive(Debug)]
-pub(crate) struct Doubt {
+pub(crate) struct PendingProbe {
     pub(crate) sent: Sent,
 }

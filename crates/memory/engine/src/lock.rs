@@ -18,7 +18,7 @@ use std::fmt;
 use std::pin::pin;
 
 use latchwork_cache::{Frame, FrameId, Hint, Ownership, TryLock};
-use latchwork_coherence::{LineLocks, LockOutcome, MemoryError, Mode, Need};
+use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, MemoryError, Need};
 use latchwork_runtime::sync::Ordering;
 use latchwork_verbs::GlobalAddr;
 
@@ -94,10 +94,10 @@ fn no_wait(need: Need) -> LineAccess {
     LineAccess { no_wait: true, ..LineAccess::patient(need) }
 }
 
-fn ownership(mode: Mode) -> Ownership {
+fn ownership(mode: AccessMode) -> Ownership {
     match mode {
-        Mode::Shared => Ownership::Shared,
-        Mode::Exclusive => Ownership::Exclusive,
+        AccessMode::Shared => Ownership::Shared,
+        AccessMode::Exclusive => Ownership::Exclusive,
     }
 }
 
@@ -144,8 +144,8 @@ impl<P: CoherenceProtocol> Inner<P> {
         // Checked before the line is requested: another node must not give the line up for nothing.
         let in_the_way = match (frame.locked(), mode) {
             _ if frame.is_draining() && !upgrades => true,
-            (Ownership::Invalid, _) | (Ownership::Shared, Mode::Shared) => false,
-            (Ownership::Shared, Mode::Exclusive) => !upgrades || !frame.is_locked_once(),
+            (Ownership::Invalid, _) | (Ownership::Shared, AccessMode::Shared) => false,
+            (Ownership::Shared, AccessMode::Exclusive) => !upgrades || !frame.is_locked_once(),
             (Ownership::Exclusive, _) => true,
         };
         if in_the_way {
@@ -190,15 +190,15 @@ impl<P: CoherenceProtocol> Inner<P> {
         let Some(id) = record.local.frame else { return };
         let frame = self.core.node.cache.frame(id);
         let failed = record.local.failed.is_some();
-        if (record.line.is_asked_for() || failed) == frame.asks_first() {
+        if (record.line.is_asked_for() || failed) == frame.has_request_mark() {
             return;
         }
-        if frame.asks_first() {
-            frame.ask_no_more();
-        } else if frame.ask_first() != Ownership::Invalid && !failed {
+        if frame.has_request_mark() {
+            frame.clear_request_mark();
+        } else if frame.set_request_mark() != Ownership::Invalid && !failed {
             self.node.protocol.serve(&mut self.site(addr, record));
             if !record.line.is_asked_for() {
-                frame.ask_no_more();
+                frame.clear_request_mark();
             }
         }
     }
@@ -238,7 +238,12 @@ impl<P: CoherenceProtocol> Inner<P> {
 
     /// Takes a lock, if this node may have one more locked line. Returns whether the lock was
     /// taken. A line that is locked already needs no permit.
-    fn count_lock(&self, addr: GlobalAddr, frame: &Frame, mode: Mode) -> Result<bool, MemoryError> {
+    fn count_lock(
+        &self,
+        addr: GlobalAddr,
+        frame: &Frame,
+        mode: AccessMode,
+    ) -> Result<bool, MemoryError> {
         let share = &self.core.node.lock_share;
         let mode = ownership(mode);
         let provided = self.core.permits.provide(share, || self.core.node.workers());
@@ -361,17 +366,17 @@ impl<P: CoherenceProtocol> LineLocks for Worker<P> {
         self.try_lock_hinted(need, Some(hint))
     }
 
-    fn detain(&self, lock: &mut Lock<P>) {
-        if lock.need.mode == Mode::Exclusive && !lock.detains {
+    fn convert_to_node_lock(&self, lock: &mut Lock<P>) {
+        if lock.need.mode == AccessMode::Exclusive && !lock.detains {
             self.inner.core.charge_lock();
-            self.inner.core.node.cache.frame(lock.frame).detain();
+            self.inner.core.node.cache.frame(lock.frame).convert_to_node_lock();
             lock.detains = true;
         }
     }
 
     #[inline]
-    fn is_detained(&self, line: GlobalAddr, hint: &Hint) -> bool {
-        self.inner.core.node.cache.is_detained(line, hint)
+    fn has_node_lock(&self, line: GlobalAddr, hint: &Hint) -> bool {
+        self.inner.core.node.cache.has_node_lock(line, hint)
     }
 
     async fn ensure_unlocked(&self, need: Need) -> Result<LockOutcome<Ticket<P>>, MemoryError> {
@@ -380,7 +385,7 @@ impl<P: CoherenceProtocol> LineLocks for Worker<P> {
     }
 
     fn try_upgrade_lock(&self, lock: &mut Lock<P>) -> bool {
-        if lock.need.mode == Mode::Exclusive {
+        if lock.need.mode == AccessMode::Exclusive {
             return true;
         }
         self.inner.core.charge_lock();
@@ -388,7 +393,7 @@ impl<P: CoherenceProtocol> LineLocks for Worker<P> {
         let upgraded = frame.try_upgrade_lock_unasked() == TryLock::Locked(());
         if upgraded {
             self.inner.core.counters.locks.add(1);
-            lock.need.mode = Mode::Exclusive;
+            lock.need.mode = AccessMode::Exclusive;
         }
         upgraded
     }
@@ -397,7 +402,7 @@ impl<P: CoherenceProtocol> LineLocks for Worker<P> {
         if self.try_upgrade_lock(lock) {
             return Ok(LockOutcome::Got(()));
         }
-        let need = Need { mode: Mode::Exclusive, ..lock.need };
+        let need = Need { mode: AccessMode::Exclusive, ..lock.need };
         Ok(match self.lock_in_time(need, true).await? {
             LockOutcome::Locked => LockOutcome::Locked,
             LockOutcome::Got((_, ticket)) => {

@@ -1,23 +1,23 @@
 //! User messages: messages of the layers above. They travel like messages of the protocol, and this
 //! crate delivers them unread.
 
-use latchwork_coherence::{Letter, Mail, MailBox, MemoryError};
-use latchwork_verbs::{BATCH_MAX, ComputeNodeId, Message as Wire, Request as Verb, Target};
+use latchwork_coherence::{MemoryError, MessageHandler, UserMessage, UserMessages};
+use latchwork_verbs::{BATCH_MAX, ComputeNodeId, Message as Wire, Target, WorkRequest as Verb};
 
 use crate::envelope::MAIL;
 use crate::protocol::CoherenceProtocol;
 use crate::worker::Worker;
 use crate::worker_core::WorkerCore;
 
-impl<P: CoherenceProtocol> Mail for Worker<P> {
+impl<P: CoherenceProtocol> UserMessages for Worker<P> {
     fn node(&self) -> ComputeNodeId {
         self.inner.core.node.id
     }
 
-    fn post_letters(&self, to: ComputeNodeId, letters: &[Letter]) -> Result<(), MemoryError> {
+    fn post_messages(&self, to: ComputeNodeId, letters: &[UserMessage]) -> Result<(), MemoryError> {
         let core = &self.inner.core;
         let target = Target::Compute(to, core.node.arena.0);
-        let wire = |letter: &Letter| {
+        let wire = |letter: &UserMessage| {
             let mut body = [MAIL; Wire::WORDS];
             body[1..].copy_from_slice(letter);
             Verb::Send(Wire { from: core.node.id, body })
@@ -30,20 +30,20 @@ impl<P: CoherenceProtocol> Mail for Worker<P> {
         Ok(())
     }
 
-    fn set_mail_box(&self, mail_box: MailBox) -> bool {
-        self.inner.core.node.mail_box.set(mail_box).is_ok()
+    fn set_message_handler(&self, mail_box: MessageHandler) -> bool {
+        self.inner.core.node.message_handler.set(mail_box).is_ok()
     }
 }
 
 impl WorkerCore {
     /// Handles a message that is not part of the protocol: a user message, or a message from a peer
     /// of another version, which is ignored.
-    pub(crate) fn received_mail(&self, wire: &Wire) {
+    pub(crate) fn received_user_message(&self, wire: &Wire) {
         let [MAIL, letter @ ..] = &wire.body else { return };
         if let Some(costs) = self.costs {
             self.handle.charge(costs.message);
         }
-        if let Some(mail_box) = self.node.mail_box.get() {
+        if let Some(mail_box) = self.node.message_handler.get() {
             mail_box(wire.from, letter);
         }
     }

@@ -11,28 +11,28 @@ use crate::protocol::CoherenceProtocol;
 use crate::record::{RecordTable, Records};
 
 /// A compute node: its cache and the records of its lines. All workers of the node share it.
-pub struct Node<P: CoherenceProtocol> {
+pub struct CoherenceNode<P: CoherenceProtocol> {
     pub(crate) core: Arc<NodeCore>,
     pub(crate) protocol: P,
     pub(crate) records: RecordTable<P::Line>,
 }
 
-impl<P: CoherenceProtocol> Node<P> {
+impl<P: CoherenceProtocol> CoherenceNode<P> {
     /// Builds a node from its parts.
-    pub fn new(parts: NodeParts, protocol: P) -> Arc<Node<P>> {
+    pub fn new(parts: NodeParts, protocol: P) -> Arc<CoherenceNode<P>> {
         let core = Arc::new(NodeCore::new(parts, protocol.lazy_release()));
-        Arc::new(Node { core, protocol, records: RecordTable::new() })
+        Arc::new(CoherenceNode { core, protocol, records: RecordTable::new() })
     }
 
     /// Whether this line has a record: see [`Node::lines_under_way`]. An evicted line keeps its
     /// record after it has left its frame, until its changes have arrived in memory.
-    pub fn is_under_way(&self, line: GlobalAddr) -> bool {
+    pub fn is_in_flight(&self, line: GlobalAddr) -> bool {
         self.records.shard(line).lock().contains_key(&line)
     }
 
     /// The number of lines with a record: lines that are being obtained, released or requested.
     /// Zero on a node at rest.
-    pub fn lines_under_way(&self) -> usize {
+    pub fn lines_in_flight(&self) -> usize {
         self.records.len()
     }
 
@@ -49,7 +49,7 @@ impl<P: CoherenceProtocol> Node<P> {
 }
 
 /// A node has all that its core has.
-impl<P: CoherenceProtocol> Deref for Node<P> {
+impl<P: CoherenceProtocol> Deref for CoherenceNode<P> {
     type Target = NodeCore;
 
     fn deref(&self) -> &NodeCore {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use latchwork_cache::{Cache, FrameId};
-use latchwork_coherence::MailBox;
+use latchwork_coherence::MessageHandler;
 use latchwork_memnode::{Epochs, Geometry, LineAllocator};
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
 use latchwork_runtime::{Notifier, Time};
@@ -11,13 +11,13 @@ use latchwork_verbs::{ComputeNodeId, LocalBuffer, RegionKey};
 
 use crate::blocked::Blocked;
 use crate::counters::{Counters, WorkerCounters};
-use crate::cover::Cover;
+use crate::cover::HandlerCover;
 use crate::frames::{FrameWaiters, Reserve};
 use crate::gone::Gone;
 use crate::history::History;
 use crate::permits::Share;
 use crate::repeats::{NumberPool, Seen};
-use crate::settings::{Release, Settings};
+use crate::settings::{NodeSettings, Release};
 use crate::timers::Timers;
 
 /// The parts of a node.
@@ -37,7 +37,7 @@ pub struct NodeParts {
     /// Decides when freed lines may be used again.
     pub epochs: Arc<Epochs>,
     /// Settings.
-    pub settings: Settings,
+    pub settings: NodeSettings,
 }
 
 /// What the workers of a compute node share under any protocol: all but the records of its lines.
@@ -48,7 +48,7 @@ pub struct NodeCore {
     pub(crate) geometry: Geometry,
     pub(crate) allocator: Arc<LineAllocator>,
     pub(crate) epochs: Arc<Epochs>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: NodeSettings,
     /// Whether the node keeps a line after the access, until another node requests the line or its
     /// frame is needed (SELCC 4.1).
     pub(crate) lazy_release: bool,
@@ -69,13 +69,13 @@ pub struct NodeCore {
     pub(crate) seen: Seen,
     pub(crate) numbers: NumberPool,
     /// Receives the user messages.
-    pub(crate) mail_box: OnceLock<MailBox>,
+    pub(crate) message_handler: OnceLock<MessageHandler>,
     /// Wakes the handler.
     pub(crate) handler: Mutex<Option<Notifier>>,
     /// The number of workers that are not parked, without the handler.
     pub(crate) awake: AtomicUsize,
     /// The handler cover.
-    pub(crate) cover: Cover,
+    pub(crate) cover: HandlerCover,
     /// The number of workers, without the handler.
     pub(crate) workers: AtomicUsize,
     /// The nodes that are dead or have left.
@@ -98,7 +98,7 @@ impl NodeCore {
             epochs: parts.epochs,
             seen: Seen::new(parts.settings.gaps_max),
             numbers: NumberPool::default(),
-            mail_box: OnceLock::new(),
+            message_handler: OnceLock::new(),
             lazy_release,
             settings: parts.settings,
             timers: Timers::new(),
@@ -108,7 +108,7 @@ impl NodeCore {
             refused: AtomicUsize::new(0),
             handler: Mutex::new(None),
             awake: AtomicUsize::new(0),
-            cover: Cover::default(),
+            cover: HandlerCover::default(),
             workers: AtomicUsize::new(0),
             gone: Gone::default(),
             counters: Mutex::new(Vec::new()),
@@ -147,7 +147,7 @@ impl NodeCore {
 
     /// The settings.
     #[inline]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &NodeSettings {
         &self.settings
     }
 

@@ -80,7 +80,7 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
         any |= inner.poll_port();
         any |= inner.inbox.receive(&mut |message| inner.received(&message));
         any |= inner.see_to_the_missed();
-        any |= inner.ring_alarms();
+        any |= inner.fire_alarms();
         any |= inner.serve_blocked();
         any |= inner.release_what_is_over();
         any |= inner.evict_if_short();
@@ -163,8 +163,8 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
         true
     }
 
-    fn nap(&self, time: Duration) -> bool {
-        self.inner.upgrade().is_some_and(|inner| inner.core.port.nap(time))
+    fn doze(&self, time: Duration) -> bool {
+        self.inner.upgrade().is_some_and(|inner| inner.core.port.doze(time))
     }
 
     fn unparked(&self) {

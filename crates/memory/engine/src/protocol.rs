@@ -16,7 +16,7 @@
 use std::fmt;
 
 use latchwork_cache::Ownership;
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 use latchwork_runtime::Time;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, VerbError};
 
@@ -58,7 +58,7 @@ pub trait LineState: fmt::Debug + Send + 'static {
     fn latch_was_free(&mut self);
 
     /// Notes that a local access of this mode has to wait for the local latch.
-    fn latch_was_held(&mut self, mode: Mode);
+    fn latch_was_held(&mut self, mode: AccessMode);
 }
 
 /// One line at one worker, as a step of the protocol sees it.

@@ -12,7 +12,7 @@ use latchwork_runtime::Time;
 use latchwork_runtime::sync::Mutex;
 use latchwork_verbs::{GlobalAddr, VerbError};
 
-use crate::letters::Doubt;
+use crate::letters::PendingProbe;
 use crate::waiters::Waiters;
 
 /// Hashes addresses by their bits. A keyed hash would differ from run to run, for no gain.
@@ -105,7 +105,7 @@ pub struct LocalSide {
     /// Whether a verb of the last posted operation reads or writes the frame.
     pub frame_in_verb: bool,
     /// Pending probes: forwards that may not have arrived.
-    pub(crate) doubts: Vec<Doubt>,
+    pub(crate) probes: Vec<PendingProbe>,
     /// The error of an operation or an invalidation request: the node cannot request the line any
     /// more. After a failed invalidation request the frame serves no other line, because an answer
     /// may still be written into the frame.
@@ -134,7 +134,7 @@ impl LocalSide {
             evicting: false,
             unwanted: false,
             frame_in_verb: false,
-            doubts: Vec::new(),
+            probes: Vec::new(),
             failed: None,
         }
     }
@@ -148,7 +148,7 @@ impl LocalSide {
     /// Whether a forward of the line may or may not have arrived.
     #[inline]
     pub fn is_in_doubt(&self) -> bool {
-        !self.doubts.is_empty()
+        !self.probes.is_empty()
     }
 
     /// Whether the line has failed and its frame is released. Nothing can be posted for such a line

@@ -2,11 +2,11 @@
 //! at once. With adaptive release the node releases the lines that other nodes would take anyway
 //! ([`History`](crate::history::History)).
 
-use latchwork_cache::{Ownership, Watch};
+use latchwork_cache::{FrameWatch, Ownership};
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 
-use crate::history::{BET_MISSES, LOOK, TRIAL};
+use crate::history::{LOOK, PREDICTION_MISSES, TRIAL};
 use crate::inner::Inner;
 use crate::node_core::NodeCore;
 use crate::protocol::{CoherenceProtocol, LineState};
@@ -71,10 +71,10 @@ impl<P: CoherenceProtocol> Inner<P> {
         }
         let Some(id) = node.cache.find(addr) else { return };
         let frame = node.cache.frame(id);
-        if let Some((Watch::Short, _)) = frame.end_watch() {
+        if let Some((FrameWatch::Short, _)) = frame.end_watch() {
             self.core.served_several(addr, frame.state().ownership());
         }
-        frame.watch(Watch::Short);
+        frame.watch(FrameWatch::Short);
         let mut lingering = self.core.lingering.borrow_mut();
         lingering.push_back((addr, keep));
         let over =
@@ -96,7 +96,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         }
         // A contested line that is in use opens no prediction: mostly other nodes want it.
         if keep || self.core.contested(addr).is_none() {
-            node.cache.frame(id).watch(Watch::Long);
+            node.cache.frame(id).watch(FrameWatch::Long);
             if node.cache.frame(id).state().ownership() == Ownership::Shared {
                 self.core.bet_on_copy(addr);
             }
@@ -171,15 +171,15 @@ impl WorkerCore {
     /// one only when the copy goes. Right predictions would seem rare.
     fn bet_on_copy(&self, addr: GlobalAddr) {
         let NodeCore { cache, history, .. } = &*self.node;
-        let mut bets = self.bets.borrow_mut();
+        let mut bets = self.predictions.borrow_mut();
         bets.push_back(addr);
-        let over = if bets.len() > BET_MISSES { bets.pop_front() } else { None };
+        let over = if bets.len() > PREDICTION_MISSES { bets.pop_front() } else { None };
         let Some((addr, id)) = over.and_then(|addr| Some((addr, cache.find(addr)?))) else {
             return;
         };
         let frame = cache.frame(id);
         let hold = frame.state().ownership();
-        if hold == Ownership::Shared && frame.end_watch() == Some((Watch::Long, true)) {
+        if hold == Ownership::Shared && frame.end_watch() == Some((FrameWatch::Long, true)) {
             history.taken(addr, hold, true);
         }
     }
@@ -194,8 +194,8 @@ impl WorkerCore {
         let left = left == Ownership::Shared;
         local.unwanted |= left && self.contested_as(addr, Ownership::Shared).is_some();
         match local.frame.and_then(|id| self.node.cache.frame(id).end_watch()) {
-            Some((Watch::Short, used)) => self.node.history.lingered(addr, used),
-            Some((Watch::Long, used)) => self.node.history.taken(addr, held, used),
+            Some((FrameWatch::Short, used)) => self.node.history.lingered(addr, used),
+            Some((FrameWatch::Long, used)) => self.node.history.taken(addr, held, used),
             None => {}
         }
     }

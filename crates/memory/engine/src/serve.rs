@@ -14,7 +14,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     #[inline]
     pub(crate) fn completed(&self, tag: u64, result: Result<u64, VerbError>) {
         match Tag::from_bits(tag) {
-            Tag::Letter(key) => self.letter_completed(key, result.err()),
+            Tag::Letter(key) => self.message_completed(key, result.err()),
             Tag::Protocol(tag) => {
                 let Inner { core, in_flight, node, .. } = self;
                 self.operation_ended(node.protocol.completed(core, in_flight, tag, result));
@@ -25,7 +25,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// Handles a message that has arrived.
     pub(crate) fn received(&self, wire: &Wire) {
         let Some((addr, envelope, stamp)) = Envelope::open(wire) else {
-            return self.core.received_mail(wire);
+            return self.core.received_user_message(wire);
         };
         // A message that the protocol cannot read counts as none.
         let message = match envelope {
@@ -33,7 +33,7 @@ impl<P: CoherenceProtocol> Inner<P> {
                 None => return,
                 message => message,
             },
-            Envelope::Doubt(_) | Envelope::Verdict { .. } => None,
+            Envelope::PendingProbe(_) | Envelope::Verdict { .. } => None,
         };
         let core = &self.core;
         if let Some(costs) = core.costs {
@@ -49,7 +49,7 @@ impl<P: CoherenceProtocol> Inner<P> {
             }
         }
         match (envelope, message) {
-            (Envelope::Doubt(of), _) => core.answer_doubt(addr, wire.from, of),
+            (Envelope::PendingProbe(of), _) => core.answer_probe(addr, wire.from, of),
             (Envelope::Verdict { of, arrived }, _) => self.verdict(addr, (wire.from, of), arrived),
             (Envelope::Line, None) => {}
             (Envelope::Line, Some(message)) => {
@@ -69,7 +69,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     }
 
     /// Serves the alarms that are due. Returns whether there were any.
-    pub(crate) fn ring_alarms(&self) -> bool {
+    pub(crate) fn fire_alarms(&self) -> bool {
         let now = self.core.handle.sweep_time();
         let mut any = false;
         while let Some((addr, alarm)) = self.core.node.timers.pop_due(now) {

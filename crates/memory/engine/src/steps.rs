@@ -87,7 +87,7 @@ impl WorkerCore {
     /// 2. So no verb reads or writes the frame any more, except a forward with a pending probe.
     /// 3. So the frame is released when no probe is pending.
     pub fn give_frame_back(&self, local: &mut LocalSide) {
-        let LocalSide { frame, doubts, waiters, failed, .. } = local;
+        let LocalSide { frame, probes: doubts, waiters, failed, .. } = local;
         let cache = &self.node.cache;
         // A locked frame stays. The release is tried again when the lock ends.
         let free = |id: &mut _| doubts.is_empty() && cache.frame(*id).try_invalidate();

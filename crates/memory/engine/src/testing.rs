@@ -4,9 +4,9 @@
 use std::cell::RefCell;
 
 use latchwork_cache::{DirtyBounds, Ownership};
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 use latchwork_runtime::Time;
-use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, Request, Target, VerbError};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, Target, VerbError, WorkRequest};
 use slab::Slab;
 
 use crate::protocol::{CoherenceProtocol, LineSite, LineState};
@@ -63,7 +63,7 @@ impl LineState for AloneLine {
 
     fn latch_was_free(&mut self) {}
 
-    fn latch_was_held(&mut self, _mode: Mode) {}
+    fn latch_was_held(&mut self, _mode: AccessMode) {}
 }
 
 /// There are no messages.
@@ -88,12 +88,12 @@ impl CoherenceProtocol for Alone {
             return;
         }
         let hold = match access.need.mode {
-            Mode::Shared => Ownership::Shared,
-            Mode::Exclusive => Ownership::Exclusive,
+            AccessMode::Shared => Ownership::Shared,
+            AccessMode::Exclusive => Ownership::Exclusive,
         };
         let frame = site.local.frame.expect("a wanted line has a frame");
         let local = site.worker.node.buffer(frame);
-        let read = Request::Read { remote: site.addr.offset(), local };
+        let read = WorkRequest::Read { remote: site.addr.offset(), local };
         let key = site.in_flight.borrow_mut().insert((site.addr, hold));
         match site.worker.post(Target::Memory(site.addr.node()), &[read], key as u64) {
             Ok(()) => site.line.reading = true,

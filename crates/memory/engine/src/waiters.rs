@@ -3,7 +3,7 @@
 use std::task::Waker;
 
 use latchwork_cache::{Frame, Ownership};
-use latchwork_coherence::{Mode, Need};
+use latchwork_coherence::{AccessMode, Need};
 use latchwork_runtime::Time;
 use latchwork_verbs::VerbError;
 
@@ -46,7 +46,7 @@ impl LineAccess {
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) id: u64,
-    pub(crate) mode: Mode,
+    pub(crate) mode: AccessMode,
     /// Set for an upgrade, which ends when the copy is lost.
     pub(crate) upgrade: bool,
     pub(crate) outcome: Outcome,
@@ -128,7 +128,7 @@ impl Waiters {
 
     /// The strongest mode that a waiter still waits for.
     #[inline]
-    pub fn wanted(&self) -> Option<Mode> {
+    pub fn wanted(&self) -> Option<AccessMode> {
         let waiting = self.list.iter().filter(|w| matches!(w.outcome, Outcome::Waiting));
         waiting.map(|waiter| waiter.mode).max()
     }
@@ -171,7 +171,7 @@ impl Waiters {
 
     /// Ends the accesses that do not wait for locks, because another node has locked the line.
     /// Returns what the remaining accesses want: `mode`, if no access has ended.
-    pub(crate) fn lock_out(&mut self, mode: Mode) -> Option<Mode> {
+    pub(crate) fn lock_out(&mut self, mode: AccessMode) -> Option<AccessMode> {
         let mut ended = self.forsaken;
         for waiter in self.waiting().filter(|waiter| waiter.no_wait) {
             waiter.end(Outcome::Locked);
@@ -199,9 +199,9 @@ impl Waiters {
 
 /// Whether this ownership is enough for an access of this mode.
 #[inline]
-pub(crate) fn meets(hold: Ownership, mode: Mode) -> bool {
+pub(crate) fn meets(hold: Ownership, mode: AccessMode) -> bool {
     match mode {
-        Mode::Shared => hold >= Ownership::Shared,
-        Mode::Exclusive => hold == Ownership::Exclusive,
+        AccessMode::Shared => hold >= Ownership::Shared,
+        AccessMode::Exclusive => hold == Ownership::Exclusive,
     }
 }

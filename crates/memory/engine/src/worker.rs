@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_coherence::MemoryError;
-use latchwork_fabric::{Inbox, Port};
+use latchwork_fabric::{AnyInbox, Port};
 use latchwork_runtime::Handle;
 use latchwork_verbs::{GlobalAddr, VerbError};
 
 use crate::inner::{Inner, Kept, Role};
-use crate::node::Node;
+use crate::node::CoherenceNode;
 use crate::poller::Pump;
 use crate::protocol::CoherenceProtocol;
 
@@ -40,7 +40,12 @@ const LEAVE_STEP_MAX: Duration = Duration::from_millis(1);
 impl<P: CoherenceProtocol> Worker<P> {
     /// Starts a worker of `node` on the executor of `handle`. `port` and `inbox` connect the worker
     /// to the fabric.
-    pub fn start(node: &Arc<Node<P>>, port: Rc<Port>, inbox: Inbox, handle: &Handle) -> Worker<P> {
+    pub fn start(
+        node: &Arc<CoherenceNode<P>>,
+        port: Rc<Port>,
+        inbox: AnyInbox,
+        handle: &Handle,
+    ) -> Worker<P> {
         Self::start_as(Role::Worker, node, port, inbox, handle)
     }
 
@@ -48,9 +53,9 @@ impl<P: CoherenceProtocol> Worker<P> {
     /// whenever it can, and is woken for messages that arrive while no other worker polls. Every
     /// node needs a handler.
     pub fn start_handler(
-        node: &Arc<Node<P>>,
+        node: &Arc<CoherenceNode<P>>,
         port: Rc<Port>,
-        inbox: Inbox,
+        inbox: AnyInbox,
         handle: &Handle,
     ) -> Worker<P> {
         Self::start_as(Role::Handler, node, port, inbox, handle)
@@ -58,9 +63,9 @@ impl<P: CoherenceProtocol> Worker<P> {
 
     fn start_as(
         role: Role,
-        node: &Arc<Node<P>>,
+        node: &Arc<CoherenceNode<P>>,
         port: Rc<Port>,
-        inbox: Inbox,
+        inbox: AnyInbox,
         handle: &Handle,
     ) -> Worker<P> {
         let kept = Rc::new(Kept::<P>::default());
@@ -70,7 +75,7 @@ impl<P: CoherenceProtocol> Worker<P> {
     }
 
     /// The node.
-    pub fn node(&self) -> &Arc<Node<P>> {
+    pub fn node(&self) -> &Arc<CoherenceNode<P>> {
         &self.inner.node
     }
 
@@ -122,7 +127,7 @@ impl<P: CoherenceProtocol> Worker<P> {
                 return Ok(());
             }
             if in_flight == 0 && inner.core.port.is_barred() {
-                return Err(VerbError::Barred.into());
+                return Err(VerbError::SelfFenced.into());
             }
             if inner.core.handle.now() >= deadline {
                 return Err(MemoryError::Stuck { in_flight, waited });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use latchwork_fabric::Port;
 use latchwork_runtime::Handle;
-use latchwork_verbs::{GlobalAddr, Request, Target, VerbError};
+use latchwork_verbs::{GlobalAddr, Target, VerbError, WorkRequest};
 use slab::Slab;
 
 use crate::costs::CpuCosts;
@@ -21,7 +21,7 @@ use crate::write_back::WriteBackRing;
 
 /// The recent lines of a worker, the latest last: they may be used again at once, until the worker
 /// has obtained enough other lines. The second field: the line is kept although it is contested.
-pub(crate) type Lingering = VecDeque<(GlobalAddr, bool)>;
+pub(crate) type RecentLines = VecDeque<(GlobalAddr, bool)>;
 
 /// What a worker has under any protocol: its port, its messages in flight, its counters, and the
 /// state of its accesses. The protocol posts, sends and counts through it.
@@ -47,11 +47,11 @@ pub struct WorkerCore {
     /// The lines to release.
     pub(crate) releases: RefCell<Vec<GlobalAddr>>,
     /// The lines that this worker obtained last.
-    pub(crate) lingering: RefCell<Lingering>,
+    pub(crate) lingering: RefCell<RecentLines>,
     /// The number of accesses that wait for their lines.
     pub(crate) waiting: Cell<usize>,
     /// The shared copies with an open prediction of this worker.
-    pub(crate) bets: RefCell<VecDeque<GlobalAddr>>,
+    pub(crate) predictions: RefCell<VecDeque<GlobalAddr>>,
     /// The permits for the lines that the worker's transactions lock.
     pub(crate) permits: Permits,
     /// Whether the end of an access decides about its line; see [`NodeCore::minds_ends`].
@@ -73,7 +73,7 @@ impl WorkerCore {
             releases: RefCell::default(),
             lingering: RefCell::default(),
             waiting: Cell::new(0),
-            bets: RefCell::default(),
+            predictions: RefCell::default(),
             permits: Permits::new(&node.lock_share),
             minds_ends: node.minds_ends(),
         }
@@ -85,7 +85,12 @@ impl WorkerCore {
 
     /// Posts a batch of the protocol. Its completion comes back with `tag`, of 63 bits.
     #[inline]
-    pub fn post(&self, target: Target, requests: &[Request], tag: u64) -> Result<(), VerbError> {
+    pub fn post(
+        &self,
+        target: Target,
+        requests: &[WorkRequest],
+        tag: u64,
+    ) -> Result<(), VerbError> {
         self.port.post(target, requests, Tag::Protocol(tag).bits())
     }
 }

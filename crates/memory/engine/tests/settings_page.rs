@@ -1,12 +1,12 @@
 //! The settings page of the book has the same table as the code.
 
-use latchwork_engine::Settings;
+use latchwork_engine::NodeSettings;
 
 #[test]
 fn the_page_has_every_setting_as_the_code_has_it() {
-    let defaults = Settings::default();
+    let defaults = NodeSettings::default();
     let mut table = String::from("| setting | default | also | |\n| --- | --- | --- | --- |\n");
-    for setting in Settings::TABLE {
+    for setting in NodeSettings::TABLE {
         let also = setting.tries.join(", ");
         let (name, default) = (setting.name, setting.value(&defaults));
         table += &format!("| `{name}` | {default} | {also} | {} |\n", setting.help);

@@ -2,7 +2,7 @@
 
 use latchwork_verbs::ComputeNodeId;
 
-use crate::message::{Message, Request};
+use crate::message::{InvalidationRequest, LatchMessage};
 use crate::{LatchWord, NodeSet, WordOp};
 
 /// The ownership of a line at a node.
@@ -49,7 +49,7 @@ pub enum Event {
         old: LatchWord,
     },
     /// A message arrived.
-    Received(Message),
+    Received(LatchMessage),
     /// The back-off after a refusal is over, or the hold-off of this node is over.
     Retry,
     /// The invalidation requests to these nodes were not sent, because the nodes are dead or have
@@ -70,15 +70,15 @@ pub enum Action {
         /// The receiver.
         to: ComputeNodeId,
         /// The content.
-        message: Message,
+        message: LatchMessage,
     },
     /// Forward the line into the requester's frame, then send the grant, in one batch. The bytes do
     /// not change until the operation that is posted next is complete.
     Forward {
         /// The granted request, with the address of the requester's frame.
-        request: Request,
+        request: InvalidationRequest,
         /// The grant.
-        message: Message,
+        message: LatchMessage,
     },
     /// Report [`Event::Retry`] after a back-off that fits this priority.
     Pause {
@@ -94,7 +94,7 @@ pub enum Action {
     /// This node released the line for nodes that must look at the word again. Report
     /// [`Event::Retry`] after a hold-off that fits the priority of those nodes, so that they get to
     /// the word first.
-    StandBack {
+    ReleaseHoldOff {
         /// The highest priority of those nodes.
         priority: u8,
     },

@@ -29,7 +29,7 @@ use crate::{LatchWord, WordOp, WordVerb};
 
 /// The outcome of an operation, as a probe shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Inspection {
+pub enum WordProbe {
     /// The operation is over. Report it complete, with `old` as the value that the atomic verb
     /// returned. If the operation reads the line, use the line as it was read after the probe.
     Over {
@@ -43,8 +43,8 @@ pub enum Inspection {
 impl WordOp {
     /// The outcome of this operation of `me`, whose completion was ambiguous, when the word is
     /// `now` afterwards. `None` when the word cannot decide.
-    pub fn inspect(self, me: ComputeNodeId, now: LatchWord) -> Option<Inspection> {
-        let over = |old| Some(Inspection::Over { old });
+    pub fn inspect(self, me: ComputeNodeId, now: LatchWord) -> Option<WordProbe> {
+        let over = |old| Some(WordProbe::Over { old });
         let bit = now.shared().contains(me);
         let holder = now.exclusive() == Some(me);
         match self {
@@ -60,7 +60,7 @@ impl WordOp {
             | WordOp::TakeOver(_)
             | WordOp::UpgradeOver(_) => match self.expected(me) {
                 Some(expected) if holder => over(expected),
-                Some(expected) if now == expected => Some(Inspection::Again),
+                Some(expected) if now == expected => Some(WordProbe::Again),
                 _ => over(now),
             },
             WordOp::ReleaseShared if !bit => over(now),
@@ -73,7 +73,7 @@ impl WordOp {
                 over(now)
             }
             WordOp::Undo => None,
-            _ => Some(Inspection::Again),
+            _ => Some(WordProbe::Again),
         }
     }
 }
@@ -236,7 +236,7 @@ mod tests {
                     looked_at += 1;
                     let story = format!("{op:?} on {found:?}, taken: {took}, now {now:?}");
                     let told = op.inspect(me, now).expect("the word can tell");
-                    let Inspection::Over { old } = told else {
+                    let WordProbe::Over { old } = told else {
                         assert!(!took, "{story}: again");
                         continue;
                     };
@@ -261,7 +261,7 @@ mod tests {
             for op in
                 [WordOp::AcquireShared, WordOp::Poll, WordOp::AcquireExclusive, WordOp::Upgrade]
             {
-                if let Some(Inspection::Over { old }) = op.inspect(me, now)
+                if let Some(WordProbe::Over { old }) = op.inspect(me, now)
                     && outcome(op, old) == Outcome::Refused
                 {
                     assert_eq!(old.exclusive(), now.exclusive(), "{op:?} {now:?}");

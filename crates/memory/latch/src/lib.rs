@@ -77,10 +77,11 @@ mod rules;
 mod word;
 
 pub use event::{Action, Event, Hold, LocalCopy, Want};
-pub use inspection::Inspection;
+pub use inspection::WordProbe;
 pub use line::Line;
 pub use message::{
-    Answer, GrantMode, Message, REMEMBERED_MAX, Remembered, Request, RequestKind, TRAVELLING_MAX,
+    Answer, GrantMode, InvalidationRequest, LatchMessage, QueuedRequests, REMEMBERED_MAX,
+    RequestKind, TRAVELLING_MAX,
 };
 pub use operation::{WordOp, WordVerb};
 pub use rules::{Rules, Seq};

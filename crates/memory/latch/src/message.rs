@@ -30,7 +30,7 @@ impl RequestKind {
 /// answer arrives, the sender keeps its shared bit, its frame and the record that takes the answer
 /// (rule R5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Request {
+pub struct InvalidationRequest {
     /// The requester.
     pub from: ComputeNodeId,
     /// The node to which the requester sent the request. A request can travel with a hand-over to
@@ -76,9 +76,9 @@ pub enum Answer {
 
 /// A message about a line.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Message {
+pub enum LatchMessage {
     /// An invalidation request.
-    Request(Request),
+    Request(InvalidationRequest),
     /// An answer without the line.
     Answer {
         /// The node to which the request was sent.
@@ -97,7 +97,7 @@ pub enum Message {
         /// The ownership that the grant gives.
         mode: GrantMode,
         /// Requests of other nodes that travel with exclusive ownership.
-        travelling: Remembered,
+        travelling: QueuedRequests,
     },
     /// The giver's operation is complete: the latch word states the ownership that request `seq`
     /// got.
@@ -140,7 +140,7 @@ pub const TRAVELLING_MAX: usize = 10;
 
 /// Queued requests in order of arrival. The first two need no allocation: every miss makes a
 /// record, and few nodes want most lines.
-pub type Remembered = SmallVec<[Request; 2]>;
+pub type QueuedRequests = SmallVec<[InvalidationRequest; 2]>;
 const _: () = assert!(REMEMBERED_MAX > TRAVELLING_MAX, "a queue holds what travels");
 const _: () =
     assert!(REMEMBERED_MAX < ComputeNodeId::MAX as usize, "a node queues no request of its own");

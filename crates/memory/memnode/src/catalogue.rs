@@ -46,7 +46,7 @@ impl fmt::Display for ObjectKind {
 
 /// A registered object.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct CatalogueEntry {
     /// Its name.
     pub name: String,
     /// Its kind.
@@ -119,7 +119,7 @@ const NONE: u64 = u64::MAX;
 #[derive(Default)]
 struct Known {
     /// The entries of the directory, in its order.
-    entries: Vec<Entry>,
+    entries: Vec<CatalogueEntry>,
     /// The records of the entries.
     records: Vec<u64>,
     /// Records of this node that no directory word names, left by registrations that lost a race.
@@ -133,7 +133,7 @@ impl Known {
     }
 
     /// The entry at this index if it has an object, and otherwise its record.
-    fn object(&self, at: usize) -> Result<Entry, u64> {
+    fn object(&self, at: usize) -> Result<CatalogueEntry, u64> {
         let entry = &self.entries[at];
         if entry.value == NONE { Err(self.records[at]) } else { Ok(entry.clone()) }
     }
@@ -262,7 +262,11 @@ impl Catalogue {
     ///
     /// # Errors
     /// [`PoolError::Corrupt`], and failures of the fabric.
-    pub async fn lookup(&self, port: &Port, name: &str) -> Result<Option<Entry>, PoolError> {
+    pub async fn lookup(
+        &self,
+        port: &Port,
+        name: &str,
+    ) -> Result<Option<CatalogueEntry>, PoolError> {
         let known = |known: &Known| known.find(name).map(|at| (at, known.object(at)));
         let mut found = known(&self.known.lock());
         if found.is_none() {
@@ -285,7 +289,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// [`PoolError::Corrupt`], and failures of the fabric.
-    pub async fn list(&self, port: &Port) -> Result<Vec<Entry>, PoolError> {
+    pub async fn list(&self, port: &Port) -> Result<Vec<CatalogueEntry>, PoolError> {
         self.refresh(port).await?;
         let known = self.known.lock();
         Ok(known.entries.iter().filter(|entry| entry.value != NONE).cloned().collect())
@@ -302,7 +306,7 @@ impl Catalogue {
         handle: &Handle,
         name: &str,
         deadline: Time,
-    ) -> Result<Entry, PoolError> {
+    ) -> Result<CatalogueEntry, PoolError> {
         let start = handle.now();
         loop {
             if let Some(entry) = self.lookup(port, name).await? {
@@ -382,7 +386,7 @@ fn to_record(name: &str, kind: ObjectKind, value: u64) -> Result<[u64; RECORD_WO
     Ok(words)
 }
 
-async fn read_record(port: &Port, record: u64) -> Result<Entry, PoolError> {
+async fn read_record(port: &Port, record: u64) -> Result<CatalogueEntry, PoolError> {
     let corrupt = |addr| PoolError::Corrupt { what: "catalogue", addr };
     if record >= RECORDS {
         return Err(corrupt(layout::directory(0)));
@@ -393,7 +397,7 @@ async fn read_record(port: &Port, record: u64) -> Result<Entry, PoolError> {
     let bytes: Vec<u8> = words[2..].iter().flat_map(|word| word.to_le_bytes()).take(len).collect();
     match String::from_utf8(bytes) {
         Ok(name) if (1..=NAME_MAX).contains(&len) => {
-            Ok(Entry { name, kind: ObjectKind((words[0] >> 32) as u32), value: words[1] })
+            Ok(CatalogueEntry { name, kind: ObjectKind((words[0] >> 32) as u32), value: words[1] })
         }
         _ => Err(corrupt(addr)),
     }

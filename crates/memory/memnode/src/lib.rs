@@ -94,7 +94,7 @@ mod settings;
 mod turn;
 
 pub use allocator::LineAllocator;
-pub use catalogue::{Catalogue, Entry, ObjectKind};
+pub use catalogue::{Catalogue, CatalogueEntry, ObjectKind};
 pub use epoch::{Epoch, EpochGuard, EpochWorker, Epochs};
 pub use error::PoolError;
 pub use geometry::Geometry;

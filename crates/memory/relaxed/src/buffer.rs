@@ -12,11 +12,11 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::queue::Write;
 use crate::shared::Shared;
-use crate::{LostWrites, RelaxedError, Settings, SettingsError, drain};
+use crate::{LostWrites, RelaxedError, WriteBufferSettings, WriteBufferSettingsError, drain};
 
 /// The counters of a write buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counts {
+pub struct WriteBufferCounts {
     /// Writes that the buffer took.
     pub writes: u64,
     /// Writes that were merged into an access in the buffer.
@@ -75,16 +75,18 @@ impl<M: CoherentMemory> WriteBuffer<M> {
     /// The error in the settings.
     pub fn new(
         memory: M,
-        settings: Settings,
+        settings: WriteBufferSettings,
         on_loss: impl Fn(LostWrites) + 'static,
-    ) -> Result<Self, SettingsError> {
+    ) -> Result<Self, WriteBufferSettingsError> {
         settings.check(memory.payload_len())?;
         let shared = Rc::new(Shared::new(memory, settings, Box::new(on_loss)));
         let mut tasks = Vec::new();
         if shared.settings.consistency.buffers() {
             let handle = &shared.handle;
             let lanes = 0..shared.settings.batch;
-            tasks.extend(lanes.map(|k| handle.spawn_service(drain::lane(Rc::clone(&shared), k))));
+            tasks.extend(
+                lanes.map(|k| handle.spawn_service(drain::drain_task(Rc::clone(&shared), k))),
+            );
             tasks.push(handle.spawn_service(drain::clock(Rc::clone(&shared))));
         }
         Ok(WriteBuffer { owner: Rc::new(Owner { shared, tasks: RefCell::new(tasks) }) })
@@ -100,12 +102,12 @@ impl<M: CoherentMemory> WriteBuffer<M> {
     }
 
     /// The settings.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &WriteBufferSettings {
         &self.shared().settings
     }
 
     /// The counters so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> WriteBufferCounts {
         *self.shared().counts.borrow()
     }
 

@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use latchwork_cache::WriteGuard;
-use latchwork_coherence::{CoherentMemory, Mode, Need};
+use latchwork_coherence::{AccessMode, CoherentMemory, Need};
 use latchwork_runtime::{Elapsed, Time};
 use latchwork_strict::strict_assert;
 
@@ -67,7 +67,7 @@ fn store<O>(entry: &Entry<O>, guard: &mut WriteGuard<'_>) {
 }
 
 /// A drain task: takes due entries one after another, and makes each visible.
-pub(crate) async fn lane<M: CoherentMemory>(shared: Rc<Shared<M>>, lane: usize) {
+pub(crate) async fn drain_task<M: CoherentMemory>(shared: Rc<Shared<M>>, lane: usize) {
     while let Some(job) = poll_fn(|cx| shared.poll_job(lane, cx)).await {
         shared.carry_out(lane, job).await;
     }
@@ -97,7 +97,7 @@ impl<M: CoherentMemory> Shared<M> {
     async fn carry_out(&self, lane: usize, Job { seq, addr, by }: Job) {
         while !self.try_apply(seq) {
             let asked = self.handle.now();
-            let line = self.memory.ensure_by(Need { addr, mode: Mode::Exclusive }, by);
+            let line = self.memory.ensure_by(Need { addr, mode: AccessMode::Exclusive }, by);
             let in_time = pin!(self.handle.timeout(by, line));
             // Another drain task may make the entry visible: this entry's line was the last that
             // was missing.
@@ -275,7 +275,7 @@ impl<M: CoherentMemory> Shared<M> {
         if applied > 0
             && let Some(lane) = self.queue.borrow().entries().next().and_then(|first| first.lane)
         {
-            self.wake_lane(lane);
+            self.wake_drain_task(lane);
         }
     }
 
@@ -309,7 +309,7 @@ impl<M: CoherentMemory> Shared<M> {
         let Some(entry) = entry else { return };
         strict_assert!(now >= entry.issued, "a write is applied before it was made");
         if let Some(lane) = entry.lane {
-            self.wake_lane(lane);
+            self.wake_drain_task(lane);
         }
         {
             let counts = &mut *self.counts.borrow_mut();

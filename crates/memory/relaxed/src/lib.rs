@@ -105,6 +105,6 @@ mod shared;
 mod signal;
 mod updates;
 
-pub use buffer::{Counts, WriteBuffer};
+pub use buffer::{WriteBuffer, WriteBufferCounts};
 pub use error::{LossCause, LostWrite, LostWrites, RelaxedError};
-pub use settings::{Consistency, Settings, SettingsError};
+pub use settings::{Consistency, WriteBufferSettings, WriteBufferSettingsError};

@@ -9,7 +9,7 @@ use latchwork_strict::{strict_assert, strict_check};
 use latchwork_verbs::GlobalAddr;
 
 use crate::pieces::Pieces;
-use crate::{Consistency, LossCause, LostWrite, Settings};
+use crate::{Consistency, LossCause, LostWrite, WriteBufferSettings};
 
 /// A future access: writes to one line that become visible together.
 pub(crate) struct Entry<O> {
@@ -51,7 +51,7 @@ pub(crate) struct Write<'a> {
 }
 
 pub(crate) struct Queue<O> {
-    settings: Settings,
+    settings: WriteBufferSettings,
     /// In the order of `seq`.
     entries: VecDeque<Entry<O>>,
     /// The next entry's `seq`.
@@ -76,7 +76,7 @@ impl<O> Queue<O> {
         assert!(self.entries.len() <= self.settings.entries, "more writes wait than the bound");
     }
 
-    pub(crate) fn new(settings: Settings) -> Queue<O> {
+    pub(crate) fn new(settings: WriteBufferSettings) -> Queue<O> {
         strict_assert!(
             settings.entries >= settings.batch || !settings.consistency.buffers(),
             "a batch that never fills"
@@ -264,7 +264,13 @@ mod tests {
     }
 
     fn queue(consistency: Consistency) -> Queue<()> {
-        Queue::new(Settings { consistency, batch: 2, entries: 3, bytes: 64, ..Settings::default() })
+        Queue::new(WriteBufferSettings {
+            consistency,
+            batch: 2,
+            entries: 3,
+            bytes: 64,
+            ..WriteBufferSettings::default()
+        })
     }
 
     fn put(queue: &mut Queue<()>, at: u64, offset: usize, bytes: &[u8]) -> Option<bool> {

@@ -45,18 +45,18 @@ impl fmt::Display for Consistency {
 }
 
 impl FromStr for Consistency {
-    type Err = SettingsError;
+    type Err = WriteBufferSettingsError;
 
-    fn from_str(name: &str) -> Result<Self, SettingsError> {
+    fn from_str(name: &str) -> Result<Self, WriteBufferSettingsError> {
         let found = Consistency::ALL.into_iter().find(|level| level.name() == name);
-        found.ok_or_else(|| SettingsError::NoConsistency { given: name.into() })
+        found.ok_or_else(|| WriteBufferSettingsError::NoConsistency { given: name.into() })
     }
 }
 
 /// Settings of a [`WriteBuffer`](crate::WriteBuffer). At the level `Sequential` only `consistency`
 /// has an effect.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
+pub struct WriteBufferSettings {
     /// The order in which writes become visible.
     pub consistency: Consistency,
     /// A write is visible to all nodes this long after it was issued, or it never becomes visible
@@ -86,9 +86,9 @@ pub struct Settings {
     pub cost: Duration,
 }
 
-impl Default for Settings {
+impl Default for WriteBufferSettings {
     fn default() -> Self {
-        Settings {
+        WriteBufferSettings {
             consistency: Consistency::Sequential,
             deadline: Duration::from_millis(10),
             linger: Duration::from_micros(20),
@@ -103,7 +103,7 @@ impl Default for Settings {
 
 /// An error in the settings.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum SettingsError {
+pub enum WriteBufferSettingsError {
     /// No such level.
     #[error("there is no consistency {given}: sequential, tso and pso are possible")]
     NoConsistency {
@@ -111,7 +111,10 @@ pub enum SettingsError {
         given: String,
     },
     /// The batch is not in the range from 1 to the maximum.
-    #[error("a write batch of {given} is impossible: 1 to {} would do", Settings::BATCH_MAX)]
+    #[error(
+        "a write batch of {given} is impossible: 1 to {} would do",
+        WriteBufferSettings::BATCH_MAX
+    )]
     Batch {
         /// The batch.
         given: usize,
@@ -146,7 +149,7 @@ pub enum SettingsError {
     },
 }
 
-impl Settings {
+impl WriteBufferSettings {
     /// The largest batch.
     pub const BATCH_MAX: usize = 256;
 
@@ -155,19 +158,19 @@ impl Settings {
     ///
     /// # Errors
     /// The error in the settings, in one line.
-    pub fn check(&self, payload: usize) -> Result<(), SettingsError> {
-        let Settings { deadline, linger, batch, entries, bytes, .. } = *self;
-        if !(1..=Settings::BATCH_MAX).contains(&batch) {
-            return Err(SettingsError::Batch { given: batch });
+    pub fn check(&self, payload: usize) -> Result<(), WriteBufferSettingsError> {
+        let WriteBufferSettings { deadline, linger, batch, entries, bytes, .. } = *self;
+        if !(1..=WriteBufferSettings::BATCH_MAX).contains(&batch) {
+            return Err(WriteBufferSettingsError::Batch { given: batch });
         }
         if entries < batch {
-            return Err(SettingsError::Entries { entries, batch });
+            return Err(WriteBufferSettingsError::Entries { entries, batch });
         }
         if bytes < payload {
-            return Err(SettingsError::Bytes { bytes, payload });
+            return Err(WriteBufferSettingsError::Bytes { bytes, payload });
         }
         if linger >= deadline {
-            return Err(SettingsError::Deadline { linger, deadline });
+            return Err(WriteBufferSettingsError::Deadline { linger, deadline });
         }
         Ok(())
     }
@@ -179,14 +182,14 @@ mod tests {
 
     #[test]
     fn what_cannot_work_is_one_line_that_says_what_would_do() {
-        let good = Settings::default();
+        let good = WriteBufferSettings::default();
         assert_eq!(good.check(8192), Ok(()));
         let wrong = [
-            Settings { batch: 0, ..good.clone() },
-            Settings { batch: 257, entries: 300, ..good.clone() },
-            Settings { entries: 7, ..good.clone() },
-            Settings { bytes: 8191, ..good.clone() },
-            Settings { linger: good.deadline, ..good.clone() },
+            WriteBufferSettings { batch: 0, ..good.clone() },
+            WriteBufferSettings { batch: 257, entries: 300, ..good.clone() },
+            WriteBufferSettings { entries: 7, ..good.clone() },
+            WriteBufferSettings { bytes: 8191, ..good.clone() },
+            WriteBufferSettings { linger: good.deadline, ..good.clone() },
         ];
         let said = wrong.map(|settings| settings.check(8192).expect_err("wrong").to_string());
         assert_eq!(said[1], "a write batch of 257 is impossible: 1 to 256 would do");

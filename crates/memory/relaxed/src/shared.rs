@@ -12,7 +12,7 @@ use latchwork_verbs::GlobalAddr;
 use crate::queue::{Entry, Queue, Write};
 use crate::signal::Signal;
 use crate::updates::Updates;
-use crate::{Counts, LossCause, LostWrite, LostWrites, Settings};
+use crate::{LossCause, LostWrite, LostWrites, WriteBufferCounts, WriteBufferSettings};
 
 /// Called with losses that no call can report any more.
 pub(crate) type OnLoss = Box<dyn Fn(LostWrites)>;
@@ -20,7 +20,7 @@ pub(crate) type OnLoss = Box<dyn Fn(LostWrites)>;
 pub(crate) struct Shared<M: CoherentMemory> {
     pub(crate) memory: M,
     pub(crate) handle: Handle,
-    pub(crate) settings: Settings,
+    pub(crate) settings: WriteBufferSettings,
     pub(crate) queue: RefCell<Queue<M::Operation>>,
     /// Lost writes that are not reported yet.
     lost: RefCell<Vec<LostWrite>>,
@@ -45,7 +45,7 @@ pub(crate) struct Shared<M: CoherentMemory> {
     pub(crate) updates: Updates,
     /// The buffer takes no more writes.
     closed: Cell<bool>,
-    pub(crate) counts: RefCell<Counts>,
+    pub(crate) counts: RefCell<WriteBufferCounts>,
 }
 
 /// The job of a drain task.
@@ -57,9 +57,12 @@ pub(crate) struct Job {
 }
 
 impl<M: CoherentMemory> Shared<M> {
-    pub(crate) fn new(memory: M, settings: Settings, on_loss: OnLoss) -> Shared<M> {
+    pub(crate) fn new(memory: M, settings: WriteBufferSettings, on_loss: OnLoss) -> Shared<M> {
         let lanes = if settings.consistency.buffers() { settings.batch } else { 0 };
-        strict_assert!(lanes <= Settings::BATCH_MAX, "more lanes than a batch has writes");
+        strict_assert!(
+            lanes <= WriteBufferSettings::BATCH_MAX,
+            "more lanes than a batch has writes"
+        );
         Shared {
             handle: memory.handle().clone(),
             memory,
@@ -122,7 +125,7 @@ impl<M: CoherentMemory> Shared<M> {
     }
 
     /// Wakes a drain task, so that it checks its condition again.
-    pub(crate) fn wake_lane(&self, lane: usize) {
+    pub(crate) fn wake_drain_task(&self, lane: usize) {
         if let Some(waker) = &self.lanes.borrow()[lane] {
             waker.wake_by_ref();
         }
@@ -170,7 +173,7 @@ impl<M: CoherentMemory> Shared<M> {
                 self.counts.borrow_mut().lost += (lost.len() - before) as u64;
             }
             if let Some(lane) = lane {
-                self.wake_lane(lane);
+                self.wake_drain_task(lane);
             }
         }
         if self.closed.get() {

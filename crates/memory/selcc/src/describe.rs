@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use latchwork_engine::Envelope;
-use latchwork_latch::{Answer, GrantMode, Message, Request, RequestKind};
+use latchwork_latch::{Answer, GrantMode, InvalidationRequest, LatchMessage, RequestKind};
 use latchwork_verbs::{ComputeNodeId, Message as Wire};
 
 use crate::wire::LineMessage;
@@ -33,7 +33,7 @@ pub fn describe(wire: &Wire) -> String {
     let none = || format!("no message about a line: {:#x}", wire.body[0]);
     let letter = match Envelope::open(wire) {
         None => return none(),
-        Some((_, Envelope::Doubt(_), _)) => return "has my grant arrived?".to_owned(),
+        Some((_, Envelope::PendingProbe(_), _)) => return "has my grant arrived?".to_owned(),
         Some((_, Envelope::Verdict { arrived: true, .. }, _)) => {
             return "your grant has arrived".to_owned();
         }
@@ -50,13 +50,13 @@ pub fn describe(wire: &Wire) -> String {
         false => format!(" (asked {asked:?})"),
     };
     match &letter.message {
-        Message::Request(request) if request.from == wire.from => {
+        LatchMessage::Request(request) if request.from == wire.from => {
             format!("ask {}", question(request))
         }
-        Message::Request(request) => {
+        LatchMessage::Request(request) => {
             format!("pass on {:?} {} (asked {:?})", request.from, question(request), request.asked)
         }
-        Message::Answer { asked, seq, answer } => {
+        LatchMessage::Answer { asked, seq, answer } => {
             let answer = match answer {
                 Answer::Dropped => "Dropped",
                 Answer::Released => "Released",
@@ -65,7 +65,7 @@ pub fn describe(wire: &Wire) -> String {
             };
             format!("{answer} #{}{}", seq.0, asked_other(*asked))
         }
-        Message::Grant { asked, seq, mode, travelling } => {
+        LatchMessage::Grant { asked, seq, mode, travelling } => {
             let mode = match mode {
                 GrantMode::Shared => "Shared",
                 GrantMode::Exclusive => "Exclusive",
@@ -82,14 +82,16 @@ pub fn describe(wire: &Wire) -> String {
             }
             text
         }
-        Message::Settled { seq } => format!("settled #{}", seq.0),
-        Message::Pledged { asked, seq, .. } => format!("pledged #{}{}", seq.0, asked_other(*asked)),
-        Message::Taken { seq, .. } => format!("taken #{}", seq.0),
-        Message::GaveUp { seq, .. } => format!("gave up #{}", seq.0),
+        LatchMessage::Settled { seq } => format!("settled #{}", seq.0),
+        LatchMessage::Pledged { asked, seq, .. } => {
+            format!("pledged #{}{}", seq.0, asked_other(*asked))
+        }
+        LatchMessage::Taken { seq, .. } => format!("taken #{}", seq.0),
+        LatchMessage::GaveUp { seq, .. } => format!("gave up #{}", seq.0),
     }
 }
 
-fn question(request: &Request) -> String {
+fn question(request: &InvalidationRequest) -> String {
     let kind = match request.kind {
         RequestKind::Read => "Read",
         RequestKind::Write => "Write",
@@ -104,14 +106,14 @@ fn question(request: &Request) -> String {
 mod tests {
     use super::*;
     use latchwork_cache::DirtyBounds;
-    use latchwork_latch::{Remembered, Seq};
+    use latchwork_latch::{QueuedRequests, Seq};
     use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 
     fn node(id: u8) -> ComputeNodeId {
         ComputeNodeId::new(id).expect("a valid id")
     }
 
-    fn said(message: Message, dirty: DirtyBounds) -> String {
+    fn said(message: LatchMessage, dirty: DirtyBounds) -> String {
         let addr = GlobalAddr::new(MemoryNodeId(0), 0x1_0000);
         let mut body = LineMessage { dirty, message }.encode();
         // The address of the line, and the first message of the first worker.
@@ -119,33 +121,42 @@ mod tests {
         describe(&Wire { from: node(4), body })
     }
 
-    fn request(priority: u8) -> Request {
+    fn request(priority: u8) -> InvalidationRequest {
         let (from, asked, seq) = (node(3), node(2), Seq(9));
-        Request { from, asked, kind: RequestKind::Read, seq, priority, buffer: 0 }
+        InvalidationRequest { from, asked, kind: RequestKind::Read, seq, priority, buffer: 0 }
     }
 
     #[test]
     fn every_kind_of_message_has_words_for_what_it_says() {
         let none = DirtyBounds::EMPTY;
-        let own = |priority| Message::Request(Request { from: node(4), ..request(priority) });
+        let own = |priority| {
+            LatchMessage::Request(InvalidationRequest { from: node(4), ..request(priority) })
+        };
         assert_eq!(said(own(0), none), "ask Read #9");
         assert_eq!(said(own(2), none), "ask Read #9 pri 2");
-        assert_eq!(said(Message::Request(request(2)), none), "pass on C3 Read #9 pri 2 (asked C2)");
-        let answer = |asked| Message::Answer { asked, seq: Seq(1), answer: Answer::Released };
+        assert_eq!(
+            said(LatchMessage::Request(request(2)), none),
+            "pass on C3 Read #9 pri 2 (asked C2)"
+        );
+        let answer = |asked| LatchMessage::Answer { asked, seq: Seq(1), answer: Answer::Released };
         assert_eq!(said(answer(node(4)), none), "Released #1");
         assert_eq!(said(answer(node(2)), none), "Released #1 (asked C2)");
-        assert_eq!(said(Message::Settled { seq: Seq(7) }, none), "settled #7");
+        assert_eq!(said(LatchMessage::Settled { seq: Seq(7) }, none), "settled #7");
         let (by, seq) = (node(4), Seq(7));
-        assert_eq!(said(Message::Pledged { by, asked: node(4), seq }, none), "pledged #7");
+        assert_eq!(said(LatchMessage::Pledged { by, asked: node(4), seq }, none), "pledged #7");
         assert_eq!(
-            said(Message::Pledged { by, asked: node(2), seq }, none),
+            said(LatchMessage::Pledged { by, asked: node(2), seq }, none),
             "pledged #7 (asked C2)"
         );
-        assert_eq!(said(Message::Taken { by, seq }, none), "taken #7");
-        assert_eq!(said(Message::GaveUp { by, seq }, none), "gave up #7");
-        let travelling: Remembered = [request(0), request(1)].into_iter().collect();
-        let grant =
-            Message::Grant { asked: node(4), seq: Seq(7), mode: GrantMode::Exclusive, travelling };
+        assert_eq!(said(LatchMessage::Taken { by, seq }, none), "taken #7");
+        assert_eq!(said(LatchMessage::GaveUp { by, seq }, none), "gave up #7");
+        let travelling: QueuedRequests = [request(0), request(1)].into_iter().collect();
+        let grant = LatchMessage::Grant {
+            asked: node(4),
+            seq: Seq(7),
+            mode: GrantMode::Exclusive,
+            travelling,
+        };
         assert_eq!(
             said(grant, DirtyBounds::of(32..40)),
             "grant Exclusive #7 dirty 32..40 with C3 Read #9 (asked C2) and C3 Read #9 pri 1 (asked C2)"

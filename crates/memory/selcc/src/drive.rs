@@ -1,14 +1,14 @@
 //! Drives the line machines: events go in, verbs and messages come out.
 
 use latchwork_cache::DirtyBounds;
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 use latchwork_engine::{Alarm, Bytes, WorkerCore};
-use latchwork_latch::{Action, Answer, Event, GrantMode, Hold, Message, NodeSet};
+use latchwork_latch::{Action, Answer, Event, GrantMode, Hold, LatchMessage, NodeSet};
 use latchwork_runtime::Time;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Target, VerbError, prefetch_write};
 
 use crate::line::{Copy, ownership, want};
-use crate::pauses::{after_refusals, in_time, stand_back, window};
+use crate::pauses::{after_refusals, in_time, release_hold_off, window};
 use crate::selcc::{LatchSite, Selcc};
 use crate::wire::LineMessage;
 
@@ -20,17 +20,19 @@ fn is_report(action: &Action) -> bool {
     let Action::Send { message, .. } = action else { return false };
     matches!(
         message,
-        Message::Answer { .. }
-            | Message::Settled { .. }
-            | Message::Taken { .. }
-            | Message::GaveUp { .. }
+        LatchMessage::Answer { .. }
+            | LatchMessage::Settled { .. }
+            | LatchMessage::Taken { .. }
+            | LatchMessage::GaveUp { .. }
     )
 }
 
 /// The node to which an action sends an invalidation request of node `me`.
 fn asked_by(action: &Action, me: ComputeNodeId) -> Option<ComputeNodeId> {
     match action {
-        Action::Send { to, message: Message::Request(request) } if request.from == me => Some(*to),
+        Action::Send { to, message: LatchMessage::Request(request) } if request.from == me => {
+            Some(*to)
+        }
         _ => None,
     }
 }
@@ -118,7 +120,7 @@ impl Selcc {
                 let frame = site.local.frame.expect("who forwards a line has it");
                 let local = node.buffer(frame);
                 let dirty = match &message {
-                    Message::Grant { mode: GrantMode::Exclusive, .. } => {
+                    LatchMessage::Grant { mode: GrantMode::Exclusive, .. } => {
                         node.cache().frame(frame).dirty()
                     }
                     // The giver writes the dirty bytes back when it grants a shared copy.
@@ -154,8 +156,8 @@ impl Selcc {
                 node.timers().set(at, addr, Alarm::Retry);
                 Ok(())
             }
-            Action::StandBack { priority } => {
-                let wait = stand_back(settings, priority);
+            Action::ReleaseHoldOff { priority } => {
+                let wait = release_hold_off(settings, priority);
                 node.timers().set(worker.handle.now() + wait, addr, Alarm::Retry);
                 Ok(())
             }
@@ -179,34 +181,34 @@ impl Selcc {
         &self,
         site: &mut LatchSite<'_>,
         to: ComputeNodeId,
-        message: Message,
+        message: LatchMessage,
     ) -> Result<(), VerbError> {
         let worker = site.worker;
         let node = &*worker.node;
         let mut awaited = false;
         let message = match message {
             // A request of another node, for which a grant had no room.
-            Message::Request(request) if request.from != node.id() => {
+            LatchMessage::Request(request) if request.from != node.id() => {
                 worker.counters.requests_passed_on.add(1);
-                Message::Request(request)
+                LatchMessage::Request(request)
             }
-            Message::Request(_) if node.settings().heeds_the_gone && node.is_gone(to) => {
+            LatchMessage::Request(_) if node.settings().heeds_the_gone && node.is_gone(to) => {
                 let target = Target::Compute(to, node.arena().0);
                 return Err(VerbError::Unreachable { target });
             }
-            Message::Request(mut request) => {
+            LatchMessage::Request(mut request) => {
                 worker.counters.invalidations_sent.add(1);
                 let first = site.local.waiters.note_request();
                 worker.counters.accesses_invalidating.add(first);
                 let frame = site.local.frame.expect("who asks for a line has a frame for it");
                 request.buffer = node.buffer(frame).offset;
                 awaited = true;
-                Message::Request(request)
+                LatchMessage::Request(request)
             }
             other => other,
         };
         match &message {
-            Message::Answer { answer: Answer::Dropped, .. } => {
+            LatchMessage::Answer { answer: Answer::Dropped, .. } => {
                 worker.counters.invalidations_dropped.add(1);
                 // An exclusive holder drops a request for its priority only: the holder has room
                 // for one request of every node.
@@ -214,7 +216,7 @@ impl Selcc {
                     worker.counters.refused_by_priority.add(1);
                 }
             }
-            Message::Answer { answer: Answer::Busy, .. } => {
+            LatchMessage::Answer { answer: Answer::Busy, .. } => {
                 worker.counters.invalidations_locked_out.add(1);
                 // The count bounds the wait of other nodes. The node locks of this node may follow
                 // one another without a gap.
@@ -222,8 +224,8 @@ impl Selcc {
                     node.cache().frame(frame).note_refusal();
                 }
             }
-            Message::Pledged { .. } => worker.counters.pledges.add(1),
-            Message::GaveUp { .. } => worker.counters.pledges_given_up.add(1),
+            LatchMessage::Pledged { .. } => worker.counters.pledges.add(1),
+            LatchMessage::GaveUp { .. } => worker.counters.pledges_given_up.add(1),
             _ => {}
         }
         worker.send(site.addr, to, LineMessage::of(message).encode(), awaited)
@@ -243,17 +245,17 @@ impl Selcc {
         worker: &WorkerCore,
         addr: GlobalAddr,
         from: ComputeNodeId,
-        message: &Message,
+        message: &LatchMessage,
     ) {
         let (to, answer) = match message {
-            Message::Request(request) => {
+            LatchMessage::Request(request) => {
                 worker.counters.invalidations_dropped.add(1);
                 let (asked, seq, answer) = (request.asked, request.seq, Answer::Dropped);
-                (request.from, Message::Answer { asked, seq, answer })
+                (request.from, LatchMessage::Answer { asked, seq, answer })
             }
-            &Message::Pledged { seq, .. } => {
+            &LatchMessage::Pledged { seq, .. } => {
                 worker.counters.pledges_given_up.add(1);
-                (from, Message::GaveUp { by: worker.node.id(), seq })
+                (from, LatchMessage::GaveUp { by: worker.node.id(), seq })
             }
             _ => return,
         };
@@ -292,13 +294,13 @@ impl Selcc {
         site.local.fail(error);
         self.abandon_pledges(site);
         let machine = &site.line.machine;
-        if heeds && machine.hold() == Hold::Nothing && machine.asks_only(unasked) {
+        if heeds && machine.hold() == Hold::Nothing && machine.only_requests(unasked) {
             site.worker.give_frame_back(site.local);
         }
     }
 
     /// Requests the line for an access, unless the access has to hold off.
-    pub(crate) fn request(&self, site: &mut LatchSite<'_>, mode: Mode, no_wait: bool) {
+    pub(crate) fn request(&self, site: &mut LatchSite<'_>, mode: AccessMode, no_wait: bool) {
         if holds_off(site, mode) {
             return;
         }
@@ -347,8 +349,8 @@ impl Selcc {
 }
 
 /// Whether accesses of this mode hold off and leave the line to a writer.
-fn holds_off(site: &LatchSite<'_>, mode: Mode) -> bool {
-    mode == Mode::Shared
+fn holds_off(site: &LatchSite<'_>, mode: AccessMode) -> bool {
+    mode == AccessMode::Shared
         && site.line.machine.hold() == Hold::Nothing
         && site.line.hold_off_until > site.worker.handle.sweep_time()
 }
@@ -360,15 +362,15 @@ fn holds_off(site: &LatchSite<'_>, mode: Mode) -> bool {
 ///
 /// The prefetches run in parallel with the step. Without them, each first use would fetch one CPU
 /// cache line after the other.
-fn get_ready(site: &LatchSite<'_>, message: &Message) {
+fn get_ready(site: &LatchSite<'_>, message: &LatchMessage) {
     let node = &*site.worker.node;
     let cache = node.cache();
     match message {
-        Message::Request(request) if site.line.machine.hold() == Hold::Exclusive => {
+        LatchMessage::Request(request) if site.line.machine.hold() == Hold::Exclusive => {
             let target = Target::Compute(request.from, node.arena().0);
             site.worker.port.expect_write(target, request.buffer, cache.line_size() as u32);
         }
-        Message::Grant { mode, .. } => {
+        LatchMessage::Grant { mode, .. } => {
             let Some(id) = site.local.frame else { return };
             let line = cache.line(id);
             match mode {

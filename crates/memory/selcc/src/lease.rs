@@ -17,7 +17,7 @@
 //!    line.
 //! 5. An access with a reservation uses it. So each visit of a line serves one access at least.
 
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 
 /// The state of the lease of one line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -45,9 +45,9 @@ impl Lease {
     }
 
     /// Counts a local access that has to wait for the latch.
-    pub(crate) fn has_waited(&mut self, mode: Mode) {
+    pub(crate) fn has_waited(&mut self, mode: AccessMode) {
         if let Lease::Running { reads, writes } = self {
-            let count = if mode == Mode::Shared { reads } else { writes };
+            let count = if mode == AccessMode::Shared { reads } else { writes };
             *count = count.saturating_add(1);
         }
     }
@@ -73,8 +73,8 @@ mod tests {
     fn used_up(bound: Option<u32>, reads: usize, writes: usize, workers: u32) -> bool {
         let mut lease = Lease::Off;
         lease.begin();
-        (0..reads).for_each(|_| lease.has_waited(Mode::Shared));
-        (0..writes).for_each(|_| lease.has_waited(Mode::Exclusive));
+        (0..reads).for_each(|_| lease.has_waited(AccessMode::Shared));
+        (0..writes).for_each(|_| lease.has_waited(AccessMode::Exclusive));
         lease.is_used_up(bound, workers)
     }
 
@@ -90,11 +90,11 @@ mod tests {
     #[test]
     fn counters_run_only_while_a_request_waits_and_begin_anew_when_the_latch_was_free() {
         let mut lease = Lease::Off;
-        lease.has_waited(Mode::Exclusive);
+        lease.has_waited(AccessMode::Exclusive);
         assert_eq!(lease, Lease::Off);
         lease.begin();
-        lease.has_waited(Mode::Exclusive);
-        lease.has_waited(Mode::Shared);
+        lease.has_waited(AccessMode::Exclusive);
+        lease.has_waited(AccessMode::Shared);
         lease.begin();
         assert_eq!(lease, Lease::Running { reads: 1, writes: 1 });
         lease.has_not_waited();

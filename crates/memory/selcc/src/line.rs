@@ -1,7 +1,7 @@
 //! [`LatchLine`]: what the protocols of the latch word keep in the record of a line.
 
 use latchwork_cache::{DirtyBounds, Ownership};
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 use latchwork_engine::{FrameCopy, LineState};
 use latchwork_latch::{Hold, LatchWord, Line, LocalCopy, Seq, Want, WordOp};
 use latchwork_runtime::Time;
@@ -61,7 +61,7 @@ impl LineState for LatchLine {
 
     #[inline]
     fn is_asked_for(&self) -> bool {
-        self.machine.is_asked_for()
+        self.machine.has_requests()
     }
 
     #[inline]
@@ -98,7 +98,7 @@ impl LineState for LatchLine {
         self.lease.has_not_waited();
     }
 
-    fn latch_was_held(&mut self, mode: Mode) {
+    fn latch_was_held(&mut self, mode: AccessMode) {
         self.lease.has_waited(mode);
     }
 }
@@ -151,8 +151,8 @@ impl LocalCopy for Copy<'_> {
 
     fn locked_out(&mut self, want: Want) -> Option<Want> {
         let mode = match want {
-            Want::Shared => Mode::Shared,
-            Want::Exclusive => Mode::Exclusive,
+            Want::Shared => AccessMode::Shared,
+            Want::Exclusive => AccessMode::Exclusive,
         };
         self.copy.locked_out(mode).map(self::want)
     }
@@ -160,10 +160,10 @@ impl LocalCopy for Copy<'_> {
 
 /// The want of the line machine for this mode.
 #[inline]
-pub(crate) fn want(mode: Mode) -> Want {
+pub(crate) fn want(mode: AccessMode) -> Want {
     match mode {
-        Mode::Shared => Want::Shared,
-        Mode::Exclusive => Want::Exclusive,
+        AccessMode::Shared => Want::Shared,
+        AccessMode::Exclusive => Want::Exclusive,
     }
 }
 

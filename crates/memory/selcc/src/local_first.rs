@@ -37,7 +37,7 @@ impl Selcc {
             // Accesses that wait for the latch no longer keep requests waiting.
             self.drive(site, Event::Serve);
         }
-        if !site.line.machine.is_asked_for() && std::mem::take(&mut site.line.lease) == Lease::Over
+        if !site.line.machine.has_requests() && std::mem::take(&mut site.line.lease) == Lease::Over
         {
             self.end_lease(site);
         }

@@ -15,8 +15,8 @@ use std::cell::RefCell;
 
 use latchwork_cache::{DirtyBounds, FrameId};
 use latchwork_engine::{Slot, TRIES_MAX, WorkerCore};
-use latchwork_latch::{Action, Inspection, LatchWord, WordOp, WordVerb};
-use latchwork_verbs::{BATCH_MAX, GlobalAddr, LocalBuffer, Request as Verb, Target, VerbError};
+use latchwork_latch::{Action, LatchWord, WordOp, WordProbe, WordVerb};
+use latchwork_verbs::{BATCH_MAX, GlobalAddr, LocalBuffer, Target, VerbError, WorkRequest as Verb};
 use slab::Slab;
 
 /// The kind of a batch of word operations, encoded in its tag.
@@ -260,8 +260,8 @@ impl Operations {
             let (addr, op) = (groups[key].addr, groups[key].op);
             let (op, _) = op.expect("an operation that was posted");
             match op.inspect(worker.node.id(), now) {
-                Some(Inspection::Over { old }) => Ok(Some(old.bits())),
-                Some(Inspection::Again) => self.submit(worker, key, &groups[key]).map(|()| None),
+                Some(WordProbe::Over { old }) => Ok(Some(old.bits())),
+                Some(WordProbe::Again) => self.submit(worker, key, &groups[key]).map(|()| None),
                 None => Err(VerbError::Ambiguous { target: Target::Memory(addr.node()) }),
             }
         };

@@ -1,6 +1,6 @@
 //! [`Policy`]: the differences between SELCC and SEL.
 
-use latchwork_engine::{Release, Settings};
+use latchwork_engine::{NodeSettings, Release};
 use latchwork_latch::Rules;
 
 /// The differences between the protocols of the latch word.
@@ -48,8 +48,8 @@ impl Policy {
     pub const SEL: Policy = Policy { name: "sel", rules: Rules::LATCH_ONLY, lazy_release: false };
 
     /// The rules of the line machine: those of the policy, changed by the settings.
-    pub(crate) fn rules(&self, settings: &Settings) -> Rules {
-        let Settings { forwarding, takeover, aging, .. } = *settings;
+    pub(crate) fn rules(&self, settings: &NodeSettings) -> Rules {
+        let NodeSettings { forwarding, takeover, aging, .. } = *settings;
         let starved_at = if settings.priority_matching { settings.starved_at } else { 0 };
         let gives_back = self.lazy_release && aging && settings.release == Release::Adaptive;
         Rules { forwarding, takeover, aging, starved_at, gives_back, ..self.rules }

@@ -1,7 +1,7 @@
 //! [`Selcc`]: the protocols of the latch word, on the engine.
 
 use latchwork_cache::Ownership;
-use latchwork_engine::{Alarm, CoherenceProtocol, LineAccess, LineSite, Settings, WorkerCore};
+use latchwork_engine::{Alarm, CoherenceProtocol, LineAccess, LineSite, NodeSettings, WorkerCore};
 use latchwork_latch::{Event, NodeSet, Rules};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, VerbError};
 
@@ -24,7 +24,7 @@ pub struct Selcc {
 
 impl Selcc {
     /// The protocol with this policy, on a node with these settings.
-    pub fn new(policy: Policy, settings: &Settings) -> Selcc {
+    pub fn new(policy: Policy, settings: &NodeSettings) -> Selcc {
         Selcc { policy, rules: policy.rules(settings) }
     }
 }
@@ -67,7 +67,7 @@ impl CoherenceProtocol for Selcc {
     #[inline]
     fn finish(&self, site: &mut LatchSite<'_>) {
         // No other node requests most of the lines with a record.
-        if site.line.machine.is_asked_for() || !matches!(site.line.lease, Lease::Off) {
+        if site.line.machine.has_requests() || !matches!(site.line.lease, Lease::Off) {
             self.see_to_lease(site);
         }
     }

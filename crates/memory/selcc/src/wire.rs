@@ -20,7 +20,7 @@
 use latchwork_cache::DirtyBounds;
 use latchwork_engine::{Body, Envelope, REST};
 use latchwork_latch::{
-    Answer, GrantMode, Message, Request, RequestKind, Rules, Seq, TRAVELLING_MAX,
+    Answer, GrantMode, InvalidationRequest, LatchMessage, RequestKind, Rules, Seq, TRAVELLING_MAX,
 };
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire};
 
@@ -63,7 +63,7 @@ const _: () = assert!((ComputeNodeId::MAX as u64) < 1 << ASKED);
 
 /// Reads a message between nodes, and the line that the message is about. `None` when the message
 /// does not belong to this protocol. For tests and tools that watch a fabric.
-pub fn read_message(wire: &Wire) -> Option<(GlobalAddr, Message)> {
+pub fn read_message(wire: &Wire) -> Option<(GlobalAddr, LatchMessage)> {
     match Envelope::open(wire)? {
         (addr, Envelope::Line, _) => Some((addr, LineMessage::decode(wire)?.message)),
         _ => None,
@@ -75,36 +75,36 @@ pub fn read_message(wire: &Wire) -> Option<(GlobalAddr, Message)> {
 pub struct LineMessage {
     /// The dirty bounds that come with exclusive ownership.
     pub(crate) dirty: DirtyBounds,
-    pub(crate) message: Message,
+    pub(crate) message: LatchMessage,
 }
 
 impl LineMessage {
     /// A message without dirty bounds.
-    pub(crate) fn of(message: Message) -> LineMessage {
+    pub(crate) fn of(message: LatchMessage) -> LineMessage {
         LineMessage { dirty: DirtyBounds::EMPTY, message }
     }
 
     pub(crate) fn encode(&self) -> Body {
         let mut body = [0; Wire::WORDS];
         body[0] = match &self.message {
-            Message::Request(request) => {
+            LatchMessage::Request(request) => {
                 body[REST] = encode_request(request);
                 REQUEST
             }
-            Message::Answer { asked, seq, answer } => {
+            LatchMessage::Answer { asked, seq, answer } => {
                 ANSWER | head(*asked, *seq) | (*answer as u64) << 32
             }
-            Message::Grant { asked, seq, mode, travelling } => {
+            LatchMessage::Grant { asked, seq, mode, travelling } => {
                 body[REST] = self.dirty.bits();
                 for (word, request) in body[TRAVELLING..].iter_mut().zip(travelling) {
                     *word = encode_request(request);
                 }
                 GRANT | head(*asked, *seq) | (*mode as u64) << 32 | (travelling.len() as u64) << 40
             }
-            Message::Settled { seq } => SETTLED | u64::from(seq.0) << 16,
-            Message::Pledged { asked, seq, .. } => PLEDGED | head(*asked, *seq),
-            Message::Taken { seq, .. } => TAKEN | u64::from(seq.0) << 16,
-            Message::GaveUp { seq, .. } => GAVE_UP | u64::from(seq.0) << 16,
+            LatchMessage::Settled { seq } => SETTLED | u64::from(seq.0) << 16,
+            LatchMessage::Pledged { asked, seq, .. } => PLEDGED | head(*asked, *seq),
+            LatchMessage::Taken { seq, .. } => TAKEN | u64::from(seq.0) << 16,
+            LatchMessage::GaveUp { seq, .. } => GAVE_UP | u64::from(seq.0) << 16,
         };
         body
     }
@@ -117,7 +117,7 @@ impl LineMessage {
         let asked = ComputeNodeId::new((head >> 8) as u8);
         let mut dirty = DirtyBounds::EMPTY;
         let message = match head & 0xff {
-            REQUEST => Message::Request(decode_request(wire.body[REST])?),
+            REQUEST => LatchMessage::Request(decode_request(wire.body[REST])?),
             ANSWER => {
                 let answer = match head >> 32 & 0xff {
                     0 => Answer::Dropped,
@@ -126,7 +126,7 @@ impl LineMessage {
                     3 => Answer::Busy,
                     _ => return None,
                 };
-                Message::Answer { asked: asked?, seq, answer }
+                LatchMessage::Answer { asked: asked?, seq, answer }
             }
             GRANT => {
                 let mode = match head >> 32 & 0xff {
@@ -138,12 +138,12 @@ impl LineMessage {
                 let count = (head >> 40 & 0xff) as usize;
                 let words = wire.body[TRAVELLING..].iter().take(count);
                 let travelling = words.map(|word| decode_request(*word)).collect::<Option<_>>()?;
-                Message::Grant { asked: asked?, seq, mode, travelling }
+                LatchMessage::Grant { asked: asked?, seq, mode, travelling }
             }
-            SETTLED => Message::Settled { seq },
-            PLEDGED => Message::Pledged { by: wire.from, asked: asked?, seq },
-            TAKEN => Message::Taken { by: wire.from, seq },
-            GAVE_UP => Message::GaveUp { by: wire.from, seq },
+            SETTLED => LatchMessage::Settled { seq },
+            PLEDGED => LatchMessage::Pledged { by: wire.from, asked: asked?, seq },
+            TAKEN => LatchMessage::Taken { by: wire.from, seq },
+            GAVE_UP => LatchMessage::GaveUp { by: wire.from, seq },
             _ => return None,
         };
         Some(LineMessage { dirty, message })
@@ -154,8 +154,8 @@ fn head(asked: ComputeNodeId, seq: Seq) -> u64 {
     u64::from(asked.get()) << 8 | u64::from(seq.0) << 16
 }
 
-fn encode_request(request: &Request) -> u64 {
-    let Request { from, asked, kind, seq, priority, buffer } = *request;
+fn encode_request(request: &InvalidationRequest) -> u64 {
+    let InvalidationRequest { from, asked, kind, seq, priority, buffer } = *request;
     debug_assert!(buffer.is_multiple_of(BUFFER_UNIT) && buffer < ARENA_MAX, "a frame of an arena");
     debug_assert!(u64::from(priority) < PRIORITIES && u64::from(seq.0) < SEQS);
     u64::from(from.get())
@@ -166,9 +166,9 @@ fn encode_request(request: &Request) -> u64 {
         | (buffer / BUFFER_UNIT) << BUFFER
 }
 
-fn decode_request(word: u64) -> Option<Request> {
+fn decode_request(word: u64) -> Option<InvalidationRequest> {
     let field = |begin: u32, end: u32| word >> begin & ((1 << (end - begin)) - 1);
-    Some(Request {
+    Some(InvalidationRequest {
         from: ComputeNodeId::new(field(0, ASKED) as u8)?,
         asked: ComputeNodeId::new(field(ASKED, KIND) as u8)?,
         kind: match field(KIND, PRIORITY) {
@@ -184,14 +184,14 @@ fn decode_request(word: u64) -> Option<Request> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use latchwork_latch::Remembered;
+    use latchwork_latch::QueuedRequests;
 
     fn node(id: u8) -> ComputeNodeId {
         ComputeNodeId::new(id).expect("a valid id")
     }
 
-    fn request(from: u8) -> Request {
-        Request {
+    fn request(from: u8) -> InvalidationRequest {
+        InvalidationRequest {
             from: node(from),
             asked: node(58),
             kind: RequestKind::Write,
@@ -203,28 +203,33 @@ mod tests {
 
     #[test]
     fn every_message_survives_the_wire() {
-        let travelling: Remembered = (49..49 + TRAVELLING_MAX as u8).map(request).collect();
+        let travelling: QueuedRequests = (49..49 + TRAVELLING_MAX as u8).map(request).collect();
         let messages = [
-            Message::Request(request(7)),
-            Message::Answer { asked: node(2), seq: Seq(9), answer: Answer::Dropped },
-            Message::Answer { asked: node(2), seq: Seq(9), answer: Answer::Released },
-            Message::Answer { asked: node(2), seq: Seq(9), answer: Answer::Queued },
-            Message::Answer { asked: node(2), seq: Seq(9), answer: Answer::Busy },
-            Message::Grant { asked: node(58), seq: Seq(1), mode: GrantMode::Exclusive, travelling },
-            Message::Grant {
+            LatchMessage::Request(request(7)),
+            LatchMessage::Answer { asked: node(2), seq: Seq(9), answer: Answer::Dropped },
+            LatchMessage::Answer { asked: node(2), seq: Seq(9), answer: Answer::Released },
+            LatchMessage::Answer { asked: node(2), seq: Seq(9), answer: Answer::Queued },
+            LatchMessage::Answer { asked: node(2), seq: Seq(9), answer: Answer::Busy },
+            LatchMessage::Grant {
+                asked: node(58),
+                seq: Seq(1),
+                mode: GrantMode::Exclusive,
+                travelling,
+            },
+            LatchMessage::Grant {
                 asked: node(1),
                 seq: Seq(u16::MAX),
                 mode: GrantMode::Shared,
-                travelling: Remembered::new(),
+                travelling: QueuedRequests::new(),
             },
-            Message::Settled { seq: Seq(77) },
-            Message::Pledged { by: node(4), asked: node(58), seq: Seq(u16::MAX) },
-            Message::Taken { by: node(4), seq: Seq(3) },
-            Message::GaveUp { by: node(4), seq: Seq(4) },
+            LatchMessage::Settled { seq: Seq(77) },
+            LatchMessage::Pledged { by: node(4), asked: node(58), seq: Seq(u16::MAX) },
+            LatchMessage::Taken { by: node(4), seq: Seq(3) },
+            LatchMessage::GaveUp { by: node(4), seq: Seq(4) },
         ];
         for message in messages {
             let dirty = match message {
-                Message::Grant { .. } => DirtyBounds::of(8..64),
+                LatchMessage::Grant { .. } => DirtyBounds::of(8..64),
                 _ => DirtyBounds::EMPTY,
             };
             let sent = LineMessage { dirty, message };

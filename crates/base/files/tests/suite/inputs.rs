@@ -4,11 +4,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use latchwork_files::{InputError, Kind, read, read_text, text};
+use latchwork_files::{InputError, InputKind, read, read_text, text};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
-const SMALL: Kind = Kind { name: "a test file", bytes_max: 1000 };
+const SMALL: InputKind = InputKind { name: "a test file", bytes_max: 1000 };
 
 fn directory() -> TempDir {
     TempDir::new().expect("a directory")
@@ -37,7 +37,7 @@ fn a_huge_file_is_refused_for_what_its_metadata_say() {
     let path = directory.path().join("sparse");
     // The size is too large for memory.
     File::create(&path).and_then(|file| file.set_len(1 << 43)).expect("a sparse file");
-    let kind = Kind { name: "a history", bytes_max: 2 << 30 };
+    let kind = InputKind { name: "a history", bytes_max: 2 << 30 };
     let told = read(&path, kind).expect_err("too large").to_string();
     assert_eq!(told, "it is larger than 2 GiB, the most that a history may have");
 }

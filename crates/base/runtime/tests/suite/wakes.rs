@@ -269,7 +269,7 @@ impl Poller for Sleepless {
         false
     }
 
-    fn nap(&self, _time: Duration) -> bool {
+    fn doze(&self, _time: Duration) -> bool {
         self.0.set(self.0.get() + 1);
         false
     }

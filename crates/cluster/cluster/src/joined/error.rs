@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use latchwork_membership::{MembershipError, NodeName};
-use latchwork_verbs_ibv::OpenError;
+use latchwork_verbs_ibv::IbvOpenError;
 use latchwork_verbs_shm::ShmError;
 use latchwork_verbs_tcp::TcpError;
 use thiserror::Error;
@@ -35,7 +35,7 @@ pub enum JoinError {
     Tcp(#[from] TcpError),
     /// The RDMA devices could not be used.
     #[error(transparent)]
-    Rdma(#[from] OpenError),
+    Rdma(#[from] IbvOpenError),
     /// A node that listens on all addresses has no address for other nodes.
     #[error(
         "a node that listens at {listen} must say under which address others reach it: give --set advertise=ADDR"

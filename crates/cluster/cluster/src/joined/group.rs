@@ -19,11 +19,11 @@
 //! 2. An entry in the contact of the sender appears in the view. So the other nodes need not poll
 //!    the store.
 
-use latchwork_membership::{Membership, NodeName, Party, View};
+use latchwork_membership::{Membership, NodeIncarnation, NodeName, View};
 use latchwork_runtime::{Clock, Time};
 use std::time::Duration;
 
-use super::patience::{Patience, Waiting};
+use super::patience::{StartPatience, StartWait};
 use crate::JoinError;
 
 /// How long one wait for missing nodes takes.
@@ -35,10 +35,10 @@ const CHUNK: usize = 512 << 10;
 /// The compute nodes that started together. Each has a rank: its number from 0, in the order of the
 /// names.
 #[derive(Clone, Debug)]
-pub struct Group {
+pub struct NodeGroup {
     membership: Membership,
     run: u64,
-    parties: Vec<Party>,
+    parties: Vec<NodeIncarnation>,
     nodes: Vec<NodeName>,
     rank: usize,
 }
@@ -46,21 +46,21 @@ pub struct Group {
 /// The state of a run, as one node finds it.
 enum Standing {
     /// These parties have all seats, and this node is one of them.
-    Full(Vec<Party>),
+    Full(Vec<NodeIncarnation>),
     /// These parties have seats, this node is one of them, and other seats are free.
-    Waiting(Vec<Party>),
+    Waiting(Vec<NodeIncarnation>),
     /// The run is lost for this node. A party with a seat is dead or has left, or the run began
     /// with these parties and without this node.
-    Over(Vec<Party>),
+    Over(Vec<NodeIncarnation>),
 }
 
-impl Group {
+impl NodeGroup {
     /// Waits until `parties` compute nodes want to form a group. This node is one of them.
     pub(crate) fn form(
         membership: &Membership,
         parties: usize,
-        patience: Patience<'_>,
-    ) -> Result<Group, JoinError> {
+        patience: StartPatience<'_>,
+    ) -> Result<NodeGroup, JoinError> {
         let clock = Clock::start();
         let mut run = last_run(membership)?;
         let mut begun = Vec::new();
@@ -68,7 +68,7 @@ impl Group {
             let agreed = membership.decide(&parties_of(run), parties.to_string().as_bytes())?;
             let agreed = text(&agreed).parse::<usize>().unwrap_or(0);
             let there = match look(membership, run, parties, agreed)? {
-                Standing::Full(seats) => return Ok(Group::of(membership, run, seats)),
+                Standing::Full(seats) => return Ok(NodeGroup::of(membership, run, seats)),
                 Standing::Over(without) => {
                     let view = membership.view();
                     begun = without.into_iter().filter(|party| view.is_there(*party)).collect();
@@ -78,7 +78,7 @@ impl Group {
                 Standing::Waiting(there) => there,
             };
             let waiting =
-                Waiting::Compute { there: names(&there), wanted: parties, begun: names(&begun) };
+                StartWait::Compute { there: names(&there), wanted: parties, begun: names(&begun) };
             let left = (Time::ZERO + patience.limit) - clock.now();
             if left.is_zero() || !(patience.goes_on)(&waiting) {
                 // No other node shall wait for this one any more.
@@ -98,13 +98,13 @@ impl Group {
         }
     }
 
-    fn of(membership: &Membership, run: u64, mut parties: Vec<Party>) -> Group {
+    fn of(membership: &Membership, run: u64, mut parties: Vec<NodeIncarnation>) -> NodeGroup {
         parties.sort_unstable();
         let nodes = names(&parties);
         let me = membership.me().node;
         let rank = nodes.iter().position(|node| *node == me).unwrap_or(0);
         tracing::info!(run, rank, ?nodes, "the nodes of a run have come");
-        Group { membership: membership.clone(), run, parties, nodes, rank }
+        NodeGroup { membership: membership.clone(), run, parties, nodes, rank }
     }
 
     /// The rank of this node, from 0.
@@ -118,7 +118,7 @@ impl Group {
     }
 
     /// The nodes with their member epochs, by rank.
-    pub fn parties(&self) -> &[Party] {
+    pub fn parties(&self) -> &[NodeIncarnation] {
         &self.parties
     }
 
@@ -136,7 +136,7 @@ impl Group {
         &self,
         name: &str,
         value: &[u8],
-        patience: impl Into<latchwork_membership::Patience<'a>>,
+        patience: impl Into<latchwork_membership::ExchangePatience<'a>>,
     ) -> Result<Vec<Vec<u8>>, JoinError> {
         let patience = patience.into();
         let clock = Clock::start();
@@ -170,7 +170,7 @@ impl Group {
         name: &str,
         number: usize,
         value: &[u8],
-        patience: latchwork_membership::Patience<'_>,
+        patience: latchwork_membership::ExchangePatience<'_>,
     ) -> Result<Vec<Vec<u8>>, JoinError> {
         let name = format!("run-{}.{name}.{number}", self.run);
         Ok(self.membership.exchange(&name, &self.parties, value, patience)?)
@@ -196,7 +196,7 @@ impl Group {
     /// When the store does not answer.
     pub fn heard(&self, name: &str) -> Result<Option<Vec<u8>>, JoinError> {
         let (fact, view) = (self.word(name), self.membership.view());
-        let rang = |party: &Party| {
+        let rang = |party: &NodeIncarnation| {
             view.get(party.node).is_some_and(|member| {
                 member.epoch == party.epoch && member.contact.contains_key(&fact)
             })
@@ -218,7 +218,7 @@ impl Group {
 }
 
 /// The names of parties, in ascending order.
-fn names(parties: &[Party]) -> Vec<NodeName> {
+fn names(parties: &[NodeIncarnation]) -> Vec<NodeName> {
     let mut names: Vec<_> = parties.iter().map(|party| party.node).collect();
     names.sort_unstable();
     names
@@ -229,7 +229,12 @@ pub(crate) fn listed(nodes: &[NodeName]) -> String {
     nodes.iter().map(NodeName::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn incomplete(there: &[Party], begun: &[Party], parties: usize, limit: Duration) -> String {
+fn incomplete(
+    there: &[NodeIncarnation],
+    begun: &[NodeIncarnation],
+    parties: usize,
+    limit: Duration,
+) -> String {
     let (came, n) = (listed(&names(there)), there.len());
     let without = match begun.is_empty() {
         true => String::new(),
@@ -271,7 +276,7 @@ fn look(
     agreed: usize,
 ) -> Result<Standing, JoinError> {
     let mine = membership.me().party();
-    let mut taken: Vec<Party> = Vec::new();
+    let mut taken: Vec<NodeIncarnation> = Vec::new();
     if agreed == parties {
         for number in 0..parties {
             let name = format!("run-{run}.seat-{number}");
@@ -294,7 +299,7 @@ fn look(
     }
     let view = membership.view();
     // A party that is not in the view yet has just joined.
-    let is_gone = |party: &Party| {
+    let is_gone = |party: &NodeIncarnation| {
         view.get(party.node).is_some_and(|member| member.epoch >= party.epoch)
             && !view.is_there(*party)
     };
@@ -316,7 +321,11 @@ fn look(
 }
 
 /// The parties that have seats in a run.
-fn seats(membership: &Membership, run: u64, parties: usize) -> Result<Vec<Party>, JoinError> {
+fn seats(
+    membership: &Membership,
+    run: u64,
+    parties: usize,
+) -> Result<Vec<NodeIncarnation>, JoinError> {
     let mut seats = Vec::new();
     for number in 0..parties {
         let seat = membership.fact(&format!("run-{run}.seat-{number}"))?;
@@ -325,7 +334,7 @@ fn seats(membership: &Membership, run: u64, parties: usize) -> Result<Vec<Party>
     Ok(seats)
 }
 
-fn seat_of(fact: &[u8]) -> Option<Party> {
+fn seat_of(fact: &[u8]) -> Option<NodeIncarnation> {
     text(fact).parse().ok()
 }
 

@@ -14,12 +14,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use latchwork_membership::{Member, Membership, MembershipError, NodeName, Party, View};
+use latchwork_membership::{
+    Membership, MembershipError, NodeIncarnation, NodeName, View, ViewMember,
+};
 use latchwork_runtime::sync::Ordering;
 use latchwork_runtime::{Clock, Time};
 
 use super::follower::{Follower, Shared};
-use super::patience::{Patience, Waiting};
+use super::patience::{StartPatience, StartWait};
 use crate::JoinError;
 use crate::ports::Ports;
 use crate::protocol::Node;
@@ -55,11 +57,11 @@ impl Introductions {
     pub(crate) fn wait(
         &self,
         memory_nodes: usize,
-        patience: Patience<'_>,
+        patience: StartPatience<'_>,
     ) -> Result<Arc<View>, JoinError> {
         let arrived = |view: &View| {
             let peers = self.shared.peers.lock();
-            let is_known = |member: &&Member| peers.known(member.node) == Some(member.epoch);
+            let is_known = |member: &&ViewMember| peers.known(member.node) == Some(member.epoch);
             peers.is_introduced() && view.memory().filter(is_known).count() >= memory_nodes
         };
         // The nodes that this node knows change without a change of the view.
@@ -78,9 +80,9 @@ impl Introductions {
             }
             let there = self.known_memory();
             let waiting = match self.unreachable_memory() {
-                Some((node, why)) if there < memory_nodes => Waiting::Reach { node, why },
-                None if there < memory_nodes => Waiting::Memory { there, wanted: memory_nodes },
-                _ => Waiting::Introductions,
+                Some((node, why)) if there < memory_nodes => StartWait::Reach { node, why },
+                None if there < memory_nodes => StartWait::Memory { there, wanted: memory_nodes },
+                _ => StartWait::Introductions,
             };
             if !(patience.goes_on)(&waiting) {
                 return Err(JoinError::GivenUp);
@@ -98,7 +100,7 @@ impl Introductions {
         let view = self.shared.membership.view();
         let refusals = self.shared.refusals.lock();
         let is_there = |(node, (epoch, _)): &(&NodeName, &(u64, String))| {
-            view.is_there(Party { node: **node, epoch: *epoch })
+            view.is_there(NodeIncarnation { node: **node, epoch: *epoch })
         };
         refusals.iter().filter(is_there).map(|(node, (_, why))| (*node, why.clone())).collect()
     }

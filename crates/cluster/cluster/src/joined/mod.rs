@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use latchwork_cache::Cache;
 use latchwork_engine::{Counters, NodeParts};
-use latchwork_fabric::Fabric;
-use latchwork_membership::{Membership, MembershipError, NodeName, Party, Role, View};
+use latchwork_fabric::AnyFabric;
+use latchwork_membership::{Membership, MembershipError, NodeIncarnation, NodeName, Role, View};
 use latchwork_memnode::{Epochs, LineAllocator, Pool};
 use latchwork_runtime::{Clock, Executor, RealDriver, Time};
 
@@ -37,9 +37,9 @@ use crate::transport::{Link, Transport, machine};
 use crate::{ClusterConfig, ConfigError};
 
 pub use error::JoinError;
-pub use group::Group;
+pub use group::NodeGroup;
 pub(crate) use introductions::{Introductions, lost_memory};
-pub use patience::{Patience, Waiting};
+pub use patience::{StartPatience, StartWait};
 
 /// How long one check for the format of the memory nodes waits.
 const LOOK: Duration = Duration::from_millis(200);
@@ -55,7 +55,7 @@ pub struct Joined {
     // Holds the listener too, if the transport has one.
     _link: Link,
     epochs: Arc<Epochs>,
-    group: Group,
+    group: NodeGroup,
     _introductions: Introductions,
     // Dropped last: a dead node must not still hold memory that other nodes share.
     membership: Mortal,
@@ -83,7 +83,7 @@ impl Joined {
         config: ClusterConfig,
         transport: &Transport,
         membership: Membership,
-        patience: impl Into<Patience<'a>>,
+        patience: impl Into<StartPatience<'a>>,
     ) -> Result<Joined, JoinError> {
         let mortal = Mortal(membership);
         match Begun::begin(config, transport, &mortal.0, patience.into()) {
@@ -133,7 +133,7 @@ impl Joined {
     }
 
     /// The compute nodes that started together with this one.
-    pub fn group(&self) -> &Group {
+    pub fn group(&self) -> &NodeGroup {
         &self.group
     }
 
@@ -177,7 +177,7 @@ struct Begun {
     is_one_host: bool,
     link: Link,
     epochs: Arc<Epochs>,
-    group: Group,
+    group: NodeGroup,
     introductions: Introductions,
 }
 
@@ -186,7 +186,7 @@ impl Begun {
         config: ClusterConfig,
         transport: &Transport,
         membership: &Membership,
-        patience: Patience<'_>,
+        patience: StartPatience<'_>,
     ) -> Result<Begun, JoinError> {
         let geometry = config.check()?;
         let me = membership.me();
@@ -195,7 +195,7 @@ impl Begun {
         };
         let link = transport.open(membership)?;
         let threaded = link.threaded();
-        let fabric = Fabric::from(threaded.clone());
+        let fabric = AnyFabric::from(threaded.clone());
         link.add_compute(id)?;
         let arena = |bytes| fabric.new_region(bytes).map_err(JoinError::from);
         let (line_size, least) = (config.line_size as usize, config.frames_min());
@@ -265,9 +265,9 @@ fn gather(
     pool: Pool,
     node: Arc<Node>,
     membership: &Membership,
-    patience: Patience<'_>,
-) -> Result<(Host, bool, Group), JoinError> {
-    let group = Group::form(membership, config.compute_nodes, patience)?;
+    patience: StartPatience<'_>,
+) -> Result<(Host, bool, NodeGroup), JoinError> {
+    let group = NodeGroup::form(membership, config.compute_nodes, patience)?;
     // From here on the other nodes wait only for this node.
     let limit = patience.limit;
     let first = group.rank();
@@ -303,7 +303,7 @@ impl PoolFacts {
         &self,
         membership: &Membership,
         maker: String,
-        patience: Patience<'_>,
+        patience: StartPatience<'_>,
     ) -> Result<(), JoinError> {
         let clock = Clock::start();
         let ready = loop {
@@ -319,13 +319,14 @@ impl PoolFacts {
                 let waited = clock.now() - Time::ZERO;
                 return Err(JoinError::NotFormatted { maker, waited });
             }
-            if !(patience.goes_on)(&Waiting::Format { maker: maker.clone() }) {
+            if !(patience.goes_on)(&StartWait::Format { maker: maker.clone() }) {
                 return Err(JoinError::GivenUp);
             }
         };
         let view = membership.view();
         let ready = String::from_utf8_lossy(&ready);
-        let mut parties = ready.split_whitespace().filter_map(|party| party.parse::<Party>().ok());
+        let mut parties =
+            ready.split_whitespace().filter_map(|party| party.parse::<NodeIncarnation>().ok());
         match parties.find(|party| !view.is_there(*party)) {
             Some(gone) => Err(JoinError::MemoryLost { node: gone.node, how: "left" }),
             None => Ok(()),
@@ -334,7 +335,7 @@ impl PoolFacts {
 }
 
 /// The memory nodes 0, 1, .. of a view, with their sizes in bytes.
-fn memory_of(view: &View, count: usize) -> Vec<(Party, u64)> {
+fn memory_of(view: &View, count: usize) -> Vec<(NodeIncarnation, u64)> {
     let memory = view.memory().filter_map(|member| match member.role {
         Role::Memory { bytes } => Some((member.party(), bytes)),
         Role::Compute => None,

@@ -9,20 +9,20 @@ use super::group::listed;
 
 /// How long to wait for other nodes.
 #[derive(Clone, Copy)]
-pub struct Patience<'a> {
+pub struct StartPatience<'a> {
     /// The limit of each wait.
     pub limit: Duration,
     /// Gets the awaited event several times a second. The wait ends when this returns false.
-    pub goes_on: &'a dyn Fn(&Waiting) -> bool,
+    pub goes_on: &'a dyn Fn(&StartWait) -> bool,
 }
 
-impl From<Duration> for Patience<'static> {
+impl From<Duration> for StartPatience<'static> {
     fn from(limit: Duration) -> Self {
-        Patience { limit, goes_on: &|_| true }
+        StartPatience { limit, goes_on: &|_| true }
     }
 }
 
-impl fmt::Debug for Patience<'_> {
+impl fmt::Debug for StartPatience<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Patience").field("limit", &self.limit).finish_non_exhaustive()
     }
@@ -30,7 +30,7 @@ impl fmt::Debug for Patience<'_> {
 
 /// The event that a starting node waits for. Its text follows "waits for".
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Waiting {
+pub enum StartWait {
     /// Memory nodes are missing.
     Memory {
         /// The number of memory nodes that are there.
@@ -63,7 +63,7 @@ pub enum Waiting {
     },
 }
 
-impl fmt::Display for Waiting {
+impl fmt::Display for StartWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let more = |there: usize, wanted: usize, kind: &str| {
             let missing = wanted.saturating_sub(there);
@@ -71,13 +71,13 @@ impl fmt::Display for Waiting {
             format!("{missing} more {kind} node{s}")
         };
         match self {
-            Waiting::Memory { there, wanted } => {
+            StartWait::Memory { there, wanted } => {
                 write!(f, "{}: start memnode with the same --join", more(*there, *wanted, "memory"))
             }
-            Waiting::Reach { node, why } => write!(f, "{node}, which it cannot reach: {why}"),
-            Waiting::Introductions => write!(f, "nodes that are there to learn of this one"),
-            Waiting::Format { maker } => write!(f, "{maker} to format the memory nodes"),
-            Waiting::Compute { there, wanted, begun } => {
+            StartWait::Reach { node, why } => write!(f, "{node}, which it cannot reach: {why}"),
+            StartWait::Introductions => write!(f, "nodes that are there to learn of this one"),
+            StartWait::Format { maker } => write!(f, "{maker} to format the memory nodes"),
+            StartWait::Compute { there, wanted, begun } => {
                 write!(f, "{}", more(there.len(), *wanted, "compute"))?;
                 write!(f, "; here: {}", listed(there))?;
                 if !begun.is_empty() {

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use latchwork_membership::{Member, MemberState, NodeName, View};
+use latchwork_membership::{MemberState, NodeName, View, ViewMember};
 use latchwork_peers::{ClusterView, NodeEpoch, NodeState, NodeView, PeerReport};
 
 const KNOWS: &str = "knows-";
@@ -35,7 +35,7 @@ fn report_in(key: &str, value: &str) -> Option<PeerReport<NodeName>> {
 
 /// The view, as the order of a death needs it. `address` is the key of the addresses in contacts.
 pub(super) fn read(view: &View, address: &str) -> ClusterView<NodeName> {
-    let node = |member: &Member| NodeView {
+    let node = |member: &ViewMember| NodeView {
         epoch: member.epoch,
         state: match member.state {
             MemberState::Joined => NodeState::Joined,
@@ -49,7 +49,7 @@ pub(super) fn read(view: &View, address: &str) -> ClusterView<NodeName> {
     ClusterView { nodes: view.members.iter().map(|(name, member)| (*name, node(member))).collect() }
 }
 
-fn reports_of(member: &Member) -> BTreeSet<PeerReport<NodeName>> {
+fn reports_of(member: &ViewMember) -> BTreeSet<PeerReport<NodeName>> {
     member.contact.iter().filter_map(|(key, value)| report_in(key, value)).collect()
 }
 
@@ -61,14 +61,14 @@ mod tests {
 
     use super::*;
 
-    fn member(name: &str, state: MemberState, says: &[(&str, &str)]) -> Member {
+    fn member(name: &str, state: MemberState, says: &[(&str, &str)]) -> ViewMember {
         let node: NodeName = name.parse().expect("a name");
         let role = match node {
             NodeName::Memory(_) => Role::Memory { bytes: 1 << 20 },
             NodeName::Compute(_) => Role::Compute,
         };
         let contact = says.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
-        Member { node, epoch: 7, role, contact: contact.collect(), state }
+        ViewMember { node, epoch: 7, role, contact: contact.collect(), state }
     }
 
     fn of(name: &str, epoch: u64) -> NodeEpoch<NodeName> {
@@ -95,7 +95,7 @@ mod tests {
     fn every_member_has_to_fence_the_dead_node_and_with_its_last_epoch() {
         use MemberState::{Dead, Joined, Left};
         let dead = member("C3", Dead, &[]);
-        let judge = |members: &[Member]| {
+        let judge = |members: &[ViewMember]| {
             let members: BTreeMap<_, _> = members.iter().map(|m| (m.node, m.clone())).collect();
             let view = read(&View { revision: 9, members }, "tcp");
             view.have_all_reported(&PeerReport::Fenced(of("C3", 7)))

@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use latchwork_membership::{Mail, Membership, MembershipError, NodeName};
+use latchwork_membership::{ControlMessages, Membership, MembershipError, NodeName};
 use latchwork_verbs_ibv as ibv;
 
 use super::CONNECT;
@@ -12,9 +12,9 @@ use crate::JoinError;
 
 /// Opens a fabric on the devices of this process, for the node of `membership`.
 pub(super) fn open(
-    config: &ibv::Config,
+    config: &ibv::IbvConfig,
     membership: &Membership,
-) -> Result<ibv::Fabric, JoinError> {
+) -> Result<ibv::IbvFabric, JoinError> {
     let me = membership.me();
     let own = peer(me.node);
     let fabric: Arc<OnceLock<ibv::WeakFabric>> = Arc::default();
@@ -24,17 +24,17 @@ pub(super) fn open(
         let fabric = place.get().and_then(ibv::WeakFabric::upgrade);
         fabric.map_or(Vec::new(), |fabric| fabric.deliver(own, peer(from), epoch, letter))
     };
-    let mail = membership.mail(Box::new(handler))?;
+    let mail = membership.messages(Box::new(handler))?;
     let connect_timeout = config.connect_timeout.max(CONNECT);
-    let config = ibv::Config { epoch: me.epoch, connect_timeout, ..config.clone() };
-    let opened = ibv::Fabric::join(config, Arc::new(Letters(mail)))?;
+    let config = ibv::IbvConfig { epoch: me.epoch, connect_timeout, ..config.clone() };
+    let opened = ibv::IbvFabric::join(config, Arc::new(Letters(mail)))?;
     // This is the only call of `set`.
     let _ = fabric.set(opened.downgrade());
     Ok(opened)
 }
 
 /// Carries control messages of the fabric to other nodes.
-struct Letters(Mail);
+struct Letters(ControlMessages);
 
 impl ibv::Courier for Letters {
     fn carry(
@@ -43,7 +43,7 @@ impl ibv::Courier for Letters {
         epoch: u64,
         bytes: Vec<u8>,
         limit: Duration,
-        reply: ibv::Reply,
+        reply: ibv::ContactReply,
     ) {
         let answer = move |answer: Result<Vec<u8>, MembershipError>| {
             reply(answer.map_err(|error| match error {

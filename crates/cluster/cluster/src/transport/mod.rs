@@ -53,7 +53,7 @@ pub enum Transport {
     /// Sockets.
     Tcp {
         /// The settings of this process. Membership gives the member epoch.
-        config: Box<tcp::Config>,
+        config: Box<tcp::TcpConfig>,
         /// The listening address of this process's node. With port 0 the operating system chooses a
         /// port.
         listen: SocketAddr,
@@ -63,7 +63,7 @@ pub enum Transport {
     /// RDMA devices.
     Ibverbs {
         /// The devices, of which this process's node uses one. Membership gives the member epoch.
-        config: Box<ibv::Config>,
+        config: Box<ibv::IbvConfig>,
     },
 }
 
@@ -88,11 +88,11 @@ impl Transport {
                 if listen.ip().is_unspecified() && advertise.is_none() {
                     return Err(JoinError::NoAddress { listen: *listen });
                 }
-                let mut config = tcp::Config::clone(config);
+                let mut config = tcp::TcpConfig::clone(config);
                 config.epoch = membership.me().epoch;
                 config.connect_time = config.connect_time.max(CONNECT);
                 config.limits.greeting_time = config.limits.greeting_time.max(GREETING);
-                let fabric = tcp::Fabric::new(config)?;
+                let fabric = tcp::TcpFabric::new(config)?;
                 Ok(Link::Tcp { fabric, listen: *listen, advertise: *advertise })
             }
             Transport::Ibverbs { config } => {
@@ -109,15 +109,15 @@ fn place(
     membership: &Membership,
     wanted: Option<PathBuf>,
     huge_pages: &shm::HugePages,
-) -> Result<(PathBuf, shm::Fabric), JoinError> {
+) -> Result<(PathBuf, shm::ShmFabric), JoinError> {
     let fabric = |path: &Path| {
-        let shm::Cleaned { files, bytes, .. } = shm::Fabric::clean(path)?;
+        let shm::Cleaned { files, bytes, .. } = shm::ShmFabric::clean(path)?;
         if files > 0 {
             let directory = path.display();
             tracing::warn!(files, bytes, %directory, "removed what processes that were killed had left");
         }
         let place = shm::Place { path: path.to_owned(), huge_pages: huge_pages.clone() };
-        shm::Fabric::in_directory(place, shm::Config::default())
+        shm::ShmFabric::in_directory(place, shm::ShmConfig::default())
     };
     let wanted = wanted.unwrap_or_else(|| PathBuf::from(SHARED_DIRECTORY));
     let first = match membership.fact(PLACE)? {
@@ -150,17 +150,17 @@ pub(crate) fn machine() -> String {
 #[derive(Clone)]
 pub(crate) enum Link {
     Shm {
-        fabric: shm::Fabric,
+        fabric: shm::ShmFabric,
         // Dropped after the fabric, which has files in the directory.
         _directory: Arc<Emptied>,
     },
     Tcp {
-        fabric: tcp::Fabric,
+        fabric: tcp::TcpFabric,
         listen: SocketAddr,
         advertise: Option<IpAddr>,
     },
     Ibverbs {
-        fabric: ibv::Fabric,
+        fabric: ibv::IbvFabric,
     },
 }
 
@@ -299,16 +299,16 @@ impl Link {
     }
 }
 
-fn tcp_name(name: NodeName) -> tcp::Node {
+fn tcp_name(name: NodeName) -> tcp::TcpNode {
     match name {
-        NodeName::Memory(id) => tcp::Node::Memory(id),
-        NodeName::Compute(id) => tcp::Node::Compute(id),
+        NodeName::Memory(id) => tcp::TcpNode::Memory(id),
+        NodeName::Compute(id) => tcp::TcpNode::Compute(id),
     }
 }
 
-fn shm_name(name: NodeName) -> shm::NodeName {
+fn shm_name(name: NodeName) -> shm::ShmNodeName {
     match name {
-        NodeName::Memory(id) => shm::NodeName::Memory(id),
-        NodeName::Compute(id) => shm::NodeName::Compute(id),
+        NodeName::Memory(id) => shm::ShmNodeName::Memory(id),
+        NodeName::Compute(id) => shm::ShmNodeName::Compute(id),
     }
 }

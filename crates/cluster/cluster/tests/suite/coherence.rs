@@ -6,7 +6,7 @@ use std::time::Duration;
 use latchwork_cluster::{ClusterConfig, Embedded, Member, Protocol, Simulated};
 use latchwork_coherence::CoherentMemory;
 use latchwork_engine::CpuCosts;
-use latchwork_fabric::Fabric;
+use latchwork_fabric::AnyFabric;
 use latchwork_verbs_sim::{FaultCounts, Faults, SimConfig};
 
 use crate::common::invariants::{check_at_rest, check_step};
@@ -26,7 +26,7 @@ fn world_with(config: ClusterConfig, load: Load, faults: Faults) -> (FaultCounts
     let network = if seed.is_multiple_of(2) { SimConfig::default() } else { SimConfig::rough() };
     let cluster = Simulated::start(config, network).expect("a good configuration");
     let fabric = match cluster.fabric() {
-        Fabric::Sim(fabric) => fabric.clone(),
+        AnyFabric::Sim(fabric) => fabric.clone(),
         _ => unreachable!("a simulated cluster"),
     };
     fabric.set_faults(faults);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use latchwork_cluster::{Embedded, Protocol};
 use latchwork_fabric::Threaded;
-use latchwork_verbs_shm::{Config, Fabric};
+use latchwork_verbs_shm::{ShmConfig, ShmFabric};
 
 use crate::common::{Load, hammer, read_counters, small, totals};
 
@@ -26,7 +26,7 @@ fn threads_in_a_directory_lose_no_write_and_leave_no_file() {
         config.policy = protocol.policy();
         // The owner's file, the memory nodes, and a page and a cache for each compute node.
         let files = 1 + config.memory_nodes + 2 * 3;
-        let fabric = Fabric::in_directory(&directory, Config { inbox_capacity: 16 });
+        let fabric = ShmFabric::in_directory(&directory, ShmConfig { inbox_capacity: 16 });
         let threaded = Threaded::Shm(fabric.expect("a directory"));
         let cluster = Embedded::start_on(config, threaded).expect("a configuration");
         assert_eq!(fs::read_dir(&directory).expect("a directory").count(), files);

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use latchwork_cluster::{
-    ClusterConfig, ClusterError, Group, JoinError, Joined, Member, MemoryHost, Transport,
+    ClusterConfig, ClusterError, JoinError, Joined, Member, MemoryHost, NodeGroup, Transport,
 };
 use latchwork_coherence::CoherentMemory as _;
 use latchwork_membership::{
@@ -18,7 +18,7 @@ use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm::HugePages;
-use latchwork_verbs_tcp::{Config, Secret, Security};
+use latchwork_verbs_tcp::{Secret, Security, TcpConfig};
 use tempfile::TempDir;
 
 use crate::common::{LONG, Load, hammer, named_line, read_counters, small, totals};
@@ -50,8 +50,8 @@ impl Common {
     /// On RDMA devices. Without devices it is `None`, and the test prints why.
     fn rdma() -> Option<Common> {
         // The timeout is long, because the virtual machine is emulated on a busy host.
-        let config = ibv::Config { timeout: 18, ..ibv::Config::default() };
-        if let Err(error) = ibv::Fabric::open(config.clone()) {
+        let config = ibv::IbvConfig { timeout: 18, ..ibv::IbvConfig::default() };
+        if let Err(error) = ibv::IbvFabric::open(config.clone()) {
             let _ = writeln!(
                 std::io::stderr(),
                 "without RDMA (scripts/test-ibv.sh has devices): {error}"
@@ -68,7 +68,7 @@ impl Common {
         let security = Security::Secret(Secret::random().expect("random bytes"));
         // No machine stops for that long.
         let (patience, connect_time) = (LONG, LONG);
-        let config = Config { threads: 1, patience, connect_time, ..Config::new(security) };
+        let config = TcpConfig { threads: 1, patience, connect_time, ..TcpConfig::new(security) };
         let tcp = Transport::Tcp {
             config: Box::new(config),
             listen: "127.0.0.1:0".parse().expect("an address"),
@@ -123,7 +123,7 @@ impl Common {
     }
 }
 
-fn barrier(group: &Group, name: &str) {
+fn barrier(group: &NodeGroup, name: &str) {
     group.exchange(name, b"", LONG).expect("all come");
 }
 

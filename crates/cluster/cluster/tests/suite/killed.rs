@@ -26,8 +26,8 @@ use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_shm::HugePages;
-use latchwork_verbs_tcp::{Config, Secret, Security};
-use latchwork_workload::random::Random;
+use latchwork_verbs_tcp::{Secret, Security, TcpConfig};
+use latchwork_workload::random::WorkloadRandom;
 use tempfile::TempDir;
 
 use crate::common;
@@ -57,7 +57,7 @@ fn transport(fabric: &str, directory: &std::path::Path) -> Transport {
     }
     let security = Security::Secret(Secret::new(SECRET).expect("long enough"));
     Transport::Tcp {
-        config: Box::new(Config { threads: 1, ..Config::new(security) }),
+        config: Box::new(TcpConfig { threads: 1, ..TcpConfig::new(security) }),
         listen: "127.0.0.1:0".parse().expect("an address"),
         advertise: None,
     }
@@ -96,7 +96,7 @@ async fn add(member: &Member, line: GlobalAddr) -> Result<(), String> {
 
 /// The work of a child until its end. Returns the number of additions to each line.
 async fn work(member: Member, over: &AtomicBool, seed: u64, first: bool) -> Vec<u64> {
-    let mut random = Random::new(seed);
+    let mut random = WorkloadRandom::new(seed);
     let mut lines = Vec::new();
     for number in 0..LINES {
         lines.push(named_line(&member, &format!("line {number}"), first).await);
@@ -247,7 +247,7 @@ fn rounds(fabric: &str, seed: u64) {
     };
     let memory: Vec<_> = (0..config.memory_nodes).map(host).collect();
     let observer = memory[0].membership();
-    let mut random = Random::new(seed);
+    let mut random = WorkloadRandom::new(seed);
     let start = |seed| Node::start(fabric, &endpoint, &directory, seed);
     let mut nodes: Vec<_> = (0..3).map(start).collect();
     for round in 0..3 {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, Embedded, Lock, Member, Protocol, Simulated};
-use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, MemoryError, Mode, Need};
-use latchwork_fabric::Fabric;
+use latchwork_coherence::{AccessMode, CoherentMemory, LineLocks, LockOutcome, MemoryError, Need};
+use latchwork_fabric::AnyFabric;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{Faults, SimConfig};
 
@@ -39,17 +39,17 @@ struct Witness {
 struct Held<'a> {
     witness: &'a Witness,
     at: usize,
-    mode: Mode,
+    mode: AccessMode,
     lock: Option<Lock>,
 }
 
 impl<'a> Held<'a> {
-    fn new(witness: &'a Witness, at: usize, mode: Mode, lock: Option<Lock>) -> Self {
+    fn new(witness: &'a Witness, at: usize, mode: AccessMode, lock: Option<Lock>) -> Self {
         let old = match mode {
-            Mode::Shared => witness.holders[at].fetch_add(1, Ordering::SeqCst),
-            Mode::Exclusive => witness.holders[at].fetch_sub(1, Ordering::SeqCst),
+            AccessMode::Shared => witness.holders[at].fetch_add(1, Ordering::SeqCst),
+            AccessMode::Exclusive => witness.holders[at].fetch_sub(1, Ordering::SeqCst),
         };
-        let alone = if mode == Mode::Shared { old >= 0 } else { old == 0 };
+        let alone = if mode == AccessMode::Shared { old >= 0 } else { old == 0 };
         assert!(alone, "line {at} was locked {mode:?} beside {old}");
         Held { witness, at, mode, lock }
     }
@@ -57,7 +57,7 @@ impl<'a> Held<'a> {
     fn upgraded(&mut self) {
         let old = self.witness.holders[self.at].swap(-1, Ordering::SeqCst);
         assert_eq!(old, 1, "line {} was upgraded beside others", self.at);
-        self.mode = Mode::Exclusive;
+        self.mode = AccessMode::Exclusive;
     }
 }
 
@@ -66,8 +66,8 @@ impl Drop for Held<'_> {
         // Counted before the lock ends, because another task may take the lock at once after the
         // end.
         match self.mode {
-            Mode::Shared => self.witness.holders[self.at].fetch_sub(1, Ordering::SeqCst),
-            Mode::Exclusive => self.witness.holders[self.at].fetch_add(1, Ordering::SeqCst),
+            AccessMode::Shared => self.witness.holders[self.at].fetch_sub(1, Ordering::SeqCst),
+            AccessMode::Exclusive => self.witness.holders[self.at].fetch_add(1, Ordering::SeqCst),
         };
         drop(self.lock.take());
     }
@@ -82,7 +82,7 @@ async fn lock<'a>(
     witness: &'a Witness,
     lines: &[GlobalAddr],
     at: usize,
-    mode: Mode,
+    mode: AccessMode,
 ) -> Result<Option<Held<'a>>, MemoryError> {
     if witness.forgets_to_lock {
         return Ok(Some(Held::new(witness, at, mode, None)));
@@ -115,12 +115,12 @@ async fn transfer(
     let from = random(LINES as u64) as usize;
     let to = (from + 1 + random(LINES as u64 - 1) as usize) % LINES;
     let reads_first = random(2) == 0;
-    let first = if reads_first { Mode::Shared } else { Mode::Exclusive };
+    let first = if reads_first { AccessMode::Shared } else { AccessMode::Exclusive };
     let Some(mut source) = lock(member, witness, lines, from, first).await? else {
         return Ok(false);
     };
     let had = balance(member, lines[from]).await?;
-    let Some(_target) = lock(member, witness, lines, to, Mode::Exclusive).await? else {
+    let Some(_target) = lock(member, witness, lines, to, AccessMode::Exclusive).await? else {
         return Ok(false);
     };
     let has = balance(member, lines[to]).await?;
@@ -157,7 +157,7 @@ async fn audit(
 ) -> Result<Option<u64>, MemoryError> {
     let (mut held, mut sum) = (Vec::new(), 0);
     for at in 0..LINES {
-        let Some(lock) = lock(member, witness, lines, at, Mode::Shared).await? else {
+        let Some(lock) = lock(member, witness, lines, at, AccessMode::Shared).await? else {
             return Ok(None);
         };
         held.push(lock);
@@ -222,7 +222,7 @@ fn world_with(config: ClusterConfig, witness: Witness, faults: Faults) -> Arc<Wi
     let network = if seed.is_multiple_of(2) { SimConfig::default() } else { SimConfig::rough() };
     let cluster = Simulated::start(config, network).expect("a good configuration");
     let fabric = match cluster.fabric() {
-        Fabric::Sim(fabric) => fabric.clone(),
+        AnyFabric::Sim(fabric) => fabric.clone(),
         _ => unreachable!("a simulated cluster"),
     };
     fabric.set_faults(faults);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::{ClusterConfig, Simulated};
-use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, Mode, Need};
+use latchwork_coherence::{AccessMode, CoherentMemory, LineLocks, LockOutcome, Need};
 use latchwork_verbs_sim::{NicProfile, SimConfig};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -60,7 +60,7 @@ fn a_lock_costs_two_hits() {
         let memory = &member.memory;
         let _operation = memory.enter().await.expect("no faults");
         let addr = memory.allocate().await.expect("a pool with room");
-        let need = Need { addr, mode: Mode::Exclusive };
+        let need = Need { addr, mode: AccessMode::Exclusive };
         let start = member.handle.now();
         for _ in 0..READS {
             let lock = memory.try_lock(need).expect("a new line is here");

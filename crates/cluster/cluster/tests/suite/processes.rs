@@ -15,7 +15,7 @@ use latchwork_membership::{Joining, MemberState, Membership, NodeName, Role, Vie
 use latchwork_runtime::sync::Mutex;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_shm::HugePages;
-use latchwork_verbs_tcp::{Config, Secret, Security};
+use latchwork_verbs_tcp::{Secret, Security, TcpConfig};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -80,7 +80,7 @@ fn transport(name: &str, directory: &str) -> Transport {
         "tcp" => {
             let security = Security::Secret(Secret::new(&[7; 32]).expect("a secret"));
             Transport::Tcp {
-                config: Box::new(Config { threads: 1, ..Config::new(security) }),
+                config: Box::new(TcpConfig { threads: 1, ..TcpConfig::new(security) }),
                 listen: "127.0.0.1:0".parse().expect("an address"),
                 advertise: None,
             }

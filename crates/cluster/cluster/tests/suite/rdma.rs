@@ -7,7 +7,7 @@ use std::io::Write;
 
 use latchwork_cluster::{Embedded, Protocol};
 use latchwork_fabric::Threaded;
-use latchwork_verbs_ibv::{Config, Fabric};
+use latchwork_verbs_ibv::{IbvConfig, IbvFabric};
 
 use crate::common::{Load, hammer, read_counters, small, totals};
 
@@ -15,7 +15,7 @@ use crate::common::{Load, hammer, read_counters, small, totals};
 /// some.
 fn devices(inbox_capacity: usize) -> Option<Threaded> {
     // The timeout is long, because the virtual machine is emulated on a busy host.
-    match Fabric::open(Config { inbox_capacity, timeout: 18, ..Config::default() }) {
+    match IbvFabric::open(IbvConfig { inbox_capacity, timeout: 18, ..IbvConfig::default() }) {
         Ok(fabric) => Some(Threaded::Ibv(fabric)),
         Err(error) => {
             assert!(std::env::var_os("RXE_HOSTS").is_none(), "no RDMA fabric: {error}");

@@ -3,7 +3,7 @@
 
 use latchwork_cluster::{Embedded, Protocol};
 use latchwork_fabric::Threaded;
-use latchwork_verbs_tcp::{Config, Fabric, Secret, Security};
+use latchwork_verbs_tcp::{Secret, Security, TcpConfig, TcpFabric};
 
 use crate::common::{LONG, Load, hammer, read_counters, small, totals};
 
@@ -11,9 +11,14 @@ fn loopback(inbox_capacity: usize) -> Threaded {
     let security = Security::Secret(Secret::random().expect("random bytes"));
     // No machine stops for that long.
     let (patience, connect_time) = (LONG, LONG);
-    let config =
-        Config { threads: 2, inbox_capacity, patience, connect_time, ..Config::new(security) };
-    Threaded::Tcp(Fabric::new(config).expect("a thread or two"))
+    let config = TcpConfig {
+        threads: 2,
+        inbox_capacity,
+        patience,
+        connect_time,
+        ..TcpConfig::new(security)
+    };
+    Threaded::Tcp(TcpFabric::new(config).expect("a thread or two"))
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::MembershipError;
 use crate::store::state::State;
-use crate::store::{Change, Compare, Entry, Grant, LeaseId, Snapshot, Store};
+use crate::store::{Compare, Grant, KeyChange, LeaseId, Snapshot, Store, StoreEntry};
 use crate::time::{Deadline, since_boot};
 
 /// A store in the memory of this process: for tests, and clusters of threads.
@@ -57,7 +57,7 @@ impl Store for MemoryStore {
     fn commit(
         &self,
         compares: &[Compare],
-        changes: &[Change],
+        changes: &[KeyChange],
         _limit: Duration,
     ) -> Result<Option<u64>, MembershipError> {
         let result = self.state().commit(compares, changes);
@@ -65,7 +65,7 @@ impl Store for MemoryStore {
         result
     }
 
-    fn get(&self, key: &str, _limit: Duration) -> Result<Option<Entry>, MembershipError> {
+    fn get(&self, key: &str, _limit: Duration) -> Result<Option<StoreEntry>, MembershipError> {
         Ok(self.state().get(key))
     }
 

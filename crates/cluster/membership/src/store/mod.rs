@@ -24,7 +24,7 @@ pub struct LeaseId(pub u64);
 
 /// A key with its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct StoreEntry {
     /// The key.
     pub key: String,
     /// The value.
@@ -41,7 +41,7 @@ pub struct Snapshot {
     /// The store's revision at that time.
     pub revision: u64,
     /// The entries.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<StoreEntry>,
 }
 
 /// A condition of a transaction.
@@ -55,7 +55,7 @@ pub enum Compare {
 
 /// A change of one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum KeyChange {
     /// Puts a value.
     Put {
         /// The key.
@@ -113,7 +113,7 @@ pub trait Store: Send + Sync {
     fn commit(
         &self,
         compares: &[Compare],
-        changes: &[Change],
+        changes: &[KeyChange],
         limit: Duration,
     ) -> Result<Option<u64>, MembershipError>;
 
@@ -121,7 +121,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// An error of the store.
-    fn get(&self, key: &str, limit: Duration) -> Result<Option<Entry>, MembershipError>;
+    fn get(&self, key: &str, limit: Duration) -> Result<Option<StoreEntry>, MembershipError>;
 
     /// All entries with keys that begin with `prefix`.
     ///

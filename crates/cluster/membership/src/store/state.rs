@@ -6,7 +6,7 @@ use std::time::Duration;
 use latchwork_strict::{strict_assert, strict_check};
 
 use crate::error::MembershipError;
-use crate::store::{Change, Compare, Entry, LeaseId, Snapshot};
+use crate::store::{Compare, KeyChange, LeaseId, Snapshot, StoreEntry};
 
 /// The whole content of a store. Times are since the boot.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -104,7 +104,7 @@ impl State {
     pub(crate) fn commit(
         &mut self,
         compares: &[Compare],
-        changes: &[Change],
+        changes: &[KeyChange],
     ) -> Result<Option<u64>, MembershipError> {
         let holds = |compare: &Compare| match compare {
             Compare::Absent(key) => !self.entries.contains_key(key),
@@ -115,8 +115,8 @@ impl State {
         if !compares.iter().all(holds) {
             return Ok(None);
         }
-        let unknown = |change: &Change| match change {
-            Change::Put { lease: Some(lease), .. } => !self.leases.contains_key(lease),
+        let unknown = |change: &KeyChange| match change {
+            KeyChange::Put { lease: Some(lease), .. } => !self.leases.contains_key(lease),
             _ => false,
         };
         if changes.iter().any(unknown) {
@@ -132,12 +132,12 @@ impl State {
         let mut changed = false;
         for change in changes {
             changed |= match change {
-                Change::Put { key, value, lease } => {
+                KeyChange::Put { key, value, lease } => {
                     let kept = Kept { value: value.clone(), modified: revision, lease: *lease };
                     self.entries.insert(key.clone(), kept);
                     true
                 }
-                Change::Delete(key) => self.entries.remove(key).is_some(),
+                KeyChange::Delete(key) => self.entries.remove(key).is_some(),
             };
         }
         if changed {
@@ -147,12 +147,12 @@ impl State {
         Ok(Some(self.revision))
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<Entry> {
+    pub(crate) fn get(&self, key: &str) -> Option<StoreEntry> {
         self.entries.get(key).map(|kept| kept.entry(key))
     }
 
     pub(crate) fn range(&self, prefix: &str) -> Snapshot {
-        let entries: Vec<Entry> = self
+        let entries: Vec<StoreEntry> = self
             .entries
             .range(prefix.to_owned()..)
             .take_while(|(key, _)| key.starts_with(prefix))
@@ -167,16 +167,16 @@ impl State {
 }
 
 /// The key that a change puts or deletes.
-fn key_of(change: &Change) -> &str {
+fn key_of(change: &KeyChange) -> &str {
     match change {
-        Change::Put { key, .. } | Change::Delete(key) => key,
+        KeyChange::Put { key, .. } | KeyChange::Delete(key) => key,
     }
 }
 
 impl Kept {
-    fn entry(&self, key: &str) -> Entry {
+    fn entry(&self, key: &str) -> StoreEntry {
         let Kept { value, modified, lease } = self.clone();
-        Entry { key: key.to_owned(), value, modified, lease }
+        StoreEntry { key: key.to_owned(), value, modified, lease }
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use latchwork_membership::{MemberState, Membership, MembershipError, Party, Patience, Store};
+use latchwork_membership::{
+    ExchangePatience, MemberState, Membership, MembershipError, NodeIncarnation, Store,
+};
 
 use crate::common;
 use crate::common::faulty::{Fault, Faulty};
@@ -12,12 +14,17 @@ use crate::common::{FIRM, LONG, Place, compute, compute_for, in_each_place, now}
 
 type Values = Result<Vec<Vec<u8>>, MembershipError>;
 
-fn parties(nodes: &[Membership]) -> Vec<Party> {
+fn parties(nodes: &[Membership]) -> Vec<NodeIncarnation> {
     nodes.iter().map(|node| node.me().party()).collect()
 }
 
 /// Runs an exchange of the nodes, each in its own thread.
-fn exchange(nodes: &[Membership], name: &str, parties: &[Party], limit: Duration) -> Vec<Values> {
+fn exchange(
+    nodes: &[Membership],
+    name: &str,
+    parties: &[NodeIncarnation],
+    limit: Duration,
+) -> Vec<Values> {
     thread::scope(|scope| {
         let one = |node: &Membership| {
             let node = node.clone();
@@ -144,7 +151,7 @@ fn a_node_that_dies_ends_the_exchange_for_all_at_once() {
         drop(nodes.pop());
         let begin = now();
         for values in exchange(&nodes, "after", &four, 4 * LONG) {
-            let gone = MembershipError::Gone { exchange: "after".into(), node, how: "died" };
+            let gone = MembershipError::PeerLeft { exchange: "after".into(), node, how: "died" };
             assert_eq!(values, Err(gone), "{:?}", place.kind);
         }
         assert!(begin.elapsed() < LONG);
@@ -152,7 +159,9 @@ fn a_node_that_dies_ends_the_exchange_for_all_at_once() {
         // without the dead node works.
         let begin = now();
         let values = exchange(&nodes, "again", &four, 4 * LONG);
-        assert!(values.iter().all(|values| matches!(values, Err(MembershipError::Gone { .. }))));
+        assert!(
+            values.iter().all(|values| matches!(values, Err(MembershipError::PeerLeft { .. })))
+        );
         assert!(begin.elapsed() < LONG);
         complete(&nodes, "without");
     });
@@ -182,7 +191,8 @@ fn other_nodes_of_the_cluster_do_not_affect_an_exchange() {
         nodes[1].leave().unwrap();
         let _instead = [place.join(compute()).unwrap(), place.join(compute()).unwrap()];
         let values = nodes[0].exchange("z", &two, b"", 4 * LONG);
-        let gone = MembershipError::Gone { exchange: "z".into(), node: two[1].node, how: "left" };
+        let gone =
+            MembershipError::PeerLeft { exchange: "z".into(), node: two[1].node, how: "left" };
         assert_eq!(values, Err(gone), "{:?}", place.kind);
     }
 }
@@ -193,7 +203,7 @@ fn a_party_can_stop_waiting() {
         let nodes: Vec<_> = (0..2).map(|_| place.join(compute()).unwrap()).collect();
         let begin = now();
         let goes_on = || begin.elapsed() < Duration::from_millis(300);
-        let patience = Patience { limit: 4 * LONG, goes_on: &goes_on };
+        let patience = ExchangePatience { limit: 4 * LONG, goes_on: &goes_on };
         let error = nodes[0].exchange("x", &parties(&nodes), b"", patience).unwrap_err();
         assert_eq!(error, MembershipError::GivenUp { exchange: "x".into() });
     }
@@ -210,7 +220,7 @@ fn a_node_that_leaves_ends_the_exchange_that_waits_for_it() {
             leaver.leave().unwrap();
         });
         for values in exchange(&nodes[..2], "x", &parties(&nodes), LONG) {
-            let gone = MembershipError::Gone { exchange: "x".into(), node, how: "left" };
+            let gone = MembershipError::PeerLeft { exchange: "x".into(), node, how: "left" };
             assert_eq!(values, Err(gone));
         }
         thread.join().unwrap();
@@ -236,7 +246,8 @@ fn nodes_that_disagree_get_an_error() {
     let short = Duration::from_millis(20);
     nodes[0].exchange("x", two, b"", short).unwrap_err();
     let error = nodes[1].exchange("x", three, b"", LONG).unwrap_err().to_string();
-    let (theirs, ours) = (two.iter().map(Party::to_string), three.iter().map(Party::to_string));
+    let (theirs, ours) =
+        (two.iter().map(NodeIncarnation::to_string), three.iter().map(NodeIncarnation::to_string));
     let (theirs, ours) = (theirs.collect::<Vec<_>>().join(" "), ours.collect::<Vec<_>>().join(" "));
     assert!(error.contains(&format!("C1 waits for {theirs}, and not for {ours}")), "{error}");
     let error = nodes[0].exchange("x", two, b"", LONG).unwrap_err().to_string();

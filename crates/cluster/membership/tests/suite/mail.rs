@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use latchwork_membership::{LETTER_MAX, Mail, Membership, MembershipError, NodeName, Role, Store};
+use latchwork_membership::{
+    CONTROL_MESSAGE_MAX, ControlMessages, Membership, MembershipError, NodeName, Role, Store,
+};
 
 use crate::common;
 use crate::common::faulty::{Fault, Faulty};
@@ -18,7 +20,7 @@ type Handled = Arc<Mutex<Vec<(NodeName, u64, Vec<u8>)>>>;
 /// A node with a handler that answers with the reversed message.
 struct Post {
     node: Membership,
-    mail: Mail,
+    mail: ControlMessages,
     handled: Handled,
 }
 
@@ -30,7 +32,7 @@ impl Post {
             list.lock().unwrap().push((from, epoch, letter.to_vec()));
             letter.iter().rev().copied().collect()
         };
-        let mail = node.mail(Box::new(handler)).unwrap();
+        let mail = node.messages(Box::new(handler)).unwrap();
         Post { node, mail, handled }
     }
 
@@ -59,7 +61,7 @@ fn a_control_message_is_answered_and_nothing_of_it_is_left() {
         assert_eq!(a.ask(&b, b"hello").unwrap(), b"olleh");
         assert_eq!(b.ask(&a, b"").unwrap(), b"");
         assert_eq!(a.ask(&a, b"self").unwrap(), b"fles", "to oneself, too");
-        let long: Vec<u8> = (0..LETTER_MAX).map(|i| (i % 251) as u8).collect();
+        let long: Vec<u8> = (0..CONTROL_MESSAGE_MAX).map(|i| (i % 251) as u8).collect();
         let back: Vec<u8> = long.iter().rev().copied().collect();
         assert_eq!(a.ask(&b, &long).unwrap(), back);
         let from = (a.name(), a.node.me().epoch);
@@ -67,9 +69,12 @@ fn a_control_message_is_answered_and_nothing_of_it_is_left() {
         assert_eq!(handled[0], (from.0, from.1, b"hello".to_vec()), "it knows who asks");
         assert_eq!(handled.len(), 2);
         eventually("the last to be deleted", || letters(&place) == 0);
-        let error = a.ask(&b, &vec![0; LETTER_MAX + 1]).unwrap_err().to_string();
+        let error = a.ask(&b, &vec![0; CONTROL_MESSAGE_MAX + 1]).unwrap_err().to_string();
         assert!(error.contains("65537 bytes is too long"), "{error}");
-        assert_eq!(a.node.mail(Box::new(|_, _, _| vec![])).err(), Some(MembershipError::MailTwice));
+        assert_eq!(
+            a.node.messages(Box::new(|_, _, _| vec![])).err(),
+            Some(MembershipError::ControlHandlerTwice)
+        );
     }
 }
 
@@ -208,7 +213,7 @@ fn a_slow_handler_costs_no_lease_and_holds_up_no_answer() {
             wait.lock().unwrap().recv_timeout(LONG).unwrap();
             b"at last".to_vec()
         };
-        let mail = slow.mail(Box::new(handler)).unwrap();
+        let mail = slow.messages(Box::new(handler)).unwrap();
         let a = Post::new(place.join(compute()).unwrap());
         let (send, receive) = channel();
         let answer = move |answer| drop(send.send(answer));

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use latchwork_membership::{MemberState, Membership, MembershipError, Party};
+use latchwork_membership::{MemberState, Membership, MembershipError, NodeIncarnation};
 
 use crate::common;
 use crate::common::{FIRM, LONG, Place, compute, compute_as, compute_for};
@@ -90,7 +90,7 @@ fn what_a_child_process_does() {
         let value = node.me().node.to_string();
         match words[..] {
             ["exchange", name, parties] => {
-                let parties: Vec<Party> =
+                let parties: Vec<NodeIncarnation> =
                     parties.split(',').map(|party| party.parse().unwrap()).collect();
                 match node.exchange(name, &parties, value.as_bytes(), 4 * LONG) {
                     Ok(values) => {

@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use latchwork_membership::{Change, Compare, LeaseId, MembershipError, Store};
+use latchwork_membership::{Compare, KeyChange, LeaseId, MembershipError, Store};
 
 use crate::common;
 use crate::common::{FIRM, Kind, LONG, Place, now};
 
-fn put(key: &str, value: &[u8], lease: Option<LeaseId>) -> Change {
-    Change::Put { key: key.into(), value: value.into(), lease }
+fn put(key: &str, value: &[u8], lease: Option<LeaseId>) -> KeyChange {
+    KeyChange::Put { key: key.into(), value: value.into(), lease }
 }
 
-fn commit(store: &dyn Store, compares: &[Compare], changes: &[Change]) -> Option<u64> {
+fn commit(store: &dyn Store, compares: &[Compare], changes: &[KeyChange]) -> Option<u64> {
     store.commit(compares, changes, LONG).unwrap()
 }
 
@@ -30,7 +30,7 @@ fn a_transaction_makes_all_its_changes_or_none() {
         let second = commit(store, &old, &[put("/a", &[0, 255, b'\n'], None)]).unwrap();
         assert!(second > first);
         // One of the two keys has changed since.
-        assert_eq!(commit(store, &old, &[Change::Delete("/b".into())]), None);
+        assert_eq!(commit(store, &old, &[KeyChange::Delete("/b".into())]), None);
 
         let snapshot = store.range("/", LONG).unwrap();
         assert_eq!(snapshot.revision, second);
@@ -40,7 +40,7 @@ fn a_transaction_makes_all_its_changes_or_none() {
             .map(|entry| (entry.key.as_str(), entry.value.as_slice(), entry.modified))
             .collect();
         assert_eq!(seen, [("/a", &[0, 255, b'\n'][..], second), ("/b", &b"2"[..], first)]);
-        commit(store, &[], &[Change::Delete("/a".into()), Change::Delete("/none".into())]);
+        commit(store, &[], &[KeyChange::Delete("/a".into()), KeyChange::Delete("/none".into())]);
         assert_eq!(store.get("/a", LONG).unwrap(), None);
         assert_eq!(store.get("/b", LONG).unwrap().unwrap().value, b"2");
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, ClusterError, Embedded};
-use latchwork_database::{Instance, OpenError, Opened, Options};
+use latchwork_database::{DatabaseOpenError, DatabaseOptions, Instance, Opened};
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{Range, Schema, TxnError};
 
@@ -24,13 +24,13 @@ fn cluster() -> Embedded {
     Embedded::start(config).expect("a cluster")
 }
 
-fn options() -> Options {
+fn options() -> DatabaseOptions {
     let schema = Schema::builder("rows")
         .column("id", ColumnType::U32)
         .column("value", ColumnType::U64)
         .primary_key(["id"]);
     let tables = vec![schema.build().expect("a good schema")];
-    Options { tables, patience: Duration::from_secs(30), ..Options::default() }
+    DatabaseOptions { tables, patience: Duration::from_secs(30), ..DatabaseOptions::default() }
 }
 
 fn open(directory: &Path, cluster: &Embedded) -> Instance {
@@ -86,7 +86,7 @@ fn live(directory: &Path, commits: u32) {
 #[track_caller]
 fn durable(directory: &Path, accept_loss: bool) -> u64 {
     let cluster = cluster();
-    let options = Options { accept_loss, ..options() };
+    let options = DatabaseOptions { accept_loss, ..options() };
     let instance = Instance::at(directory, cluster.config(), options).expect("it opens");
     assert_eq!(instance.losses().is_empty(), !accept_loss, "{:?}", instance.losses());
     let sums = instance.run(&cluster, sum).expect("it opens");
@@ -139,7 +139,7 @@ fn a_body_that_panics_is_named_and_holds_no_other_worker_up() {
         }
     });
     let error = error.expect_err("a panic");
-    let OpenError::Cluster(ClusterError::Panicked { thread, message }) = &error else {
+    let DatabaseOpenError::Cluster(ClusterError::Panicked { thread, message }) = &error else {
         panic!("{error}")
     };
     assert_eq!((&thread[..], &message[..]), ("node2-worker0", "boom with a locked row"));
@@ -175,7 +175,7 @@ fn a_directory_that_this_process_has_open_is_not_said_to_be_another_process_s() 
     instance.close().expect("it closes");
     let again = || Instance::at(directory.path(), cluster.config(), options());
     let error = again().expect_err("a clone has it");
-    assert!(matches!(error, OpenError::OpenHere { .. }), "{error}");
+    assert!(matches!(error, DatabaseOpenError::OpenHere { .. }), "{error}");
     assert!(error.to_string().contains("drop all its clones"), "{error}");
     drop(clone);
     again().expect("it is free");
@@ -184,7 +184,7 @@ fn a_directory_that_this_process_has_open_is_not_said_to_be_another_process_s() 
 #[test]
 fn an_empty_path_is_named() {
     let error = Instance::at("", cluster().config(), options()).expect_err("no directory");
-    assert!(matches!(error, OpenError::NoPath), "{error}");
+    assert!(matches!(error, DatabaseOpenError::NoPath), "{error}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, Embedded};
-use latchwork_database::{Instance, OpenError, Options};
+use latchwork_database::{DatabaseOpenError, DatabaseOptions, Instance};
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{Schema, Transaction, TxnError};
 use latchwork_wal::Timestamp;
@@ -20,10 +20,10 @@ fn config() -> ClusterConfig {
     }
 }
 
-fn options() -> Options {
+fn options() -> DatabaseOptions {
     let schema = Schema::builder("rows").column("id", ColumnType::U32).primary_key(["id"]);
     let tables = vec![schema.build().expect("a good schema")];
-    Options { tables, patience: Duration::from_secs(30), ..Options::default() }
+    DatabaseOptions { tables, patience: Duration::from_secs(30), ..DatabaseOptions::default() }
 }
 
 /// Inserts the rows of one range and deletes those of another one, a commit for each row.
@@ -93,7 +93,7 @@ fn settings_that_no_log_can_have_are_refused_before_anything_is_made() {
     let mut options = options();
     options.log.segment_bytes = 1;
     let error = Instance::at(&directory, &config(), options).expect_err("no record fits");
-    assert!(matches!(error, OpenError::Log(_)), "{error:?}");
+    assert!(matches!(error, DatabaseOpenError::Log(_)), "{error:?}");
     let files = std::fs::read_dir(&directory).map_or(0, Iterator::count);
     assert_eq!(files, 0, "{error}");
 }

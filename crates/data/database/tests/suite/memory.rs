@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, Embedded};
-use latchwork_database::{Instance, OpenError, Opened, Options};
+use latchwork_database::{DatabaseOpenError, DatabaseOptions, Instance, Opened};
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{Range, Schema, TxnError};
 
@@ -33,16 +33,16 @@ fn cluster() -> Embedded {
     Embedded::start(config(32 << 20)).expect("a cluster")
 }
 
-fn options() -> Options {
+fn options() -> DatabaseOptions {
     let schema = Schema::builder("rows")
         .column("id", ColumnType::U32)
         .column("value", ColumnType::U64)
         .primary_key(["id"]);
     let tables = vec![schema.build().expect("a good schema")];
-    Options { tables, patience: Duration::from_secs(30), ..Options::default() }
+    DatabaseOptions { tables, patience: Duration::from_secs(30), ..DatabaseOptions::default() }
 }
 
-fn open(directory: &Path, cluster: &Embedded, options: Options) -> Instance {
+fn open(directory: &Path, cluster: &Embedded, options: DatabaseOptions) -> Instance {
     Instance::at(directory, cluster.config(), options).expect("it opens")
 }
 
@@ -93,7 +93,7 @@ fn made(rows: u32) -> tempfile::TempDir {
 }
 
 /// Tries a checkpoint, as a program does that believes the database to be open.
-fn try_checkpoint(instance: &Instance, cluster: &Embedded) -> Result<(), OpenError> {
+fn try_checkpoint(instance: &Instance, cluster: &Embedded) -> Result<(), DatabaseOpenError> {
     let ends = instance.run(cluster, async |database| match database.member().index {
         0 => database.checkpoint().await.map(drop),
         _ => Ok(()),
@@ -118,7 +118,7 @@ fn assert_refused(directory: &Path, cluster: &Embedded) {
     for _ in 0..2 {
         let again = open(directory, cluster, options());
         let error = try_checkpoint(&again, cluster).expect_err("it is no state of the log");
-        assert!(matches!(error, OpenError::InMemory { .. }), "{error}");
+        assert!(matches!(error, DatabaseOpenError::InMemory { .. }), "{error}");
         let told = error.to_string();
         assert!(told.contains("start a new cluster") && !told.contains('\n'), "{told}");
         again.close().expect("nothing was begun");
@@ -145,7 +145,7 @@ fn an_opening_that_came_too_late_is_not_taken_for_the_database_by_the_next_one()
     let directory = made(ROWS);
     let cluster = cluster();
     let patience = Duration::from_secs(3);
-    let instance = open(directory.path(), &cluster, Options { patience, ..options() });
+    let instance = open(directory.path(), &cluster, DatabaseOptions { patience, ..options() });
     // One worker never opens the database, so the other workers wait in vain after the name is in
     // the catalogue.
     let ends = cluster.run(async |member| match member.index {
@@ -153,7 +153,7 @@ fn an_opening_that_came_too_late_is_not_taken_for_the_database_by_the_next_one()
         _ => instance.open(&member).await.map(drop),
     });
     let ends = ends.expect("they leave");
-    assert!(ends.iter().any(|end| matches!(end, Err(OpenError::Late { .. }))), "{ends:?}");
+    assert!(ends.iter().any(|end| matches!(end, Err(DatabaseOpenError::Late { .. }))), "{ends:?}");
     let told = try_checkpoint(&instance, &cluster).expect_err("it has failed").to_string();
     assert!(told.contains("new cluster"), "{told}");
     instance.close().expect("it closes");
@@ -175,7 +175,7 @@ fn an_opening_that_is_dropped_half_way_is_not_continued() {
     });
     assert!(ends.expect("they leave").contains(&true));
     let error = try_checkpoint(&instance, &cluster).expect_err("one worker gave up");
-    assert!(matches!(error, OpenError::Elsewhere { .. }), "{error}");
+    assert!(matches!(error, DatabaseOpenError::Elsewhere { .. }), "{error}");
     instance.close().expect("it closes");
     assert_refused(directory.path(), &cluster);
     assert_durable(directory.path(), ROWS);
@@ -210,10 +210,10 @@ fn an_instance_belongs_to_the_first_cluster_on_which_it_was_run() {
             add(&other, &second, 0, 1);
         }
         let error = try_checkpoint(&instance, &second).expect_err("it is open on another one");
-        assert!(matches!(error, OpenError::OtherCluster { .. }), "{error}");
+        assert!(matches!(error, DatabaseOpenError::OtherCluster { .. }), "{error}");
         let direct = second.run(async |member| instance.open(&member).await.map(drop));
         for end in direct.expect("they leave") {
-            assert!(matches!(end, Err(OpenError::OtherCluster { .. })), "{end:?}");
+            assert!(matches!(end, Err(DatabaseOpenError::OtherCluster { .. })), "{end:?}");
         }
     }
     // On its own cluster the instance continues.
@@ -221,7 +221,7 @@ fn an_instance_belongs_to_the_first_cluster_on_which_it_was_run() {
     drop(first);
     let third = cluster();
     let error = try_checkpoint(&instance, &third).expect_err("its cluster has ended");
-    assert!(matches!(error, OpenError::OtherCluster { .. }), "{error}");
+    assert!(matches!(error, DatabaseOpenError::OtherCluster { .. }), "{error}");
     instance.close().expect("it closes");
     assert_durable(directory.path(), 30);
 }
@@ -238,13 +238,13 @@ fn a_database_without_a_log_is_shared_and_one_with_a_log_is_not() {
     // A log would lack these rows.
     let directory = tempfile::tempdir().expect("a directory");
     assert_refused(directory.path(), &cluster);
-    let named = || Options { name: "logged".to_owned(), ..options() };
+    let named = || DatabaseOptions { name: "logged".to_owned(), ..options() };
     let logged = open(directory.path(), &cluster, named());
     add(&logged, &cluster, 0, 20);
     // Its commits would be in no log.
     let unlogged = Instance::in_memory(cluster.config(), named());
     let error = unlogged.run(&cluster, count).expect_err("it has a log");
-    assert!(matches!(error, OpenError::HasLog { .. }), "{error}");
+    assert!(matches!(error, DatabaseOpenError::HasLog { .. }), "{error}");
     logged.close().expect("it closes");
     assert_durable(directory.path(), 20);
 }

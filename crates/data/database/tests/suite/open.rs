@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, Embedded, Simulated};
-use latchwork_database::{Instance, OpenError, Opened, Options};
+use latchwork_database::{DatabaseOpenError, DatabaseOptions, Instance, Opened};
 use latchwork_txn::schema::ColumnType;
-use latchwork_txn::{Range, Schema, Scheme, Settings, TxnError};
+use latchwork_txn::{Range, Schema, Scheme, TransactionSettings, TxnError};
 use latchwork_verbs_sim::SimConfig;
 use latchwork_wal::Device;
 use latchwork_wal::storage::Torn;
@@ -41,12 +41,17 @@ fn table(name: &str) -> Schema {
     schema.build().expect("a good schema")
 }
 
-fn options(scheme: Scheme) -> Options {
+fn options(scheme: Scheme) -> DatabaseOptions {
     // Rows whose log has failed stay locked, so transactions must not wait long for them.
     let retry_for = Duration::from_millis(100);
-    let transactions = Settings { scheme, retry_for, ..Settings::default() };
+    let transactions = TransactionSettings { scheme, retry_for, ..TransactionSettings::default() };
     let patience = Duration::from_secs(20);
-    Options { transactions, tables: vec![table("rows")], patience, ..Options::default() }
+    DatabaseOptions {
+        transactions,
+        tables: vec![table("rows")],
+        patience,
+        ..DatabaseOptions::default()
+    }
 }
 
 /// All rows, read in one transaction.
@@ -174,7 +179,7 @@ fn what_was_acknowledged_is_there_after_a_power_cut_again_and_again() {
             let ended = instance.run_simulated(&cluster, LIMIT, body);
             // A log that had nothing to write since the power cut closes without an error.
             if let Err(error) = ended {
-                assert!(matches!(error, OpenError::Log(_)), "seed {seed}: {error}");
+                assert!(matches!(error, DatabaseOpenError::Log(_)), "seed {seed}: {error}");
             }
             (device, expected) = cut.device.take().expect("the power was cut");
         }
@@ -193,9 +198,10 @@ fn an_error_of_one_worker_ends_the_opening_on_all_and_is_the_one_that_is_reporte
     let other = Schema::builder("rows").column("id", ColumnType::U64).primary_key(["id"]);
     let tables = vec![other.build().expect("a good schema")];
     let cluster = Embedded::start(config(1)).expect("a cluster");
-    let instance = open(Options { tables, ..options(Scheme::default()) }).expect("it opens");
+    let instance =
+        open(DatabaseOptions { tables, ..options(Scheme::default()) }).expect("it opens");
     let error = instance.run(&cluster, async |_| {}).expect_err("another schema");
-    assert!(matches!(error, OpenError::OtherSchema { .. }), "{error}");
+    assert!(matches!(error, DatabaseOpenError::OtherSchema { .. }), "{error}");
     let error = instance.run(&cluster, async |_| {}).expect_err("it stays so").to_string();
     assert!(error.contains("the database has a table rows with another schema"), "{error}");
 }
@@ -204,7 +210,7 @@ fn an_error_of_one_worker_ends_the_opening_on_all_and_is_the_one_that_is_reporte
 fn a_worker_that_does_not_come_ends_the_opening_in_time() {
     let cluster = Embedded::start(config(1)).expect("a cluster");
     let patience = Duration::from_millis(200);
-    let options = Options { patience, ..options(Scheme::default()) };
+    let options = DatabaseOptions { patience, ..options(Scheme::default()) };
     let instance = Instance::in_memory(cluster.config(), options);
     let ends = cluster.run(async |member| match member.index {
         3 => None,
@@ -213,11 +219,13 @@ fn a_worker_that_does_not_come_ends_the_opening_in_time() {
     let mut late = 0;
     for end in ends.expect("they leave").into_iter().flatten() {
         match end {
-            Err(OpenError::Late { what, .. }) => {
+            Err(DatabaseOpenError::Late { what, .. }) => {
                 assert!(what.contains("3 of 4 workers"), "{what}");
                 late += 1;
             }
-            Err(OpenError::Elsewhere { cause }) => assert!(cause.contains("3 of 4"), "{cause}"),
+            Err(DatabaseOpenError::Elsewhere { cause }) => {
+                assert!(cause.contains("3 of 4"), "{cause}")
+            }
             other => panic!("{other:?}"),
         }
     }

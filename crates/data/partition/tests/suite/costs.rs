@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchwork_partition::Settings;
+use latchwork_partition::PartitionSettings;
 use latchwork_wal::Device;
 
 use crate::cluster;
@@ -10,7 +10,7 @@ use crate::cluster::Nodes;
 
 #[test]
 fn messages_and_records_are_as_the_book_says() {
-    let nodes = Nodes::new(3, 1, &Settings::default());
+    let nodes = Nodes::new(3, 1, &PartitionSettings::default());
     let shared = nodes.clone();
     cluster::run(
         &nodes,

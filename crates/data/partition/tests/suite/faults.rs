@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cluster::Simulated;
-use latchwork_partition::{Partitioned, Rows, Settings, Site};
+use latchwork_partition::{PartitionSettings, Partitioned, Site, TransactionRows};
 use latchwork_txn::{Table, TxnError};
 use latchwork_verbs_sim::Faults;
 use latchwork_wal::Device;
@@ -16,7 +16,7 @@ use crate::cluster::{Nodes, Started};
 
 #[test]
 fn a_log_that_takes_nothing_more_leaves_other_nodes_as_they_were() {
-    let nodes = Nodes::new(2, 1, &Settings::default());
+    let nodes = Nodes::new(2, 1, &PartitionSettings::default());
     let shared = nodes.clone();
     cluster::run(
         &nodes,
@@ -46,7 +46,7 @@ fn a_log_that_takes_nothing_more_leaves_other_nodes_as_they_were() {
 
 #[test]
 fn a_decision_that_is_late_is_in_doubt_and_then_it_is_not() {
-    let nodes = Nodes::new(2, 1, &Settings::default());
+    let nodes = Nodes::new(2, 1, &PartitionSettings::default());
     let shared = nodes.clone();
     // Far beyond the deadline, on the coordinator only.
     let sync = [Duration::from_micros(50), Duration::from_millis(45)];
@@ -73,13 +73,13 @@ fn a_decision_that_is_late_is_in_doubt_and_then_it_is_not() {
 
 #[test]
 fn a_node_has_one_site() {
-    let nodes = Nodes::new(2, 1, &Settings::default());
+    let nodes = Nodes::new(2, 1, &PartitionSettings::default());
     cluster::run(
         &nodes,
         |_| Device::default(),
         async |_, started| {
             let (database, tables) = (started.node.database().clone(), started.tables.clone());
-            let other = Arc::new(Site::new(1, Settings::default()));
+            let other = Arc::new(Site::new(1, PartitionSettings::default()));
             let owner = Rc::new(|_: &Table<_>, key: &[u8]| Some(key[0]));
             let again = Partitioned::start(database, other, 0, tables, owner);
             let said = again.expect_err("nobody would bring it letters").to_string();
@@ -104,7 +104,7 @@ async fn count(started: Rc<Started>, task: u8) -> u64 {
         });
         match counted.await {
             Ok(()) => {}
-            Err(TxnError::Unheard { .. }) => unheard += 1,
+            Err(TxnError::NoAnswer { .. }) => unheard += 1,
             Err(error) => panic!("{error}"),
         }
     }
@@ -116,7 +116,7 @@ async fn count(started: Rc<Started>, task: u8) -> u64 {
 /// run.
 #[test]
 fn what_another_node_commits_alone_is_done_once_whatever_answers_are_lost() {
-    let nodes = Nodes::new(2, TASKS, &Settings::default());
+    let nodes = Nodes::new(2, TASKS, &PartitionSettings::default());
     let (lossy, unheard) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
     let device = |_| Device { sync: Duration::from_nanos(1), bytes_per_second: 0 };
     let body = {

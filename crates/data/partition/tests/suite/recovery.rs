@@ -8,7 +8,8 @@ use latchwork_partition::{DECISION, PREPARE, resolve};
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 use latchwork_wal::storage::Torn;
 use latchwork_wal::{
-    DatabaseId, Group, Kind, Log, LogDirectory, NodeId, Replayed, Settings, TableId, Timestamp,
+    DatabaseId, Log, LogDirectory, LogRecord, LogRecordKind, LogSettings, NodeId, Replayed,
+    TableId, Timestamp,
 };
 
 const DATABASE: DatabaseId = DatabaseId(3);
@@ -19,8 +20,8 @@ fn at(counter: u64, node: u8) -> Timestamp {
 }
 
 /// A record as the crate writes it. `proposals` belong to a decision only, and are of nodes 1, 2 ..
-fn record(which: u8, ts: Timestamp, id: u64, proposals: &[Timestamp], key: &[u8]) -> Group {
-    let mut group = Group::new(Kind::Note(which), ts);
+fn record(which: u8, ts: Timestamp, id: u64, proposals: &[Timestamp], key: &[u8]) -> LogRecord {
+    let mut group = LogRecord::new(LogRecordKind::Note(which), ts);
     let mut named = Vec::new();
     for (node, proposed) in (1..).zip(proposals) {
         named.push(node);
@@ -55,8 +56,9 @@ fn crash_after(steps: usize, seed: u64) -> (Replayed, usize) {
     let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
     let handle = executor.handle();
     let directory = LogDirectory::open(Arc::new(device.clone()), DATABASE).expect("it is empty");
-    let log =
-        |node| Log::threaded(&directory, NodeId(node), Settings::default()).expect("nobody has it");
+    let log = |node| {
+        Log::threaded(&directory, NodeId(node), LogSettings::default()).expect("nobody has it")
+    };
     let logs = [log(0), log(1), log(2)];
     let proposals = [at(10, 1), at(12, 2)];
     let groups = [
@@ -66,7 +68,7 @@ fn crash_after(steps: usize, seed: u64) -> (Replayed, usize) {
     ];
     executor.block_on(async {
         let deadline = handle.now() + Duration::from_secs(10);
-        let mut before = Group::new(Kind::Commit, at(2, 1));
+        let mut before = LogRecord::new(LogRecordKind::Commit, at(2, 1));
         before.put(TABLE, b"one", &1_u64.to_le_bytes()).expect("room");
         let position = logs[1].append(&before).expect("room");
         logs[1].durable(&handle, &position, deadline).await.expect("a good device");
@@ -120,7 +122,8 @@ fn lost(proposals: [Timestamp; 2], cts: Timestamp) -> Torn {
     ];
     executor.block_on(async {
         for (node, group) in groups {
-            let log = Log::threaded(&directory, NodeId(node), Settings::default()).expect("closed");
+            let log =
+                Log::threaded(&directory, NodeId(node), LogSettings::default()).expect("closed");
             let position = log.append(&group).expect("room");
             let deadline = handle.now() + Duration::from_secs(10);
             log.durable(&handle, &position, deadline).await.expect("a good device");
@@ -154,11 +157,11 @@ fn under_timestamp_ordering_one_prepare_record_does_not_stand_for_another() {
 fn records_that_make_no_sense_are_an_error_that_names_them() {
     let device = Torn::new(2);
     let directory = LogDirectory::open(Arc::new(device.clone()), DATABASE).expect("it is empty");
-    let log = Log::threaded(&directory, NodeId(4), Settings::default()).expect("nobody has it");
+    let log = Log::threaded(&directory, NodeId(4), LogSettings::default()).expect("nobody has it");
     let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
     let handle = executor.handle();
     executor.block_on(async {
-        let mut group = Group::new(Kind::Note(PREPARE), at(3, 4));
+        let mut group = LogRecord::new(LogRecordKind::Note(PREPARE), at(3, 4));
         group.put(TABLE, b"no head", b"").expect("room");
         let position = log.append(&group).expect("room");
         let deadline = handle.now() + Duration::from_secs(10);

@@ -9,7 +9,7 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_wal::TableId;
 
 use super::{Database, TABLES};
-use crate::schema::{ColumnType, NAME_MAX, Value};
+use crate::schema::{ColumnType, ColumnValue, NAME_MAX};
 use crate::transaction::Range;
 use crate::{Schema, Table, TxnError};
 
@@ -95,7 +95,7 @@ impl<M: LineLocks> Database<M> {
     fn name_in(&self, key: &[u8]) -> Option<String> {
         let schema = self.definitions().schema();
         match schema.key(key).ok()?.get(schema.column("name").ok()?).ok()? {
-            Value::Bytes(name) => Some(String::from_utf8_lossy(&name).into_owned()),
+            ColumnValue::Bytes(name) => Some(String::from_utf8_lossy(&name).into_owned()),
             _ => None,
         }
     }

@@ -22,11 +22,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use latchwork_coherence::LineLocks;
-use latchwork_history::{Outcome, Record, Recorder};
+use latchwork_history::{Record, Recorder, TransactionOutcome};
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
-use latchwork_wal::{DatabaseId, Mode, NodeId, TableId};
+use latchwork_wal::{CommitMode, DatabaseId, NodeId, TableId};
 
 pub(crate) use self::definitions::{definition, read_definition};
 use self::timestamps::Block;
@@ -35,7 +35,7 @@ use crate::node::Worker;
 use crate::places::Places;
 use crate::purge::{Left, Purge};
 use crate::transaction::{State, Transaction};
-use crate::{Conflict, Node, Scheme, Table, Timestamp, TxnError};
+use crate::{Conflict, Scheme, Table, Timestamp, TransactionNode, TxnError};
 
 const MAGIC: u64 = 0x4c57_5458_4e44_4231;
 const VERSION: u64 = 3;
@@ -52,7 +52,7 @@ pub struct Database<M: LineLocks>(Rc<Inner<M>>);
 
 struct Inner<M: LineLocks> {
     memory: M,
-    node: Arc<Node>,
+    node: Arc<TransactionNode>,
     worker: Arc<Worker>,
     root: GlobalAddr,
     id: DatabaseId,
@@ -65,7 +65,7 @@ struct Inner<M: LineLocks> {
     states: RefCell<Vec<Box<State<M>>>>,
     purges: RefCell<VecDeque<Purge<M>>>,
     /// The location cache.
-    places: RefCell<Places>,
+    locations: RefCell<Places>,
     /// Timestamps that were drawn but not used yet.
     block: RefCell<Block>,
     /// The number of transactions that [`Retry`](crate::Retry) began.
@@ -109,7 +109,7 @@ impl<M: LineLocks> Database<M> {
     /// Memory that fails or is full, and lines that are too small.
     pub async fn create(
         memory: M,
-        node: Arc<Node>,
+        node: Arc<TransactionNode>,
         id: DatabaseId,
     ) -> Result<Database<M>, TxnError> {
         let definitions = Table::create(memory.clone(), TableId(0), definitions::schema()?).await?;
@@ -149,7 +149,7 @@ impl<M: LineLocks> Database<M> {
     /// scheme than that of `node`; memory failures.
     pub async fn open(
         memory: M,
-        node: Arc<Node>,
+        node: Arc<TransactionNode>,
         root: GlobalAddr,
     ) -> Result<Database<M>, TxnError> {
         let words: [u64; 6] =
@@ -178,7 +178,7 @@ impl<M: LineLocks> Database<M> {
 
     fn at(
         memory: M,
-        node: Arc<Node>,
+        node: Arc<TransactionNode>,
         root: GlobalAddr,
         id: DatabaseId,
         counters: GlobalAddr,
@@ -186,7 +186,7 @@ impl<M: LineLocks> Database<M> {
     ) -> Database<M> {
         let worker = node.add_worker();
         let places = RefCell::new(Places::new(node.settings().places));
-        let syncs = node.log().is_some_and(|log| log.mode() == Mode::Sync);
+        let syncs = node.log().is_some_and(|log| log.mode() == CommitMode::Sync);
         let releases_early = node.settings().early_release && syncs && memory.keeps_lines();
         let (tables, states, purges, block, begun, looks_away, above, recorder) =
             Default::default();
@@ -201,7 +201,7 @@ impl<M: LineLocks> Database<M> {
             tables,
             states,
             purges,
-            places,
+            locations: places,
             block,
             begun,
             looks_away,
@@ -227,7 +227,7 @@ impl<M: LineLocks> Database<M> {
     }
 
     /// The state that this worker shares with the other workers of its node.
-    pub fn node(&self) -> &Arc<Node> {
+    pub fn node(&self) -> &Arc<TransactionNode> {
         &self.0.node
     }
 
@@ -333,7 +333,7 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    pub(crate) fn end_record(&self, state: &mut State<M>, outcome: Outcome) {
+    pub(crate) fn end_record(&self, state: &mut State<M>, outcome: TransactionOutcome) {
         let record = state.take_record();
         if record.is_on() {
             let now = self.memory().handle().instant().as_nanos();
@@ -354,8 +354,8 @@ impl<M: LineLocks> Database<M> {
         self.0.states.borrow_mut().push(state);
     }
 
-    pub(crate) fn places(&self) -> &RefCell<Places> {
-        &self.0.places
+    pub(crate) fn locations(&self) -> &RefCell<Places> {
+        &self.0.locations
     }
 
     pub(crate) fn purges(&self) -> &RefCell<VecDeque<Purge<M>>> {

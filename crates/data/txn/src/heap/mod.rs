@@ -33,7 +33,7 @@ mod read;
 mod write;
 
 pub(crate) use places::{Placed, RUN};
-pub use read::Seen;
+pub use read::SeenRow;
 pub(crate) use read::{Reading, Stamped, Stop};
 pub(crate) use write::{Install, Prepared};
 
@@ -48,7 +48,7 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_wal::TableId;
 
 use crate::page::{Broken, row_max};
-use crate::{Conflict, TupleId, TxnError};
+use crate::{Conflict, RowId, TxnError};
 use places::Places;
 
 /// The number of reads of a row that other transactions keep changing. With each change, one of
@@ -73,7 +73,7 @@ pub struct Heap<M: LineLocks> {
     line_size: usize,
     /// The maximum number of rows of a line.
     rows_max: u16,
-    places: Rc<RefCell<Places>>,
+    locations: Rc<RefCell<Places>>,
     /// A guess of the frame of the line to which tuples were added last.
     tail: Rc<Hint>,
 }
@@ -82,7 +82,7 @@ impl<M: LineLocks> Clone for Heap<M> {
     fn clone(&self) -> Self {
         Heap {
             memory: self.memory.clone(),
-            places: self.places.clone(),
+            locations: self.locations.clone(),
             tail: self.tail.clone(),
             ..*self
         }
@@ -114,7 +114,7 @@ impl<M: LineLocks> Heap<M> {
             "a line is smaller than its payload"
         );
         strict_assert!(rows_max > 0, "a line without rows");
-        Ok(Heap { memory, table, line_size, rows_max, places, tail })
+        Ok(Heap { memory, table, line_size, rows_max, locations: places, tail })
     }
 
     /// The table.
@@ -129,12 +129,12 @@ impl<M: LineLocks> Heap<M> {
 
     /// The home line of a row. A lock of the row locks this line.
     #[inline]
-    pub fn line_of(&self, id: TupleId) -> GlobalAddr {
+    pub fn line_of(&self, id: RowId) -> GlobalAddr {
         id.line(self.line_size)
     }
 
     #[inline]
-    fn slot_of(&self, id: TupleId) -> usize {
+    fn slot_of(&self, id: RowId) -> usize {
         id.slot(self.line_size)
     }
 

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::{Heap, Patience, Stop};
 use crate::page::{Edit, New, Page, format, tuple_size};
-use crate::{TupleId, TxnError};
+use crate::{RowId, TxnError};
 
 /// The number of lines with room that a worker notes for each table. Workers that change rows in
 /// other lines use the room there.
@@ -32,7 +32,7 @@ pub(super) struct Places {
     /// Lines that were allocated and are not yet pages.
     blank: Vec<GlobalAddr>,
     /// Tuples to which nothing leads.
-    strays: Vec<TupleId>,
+    strays: Vec<RowId>,
 }
 
 impl Places {
@@ -65,17 +65,17 @@ impl Places {
 /// A tuple to which nothing leads yet. If this value is dropped, the tuple becomes a stray.
 #[derive(Debug)]
 pub(crate) struct Placed {
-    id: Option<TupleId>,
+    id: Option<RowId>,
     home: Rc<RefCell<Places>>,
 }
 
 impl Placed {
     /// Keeps the tuple, and returns its row id.
-    pub(crate) fn keep(&mut self) -> Option<TupleId> {
+    pub(crate) fn keep(&mut self) -> Option<RowId> {
         self.id.take()
     }
 
-    pub(crate) fn id(&self) -> Option<TupleId> {
+    pub(crate) fn id(&self) -> Option<RowId> {
         self.id
     }
 }
@@ -92,12 +92,12 @@ impl<M: LineLocks> Heap<M> {
         self.memory.payload_len() / 8
     }
 
-    pub(crate) fn placed(&self, id: TupleId) -> Placed {
+    pub(crate) fn placed(&self, id: RowId) -> Placed {
         strict_assert!(
-            !self.places.borrow().strays.contains(&id),
+            !self.locations.borrow().strays.contains(&id),
             "a row location is given out while it is a stray"
         );
-        Placed { id: Some(id), home: self.places.clone() }
+        Placed { id: Some(id), home: self.locations.clone() }
     }
 
     /// Places a tuple in a line that has room and no lock of another node. Nothing leads to the
@@ -116,7 +116,7 @@ impl<M: LineLocks> Heap<M> {
         run: impl Iterator<Item = New<'n>>,
     ) -> Option<(GlobalAddr, Range<usize>)> {
         let line = {
-            let places = self.places.borrow();
+            let places = self.locations.borrow();
             places.strays.is_empty().then(|| places.lines.last()).flatten()?.0
         };
         let mut guard = self.memory.try_write_at(line, &self.tail).ok()?;
@@ -128,7 +128,7 @@ impl<M: LineLocks> Heap<M> {
             return None;
         }
         let left = page.room(self.rows_max);
-        self.places.borrow_mut().note(line, left, self.worth());
+        self.locations.borrow_mut().note(line, left, self.worth());
         Some((line, slots))
     }
 
@@ -154,7 +154,7 @@ impl<M: LineLocks> Heap<M> {
             );
             let known = match locked.len() {
                 LOCKED_MAX => None,
-                _ => self.places.borrow().line_for(size, &locked),
+                _ => self.locations.borrow().line_for(size, &locked),
             };
             let line = match known {
                 Some(line) => line,
@@ -165,7 +165,7 @@ impl<M: LineLocks> Heap<M> {
                 self.drive(Patience::NoWait, || self.place_step(line, left, &mut slots)).await;
             strict_assert!(slots.len() <= left.len(), "more rows are placed than came");
             for &slot in &slots {
-                placed.push(self.placed(TupleId::new(line, slot)));
+                placed.push(self.placed(RowId::new(line, slot)));
             }
             match placing {
                 Ok(Ok(())) => left = &left[slots.len()..],
@@ -215,19 +215,19 @@ impl<M: LineLocks> Heap<M> {
         }
         let left = page.room(self.rows_max);
         drop(guard);
-        self.places.borrow_mut().note(line, left, self.worth());
+        self.locations.borrow_mut().note(line, left, self.worth());
         strict_assert!(slots.len() <= run.len(), "more rows are placed than came");
         Ok(if slots.is_empty() { end } else { Ok(()) })
     }
 
     /// Makes a new line the tail.
     async fn extend(&self) -> Result<GlobalAddr, TxnError> {
-        let blank = self.places.borrow_mut().blank.pop();
+        let blank = self.locations.borrow_mut().blank.pop();
         let line = match blank {
             Some(line) => line,
             None => self.memory.allocate().await?,
         };
-        let blank = Blank { line: Some(line), home: self.places.clone() };
+        let blank = Blank { line: Some(line), home: self.locations.clone() };
         // No other task knows the line.
         let room = self
             .drive(Patience::Wait, || {
@@ -240,7 +240,7 @@ impl<M: LineLocks> Heap<M> {
             })
             .await?;
         blank.keep();
-        let mut places = self.places.borrow_mut();
+        let mut places = self.locations.borrow_mut();
         let worth = self.worth();
         // Lines that are nearly full, such as the old tail, are dropped from the list.
         places.lines.retain(|(_, room)| *room >= worth);
@@ -262,15 +262,15 @@ impl<M: LineLocks> Heap<M> {
     /// Whether this worker has strays. An entry that another row has left may still lead to one,
     /// and a reader of that entry takes the stray for a pending row. So strays must not stay.
     pub(crate) fn has_strays(&self) -> bool {
-        !self.places.borrow().strays.is_empty()
+        !self.locations.borrow().strays.is_empty()
     }
 
     /// Removes strays, except those in lines that a transaction of another node has locked: see
     /// [`has_strays`](Heap::has_strays).
     pub(crate) async fn tidy(&self) -> Result<(), TxnError> {
-        let strays = self.places.borrow().strays.len();
+        let strays = self.locations.borrow().strays.len();
         for _ in 0..strays {
-            let stray = self.places.borrow_mut().strays.pop();
+            let stray = self.locations.borrow_mut().strays.pop();
             let Some(id) = stray else { return Ok(()) };
             let mut stray = self.placed(id);
             let (line, slot) = (self.line_of(id), self.slot_of(id));
@@ -280,7 +280,7 @@ impl<M: LineLocks> Heap<M> {
                 Err(TxnError::Conflict(_)) => {
                     // It becomes the first again, to be tried last.
                     stray.keep();
-                    self.places.borrow_mut().strays.insert(0, id);
+                    self.locations.borrow_mut().strays.insert(0, id);
                 }
                 Err(error) => return Err(error),
             }

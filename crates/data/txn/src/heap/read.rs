@@ -1,14 +1,14 @@
 //! Row reads: plain functions over lines that are here.
 
 use latchwork_cache::{Hint, Ownership};
-use latchwork_coherence::{LineLocks, Mode, Need};
+use latchwork_coherence::{AccessMode, LineLocks, Need};
 use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Timestamp;
 
 use super::Heap;
-use crate::page::{Broken, HEADER, Page, SLOT, Slot, State, TupleRef, read_stamp};
-use crate::{TupleId, TxnError};
+use crate::page::{Broken, HEADER, Page, SLOT, Slot, State, TupleRef, read_timestamp};
+use crate::{RowId, TxnError};
 
 /// The number of optimistic reads before a reader requests the line and so gives way to the
 /// writers.
@@ -19,7 +19,7 @@ const NEAR: usize = 128;
 
 /// The result of a row read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Seen {
+pub enum SeenRow {
     /// The row exists, with this commit timestamp.
     Live(Timestamp),
     /// The row was deleted at this commit timestamp.
@@ -44,8 +44,8 @@ pub(crate) enum Stop {
 
 /// The content of the home slot.
 enum Home {
-    Seen(Seen),
-    Stub(TupleId, Timestamp),
+    Seen(SeenRow),
+    Stub(RowId, Timestamp),
 }
 
 /// The progress of one row read. A read that stops for a line goes on where it was, because without
@@ -53,7 +53,7 @@ enum Home {
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Reading {
     /// The location in the stub, and the timestamp of the stub.
-    away: Option<(TupleId, Timestamp)>,
+    away: Option<(RowId, Timestamp)>,
     /// The row was found where a stub led.
     pub(crate) moved: bool,
     /// The read timestamp of the home page at the time of the read.
@@ -106,7 +106,7 @@ impl<M: LineLocks> Heap<M> {
     #[inline]
     pub(crate) fn live_step(
         &self,
-        id: TupleId,
+        id: RowId,
         hint: &Hint,
         key: &[u8],
         value: &mut Vec<u8>,
@@ -118,7 +118,7 @@ impl<M: LineLocks> Heap<M> {
         if tuple.state != State::Live || !tuple.key_is(key) {
             return None;
         }
-        let (start, stamp) = (value.len(), read_stamp(words));
+        let (start, stamp) = (value.len(), read_timestamp(words));
         tuple.append_value(value);
         if !seen.validate() {
             value.truncate(start);
@@ -136,14 +136,14 @@ impl<M: LineLocks> Heap<M> {
     pub(crate) fn get_step(
         &self,
         at: &mut Reading,
-        id: TupleId,
+        id: RowId,
         hint: &Hint,
         key: &[u8],
         value: &mut Vec<u8>,
-    ) -> Result<Seen, Stop> {
+    ) -> Result<SeenRow, Stop> {
         let start = value.len();
         let seen = self.get_from(at, id, hint, key, value);
-        if !matches!(seen, Ok(Seen::Live(_))) {
+        if !matches!(seen, Ok(SeenRow::Live(_))) {
             value.truncate(start);
         }
         seen
@@ -152,11 +152,11 @@ impl<M: LineLocks> Heap<M> {
     fn get_from(
         &self,
         at: &mut Reading,
-        id: TupleId,
+        id: RowId,
         hint: &Hint,
         key: &[u8],
         value: &mut Vec<u8>,
-    ) -> Result<Seen, Stop> {
+    ) -> Result<SeenRow, Stop> {
         let (away, cts) = match at.away {
             Some(away) => away,
             None => match self.get_home(id, hint, key, value, &mut at.stamp)? {
@@ -173,7 +173,7 @@ impl<M: LineLocks> Heap<M> {
                 return Ok(None);
             }
             tuple.append_value(value);
-            Ok(Some(Seen::Live(cts)))
+            Ok(Some(SeenRow::Live(cts)))
         })?;
         at.away = None;
         found.ok_or(Stop::Moved)
@@ -181,7 +181,7 @@ impl<M: LineLocks> Heap<M> {
 
     fn get_home(
         &self,
-        id: TupleId,
+        id: RowId,
         hint: &Hint,
         key: &[u8],
         value: &mut Vec<u8>,
@@ -191,31 +191,26 @@ impl<M: LineLocks> Heap<M> {
         self.read_page(self.line_of(id), hint, |page| {
             value.truncate(start);
             *stamp = page.read_stamp();
-            let Some(tuple) = page.tuple(slot)? else { return Ok(Home::Seen(Seen::Absent)) };
+            let Some(tuple) = page.tuple(slot)? else { return Ok(Home::Seen(SeenRow::Absent)) };
             if !tuple.key_is(key) {
-                return Ok(Home::Seen(Seen::Absent));
+                return Ok(Home::Seen(SeenRow::Absent));
             }
             Ok(match tuple.state {
                 State::Live => {
                     tuple.append_value(value);
-                    Home::Seen(Seen::Live(tuple.cts))
+                    Home::Seen(SeenRow::Live(tuple.cts))
                 }
-                State::Tombstone => Home::Seen(Seen::Deleted(tuple.cts)),
-                State::Stub => Home::Stub(TupleId::from_bits(tuple.target()?), tuple.cts),
-                State::Pending => Home::Seen(Seen::Pending),
+                State::Tombstone => Home::Seen(SeenRow::Deleted(tuple.cts)),
+                State::Stub => Home::Stub(RowId::from_bits(tuple.target()?), tuple.cts),
+                State::Pending => Home::Seen(SeenRow::Pending),
                 // The index entry is out of date.
-                State::Away => Home::Seen(Seen::Absent),
+                State::Away => Home::Seen(SeenRow::Absent),
             })
         })
     }
 
     /// Reads the key of the row or tombstone in `id`. `hint` is a guess of the frame of its line.
-    pub(crate) fn key_step(
-        &self,
-        id: TupleId,
-        hint: &Hint,
-        key: &mut Vec<u8>,
-    ) -> Result<bool, Stop> {
+    pub(crate) fn key_step(&self, id: RowId, hint: &Hint, key: &mut Vec<u8>) -> Result<bool, Stop> {
         let slot = self.slot_of(id);
         self.read_page(self.line_of(id), hint, |page| {
             key.clear();
@@ -238,7 +233,7 @@ impl<M: LineLocks> Heap<M> {
     ///    unlocked the line before; then the row has another version, and the read fails, too.
     pub(crate) fn unchanged_step(
         &self,
-        id: TupleId,
+        id: RowId,
         hint: &Hint,
         cts: Timestamp,
         mine: bool,
@@ -254,14 +249,14 @@ impl<M: LineLocks> Heap<M> {
                 return Ok(as_it_was && !locked);
             }
         }
-        Err(Stop::Need(Need { addr: line, mode: Mode::Shared }))
+        Err(Stop::Need(Need { addr: line, mode: AccessMode::Shared }))
     }
 
     /// Whether the row in `id` stands in its home slot itself; `None` when it is no longer the
     /// version written at `cts`. The caller has locked the line.
     pub(crate) fn at_home_step(
         &self,
-        id: TupleId,
+        id: RowId,
         hint: &Hint,
         cts: Timestamp,
     ) -> Result<Option<bool>, Stop> {
@@ -293,7 +288,7 @@ impl<M: LineLocks> Heap<M> {
     ///    sees the read timestamp also sees the lock.
     pub(crate) fn stamp_step(
         &self,
-        id: TupleId,
+        id: RowId,
         hint: &Hint,
         (seen_at, stamp): (Timestamp, Timestamp),
         ts: Timestamp,
@@ -308,8 +303,8 @@ impl<M: LineLocks> Heap<M> {
         {
             let same = |t: &TupleRef<'_>| t.cts == seen_at && t.state.is_home();
             let found = TupleRef::glance(read.words(), self.table.0, slot);
-            let enough =
-                matches!(found, Ok(Some(tuple)) if same(&tuple)) && read_stamp(read.words()) >= ts;
+            let enough = matches!(found, Ok(Some(tuple)) if same(&tuple))
+                && read_timestamp(read.words()) >= ts;
             let locked = !mine && read.locked() == Ownership::Exclusive;
             if enough && !locked && read.validate() {
                 return Ok(Stamped::Done);
@@ -325,14 +320,14 @@ impl<M: LineLocks> Heap<M> {
             return Ok(Stamped::Changed);
         }
         let rows = page.rows();
-        let dirty = page.raise_read_stamp(leased(ts, lease, seen_at, rows));
+        let dirty = page.raise_read_timestamp(leased(ts, lease, seen_at, rows));
         strict_assert!(
             leased(ts, lease, seen_at, rows) >= ts,
             "a lease ends before its transaction"
         );
         guard.mark_dirty(dirty.range());
         strict_assert!(
-            read_stamp(guard.words()) >= ts,
+            read_timestamp(guard.words()) >= ts,
             "a row that was read can be overwritten below the reader's timestamp"
         );
         Ok(Stamped::Done)
@@ -353,13 +348,13 @@ impl<M: LineLocks> Heap<M> {
                 return result.map_err(|broken| Stop::Broken(line, broken));
             }
         }
-        Err(Stop::Need(Need { addr: line, mode: Mode::Shared }))
+        Err(Stop::Need(Need { addr: line, mode: AccessMode::Shared }))
     }
 
     /// Prefetches the line's header and the row's slot, which a read needs first. With `locks`,
     /// prefetches also what a lock of the line needs.
     #[inline]
-    pub(crate) fn prefetch_slot(&self, id: TupleId, hint: &Hint, locks: bool) {
+    pub(crate) fn prefetch_slot(&self, id: RowId, hint: &Hint, locks: bool) {
         let slot = Slot::at(self.slot_of(id));
         if slot < NEAR {
             self.memory.prefetch(hint, 0..slot + SLOT);
@@ -374,13 +369,13 @@ impl<M: LineLocks> Heap<M> {
 
     /// A guess of the frame of the row's line.
     #[inline]
-    pub(crate) fn guess(&self, id: TupleId) -> Hint {
+    pub(crate) fn guess(&self, id: RowId) -> Hint {
         self.memory.guess(self.line_of(id))
     }
 
     /// Prefetches the row itself, once its slot is here.
     #[inline]
-    pub(crate) fn prefetch_tuple(&self, id: TupleId, hint: &Hint) {
+    pub(crate) fn prefetch_tuple(&self, id: RowId, hint: &Hint) {
         let at = Slot::at(self.slot_of(id));
         let bits = self.memory.peek(hint, at) >> (8 * (at & 4));
         let slot = Slot::from_bits(bits as u32);
@@ -390,7 +385,7 @@ impl<M: LineLocks> Heap<M> {
 
     /// Prefetches what [`guess`](Heap::guess) reads.
     #[inline]
-    pub(crate) fn prefetch_place(&self, id: TupleId) {
+    pub(crate) fn prefetch_location(&self, id: RowId) {
         self.memory.prefetch_guess(self.line_of(id));
     }
 
@@ -401,10 +396,10 @@ impl<M: LineLocks> Heap<M> {
     /// [`TxnError::Corrupt`], [`TxnError::Starved`], and memory failures.
     pub async fn get(
         &self,
-        id: TupleId,
+        id: RowId,
         key: &[u8],
         value: &mut Vec<u8>,
-    ) -> Result<Seen, TxnError> {
+    ) -> Result<SeenRow, TxnError> {
         value.clear();
         let (mut at, hint) = <(Reading, Hint)>::default();
         self.drive(super::Patience::Wait, || self.get_step(&mut at, id, &hint, key, value)).await

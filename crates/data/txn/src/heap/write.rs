@@ -9,9 +9,9 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Timestamp;
 
 use super::places::Placed;
-use super::{Heap, Patience, Seen, Stop};
+use super::{Heap, Patience, SeenRow, Stop};
 use crate::page::{Broken, Dirty, Edit, New, Page, State, TupleRef};
-use crate::{Conflict, TupleId, TxnError};
+use crate::{Conflict, RowId, TxnError};
 
 /// The location that a changed row will have.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl<M: LineLocks> Heap<M> {
     /// error is the read timestamp of the page, if that is later than `ts`.
     pub(crate) async fn prepare(
         &self,
-        id: TupleId,
+        id: RowId,
         hint: &Hint,
         key: &[u8],
         cts: Timestamp,
@@ -95,7 +95,7 @@ impl<M: LineLocks> Heap<M> {
     /// Like [`prepare`](Heap::prepare), for a row that keeps its length in its home slot.
     pub(crate) fn check_step(
         &self,
-        id: TupleId,
+        id: RowId,
         hint: &Hint,
         cts: Timestamp,
         ts: Timestamp,
@@ -116,7 +116,7 @@ impl<M: LineLocks> Heap<M> {
     /// The version written at `was` becomes the version `cts`.
     pub(crate) async fn install(
         &self,
-        id: TupleId,
+        id: RowId,
         hint: &Hint,
         key: &[u8],
         (was, cts): (Timestamp, Timestamp),
@@ -166,7 +166,7 @@ impl<M: LineLocks> Heap<M> {
                     let old = page.tuple(slot)?.filter(|old| old.key_is(key));
                     let old = old.ok_or(Edit::of("a row that was locked is gone"))?;
                     let stray = match old.state {
-                        State::Stub => Some(TupleId::from_bits(old.target()?)),
+                        State::Stub => Some(RowId::from_bits(old.target()?)),
                         _ => None,
                     };
                     let new = |state, value| New { state, cts, key, value };
@@ -197,7 +197,7 @@ impl<M: LineLocks> Heap<M> {
     #[inline]
     pub(crate) fn part_step(
         &self,
-        id: TupleId,
+        id: RowId,
         hint: &Hint,
         was: Timestamp,
         cts: Timestamp,
@@ -226,7 +226,7 @@ impl<M: LineLocks> Heap<M> {
     pub(crate) async fn publish(
         &self,
         line: GlobalAddr,
-        ids: &[TupleId],
+        ids: &[RowId],
         cts: Timestamp,
     ) -> Result<(), TxnError> {
         self.drive(Patience::Wait, || self.publish_step(line, ids, cts)).await
@@ -237,7 +237,7 @@ impl<M: LineLocks> Heap<M> {
     pub(crate) fn publish_step(
         &self,
         line: GlobalAddr,
-        ids: &[TupleId],
+        ids: &[RowId],
         cts: Timestamp,
     ) -> Result<(), Stop> {
         self.touch(line, &self.tail, |page| {
@@ -250,7 +250,7 @@ impl<M: LineLocks> Heap<M> {
     /// tombstone. Returns whether it was there.
     pub(crate) async fn erase(
         &self,
-        id: TupleId,
+        id: RowId,
         key: &[u8],
         pending: bool,
         patience: Patience,
@@ -274,7 +274,7 @@ impl<M: LineLocks> Heap<M> {
     /// [`stamp_step`](Heap::stamp_step).
     pub(crate) fn tombstone_step(
         &self,
-        id: TupleId,
+        id: RowId,
         key: &[u8],
     ) -> Result<Option<(Timestamp, Timestamp)>, Stop> {
         let slot = self.slot_of(id);
@@ -338,7 +338,7 @@ impl<M: LineLocks> Heap<M> {
         let after = Page::open(guard.words(), self.table.0).map_err(broken)?.header.room(len);
         drop(guard);
         if after > before {
-            self.places.borrow_mut().note(line, after, self.worth());
+            self.locations.borrow_mut().note(line, after, self.worth());
         }
         Ok(result)
     }
@@ -365,12 +365,12 @@ impl<T> Changed for (T, Dirty) {
 }
 
 /// The commit timestamp that a change of the row replaces.
-impl Seen {
+impl SeenRow {
     /// The timestamp at which the row was written or deleted.
     pub fn at(self) -> Option<Timestamp> {
         match self {
-            Seen::Live(at) | Seen::Deleted(at) => Some(at),
-            Seen::Pending | Seen::Absent => None,
+            SeenRow::Live(at) | SeenRow::Deleted(at) => Some(at),
+            SeenRow::Pending | SeenRow::Absent => None,
         }
     }
 }

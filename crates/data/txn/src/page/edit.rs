@@ -300,7 +300,7 @@ impl Page<'_> {
     }
 
     /// Raises the read timestamp of the page to `to`.
-    pub(crate) fn raise_read_stamp(self, to: Timestamp) -> Dirty {
+    pub(crate) fn raise_read_timestamp(self, to: Timestamp) -> Dirty {
         if self.read_stamp() >= to {
             return Dirty::default();
         }

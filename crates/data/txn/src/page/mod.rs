@@ -39,7 +39,7 @@ mod tests;
 pub(crate) use check::check;
 pub(crate) use edit::{Dirty, Edit, New, format};
 pub(crate) use header::Slot;
-pub(crate) use read::{Page, TupleRef, read_stamp};
+pub(crate) use read::{Page, TupleRef, read_timestamp};
 
 /// Bytes of the header.
 pub(crate) const HEADER: usize = 24;

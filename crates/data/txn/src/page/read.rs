@@ -26,7 +26,7 @@ pub(crate) struct TupleRef<'a> {
 
 /// The read timestamp of the page in `words`.
 #[inline]
-pub(crate) fn read_stamp(words: Words<'_>) -> Timestamp {
+pub(crate) fn read_timestamp(words: Words<'_>) -> Timestamp {
     Timestamp(words.word(READ_STAMP))
 }
 
@@ -51,7 +51,7 @@ impl<'a> Page<'a> {
     /// The read timestamp of this page.
     #[inline]
     pub(crate) fn read_stamp(&self) -> Timestamp {
-        read_stamp(self.words)
+        read_timestamp(self.words)
     }
 
     /// The bytes of a tuple for which the page has room, if it may have `most` tuples.

@@ -3,7 +3,7 @@
 use latchwork_strict::strict_assert;
 
 use super::column::{Column, ColumnId, ColumnType};
-use super::index::Index;
+use super::index::SecondaryIndex;
 use super::layout::Place;
 use super::ordered::{KEY_COLUMNS_MAX, KeyLayout, Order, Part};
 use super::{COLUMNS_MAX, INDEXES_MAX, NAME_MAX, ROW_MAX, Schema, SchemaError};
@@ -234,13 +234,20 @@ impl Definition {
         };
         let key = KeyLayout { whose, parts: key.iter().map(part).collect() };
         let index = |IndexDefinition { name, unique, columns: parts }| {
-            Index::new(&table, name, unique, parts, (&columns, &places, &key), head.clone())
+            SecondaryIndex::new(
+                &table,
+                name,
+                unique,
+                parts,
+                (&columns, &places, &key),
+                head.clone(),
+            )
         };
         let indexes = indexes.into_iter().map(index).collect::<Result<_, SchemaError>>()?;
         let schema = Schema {
             name: table,
             columns,
-            places,
+            locations: places,
             in_row,
             texts,
             fixed_len,

@@ -107,25 +107,29 @@ impl Column {
     }
 
     /// The little-endian bytes of a number, in the first of eight bytes; for a column of numbers.
-    pub(super) fn number(&self, value: &Value<'_>) -> Result<[u8; 8], SchemaError> {
+    pub(super) fn number(&self, value: &ColumnValue<'_>) -> Result<[u8; 8], SchemaError> {
         let (min, max) = self.kind.range();
         match *value {
-            Value::Unsigned(number) if number <= max => Ok(number.to_le_bytes()),
-            Value::Signed(number) if number >= min && (number < 0 || number as u64 <= max) => {
+            ColumnValue::Unsigned(number) if number <= max => Ok(number.to_le_bytes()),
+            ColumnValue::Signed(number)
+                if number >= min && (number < 0 || number as u64 <= max) =>
+            {
                 Ok(number.to_le_bytes())
             }
-            Value::Unsigned(number) => Err(self.refuses(number.to_string())),
-            Value::Signed(number) => Err(self.refuses(number.to_string())),
-            Value::Bytes(_) => Err(self.refuses("bytes")),
+            ColumnValue::Unsigned(number) => Err(self.refuses(number.to_string())),
+            ColumnValue::Signed(number) => Err(self.refuses(number.to_string())),
+            ColumnValue::Bytes(_) => Err(self.refuses("bytes")),
         }
     }
 
     /// The bytes of a value of `Bytes`, `Text` or `Blob`.
-    pub(super) fn bytes<'v>(&self, value: &'v Value<'_>) -> Result<&'v [u8], SchemaError> {
+    pub(super) fn bytes<'v>(&self, value: &'v ColumnValue<'_>) -> Result<&'v [u8], SchemaError> {
         let bytes = match value {
-            Value::Bytes(bytes) => &bytes[..],
-            Value::Unsigned(number) => return Err(self.refuses(format!("the number {number}"))),
-            Value::Signed(number) => return Err(self.refuses(format!("the number {number}"))),
+            ColumnValue::Bytes(bytes) => &bytes[..],
+            ColumnValue::Unsigned(number) => {
+                return Err(self.refuses(format!("the number {number}")));
+            }
+            ColumnValue::Signed(number) => return Err(self.refuses(format!("the number {number}"))),
         };
         let fits = match self.kind {
             ColumnType::Bytes(len) => bytes.len() == usize::from(len),
@@ -156,7 +160,7 @@ impl ColumnId {
 /// The value of a column. A column of numbers accepts each number that fits. A read returns
 /// `Unsigned` or `Signed` according to the type of the column.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Value<'a> {
+pub enum ColumnValue<'a> {
     /// A number.
     Unsigned(u64),
     /// A signed number.
@@ -168,9 +172,9 @@ pub enum Value<'a> {
 
 macro_rules! from_numbers {
     ($($Int:ty => $Variant:ident),*) => {$(
-        impl From<$Int> for Value<'_> {
+        impl From<$Int> for ColumnValue<'_> {
             fn from(number: $Int) -> Self {
-                Value::$Variant(number.into())
+                ColumnValue::$Variant(number.into())
             }
         }
     )*};
@@ -181,40 +185,40 @@ from_numbers!(
     i16 => Signed, i32 => Signed, i64 => Signed
 );
 
-impl<'a> From<&'a [u8]> for Value<'a> {
+impl<'a> From<&'a [u8]> for ColumnValue<'a> {
     fn from(bytes: &'a [u8]) -> Self {
-        Value::Bytes(Cow::Borrowed(bytes))
+        ColumnValue::Bytes(Cow::Borrowed(bytes))
     }
 }
 
-impl<'a, const N: usize> From<&'a [u8; N]> for Value<'a> {
+impl<'a, const N: usize> From<&'a [u8; N]> for ColumnValue<'a> {
     fn from(bytes: &'a [u8; N]) -> Self {
-        Value::Bytes(Cow::Borrowed(bytes))
+        ColumnValue::Bytes(Cow::Borrowed(bytes))
     }
 }
 
-impl<'a> From<&'a str> for Value<'a> {
+impl<'a> From<&'a str> for ColumnValue<'a> {
     fn from(text: &'a str) -> Self {
-        Value::from(text.as_bytes())
+        ColumnValue::from(text.as_bytes())
     }
 }
 
 /// Reads a number of a type from its little-endian bytes. Their count must be that of the type.
-pub(super) fn number(kind: ColumnType, bytes: &[u8]) -> Value<'static> {
+pub(super) fn number(kind: ColumnType, bytes: &[u8]) -> ColumnValue<'static> {
     match (kind.is_signed(), bytes) {
-        (false, &[a]) => Value::Unsigned(a.into()),
-        (false, &[a, b]) => Value::Unsigned(u16::from_le_bytes([a, b]).into()),
-        (false, &[a, b, c, d]) => Value::Unsigned(u32::from_le_bytes([a, b, c, d]).into()),
-        (true, &[a, b]) => Value::Signed(i16::from_le_bytes([a, b]).into()),
-        (true, &[a, b, c, d]) => Value::Signed(i32::from_le_bytes([a, b, c, d]).into()),
+        (false, &[a]) => ColumnValue::Unsigned(a.into()),
+        (false, &[a, b]) => ColumnValue::Unsigned(u16::from_le_bytes([a, b]).into()),
+        (false, &[a, b, c, d]) => ColumnValue::Unsigned(u32::from_le_bytes([a, b, c, d]).into()),
+        (true, &[a, b]) => ColumnValue::Signed(i16::from_le_bytes([a, b]).into()),
+        (true, &[a, b, c, d]) => ColumnValue::Signed(i32::from_le_bytes([a, b, c, d]).into()),
         (signed, bytes) => {
             let mut wide = [0; 8];
             for (to, from) in wide.iter_mut().zip(bytes) {
                 *to = *from;
             }
             match signed {
-                true => Value::Signed(i64::from_le_bytes(wide)),
-                false => Value::Unsigned(u64::from_le_bytes(wide)),
+                true => ColumnValue::Signed(i64::from_le_bytes(wide)),
+                false => ColumnValue::Unsigned(u64::from_le_bytes(wide)),
             }
         }
     }

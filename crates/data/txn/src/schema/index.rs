@@ -11,14 +11,14 @@ use std::ops::Range;
 
 use latchwork_strict::strict_assert;
 
-use super::column::{Column, ColumnId, Value};
+use super::column::{Column, ColumnId, ColumnValue};
 use super::layout::Place;
 use super::ordered::{KEY_COLUMNS_MAX, KeyLayout, KeyRef, Order, Part, put_fixed, put_text};
 use super::{Schema, SchemaError};
 
 /// A secondary index of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Index {
+pub struct SecondaryIndex {
     pub(super) name: String,
     pub(super) unique: bool,
     pub(super) columns: Vec<(ColumnId, Order)>,
@@ -27,7 +27,7 @@ pub struct Index {
     pub(super) reads: Vec<Range<usize>>,
 }
 
-impl Index {
+impl SecondaryIndex {
     /// The name of the index.
     pub fn name(&self) -> &str {
         &self.name
@@ -69,7 +69,7 @@ impl Index {
         columns: Vec<(ColumnId, Order)>,
         (all, places, primary): (&[Column], &[Place], &KeyLayout),
         head: Range<usize>,
-    ) -> Result<Index, SchemaError> {
+    ) -> Result<SecondaryIndex, SchemaError> {
         let whose = format!("index {name} of table {table}");
         let part = |&(column, order): &(ColumnId, Order)| {
             let kind = all[column.index()].kind;
@@ -100,7 +100,7 @@ impl Index {
             reads.iter().all(|range| range.start <= range.end),
             "an index reads a range that ends before it begins"
         );
-        Ok(Index { name, unique, columns, layout: KeyLayout { whose, parts }, reads })
+        Ok(SecondaryIndex { name, unique, columns, layout: KeyLayout { whose, parts }, reads })
     }
 }
 
@@ -123,7 +123,7 @@ impl Schema {
         out.clear();
         for part in &self.index_at(index)?.layout.parts {
             let start = out.len();
-            match self.places[part.column.index()] {
+            match self.locations[part.column.index()] {
                 // The bytes are copied unchanged, because columns of primary keys are ascending.
                 Place::Key(at) => out.extend_from_slice(key.encoded(at)),
                 Place::Fixed(_) => put_fixed(part.kind, row.find(part.column)?.1, out),
@@ -162,7 +162,7 @@ impl Schema {
     pub fn index_prefix(
         &self,
         index: usize,
-        values: &[Value<'_>],
+        values: &[ColumnValue<'_>],
         out: &mut Vec<u8>,
     ) -> Result<(), SchemaError> {
         out.clear();
@@ -181,7 +181,7 @@ impl Schema {
         self.index_at(index)?.layout.read(self, bytes)
     }
 
-    fn index_at(&self, index: usize) -> Result<&Index, SchemaError> {
+    fn index_at(&self, index: usize) -> Result<&SecondaryIndex, SchemaError> {
         self.indexes.get(index).ok_or_else(|| SchemaError::UnknownIndex {
             table: self.name.clone(),
             index,

@@ -10,7 +10,7 @@
 
 use latchwork_strict::strict_assert;
 
-use super::column::{Column, ColumnId, ColumnType, Value, number};
+use super::column::{Column, ColumnId, ColumnType, ColumnValue, number};
 use super::{Schema, SchemaError};
 
 /// The location of a column.
@@ -34,7 +34,11 @@ impl Schema {
     /// # Errors
     /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]. Then `out` holds a part of the
     /// row.
-    pub fn encode_row(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), SchemaError> {
+    pub fn encode_row(
+        &self,
+        values: &[ColumnValue<'_>],
+        out: &mut Vec<u8>,
+    ) -> Result<(), SchemaError> {
         out.clear();
         if values.len() != self.in_row.len() {
             let (given, columns) = (values.len(), self.in_row.len());
@@ -94,7 +98,7 @@ impl Schema {
     /// fixed offset; [`SchemaError::UnknownColumn`].
     pub fn offset_of(&self, column: ColumnId) -> Result<usize, SchemaError> {
         let name = &self.column_at(column, "offset_of")?.name;
-        match self.places[column.index()] {
+        match self.locations[column.index()] {
             Place::Fixed(offset) => Ok(offset),
             _ => Err(SchemaError::NotThere {
                 column: name.clone(),
@@ -112,7 +116,7 @@ impl Schema {
         &self,
         row: &mut [u8],
         column: ColumnId,
-        value: &Value<'_>,
+        value: &ColumnValue<'_>,
     ) -> Result<(), SchemaError> {
         let offset = self.offset_of(column)?;
         let (bytes, len) = (&self.columns[column.index()], row.len());
@@ -183,14 +187,14 @@ impl<'a> RowRef<'a> {
     /// [`SchemaError::NotThere`] for a column of the primary key; [`SchemaError::UnknownColumn`]
     /// for one that is not in the table.
     #[inline]
-    pub fn get(&self, column: ColumnId) -> Result<Value<'a>, SchemaError> {
+    pub fn get(&self, column: ColumnId) -> Result<ColumnValue<'a>, SchemaError> {
         let (kind, bytes) = self.find(column)?;
-        Ok(if kind.is_number() { number(kind, bytes) } else { Value::from(bytes) })
+        Ok(if kind.is_number() { number(kind, bytes) } else { ColumnValue::from(bytes) })
     }
 
     /// The values of all columns in the order of their declaration, without the columns of the
     /// primary key, which are not in the row.
-    pub fn values(&self) -> impl Iterator<Item = Value<'a>> + '_ {
+    pub fn values(&self) -> impl Iterator<Item = ColumnValue<'a>> + '_ {
         // All these columns exist.
         self.schema.in_row.iter().filter_map(|&column| self.get(column).ok())
     }
@@ -203,7 +207,7 @@ impl<'a> RowRef<'a> {
         let head = schema.fixed_len + schema.texts.len();
         let lens = self.bytes.get(schema.fixed_len..head).unwrap_or_default();
         let text_at = |nth| head + sum(&lens[..nth]);
-        let range = match schema.places[column.index()] {
+        let range = match schema.locations[column.index()] {
             Place::Key(_) => {
                 let column = schema.columns[column.index()].name.clone();
                 return Err(SchemaError::NotThere { column, place: schema.whose_row() });

@@ -61,9 +61,9 @@ mod ordered;
 mod tests;
 
 pub use builder::SchemaBuilder;
-pub use column::{Column, ColumnId, ColumnType, Value};
+pub use column::{Column, ColumnId, ColumnType, ColumnValue};
 pub use error::SchemaError;
-pub use index::Index;
+pub use index::SecondaryIndex;
 pub use layout::RowRef;
 pub use ordered::{KEY_COLUMNS_MAX, KeyRef, Order, end_of_prefix};
 
@@ -92,7 +92,7 @@ pub struct Schema {
     name: String,
     columns: Vec<Column>,
     /// The location of each column.
-    places: Vec<Place>,
+    locations: Vec<Place>,
     /// The columns that are not in the primary key.
     in_row: Vec<ColumnId>,
     /// The text columns among them.
@@ -100,7 +100,7 @@ pub struct Schema {
     /// The bytes of the columns of fixed length, at the beginning of a row.
     fixed_len: usize,
     key: KeyLayout,
-    indexes: Vec<Index>,
+    indexes: Vec<SecondaryIndex>,
     rows_per_line: Option<u16>,
 }
 
@@ -132,7 +132,7 @@ impl Schema {
     }
 
     /// The secondary indexes. The position in the slice is the number of the index.
-    pub fn indexes(&self) -> &[Index] {
+    pub fn indexes(&self) -> &[SecondaryIndex] {
         &self.indexes
     }
 
@@ -165,7 +165,11 @@ impl Schema {
     /// # Errors
     /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]. Then `out` holds a part of the
     /// key.
-    pub fn encode_key(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), SchemaError> {
+    pub fn encode_key(
+        &self,
+        values: &[ColumnValue<'_>],
+        out: &mut Vec<u8>,
+    ) -> Result<(), SchemaError> {
         if values.len() < self.key.parts.len() {
             return Err(self.key.wrong_count(values.len()));
         }
@@ -177,7 +181,11 @@ impl Schema {
     ///
     /// # Errors
     /// [`SchemaError::WrongCount`] for more values than columns; [`SchemaError::WrongValue`].
-    pub fn key_prefix(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), SchemaError> {
+    pub fn key_prefix(
+        &self,
+        values: &[ColumnValue<'_>],
+        out: &mut Vec<u8>,
+    ) -> Result<(), SchemaError> {
         out.clear();
         self.key.put(&self.columns, values, out)
     }
@@ -232,7 +240,7 @@ impl Schema {
     }
 
     fn has_blob(&self) -> bool {
-        self.places.last() == Some(&Place::Blob)
+        self.locations.last() == Some(&Place::Blob)
     }
 
     /// The column. `by` names the caller in the error.

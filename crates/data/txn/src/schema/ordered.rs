@@ -12,7 +12,7 @@
 
 use std::borrow::Cow;
 
-use super::column::{Column, ColumnId, ColumnType, Value, number};
+use super::column::{Column, ColumnId, ColumnType, ColumnValue, number};
 use super::{Schema, SchemaError};
 
 /// The maximum number of columns of a key.
@@ -81,13 +81,13 @@ impl Part {
     }
 
     /// The value of a column from its bytes, of the length that [`len_in`](Part::len_in) found.
-    fn value<'a>(self, bytes: &'a [u8]) -> Value<'a> {
+    fn value<'a>(self, bytes: &'a [u8]) -> ColumnValue<'a> {
         let mask = self.mask();
         match self.kind {
             ColumnType::Text(_) => {
                 let text = &bytes[..bytes.len().saturating_sub(2)];
                 if mask == 0 && !text.contains(&0) {
-                    return Value::from(text);
+                    return ColumnValue::from(text);
                 }
                 let mut plain = Vec::with_capacity(text.len());
                 let mut rest = text.iter().map(|byte| byte ^ mask);
@@ -97,11 +97,11 @@ impl Part {
                         rest.next();
                     }
                 }
-                Value::Bytes(Cow::Owned(plain))
+                ColumnValue::Bytes(Cow::Owned(plain))
             }
-            ColumnType::Bytes(_) if mask == 0 => Value::from(bytes),
+            ColumnType::Bytes(_) if mask == 0 => ColumnValue::from(bytes),
             ColumnType::Bytes(_) => {
-                Value::Bytes(Cow::Owned(bytes.iter().map(|byte| byte ^ mask).collect()))
+                ColumnValue::Bytes(Cow::Owned(bytes.iter().map(|byte| byte ^ mask).collect()))
             }
             kind => {
                 let mut low_first = [0; 8];
@@ -162,7 +162,7 @@ impl KeyLayout {
     pub(super) fn put(
         &self,
         columns: &[Column],
-        values: &[Value<'_>],
+        values: &[ColumnValue<'_>],
         out: &mut Vec<u8>,
     ) -> Result<(), SchemaError> {
         if values.len() > self.parts.len() {
@@ -233,7 +233,7 @@ impl<'a> KeyRef<'a> {
     /// # Errors
     /// [`SchemaError::NotThere`] for a column that is not in the key;
     /// [`SchemaError::UnknownColumn`] for one that is not in the table.
-    pub fn get(&self, column: ColumnId) -> Result<Value<'a>, SchemaError> {
+    pub fn get(&self, column: ColumnId) -> Result<ColumnValue<'a>, SchemaError> {
         let found = self.layout.parts.iter().position(|part| part.column == column);
         let Some(at) = found else {
             let column = self.schema.column_at(column, &self.layout.whose)?.name.clone();
@@ -243,7 +243,7 @@ impl<'a> KeyRef<'a> {
     }
 
     /// The values of all columns, in the order of the key.
-    pub fn values(&self) -> impl Iterator<Item = Value<'a>> + '_ {
+    pub fn values(&self) -> impl Iterator<Item = ColumnValue<'a>> + '_ {
         self.layout.parts.iter().enumerate().map(|(at, part)| part.value(self.encoded(at)))
     }
 }

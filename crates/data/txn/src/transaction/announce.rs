@@ -3,21 +3,21 @@
 
 use std::ops::Range;
 
-use latchwork_blink::{Insertion, Leaf, Replacement, Split, Stamp, Value};
+use latchwork_blink::{Insertion, Leaf, LeafStamp, ReplaceOutcome, Split, TreeValue};
 use latchwork_cache::Hint;
-use latchwork_coherence::{LineLocks, Mode};
+use latchwork_coherence::{AccessMode, LineLocks};
 use latchwork_wal::Timestamp;
 use smallvec::SmallVec;
 
 use super::state::{Base, Change, Entry, SeenLeaf, State, Write, hash_of};
-use crate::heap::{Patience, Placed, RUN, Seen};
+use crate::heap::{Patience, Placed, RUN, SeenRow};
 use crate::page::{New, State as TupleState};
-use crate::{Conflict, Database, Table, TupleId, TxnError};
+use crate::{Conflict, Database, RowId, Table, TxnError};
 
 impl<M: LineLocks> Database<M> {
     /// Places new rows as pending, and enters all entries that lead to written rows into the
     /// indexes.
-    pub(super) async fn announce(&self, state: &mut State<M>) -> Result<(), TxnError> {
+    pub(super) async fn stage_rows(&self, state: &mut State<M>) -> Result<(), TxnError> {
         let mut at = 0;
         while at < state.writes.len() {
             if !state.writes[at].is_to_be_announced() {
@@ -99,7 +99,7 @@ impl<M: LineLocks> Database<M> {
         let rows = writes[run.clone()].iter().map(|write| pending(write, arena));
         let Some((line, slots)) = heap.place_here(rows) else { return 0 };
         for (write, slot) in writes[run].iter_mut().zip(slots.clone()) {
-            write.placed = Some(heap.placed(TupleId::new(line, slot)));
+            write.placed = Some(heap.placed(RowId::new(line, slot)));
         }
         slots.len()
     }
@@ -140,20 +140,20 @@ impl<M: LineLocks> Database<M> {
         let writes = &state.writes[run];
         let (mut names, mut entries) = ([[0; 8]; RUN], [(&[][..], &[][..]); RUN]);
         for (name, write) in names.iter_mut().zip(writes) {
-            *name = write.id().map_or(0, TupleId::bits).to_le_bytes();
+            *name = write.id().map_or(0, RowId::bits).to_le_bytes();
         }
         for ((entry, name), write) in entries.iter_mut().zip(&names).zip(writes) {
             *entry = (state.bytes(&write.key), name);
         }
         let entries = &entries[..writes.len().min(RUN)];
-        let admit = |stamp: &Stamp| !is_too_late(ts, stamp);
+        let admit = |stamp: &LeafStamp| !is_too_late(ts, stamp);
         let tree = table.tree(0);
-        let (new, insertion) = match tree.try_insert_run_seen(entries, admit, |_| ()) {
+        let (new, insertion) = match tree.try_insert_run_stamped(entries, admit, |_| ()) {
             Some(done) => done,
             None => {
                 let mut splits = SmallVec::<[Split; 1]>::new();
                 let split = |split| splits.push(split);
-                let done = tree.insert_run_seen(entries, admit, |_| (), split).await?;
+                let done = tree.insert_run_stamped(entries, admit, |_| (), split).await?;
                 state.split(&splits);
                 done
             }
@@ -171,7 +171,7 @@ impl<M: LineLocks> Database<M> {
         state: &mut State<M>,
         table: &Table<M>,
         at: usize,
-    ) -> Result<TupleId, TxnError> {
+    ) -> Result<RowId, TxnError> {
         if state.writes[at].placed.is_none() {
             self.place_run(state, table, at..at + 1).await?;
         }
@@ -207,24 +207,24 @@ impl<M: LineLocks> Database<M> {
         at: usize,
         index: usize,
         key: &Range<u32>,
-        id: TupleId,
-    ) -> Result<Option<TupleId>, TxnError> {
+        id: RowId,
+    ) -> Result<Option<RowId>, TxnError> {
         loop {
             let ts = self.order().then_some(state.ts);
             // The entry is noted before it exists, because this future may be dropped while it is
             // made.
             let (write, number) = (at as u32, index as u8);
             state.entries.push(Entry { write, index: number, old: None, key: key.clone() });
-            let admit = |stamp: &Stamp| !is_too_late(ts, stamp);
+            let admit = |stamp: &LeafStamp| !is_too_late(ts, stamp);
             let (entry, bits) = (state.bytes(key), id.bits().to_le_bytes());
             let tree = table.tree(index);
-            let visit = |value: Value<'_>| value.u64(0);
-            let inserted = match tree.try_insert_seen(entry, &bits, admit, visit) {
+            let visit = |value: TreeValue<'_>| value.u64(0);
+            let inserted = match tree.try_insert_stamped(entry, &bits, admit, visit) {
                 Some(inserted) => inserted,
                 None => {
                     let mut splits = SmallVec::<[Split; 1]>::new();
                     let split = |split| splits.push(split);
-                    let inserted = tree.insert_seen(entry, &bits, admit, visit, split).await?;
+                    let inserted = tree.insert_stamped(entry, &bits, admit, visit, split).await?;
                     state.split(&splits);
                     inserted
                 }
@@ -235,7 +235,7 @@ impl<M: LineLocks> Database<M> {
             }
             state.entries.pop();
             match inserted {
-                Insertion::Exists { found, .. } => return Ok(Some(TupleId::from_bits(found))),
+                Insertion::Exists { found, .. } => return Ok(Some(RowId::from_bits(found))),
                 Insertion::Refused(leaf) => self.move_up(state, last_of(&leaf.stamp)).await?,
                 Insertion::New { .. } => return Ok(None),
             }
@@ -255,12 +255,12 @@ impl<M: LineLocks> Database<M> {
         let (number, hash) = (write.table, write.hash);
         let key = state.bytes(&write.key).to_vec();
         let mut old = Vec::new();
-        let base = self.look_up(state, number, &key, hash, &mut old, Mode::Exclusive).await?;
+        let base = self.look_up(state, number, &key, hash, &mut old, AccessMode::Exclusive).await?;
         match base {
             Base::Row(..) => return Err(TxnError::Exists),
             Base::Tombstone(id, cts) => {
                 let heap = table.heap();
-                self.lock(state, heap.line_of(id), Mode::Exclusive).await?;
+                self.lock(state, heap.line_of(id), AccessMode::Exclusive).await?;
                 let prepared = loop {
                     let ts = self.order().then_some(state.ts);
                     let (hint, value) = (Hint::default(), state.bytes(&state.writes[at].value));
@@ -290,7 +290,7 @@ impl<M: LineLocks> Database<M> {
         table: &Table<M>,
         at: usize,
         index: usize,
-        id: TupleId,
+        id: RowId,
     ) -> Result<(), TxnError> {
         let write = &state.writes[at];
         if matches!(write.base, Base::Row(..)) && write.old.is_none() {
@@ -334,13 +334,13 @@ impl<M: LineLocks> Database<M> {
         table: &Table<M>,
         index: usize,
         entry: &Range<u32>,
-        there: TupleId,
+        there: RowId,
     ) -> Result<(), TxnError> {
         let number = state.writes[at].table;
         let (mut key, mut row, mut now) = (Vec::new(), Vec::new(), Vec::new());
         // The lock is needed under every scheme. Another transaction may be about to give the row
         // this key, and only its lock shows this.
-        self.lock(state, table.heap().line_of(there), Mode::Shared).await?;
+        self.lock(state, table.heap().line_of(there), AccessMode::Shared).await?;
         let step = || table.heap().key_step(there, &Hint::default(), &mut key);
         if !table.heap().drive(Patience::NoWait, step).await? {
             return Ok(());
@@ -355,12 +355,19 @@ impl<M: LineLocks> Database<M> {
             }
             table.index_key(index, &key, state.bytes(&own.value), &mut now)?;
         } else {
-            let looked =
-                self.look_at(state, number, table, there, (&key, hash), &mut row, Mode::Shared);
+            let looked = self.look_at(
+                state,
+                number,
+                table,
+                there,
+                (&key, hash),
+                &mut row,
+                AccessMode::Shared,
+            );
             match looked.await? {
-                Seen::Live(_) => table.index_key(index, &key, &row, &mut now)?,
-                Seen::Pending => return Err(Conflict::Locked.into()),
-                Seen::Deleted(_) | Seen::Absent => return Ok(()),
+                SeenRow::Live(_) => table.index_key(index, &key, &row, &mut now)?,
+                SeenRow::Pending => return Err(Conflict::Locked.into()),
+                SeenRow::Deleted(_) | SeenRow::Absent => return Ok(()),
             }
         }
         if now == state.bytes(entry) { Err(TxnError::Exists) } else { Ok(()) }
@@ -375,24 +382,24 @@ impl<M: LineLocks> Database<M> {
         at: usize,
         index: usize,
         key: &Range<u32>,
-        old: TupleId,
-        new: TupleId,
+        old: RowId,
+        new: RowId,
     ) -> Result<(), TxnError> {
         loop {
             let ts = self.order().then_some(state.ts);
             let (write, number) = (at as u32, index as u8);
             state.entries.push(Entry { write, index: number, old: Some(old), key: key.clone() });
             let (was, is) = (old.bits().to_le_bytes(), new.bits().to_le_bytes());
-            let admit = |stamp: &Stamp| !is_too_late(ts, stamp);
+            let admit = |stamp: &LeafStamp| !is_too_late(ts, stamp);
             let tree = table.tree(index);
-            let replaced = tree.replace_seen(state.bytes(key), &was, &is, admit).await?;
-            if let Replacement::Done { before, after } = replaced {
+            let replaced = tree.replace_stamped(state.bytes(key), &was, &is, admit).await?;
+            if let ReplaceOutcome::Done { before, after } = replaced {
                 state.entered(before, after);
                 return Ok(());
             }
             state.entries.pop();
             match replaced {
-                Replacement::Refused(leaf) => self.move_up(state, last_of(&leaf.stamp)).await?,
+                ReplaceOutcome::Refused(leaf) => self.move_up(state, last_of(&leaf.stamp)).await?,
                 _ => return Err(Conflict::Changed.into()),
             }
         }
@@ -420,12 +427,12 @@ fn pending<'a>(write: &Write, arena: &'a [u8]) -> New<'a> {
 }
 
 /// The timestamp that a row needs at least to enter a leaf.
-fn last_of(stamp: &Stamp) -> Timestamp {
+fn last_of(stamp: &LeafStamp) -> Timestamp {
     Timestamp(stamp.read.max(stamp.removed))
 }
 
 /// Whether the timestamp of a row is too early to enter a leaf.
-fn is_too_late(ts: Option<Timestamp>, stamp: &Stamp) -> bool {
+fn is_too_late(ts: Option<Timestamp>, stamp: &LeafStamp) -> bool {
     ts.is_some_and(|ts| ts < last_of(stamp))
 }
 
@@ -465,7 +472,7 @@ impl<M: LineLocks> State<M> {
     }
 
     /// Takes over a change that the transaction itself made to a leaf that it has seen.
-    fn entered(&mut self, before: Leaf, after: Stamp) {
+    fn entered(&mut self, before: Leaf, after: LeafStamp) {
         self.be_later_than(Timestamp(after.read.max(after.removed)));
         for seen in &mut self.leaves {
             let same = seen.leaf.addr == before.addr;

@@ -4,12 +4,12 @@ use std::iter;
 use std::ops::Range;
 
 use latchwork_cache::Hint;
-use latchwork_coherence::{LineLocks, Mode};
+use latchwork_coherence::{AccessMode, LineLocks};
 use latchwork_strict::strict_assert;
 
 use super::Transaction;
 use super::state::{Base, Change, Kept, State, Write, hash_of};
-use crate::schema::Index;
+use crate::schema::SecondaryIndex;
 use crate::{Conflict, Table, TxnError};
 
 /// The new value of a row, or a part of it, as the caller gives it.
@@ -44,7 +44,8 @@ impl<M: LineLocks> Transaction<M> {
         }
         let mut old = std::mem::take(&mut state.scratch);
         old.clear();
-        let looked = database.look_up(state, number, key, hash, &mut old, Mode::Exclusive).await;
+        let looked =
+            database.look_up(state, number, key, hash, &mut old, AccessMode::Exclusive).await;
         state.scratch = old;
         match self.doom(looked)? {
             Base::Row(..) => Err(TxnError::Exists),
@@ -175,7 +176,8 @@ impl<M: LineLocks> Transaction<M> {
         let (database, state) = self.alive()?;
         let mut value = std::mem::take(&mut state.scratch);
         value.clear();
-        let looked = database.look_up(state, number, key, hash, &mut value, Mode::Exclusive).await;
+        let looked =
+            database.look_up(state, number, key, hash, &mut value, AccessMode::Exclusive).await;
         state.scratch = value;
         self.doom(looked)
     }
@@ -269,7 +271,7 @@ impl<M: LineLocks> State<M> {
     /// Whether a change of a row in the arena may change an index key.
     fn may_move(&self, table: u8, row: &Range<u32>, to: &To<'_>) -> bool {
         let schema = self.table(table).schema();
-        let may = |(number, index): (usize, &Index)| match *to {
+        let may = |(number, index): (usize, &SecondaryIndex)| match *to {
             To::Value(value) => schema.may_move(number, self.bytes(row), value),
             To::Part(offset, bytes) => index.may_change(offset, bytes.len()),
         };

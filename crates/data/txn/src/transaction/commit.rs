@@ -3,9 +3,9 @@
 use std::sync::atomic::{Ordering, fence};
 
 use latchwork_cache::Hint;
-use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
+use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, Need};
 use latchwork_strict::{strict_assert, strict_check};
-use latchwork_wal::{Group, Kind, Position, Timestamp, WalError};
+use latchwork_wal::{LogRecord, LogRecordKind, Position, Timestamp, WalError};
 use smallvec::SmallVec;
 
 use super::state::{Change, Held, State, Write};
@@ -43,7 +43,7 @@ impl<M: LineLocks> Database<M> {
         if state.writes.is_empty() {
             // The reads need no protection any more.
             state.locks.clear();
-            self.lasting_reads(state).await?;
+            self.durable_reads(state).await?;
             return Ok(None);
         }
         let cts = match self.scheme() {
@@ -82,11 +82,11 @@ impl<M: LineLocks> Database<M> {
         if !state.writes.is_empty() {
             self.lock_writes(state).await?;
             self.prepare(state).await?;
-            if let Err(error) = self.announce(state).await {
+            if let Err(error) = self.stage_rows(state).await {
                 // The `Exists` may follow from reads that were never true together.
                 if matches!(error, TxnError::Exists) {
                     self.validate(state).await?;
-                    self.lasting_reads(state).await?;
+                    self.durable_reads(state).await?;
                 }
                 return Err(error);
             }
@@ -113,17 +113,17 @@ impl<M: LineLocks> Database<M> {
             "locks are taken in order"
         );
         for (line, hint) in lines {
-            let need = Need { addr: line, mode: Mode::Exclusive };
+            let need = Need { addr: line, mode: AccessMode::Exclusive };
             if state.held(line).is_some() {
-                self.lock(state, line, Mode::Exclusive).await?;
+                self.lock(state, line, AccessMode::Exclusive).await?;
                 continue;
             }
             match self.memory().try_lock_at(need, &hint) {
                 Ok(LockOutcome::Got(lock)) => {
-                    state.note_lock(Held { line, mode: Mode::Exclusive, lock });
+                    state.note_lock(Held { line, mode: AccessMode::Exclusive, lock });
                 }
                 Ok(LockOutcome::Locked) => return Err(Conflict::Locked.into()),
-                Err(_) => self.lock(state, line, Mode::Exclusive).await?,
+                Err(_) => self.lock(state, line, AccessMode::Exclusive).await?,
             }
         }
         strict_assert!(
@@ -279,7 +279,7 @@ impl<M: LineLocks> Database<M> {
     }
 
     /// Adds the writes of the transaction to a log record.
-    pub(super) fn put_into(state: &State<M>, group: &mut Group) -> Result<(), WalError> {
+    pub(super) fn put_into(state: &State<M>, group: &mut LogRecord) -> Result<(), WalError> {
         state.writes.iter().try_for_each(|write| {
             let (table, key) = (state.table(write.table).id(), state.bytes(&write.key));
             match write.change {
@@ -292,13 +292,13 @@ impl<M: LineLocks> Database<M> {
     /// Appends the writes of the transaction to the log.
     async fn append(&self, state: &State<M>, cts: Timestamp) -> Result<Option<Position>, TxnError> {
         let Some(log) = self.node().log() else { return Ok(None) };
-        let mut group = Group::new(Kind::Commit, cts);
+        let mut group = LogRecord::new(LogRecordKind::Commit, cts);
         Self::put_into(state, &mut group).map_err(TxnError::not_logged)?;
         let handle = self.memory().handle();
         let deadline = handle.now() + self.node().settings().log_deadline;
         loop {
             let appended = match self.releases_early() {
-                true => log.append_to_build_on(&group),
+                true => log.append_for_early_release(&group),
                 false => log.append(&group),
             };
             match appended {

@@ -48,7 +48,7 @@ impl<M: LineLocks> Database<M> {
     ) -> Result<(), TxnError> {
         self.install(state, cts).await?;
         for held in &mut state.locks {
-            self.memory().detain(&mut held.lock);
+            self.memory().convert_to_node_lock(&mut held.lock);
         }
         Ok(())
     }
@@ -57,24 +57,24 @@ impl<M: LineLocks> Database<M> {
     ///
     /// # Errors
     /// [`TxnError::NotLasting`].
-    pub(super) async fn lasting_reads(&self, state: &State<M>) -> Result<(), TxnError> {
+    pub(super) async fn durable_reads(&self, state: &State<M>) -> Result<(), TxnError> {
         let Some(log) = self.node().log().filter(|_| self.releases_early()) else {
             return Ok(());
         };
         let is_young = |read: &super::state::Read| {
             let line = state.table(read.table).heap().line_of(read.id);
-            self.memory().is_detained(line, &read.hint)
+            self.memory().has_node_lock(line, &read.hint)
         };
         if !state.reads.iter().any(is_young) {
             return Ok(());
         }
-        let Some(end) = log.end().map_err(TxnError::not_lasting)? else { return Ok(()) };
+        let Some(end) = log.end().map_err(TxnError::not_durable)? else { return Ok(()) };
         let handle = self.memory().handle();
         let deadline = handle.now() + self.node().settings().log_deadline;
         match log.durable(handle, &end, deadline).await {
             // No transaction depends on a refused flush batch, and everything before it is durable.
             Ok(()) | Err(WalError::Refused { .. }) => Ok(()),
-            Err(error) => Err(TxnError::not_lasting(error)),
+            Err(error) => Err(TxnError::not_durable(error)),
         }
     }
 }

@@ -4,16 +4,16 @@
 //! in which the row turns out not to be, it releases that lock.
 
 use latchwork_cache::Hint;
-use latchwork_coherence::{LineLocks, LockOutcome, Mode, Need};
+use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, Need};
 use latchwork_wal::Timestamp;
 
 use super::state::{Held, Read, State};
-use crate::heap::{Reading, Seen, Stamped};
-use crate::{Database, Scheme, Table, TupleId};
+use crate::heap::{Reading, SeenRow, Stamped};
+use crate::{Database, RowId, Scheme, Table};
 
 /// The outcome of the fast path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Here {
+pub(super) enum FastRead {
     /// The row exists, was read and recorded, and its value was appended.
     Row,
     /// A lock is in the way.
@@ -25,28 +25,28 @@ pub(super) enum Here {
 impl<M: LineLocks> Database<M> {
     /// Reads the row `key`.
     #[inline]
-    pub(super) fn look_up_here(
+    pub(super) fn look_up_fast(
         &self,
         state: &mut State<M>,
         table: &Table<M>,
         number: u8,
         (key, hash): (&[u8], u32),
         value: &mut Vec<u8>,
-        mode: Mode,
-    ) -> Here {
+        mode: AccessMode,
+    ) -> FastRead {
         if let Some(place) = state.read_of(number, hash) {
             return self.row_here(state, table, number, place, (key, hash), value, mode);
         }
-        let place = self.places().borrow().find(table.id(), hash);
+        let place = self.locations().borrow().find(table.id(), hash);
         if let Some(place) = place {
             let here = self.row_here(state, table, number, place, (key, hash), value, mode);
-            if here != Here::More {
+            if here != FastRead::More {
                 return here;
             }
         }
-        let found = table.tree(0).try_get_seen(key, |value| value.u64(0));
-        let Some((Some(id), _)) = found else { return Here::More };
-        let place = (TupleId::from_bits(id), Hint::default());
+        let found = table.tree(0).try_get_stamped(key, |value| value.u64(0));
+        let Some((Some(id), _)) = found else { return FastRead::More };
+        let place = (RowId::from_bits(id), Hint::default());
         self.row_here(state, table, number, place, (key, hash), value, mode)
     }
 
@@ -58,19 +58,19 @@ impl<M: LineLocks> Database<M> {
         state: &mut State<M>,
         table: &Table<M>,
         number: u8,
-        (id, hint): (TupleId, Hint),
+        (id, hint): (RowId, Hint),
         (key, hash): (&[u8], u32),
         value: &mut Vec<u8>,
-        mode: Mode,
-    ) -> Here {
+        mode: AccessMode,
+    ) -> FastRead {
         let (start, held) = (value.len(), state.locks.len());
-        let mut places = self.places().borrow_mut();
+        let mut places = self.locations().borrow_mut();
         match self.read_here(state, table, (id, &hint), key, value, mode) {
             Ok((cts, home, stamped)) => {
                 places.note(table.id(), hash, id, &hint);
                 let kept = match mode {
-                    Mode::Exclusive => Some((state.keep(key), state.keep(&value[start..]))),
-                    Mode::Shared => None,
+                    AccessMode::Exclusive => Some((state.keep(key), state.keep(&value[start..]))),
+                    AccessMode::Shared => None,
                 };
                 state.note_read(Read {
                     table: number,
@@ -84,13 +84,13 @@ impl<M: LineLocks> Database<M> {
                     kept,
                 });
                 state.record.read(table.id().0, key, cts.0);
-                Here::Row
+                FastRead::Row
             }
             // Also if a lock is in the way: the lock may be of a line with another row.
             Err(end) => {
                 places.forget(table.id(), hash);
                 value.truncate(start);
-                if end == Here::More {
+                if end == FastRead::More {
                     // Releases the lock of a line from which nothing was read, and which may hold
                     // another row.
                     state.locks.truncate(held);
@@ -108,11 +108,11 @@ impl<M: LineLocks> Database<M> {
         &self,
         state: &mut State<M>,
         table: &Table<M>,
-        (id, hint): (TupleId, &Hint),
+        (id, hint): (RowId, &Hint),
         key: &[u8],
         value: &mut Vec<u8>,
-        mode: Mode,
-    ) -> Result<(Timestamp, bool, bool), Here> {
+        mode: AccessMode,
+    ) -> Result<(Timestamp, bool, bool), FastRead> {
         let heap = table.heap();
         let line = heap.line_of(id);
         let scheme = self.scheme();
@@ -122,33 +122,33 @@ impl<M: LineLocks> Database<M> {
                     let held = &mut state.locks[held];
                     if held.mode < mode {
                         if !self.memory().try_upgrade_lock(&mut held.lock) {
-                            return Err(Here::More);
+                            return Err(FastRead::More);
                         }
                         held.mode = mode;
                     }
                 }
                 None => match self.memory().try_lock_at(Need { addr: line, mode }, hint) {
                     Ok(LockOutcome::Got(lock)) => state.note_lock(Held { line, mode, lock }),
-                    Ok(LockOutcome::Locked) => return Err(Here::Locked),
-                    Err(_) => return Err(Here::More),
+                    Ok(LockOutcome::Locked) => return Err(FastRead::Locked),
+                    Err(_) => return Err(FastRead::More),
                 },
             }
         }
         let ordered = scheme == Scheme::TimestampOrdering;
-        let asks_alone = ordered && mode == Mode::Exclusive;
+        let asks_alone = ordered && mode == AccessMode::Exclusive;
         let (cts, stamp, alone, home) = match heap.live_step(id, hint, key, value, asks_alone) {
             Some(live) => (live.cts, live.stamp, live.alone, true),
             None => {
                 let mut at = Reading::default();
-                let Ok(Seen::Live(cts)) = heap.get_step(&mut at, id, hint, key, value) else {
-                    return Err(Here::More);
+                let Ok(SeenRow::Live(cts)) = heap.get_step(&mut at, id, hint, key, value) else {
+                    return Err(FastRead::More);
                 };
                 (cts, at.stamp, false, !at.moved)
             }
         };
         if ordered && cts > state.ts {
             // The transaction may take a later timestamp, on the slow path.
-            return Err(Here::More);
+            return Err(FastRead::More);
         }
         // A row that is read to be written needs no read timestamp now if this node owns its line
         // alone. The row is checked again when it is locked, or at the end if it is not written.
@@ -158,8 +158,8 @@ impl<M: LineLocks> Database<M> {
             let (mine, lease) = (state.writes_line(line), state.lease_of(mode));
             match heap.stamp_step(id, hint, (cts, stamp), state.ts, lease, mine) {
                 Ok(Stamped::Done) => {}
-                Ok(Stamped::Locked) => return Err(Here::Locked),
-                Ok(Stamped::Changed) | Err(_) => return Err(Here::More),
+                Ok(Stamped::Locked) => return Err(FastRead::Locked),
+                Ok(Stamped::Changed) | Err(_) => return Err(FastRead::More),
             }
         }
         Ok((cts, home, !alone))

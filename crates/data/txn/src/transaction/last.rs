@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_coherence::{LineLocks, Mode};
-use latchwork_history::{Outcome, Record};
+use latchwork_coherence::{AccessMode, LineLocks};
+use latchwork_history::{Record, TransactionOutcome};
 use latchwork_strict::{strict_assert, strict_check};
 use latchwork_wal::{Timestamp, WalError};
 use smallvec::SmallVec;
@@ -15,7 +15,7 @@ use super::Transaction;
 use super::commit::Decided;
 use super::state::{Change, State, Write};
 use crate::heap::{Install, Patience, Prepared};
-use crate::{Conflict, Database, TupleId, TxnError};
+use crate::{Conflict, Database, RowId, TxnError};
 
 impl<M: LineLocks> Transaction<M> {
     /// Makes the writes visible and, with a log, durable. Returns the commit timestamp. For a
@@ -102,10 +102,10 @@ impl<M: LineLocks> Drop for Last<M> {
         let phase = mem::replace(&mut self.phase, Phase::Ended);
         let outcome = match &phase {
             Phase::Logged(Decided { cts, .. }) | Phase::Installing { cts, .. } => {
-                Outcome::Unknown { cts: cts.0 }
+                TransactionOutcome::Unknown { cts: cts.0 }
             }
-            Phase::Prepared { sealed: true } => Outcome::Unknown { cts: state.ts.0 },
-            _ => Outcome::Aborted { cts: 0 },
+            Phase::Prepared { sealed: true } => TransactionOutcome::Unknown { cts: state.ts.0 },
+            _ => TransactionOutcome::Aborted { cts: 0 },
         };
         self.database.end_record(&mut state, outcome);
         match phase {
@@ -189,7 +189,7 @@ impl<M: LineLocks> Last<M> {
                     Ok(Some(decided)) => self.phase = Phase::Logged(decided),
                     Ok(None) => {
                         let cts = state.floor;
-                        self.end(Outcome::Committed { cts: cts.0 });
+                        self.end(TransactionOutcome::Committed { cts: cts.0 });
                         database.purge_some().await;
                         return Ok(cts);
                     }
@@ -222,10 +222,10 @@ impl<M: LineLocks> Last<M> {
                         Err(error) => {
                             // Only a restart can decide the outcome. Until then no transaction may
                             // read or overwrite these rows.
-                            state.locks.retain(|held| held.mode == Mode::Exclusive);
+                            state.locks.retain(|held| held.mode == AccessMode::Exclusive);
                             state.leave_locked();
                             database.node().note_left_locked(&error.to_string());
-                            self.end(Outcome::Unknown { cts: cts.0 });
+                            self.end(TransactionOutcome::Unknown { cts: cts.0 });
                             return Err(TxnError::in_doubt(error));
                         }
                     }
@@ -248,7 +248,7 @@ impl<M: LineLocks> Last<M> {
                         let waits = matches!(error, TxnError::Memory(_)) && !self.service;
                         return if waits { Ok(cts) } else { Err(error) };
                     }
-                    self.end(Outcome::Committed { cts: cts.0 });
+                    self.end(TransactionOutcome::Committed { cts: cts.0 });
                     database.purge_some().await;
                     return Ok(cts);
                 }
@@ -263,7 +263,7 @@ impl<M: LineLocks> Last<M> {
                     let cause = cause.take().filter(|_| !self.service || undone.is_ok());
                     return match undone {
                         Ok(()) => {
-                            self.end(Outcome::Aborted { cts: 0 });
+                            self.end(TransactionOutcome::Aborted { cts: 0 });
                             Err(cause.unwrap_or(TxnError::Doomed))
                         }
                         // A task does the remaining work.
@@ -276,12 +276,12 @@ impl<M: LineLocks> Last<M> {
     }
 
     /// Does what a commit does before the validation.
-    pub(super) async fn announce(&mut self) -> Result<(), TxnError> {
+    pub(super) async fn stage_rows(&mut self) -> Result<(), TxnError> {
         let state = self.state.as_deref_mut().ok_or(TxnError::Doomed)?;
         self.database.lock_and_announce(state).await?;
         // Other nodes have logs of their own, and they build on what the parts of a transaction
         // read.
-        self.database.lasting_reads(state).await?;
+        self.database.durable_reads(state).await?;
         state.record_writes();
         Ok(())
     }
@@ -307,7 +307,7 @@ impl<M: LineLocks> Last<M> {
         self.state.as_deref_mut().map(State::take_record).unwrap_or_default()
     }
 
-    fn end(&mut self, outcome: Outcome) {
+    fn end(&mut self, outcome: TransactionOutcome) {
         self.phase = Phase::Ended;
         if let Some(mut state) = self.state.take() {
             self.database.end_record(&mut state, outcome);
@@ -345,7 +345,7 @@ impl<M: LineLocks> Database<M> {
         cts: Timestamp,
     ) -> Result<(), TxnError> {
         // Read locks are no longer needed: the transaction takes no further lock.
-        state.locks.retain(|held| held.mode == Mode::Exclusive);
+        state.locks.retain(|held| held.mode == AccessMode::Exclusive);
         let State { writes, tables, arena, .. } = state;
         for write in writes.iter_mut().filter(|write| !write.installed) {
             let (Some((id, was)), Some(prepared)) = (write.base.named(), &mut write.prepared)
@@ -399,9 +399,9 @@ impl<M: LineLocks> Database<M> {
             };
             // The rows that follow in the same line are published together with it.
             let same =
-                |&(other, at, id): &(u8, _, TupleId)| (other == table && at == line).then_some(id);
+                |&(other, at, id): &(u8, _, RowId)| (other == table && at == line).then_some(id);
             let run = state.writes[next..].iter().map_while(|write| same(&of(write)?));
-            let ids: SmallVec<[TupleId; 16]> = run.collect();
+            let ids: SmallVec<[RowId; 16]> = run.collect();
             let heap = state.table(table).heap();
             // The fast path.
             if heap.publish_step(line, &ids, cts).is_err() {
@@ -439,10 +439,10 @@ impl<M: LineLocks> Database<M> {
                 let (key, bits) = (state.bytes(&entry.key), id.bits().to_le_bytes());
                 let tree = state.table(write.table).tree(usize::from(entry.index));
                 match entry.old.map(|old| old.bits().to_le_bytes()) {
-                    None => drop(tree.remove_seen(key, &bits, 0, 0).await?),
+                    None => drop(tree.remove_stamped(key, &bits, 0, 0).await?),
                     // The entry may again lead to a row that another transaction has added there
                     // meanwhile.
-                    Some(old) => drop(tree.replace_seen(key, &bits, &old, |_| true).await?),
+                    Some(old) => drop(tree.replace_stamped(key, &bits, &old, |_| true).await?),
                 }
             }
             state.entries.pop();

@@ -2,15 +2,15 @@
 
 use latchwork_blink::Leaf;
 use latchwork_cache::Hint;
-use latchwork_coherence::{LineLocks, LockOutcome, MemoryError, Mode, Need};
+use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, MemoryError, Need};
 use latchwork_verbs::GlobalAddr;
 
 use super::Transaction;
-use super::here::Here;
+use super::here::FastRead;
 use super::state::{Base, Held, Read, SeenLeaf, State, hash_of};
-use crate::heap::{Patience, Reading, Seen, Stamped};
+use crate::heap::{Patience, Reading, SeenRow, Stamped};
 use crate::table::name_in;
-use crate::{Conflict, Database, Scheme, Table, TupleId, TxnError};
+use crate::{Conflict, Database, RowId, Scheme, Table, TxnError};
 
 /// The number of attempts to follow an entry that leads to nothing.
 const ROUNDS_MAX: u32 = 1000;
@@ -26,14 +26,14 @@ impl<M: LineLocks> Transaction<M> {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<bool, TxnError> {
-        self.read(table, key, value, Mode::Shared).await
+        self.read(table, key, value, AccessMode::Shared).await
     }
 
     /// Prefetches what a read of this row needs. The call is a hint without promises. The row need
     /// not exist.
     #[inline]
     pub fn expect(&self, table: &Table<M>, key: &[u8]) {
-        let place = self.database.places().borrow().find(table.id(), hash_of(key));
+        let place = self.database.locations().borrow().find(table.id(), hash_of(key));
         if let Some((id, hint)) = place {
             table.heap().prefetch_slot(id, &hint, self.database.locks_reads());
         }
@@ -45,7 +45,7 @@ impl<M: LineLocks> Transaction<M> {
     /// unspecified. The caller then uses `get`.
     #[inline]
     pub fn try_get(&mut self, table: &Table<M>, key: &[u8], value: &mut Vec<u8>) -> bool {
-        self.try_read(table, key, value, Mode::Shared)
+        self.try_read(table, key, value, AccessMode::Shared)
     }
 
     /// The plain function for [`get_for_update`](Transaction::get_for_update), as
@@ -57,10 +57,16 @@ impl<M: LineLocks> Transaction<M> {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> bool {
-        self.try_read(table, key, value, Mode::Exclusive)
+        self.try_read(table, key, value, AccessMode::Exclusive)
     }
 
-    fn try_read(&mut self, table: &Table<M>, key: &[u8], value: &mut Vec<u8>, mode: Mode) -> bool {
+    fn try_read(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+        mode: AccessMode,
+    ) -> bool {
         value.clear();
         let Ok((database, state)) = self.alive() else { return false };
         let Ok(number) = state.number(table) else { return false };
@@ -72,14 +78,15 @@ impl<M: LineLocks> Transaction<M> {
         // The task's last unit of work is left for a call that can yield. A failure here counts
         // twice, and so yields sooner.
         database.memory().handle().try_coop()
-            && database.look_up_here(state, table, number, (key, hash), value, mode) == Here::Row
+            && database.look_up_fast(state, table, number, (key, hash), value, mode)
+                == FastRead::Row
     }
 
     /// Prefetches the location cache for many rows, as the step before
     /// [`expect`](Transaction::expect).
     #[inline]
-    pub fn expect_places<K: AsRef<[u8]>>(&self, table: &Table<M>, keys: &[K]) {
-        let places = self.database.places().borrow();
+    pub fn expect_locations<K: AsRef<[u8]>>(&self, table: &Table<M>, keys: &[K]) {
+        let places = self.database.locations().borrow();
         keys.iter().for_each(|key| places.prefetch(table.id(), hash_of(key.as_ref())));
     }
 
@@ -94,7 +101,7 @@ impl<M: LineLocks> Transaction<M> {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<bool, TxnError> {
-        self.read(table, key, value, Mode::Exclusive).await
+        self.read(table, key, value, AccessMode::Exclusive).await
     }
 
     async fn read(
@@ -102,7 +109,7 @@ impl<M: LineLocks> Transaction<M> {
         table: &Table<M>,
         key: &[u8],
         value: &mut Vec<u8>,
-        mode: Mode,
+        mode: AccessMode,
     ) -> Result<bool, TxnError> {
         value.clear();
         let (database, state) = self.alive()?;
@@ -113,13 +120,13 @@ impl<M: LineLocks> Transaction<M> {
                 true
             }));
         }
-        match database.look_up_here(state, table, number, (key, hash), value, mode) {
-            Here::Row => {
+        match database.look_up_fast(state, table, number, (key, hash), value, mode) {
+            FastRead::Row => {
                 database.memory().handle().coop().await;
                 return Ok(true);
             }
-            Here::Locked => return self.doom(Err(Conflict::Locked.into())),
-            Here::More => {}
+            FastRead::Locked => return self.doom(Err(Conflict::Locked.into())),
+            FastRead::More => {}
         }
         let looked = database.look_up(state, number, key, hash, value, mode).await;
         Ok(matches!(self.doom(looked)?, Base::Row(..)))
@@ -151,7 +158,7 @@ impl<M: LineLocks> Database<M> {
         key: &[u8],
         hash: u32,
         value: &mut Vec<u8>,
-        mode: Mode,
+        mode: AccessMode,
     ) -> Result<Base, TxnError> {
         let base = self.find(state, number, key, hash, value, mode).await?;
         let version = base.named().map_or(0, |(_, cts)| cts.0);
@@ -167,21 +174,21 @@ impl<M: LineLocks> Database<M> {
         key: &[u8],
         hash: u32,
         value: &mut Vec<u8>,
-        mode: Mode,
+        mode: AccessMode,
     ) -> Result<Base, TxnError> {
         let table = state.table(number).clone();
         if let Some((id, _)) = state.read_of(number, hash) {
             match self.look_at(state, number, &table, id, (key, hash), value, mode).await? {
-                Seen::Live(cts) => return Ok(Base::Row(id, cts)),
-                Seen::Pending => return Err(Conflict::Locked.into()),
+                SeenRow::Live(cts) => return Ok(Base::Row(id, cts)),
+                SeenRow::Pending => return Err(Conflict::Locked.into()),
                 // The entry may have led to a tombstone of a row that stands elsewhere now.
-                Seen::Deleted(_) | Seen::Absent => {}
+                SeenRow::Deleted(_) | SeenRow::Absent => {}
             }
         }
         let mut nothing_at = None;
         for _ in 0..ROUNDS_MAX {
-            let (found, leaf) = table.tree(0).get_seen(key, |value| value.u64(0)).await?;
-            let Some(id) = found.map(TupleId::from_bits) else {
+            let (found, leaf) = table.tree(0).get_stamped(key, |value| value.u64(0)).await?;
+            let Some(id) = found.map(RowId::from_bits) else {
                 self.found_nothing(state, number, &table, 0, leaf).await?;
                 return Ok(Base::Nothing(None));
             };
@@ -192,17 +199,17 @@ impl<M: LineLocks> Database<M> {
                 return Ok(Base::Nothing(Some(id)));
             }
             match self.look_at(state, number, &table, id, (key, hash), value, mode).await? {
-                Seen::Live(cts) => return Ok(Base::Row(id, cts)),
-                Seen::Deleted(cts) => {
+                SeenRow::Live(cts) => return Ok(Base::Row(id, cts)),
+                SeenRow::Deleted(cts) => {
                     // A purge may have removed the entry since, and stopped in the middle. So the
                     // tombstone alone does not prove that the row does not exist.
                     self.found_nothing(state, number, &table, 0, leaf).await?;
                     return Ok(Base::Tombstone(id, cts));
                 }
-                Seen::Pending => return Err(Conflict::Locked.into()),
+                SeenRow::Pending => return Err(Conflict::Locked.into()),
                 // The row was purged, and perhaps added again, since the index was read. Or the
                 // entry leads to nothing.
-                Seen::Absent => nothing_at = Some((id, leaf.addr, leaf.stamp.structure)),
+                SeenRow::Absent => nothing_at = Some((id, leaf.addr, leaf.stamp.structure)),
             }
         }
         Err(TxnError::Starved { table: table.id(), rounds: ROUNDS_MAX })
@@ -215,11 +222,11 @@ impl<M: LineLocks> Database<M> {
         state: &mut State<M>,
         number: u8,
         table: &Table<M>,
-        id: TupleId,
+        id: RowId,
         (key, hash): (&[u8], u32),
         value: &mut Vec<u8>,
-        mode: Mode,
-    ) -> Result<Seen, TxnError> {
+        mode: AccessMode,
+    ) -> Result<SeenRow, TxnError> {
         let heap = table.heap();
         let (line, hint) = (heap.line_of(id), Hint::default());
         let (scheme, start) = (self.scheme(), value.len());
@@ -246,7 +253,7 @@ impl<M: LineLocks> Database<M> {
                     Stamped::Locked => return Err(Conflict::Locked.into()),
                 }
             }
-            let keeps = mode == Mode::Exclusive && matches!(seen, Seen::Live(_));
+            let keeps = mode == AccessMode::Exclusive && matches!(seen, SeenRow::Live(_));
             let kept = keeps.then(|| (state.keep(key), state.keep(&value[start..])));
             let home = !at.moved;
             let (stamped, fixed) = (true, false);
@@ -270,7 +277,7 @@ impl<M: LineLocks> Database<M> {
         &self,
         state: &mut State<M>,
         line: GlobalAddr,
-        mode: Mode,
+        mode: AccessMode,
     ) -> Result<(), TxnError> {
         let memory = self.memory();
         if let Some(held) = state.held(line) {
@@ -333,7 +340,7 @@ impl<M: LineLocks> Database<M> {
     }
 
     /// The row id in an index entry.
-    pub(super) fn named(value: &[u8]) -> TupleId {
+    pub(super) fn named(value: &[u8]) -> RowId {
         name_in(value)
     }
 }

@@ -11,13 +11,13 @@
 use std::ops::Range;
 
 use latchwork_cache::Hint;
-use latchwork_coherence::{LineLocks, Mode};
+use latchwork_coherence::{AccessMode, LineLocks};
 use smallvec::SmallVec;
 
 use super::Transaction;
-use super::here::Here;
+use super::here::FastRead;
 use super::state::{Base, State, hash_of};
-use crate::{Conflict, Database, Table, TupleId, TxnError};
+use crate::{Conflict, Database, RowId, Table, TxnError};
 
 /// The number of rows that are read together: as many as lookups in the index.
 const LANES: usize = 16;
@@ -85,7 +85,7 @@ impl<M: LineLocks> Transaction<M> {
         keys: &[K],
         values: &mut Values,
     ) -> Result<(), TxnError> {
-        self.read_many(table, keys, values, Mode::Shared).await
+        self.read_many(table, keys, values, AccessMode::Shared).await
     }
 
     /// Like [`get_many`](Transaction::get_many), for rows that are probably to be written: see
@@ -99,7 +99,7 @@ impl<M: LineLocks> Transaction<M> {
         keys: &[K],
         values: &mut Values,
     ) -> Result<(), TxnError> {
-        self.read_many(table, keys, values, Mode::Exclusive).await
+        self.read_many(table, keys, values, AccessMode::Exclusive).await
     }
 
     async fn read_many<K: AsRef<[u8]>>(
@@ -107,7 +107,7 @@ impl<M: LineLocks> Transaction<M> {
         table: &Table<M>,
         keys: &[K],
         values: &mut Values,
-        mode: Mode,
+        mode: AccessMode,
     ) -> Result<(), TxnError> {
         values.clear();
         for group in keys.chunks(LANES) {
@@ -119,9 +119,9 @@ impl<M: LineLocks> Transaction<M> {
                 let (database, state) = self.alive()?;
                 match database.rows_here(state, table, number, group, &lanes, &mut at, values, mode)
                 {
-                    Here::Row => {}
-                    Here::Locked => return self.doom(Err(Conflict::Locked.into())),
-                    Here::More => {
+                    FastRead::Row => {}
+                    FastRead::Locked => return self.doom(Err(Conflict::Locked.into())),
+                    FastRead::More => {
                         let (key, hash) = (group[at].as_ref(), lanes[at].hash);
                         let (from, row) = (values.bytes.len(), &mut values.bytes);
                         let looked = database.look_up(state, number, key, hash, row, mode).await;
@@ -145,7 +145,7 @@ struct Lane {
     /// A guess of the frame of its line.
     hint: Hint,
     /// A guess of its row id.
-    id: Option<TupleId>,
+    id: Option<RowId>,
 }
 
 impl<M: LineLocks> Database<M> {
@@ -161,33 +161,38 @@ impl<M: LineLocks> Database<M> {
         lanes: &[Lane; LANES],
         at: &mut usize,
         values: &mut Values,
-        mode: Mode,
-    ) -> Here {
+        mode: AccessMode,
+    ) -> FastRead {
         for (key, lane) in keys.iter().zip(lanes).skip(*at) {
             let (key, hash) = (key.as_ref(), lane.hash);
             if let Some(own) = state.own_row(number, hash, key) {
                 values.push(own);
             } else {
-                let Some(id) = lane.id else { return Here::More };
+                let Some(id) = lane.id else { return FastRead::More };
                 let (from, hint) = (values.bytes.len(), Hint::default());
                 hint.copy_from(&lane.hint);
                 let (place, row) = ((id, hint), &mut values.bytes);
                 match self.row_here(state, table, number, place, (key, hash), row, mode) {
-                    Here::Row => values.push_from(from, true),
+                    FastRead::Row => values.push_from(from, true),
                     end => return end,
                 }
             }
             *at += 1;
         }
-        Here::Row
+        FastRead::Row
     }
 
     /// Guesses the row locations, and prefetches everything that reading the rows needs.
-    fn locate<K: AsRef<[u8]>>(&self, table: &Table<M>, keys: &[K], mode: Mode) -> [Lane; LANES] {
+    fn locate<K: AsRef<[u8]>>(
+        &self,
+        table: &Table<M>,
+        keys: &[K],
+        mode: AccessMode,
+    ) -> [Lane; LANES] {
         let heap = table.heap();
         let mut lanes: [Lane; LANES] = Default::default();
-        let locks = mode == Mode::Exclusive || self.locks_reads();
-        let places = self.places().borrow();
+        let locks = mode == AccessMode::Exclusive || self.locks_reads();
+        let places = self.locations().borrow();
         for (lane, key) in lanes.iter_mut().zip(keys) {
             lane.hash = hash_of(key.as_ref());
             places.prefetch(table.id(), lane.hash);
@@ -207,12 +212,12 @@ impl<M: LineLocks> Database<M> {
             let keys: SmallVec<[&[u8]; LANES]> = unknown.iter().map(|&(_, key)| key).collect();
             table.tree(0).try_get_many(
                 &keys,
-                |_, value| TupleId::from_bits(value.u64(0)),
+                |_, value| RowId::from_bits(value.u64(0)),
                 |at, found| {
                     let lane = &mut lanes[unknown[at].0];
                     lane.id = found.flatten();
                     if let Some(id) = lane.id {
-                        heap.prefetch_place(id);
+                        heap.prefetch_location(id);
                     }
                 },
             );

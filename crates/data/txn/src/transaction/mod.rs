@@ -73,7 +73,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use latchwork_coherence::LineLocks;
-use latchwork_history::Outcome;
+use latchwork_history::TransactionOutcome;
 use latchwork_wal::Timestamp;
 
 use crate::{Database, TxnError};
@@ -131,7 +131,7 @@ impl<M: LineLocks> Transaction<M> {
         let (database, state) = self.alive()?;
         let validated = async {
             database.validate(state).await?;
-            database.lasting_reads(state).await
+            database.durable_reads(state).await
         };
         let validated = validated.await;
         self.doom(validated)
@@ -176,7 +176,7 @@ impl<M: LineLocks> Transaction<M> {
 impl<M: LineLocks> Drop for Transaction<M> {
     fn drop(&mut self) {
         if let Some(mut state) = self.state.take() {
-            self.database.end_record(&mut state, Outcome::Aborted { cts: 0 });
+            self.database.end_record(&mut state, TransactionOutcome::Aborted { cts: 0 });
             self.database.give_back(state);
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use latchwork_coherence::LineLocks;
 use latchwork_history::Record;
-use latchwork_wal::{Group, Timestamp, WalError};
+use latchwork_wal::{LogRecord, Timestamp, WalError};
 
 use super::Transaction;
 use super::last::{Last, Phase};
@@ -32,7 +32,7 @@ impl<M: LineLocks> Transaction<M> {
     /// As [`commit`](Transaction::commit). After an error everything is undone.
     pub async fn prepare(mut self) -> Result<Prepared<M>, TxnError> {
         let mut last = self.take_last()?;
-        let announced = last.announce().await;
+        let announced = last.stage_rows().await;
         let mut prepared = Prepared { last };
         prepared.undo_if(announced).await?;
         Ok(prepared)
@@ -93,7 +93,7 @@ impl<M: LineLocks> Prepared<M> {
     ///
     /// # Errors
     /// [`WalError::TooLarge`].
-    pub fn put_into(&self, group: &mut Group) -> Result<(), WalError> {
+    pub fn put_into(&self, group: &mut LogRecord) -> Result<(), WalError> {
         self.last.state().map_or(Ok(()), |state| Database::<M>::put_into(state, group))
     }
 

@@ -4,13 +4,13 @@ use std::ops::{Bound, ControlFlow};
 
 use latchwork_blink::Leaf;
 use latchwork_cache::Hint;
-use latchwork_coherence::{LineLocks, Mode};
+use latchwork_coherence::{AccessMode, LineLocks};
 use latchwork_history::Direction;
 
 use super::state::{Change, Read, State, hash_of, index_number};
 use super::{Range, Transaction};
-use crate::heap::{Patience, Seen};
-use crate::{Conflict, Database, Scheme, Table, Timestamp, TupleId, TxnError};
+use crate::heap::{Patience, SeenRow};
+use crate::{Conflict, Database, RowId, Scheme, Table, Timestamp, TxnError};
 
 /// The number of index entries that are read at once.
 const BATCH: usize = 64;
@@ -23,7 +23,7 @@ const LANES: usize = 16;
 struct Batch {
     keys: Vec<u8>,
     /// For each entry, the end of its key and its row id.
-    entries: Vec<(u32, TupleId)>,
+    entries: Vec<(u32, RowId)>,
     leaves: Vec<Leaf>,
     ended: bool,
 }
@@ -162,8 +162,8 @@ impl<M: LineLocks> Database<M> {
                     Some(seen) => seen,
                     None => self.row_at(state, at, place.0, key, row).await?,
                 };
-                let live = matches!(seen, Seen::Live(_));
-                if seen == Seen::Absent && self.scheme() == Scheme::TimestampOrdering {
+                let live = matches!(seen, SeenRow::Live(_));
+                if seen == SeenRow::Absent && self.scheme() == Scheme::TimestampOrdering {
                     self.still_leads_nowhere(&table, index, &batch.leaves).await?;
                 }
                 // An entry that leads to a tombstone says nothing about the row, which may stand
@@ -252,8 +252,8 @@ impl<M: LineLocks> Database<M> {
         let tree = table.tree(index);
         let seen = |leaf: Leaf| leaves.push(leaf);
         let taken = match range.descending {
-            false => tree.scan_up_seen(range.from, range.to, most, take, seen).await?,
-            true => tree.scan_down_seen(range.to, most, take, seen).await?,
+            false => tree.scan_up_stamped(range.from, range.to, most, take, seen).await?,
+            true => tree.scan_down_stamped(range.to, most, take, seen).await?,
         };
         *ended |= taken < most;
         Ok(())
@@ -264,12 +264,12 @@ impl<M: LineLocks> Database<M> {
     fn fetch(
         &self,
         table: &Table<M>,
-        ids: impl Iterator<Item = TupleId> + Clone,
+        ids: impl Iterator<Item = RowId> + Clone,
         hints: &mut Vec<Hint>,
     ) {
         let heap = table.heap();
         let locks = self.scheme() == Scheme::TwoPhaseLocking;
-        ids.clone().for_each(|id| heap.prefetch_place(id));
+        ids.clone().for_each(|id| heap.prefetch_location(id));
         hints.clear();
         hints.extend(ids.clone().map(|id| heap.guess(id)));
         ids.clone().zip(&*hints).for_each(|(id, hint)| heap.prefetch_slot(id, hint, locks));
@@ -283,10 +283,10 @@ impl<M: LineLocks> Database<M> {
         &self,
         state: &mut State<M>,
         (number, table, index, entry): (u8, &Table<M>, usize, &[u8]),
-        place: &(TupleId, Hint),
+        place: &(RowId, Hint),
         key: &mut Vec<u8>,
         row: &mut Vec<u8>,
-    ) -> Option<Seen> {
+    ) -> Option<SeenRow> {
         let (id, was) = (place.0, &place.1);
         match index {
             0 => entry.clone_into(key),
@@ -297,7 +297,7 @@ impl<M: LineLocks> Database<M> {
         row.clear();
         let (held, lease) = (state.locks.len(), state.lease);
         state.lease = lease_at(index, lease);
-        let read = self.read_here(state, table, (id, was), key, row, Mode::Shared);
+        let read = self.read_here(state, table, (id, was), key, row, AccessMode::Shared);
         state.lease = lease;
         let Ok((cts, home, stamped)) = read else {
             state.locks.truncate(held);
@@ -308,7 +308,7 @@ impl<M: LineLocks> Database<M> {
         let (fixed, kept) = (false, None);
         state.note_read(Read { table: number, hash, id, cts, hint, home, stamped, fixed, kept });
         match index {
-            0 => Some(Seen::Live(cts)),
+            0 => Some(SeenRow::Live(cts)),
             _ => state.still_there(table, index, entry, (key, row), cts).ok(),
         }
     }
@@ -319,30 +319,33 @@ impl<M: LineLocks> Database<M> {
         &self,
         state: &mut State<M>,
         (number, table, index, entry): (u8, &Table<M>, usize, &[u8]),
-        id: TupleId,
+        id: RowId,
         key: &mut Vec<u8>,
         row: &mut Vec<u8>,
-    ) -> Result<Seen, TxnError> {
+    ) -> Result<SeenRow, TxnError> {
         if index == 0 {
             entry.clone_into(key);
         } else {
             if self.scheme() == Scheme::TwoPhaseLocking {
-                self.lock(state, table.heap().line_of(id), Mode::Shared).await?;
+                self.lock(state, table.heap().line_of(id), AccessMode::Shared).await?;
             }
             let step = || table.heap().key_step(id, &Hint::default(), key);
             if !table.heap().drive(Patience::NoWait, step).await? {
-                return Ok(Seen::Absent);
+                return Ok(SeenRow::Absent);
             }
         }
         row.clear();
         let lease = state.lease;
         state.lease = lease_at(index, lease);
-        let looked = self.look_at(state, number, table, id, (key, hash_of(key)), row, Mode::Shared);
+        let looked =
+            self.look_at(state, number, table, id, (key, hash_of(key)), row, AccessMode::Shared);
         let looked = looked.await;
         state.lease = lease;
         match looked? {
-            Seen::Live(cts) if index > 0 => state.still_there(table, index, entry, (key, row), cts),
-            Seen::Pending => Err(Conflict::Locked.into()),
+            SeenRow::Live(cts) if index > 0 => {
+                state.still_there(table, index, entry, (key, row), cts)
+            }
+            SeenRow::Pending => Err(Conflict::Locked.into()),
             // The leaf stamp shows that the row was deleted.
             seen => Ok(seen),
         }
@@ -395,9 +398,9 @@ impl<M: LineLocks> State<M> {
         entry: &[u8],
         (key, row): (&[u8], &[u8]),
         cts: Timestamp,
-    ) -> Result<Seen, TxnError> {
+    ) -> Result<SeenRow, TxnError> {
         table.index_key(index, key, row, &mut self.scratch)?;
-        Ok(if self.scratch == entry { Seen::Live(cts) } else { Seen::Absent })
+        Ok(if self.scratch == entry { SeenRow::Live(cts) } else { SeenRow::Absent })
     }
 
     fn show(

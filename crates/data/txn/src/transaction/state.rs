@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use latchwork_blink::Leaf;
 use latchwork_cache::Hint;
-use latchwork_coherence::{LineLocks, Mode};
+use latchwork_coherence::{AccessMode, LineLocks};
 use latchwork_history::Record;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
@@ -13,7 +13,7 @@ use latchwork_wal::{TableId, Timestamp};
 
 use super::scan::Scratch;
 use crate::heap::{Placed, Prepared};
-use crate::{Table, TupleId, TxnError};
+use crate::{RowId, Table, TxnError};
 
 /// The number of table handles that are kept for the next transaction.
 const TABLES_KEPT: usize = 64;
@@ -22,7 +22,7 @@ const _: () = assert!(TABLES_KEPT <= u8::MAX as usize, "tables are numbered with
 /// A locked line.
 pub(super) struct Held<L> {
     pub(super) line: GlobalAddr,
-    pub(super) mode: Mode,
+    pub(super) mode: AccessMode,
     pub(super) lock: L,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Read {
     pub(super) table: u8,
     /// The hash of the key.
     pub(super) hash: u32,
-    pub(super) id: TupleId,
+    pub(super) id: RowId,
     pub(super) cts: Timestamp,
     /// A guess of the frame of its home line.
     pub(super) hint: Hint,
@@ -69,18 +69,18 @@ pub(super) struct SeenLeaf {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Base {
     /// A row.
-    Row(TupleId, Timestamp),
+    Row(RowId, Timestamp),
     /// A tombstone.
-    Tombstone(TupleId, Timestamp),
+    Tombstone(RowId, Timestamp),
     /// Nothing. The primary index may have an entry that leads to this row id.
-    Nothing(Option<TupleId>),
+    Nothing(Option<RowId>),
     /// Nothing, as far as the caller knows. The commit checks this.
     Unknown,
 }
 
 impl Base {
     /// The row or tombstone that must be locked for the write.
-    pub(super) fn named(self) -> Option<(TupleId, Timestamp)> {
+    pub(super) fn named(self) -> Option<(RowId, Timestamp)> {
         match self {
             Base::Row(id, cts) | Base::Tombstone(id, cts) => Some((id, cts)),
             Base::Nothing(_) | Base::Unknown => None,
@@ -126,7 +126,7 @@ pub(super) struct Write {
 
 impl Write {
     /// The row id, or the row id that the row will have.
-    pub(super) fn id(&self) -> Option<TupleId> {
+    pub(super) fn id(&self) -> Option<RowId> {
         let placed = self.placed.as_ref().and_then(Placed::id);
         placed.or(self.base.named().map(|(id, _)| id))
     }
@@ -138,7 +138,7 @@ pub(super) struct Entry {
     pub(super) write: u32,
     pub(super) index: u8,
     /// The row id in an entry that was there before.
-    pub(super) old: Option<TupleId>,
+    pub(super) old: Option<RowId>,
     /// The place of its key in the arena.
     pub(super) key: Range<u32>,
 }
@@ -380,7 +380,7 @@ impl<M: LineLocks> State<M> {
                 }
             }
         }
-        use latchwork_history::Change::{Delete, Put};
+        use latchwork_history::RecordedChange::{Delete, Put};
         gone.iter().for_each(|(table, key)| record.write(*table, key, Delete));
         come.iter().for_each(|(table, key)| record.write(*table, key, Put));
         self.record = record;
@@ -439,7 +439,7 @@ impl<M: LineLocks> State<M> {
 
     /// The row id of the last read of a row whose key has this hash, with a guess of its frame.
     #[inline]
-    pub(super) fn read_of(&self, table: u8, hash: u32) -> Option<(TupleId, Hint)> {
+    pub(super) fn read_of(&self, table: u8, hash: u32) -> Option<(RowId, Hint)> {
         if !self.may_read.may_have(hash) {
             return None;
         }
@@ -493,13 +493,13 @@ impl<M: LineLocks> State<M> {
     /// Whether this transaction has locked the line to write.
     #[inline]
     pub(super) fn writes_line(&self, line: GlobalAddr) -> bool {
-        self.held(line).is_some_and(|held| self.locks[held].mode == Mode::Exclusive)
+        self.held(line).is_some_and(|held| self.locks[held].mode == AccessMode::Exclusive)
     }
 
     /// The read lease for a read in this mode.
     #[inline]
-    pub(super) fn lease_of(&self, mode: Mode) -> u64 {
-        if mode == Mode::Shared { self.lease } else { 0 }
+    pub(super) fn lease_of(&self, mode: AccessMode) -> u64 {
+        if mode == AccessMode::Shared { self.lease } else { 0 }
     }
 
     #[inline]

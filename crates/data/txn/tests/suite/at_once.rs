@@ -9,7 +9,8 @@ use latchwork_cluster::{ClusterConfig, Simulated, Worker};
 use latchwork_coherence::CoherentMemory;
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{
-    Conflict, Database, DatabaseId, Node, NodeId, Schema, Scheme, Settings, Table, TxnError,
+    Conflict, Database, DatabaseId, NodeId, Schema, Scheme, Table, TransactionNode,
+    TransactionSettings, TxnError,
 };
 use latchwork_verbs_sim::SimConfig;
 
@@ -27,8 +28,8 @@ fn each_scheme(body: impl AsyncFn(&Database<Worker>, &Table<Worker>) + Copy + 's
             let done = done.clone();
             async move {
                 let _operation = member.memory.enter().await.expect("memory is in order");
-                let settings = Settings { scheme, ..Settings::default() };
-                let node = Node::new(NodeId(0), None, settings);
+                let settings = TransactionSettings { scheme, ..TransactionSettings::default() };
+                let node = TransactionNode::new(NodeId(0), None, settings);
                 let made = Database::create(member.memory.clone(), node, DatabaseId(1)).await;
                 let database = made.expect("room");
                 let schema = Schema::builder("rows")

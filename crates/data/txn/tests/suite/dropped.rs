@@ -11,7 +11,8 @@ use latchwork_cluster::{ClusterConfig, Member, Simulated, Worker};
 use latchwork_coherence::CoherentMemory;
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{
-    Database, DatabaseId, Health, Node, NodeId, Schema, Scheme, Settings, Table, TxnError,
+    Database, DatabaseId, Health, NodeId, Schema, Scheme, Table, TransactionNode,
+    TransactionSettings, TxnError,
 };
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
@@ -24,7 +25,7 @@ const KEYS: u64 = 12;
 #[derive(Default)]
 struct World {
     root: RefCell<Option<GlobalAddr>>,
-    nodes: RefCell<Vec<Arc<Node>>>,
+    nodes: RefCell<Vec<Arc<TransactionNode>>>,
     dropped: RefCell<usize>,
 }
 
@@ -40,8 +41,8 @@ fn schema() -> Schema {
 
 async fn open(world: &World, member: &Member, scheme: Scheme) -> (Database<Worker>, Table<Worker>) {
     let memory = member.memory.clone();
-    let settings = Settings { scheme, ..Settings::default() };
-    let node = Node::new(NodeId(member.node as u8), None, settings);
+    let settings = TransactionSettings { scheme, ..TransactionSettings::default() };
+    let node = TransactionNode::new(NodeId(member.node as u8), None, settings);
     world.nodes.borrow_mut().push(node.clone());
     if member.index == 0 {
         let database = Database::create(memory, node, DatabaseId(1)).await.expect("room");

@@ -10,7 +10,9 @@ use latchwork_cluster::{ClusterConfig, Member, Simulated};
 use latchwork_coherence::{CoherentMemory, LineLocks};
 use latchwork_runtime::Time;
 use latchwork_txn::schema::ColumnType;
-use latchwork_txn::{Conflict, Database, DatabaseId, Node, NodeId, Schema, Settings, Table};
+use latchwork_txn::{
+    Conflict, Database, DatabaseId, NodeId, Schema, Table, TransactionNode, TransactionSettings,
+};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 
@@ -70,8 +72,9 @@ impl World {
         let memory = member.memory.clone();
         let _operation = memory.enter().await.expect("memory is in order");
         let handle = memory.handle().clone();
-        let settings = Settings { elder_for: ELDER_FOR, ..Settings::default() };
-        let node = Node::new(NodeId(member.node as u8), None, settings);
+        let settings =
+            TransactionSettings { elder_for: ELDER_FOR, ..TransactionSettings::default() };
+        let node = TransactionNode::new(NodeId(member.node as u8), None, settings);
         let database = self.open(memory, node, member.node == 0).await;
         let table = database.table(&format!("rows of {}", member.node)).await.expect("it is there");
         database.load(&table, &KEY, &[0; 8]).await.expect("room");
@@ -86,7 +89,7 @@ impl World {
         if member.node == 0 {
             let mut retry = database.retry();
             if has_place {
-                while !retry.is_elder() {
+                while !retry.is_aged() {
                     retry.met(Conflict::Locked).await.expect("it is not tried for long");
                 }
                 handle.sleep(Duration::from_micros(300)).await;
@@ -114,7 +117,7 @@ impl World {
     async fn open<M: LineLocks>(
         &self,
         memory: M,
-        node: std::sync::Arc<Node>,
+        node: std::sync::Arc<TransactionNode>,
         makes: bool,
     ) -> Database<M> {
         if makes {

@@ -17,8 +17,8 @@ use latchwork_coherence::{CoherentMemory, LineLocks};
 use latchwork_runtime::Handle;
 use latchwork_txn::schema::{ColumnType, Order};
 use latchwork_txn::{
-    Database, DatabaseId, Key, Node, NodeId, Range, Recovery, Schema, Scheme, Settings, Table,
-    Transaction, TxnError,
+    Database, DatabaseId, Key, NodeId, Range, Recovery, Schema, Scheme, Table, Transaction,
+    TransactionNode, TransactionSettings, TxnError,
 };
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::storage::Disk;
@@ -146,7 +146,7 @@ struct Life {
     recovery: Recovery,
     scheme: Scheme,
     root: Mutex<Option<GlobalAddr>>,
-    nodes: Mutex<Vec<Arc<Node>>>,
+    nodes: Mutex<Vec<Arc<TransactionNode>>>,
     arrived: AtomicUsize,
     /// Whether the life ends after the audit.
     looks_only: bool,
@@ -179,12 +179,16 @@ fn config() -> ClusterConfig {
 async fn live(life: Arc<Life>, member: Member) -> BTreeMap<u32, u32> {
     let (memory, handle) = (member.memory.clone(), member.handle.clone());
     let _operation = memory.enter().await.expect("memory is in order");
-    let settings = latchwork_wal::Settings { segment_bytes: 30_000, ..Default::default() };
+    let settings = latchwork_wal::LogSettings { segment_bytes: 30_000, ..Default::default() };
     let id = NodeId(member.node as u8);
     let log = || Log::threaded(&life.directory, id, settings).expect("a log");
     let early_release = std::env::var_os(EARLY).is_some();
-    let transactions = Settings { scheme: life.scheme, early_release, ..Settings::default() };
-    let node = Node::new(id, (!life.looks_only).then(log), transactions);
+    let transactions = TransactionSettings {
+        scheme: life.scheme,
+        early_release,
+        ..TransactionSettings::default()
+    };
+    let node = TransactionNode::new(id, (!life.looks_only).then(log), transactions);
     life.nodes.lock().expect("whole").push(node.clone());
     let first = member.node == 0;
     let mut database = None;

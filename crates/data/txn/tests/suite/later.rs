@@ -9,8 +9,8 @@ use latchwork_cluster::{ClusterConfig, Simulated, Worker};
 use latchwork_coherence::{CoherentMemory, LineLocks};
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{
-    Conflict, Database, DatabaseId, Node, NodeId, Schema, Scheme, Settings, Table, Transaction,
-    TxnError,
+    Conflict, Database, DatabaseId, NodeId, Schema, Scheme, Table, Transaction, TransactionNode,
+    TransactionSettings, TxnError,
 };
 use latchwork_verbs_sim::SimConfig;
 
@@ -36,9 +36,13 @@ fn with_database(
             let memory = member.memory.clone();
             let _operation = memory.enter().await.expect("memory is in order");
             let scheme = Scheme::TimestampOrdering;
-            let settings =
-                Settings { scheme, read_lease, extend_timestamps, ..Settings::default() };
-            let node = Node::new(NodeId(0), None, settings);
+            let settings = TransactionSettings {
+                scheme,
+                read_lease,
+                extend_timestamps,
+                ..TransactionSettings::default()
+            };
+            let node = TransactionNode::new(NodeId(0), None, settings);
             let database = Database::create(memory, node, DatabaseId(1)).await.expect("room");
             let schema = Schema::builder("rows")
                 .column("id", ColumnType::U32)

@@ -7,7 +7,9 @@ use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Member, Simulated};
 use latchwork_coherence::{CoherentMemory, MemoryError};
 use latchwork_txn::schema::ColumnType;
-use latchwork_txn::{Conflict, Database, DatabaseId, Node, NodeId, Schema, Settings, TxnError};
+use latchwork_txn::{
+    Conflict, Database, DatabaseId, NodeId, Schema, TransactionNode, TransactionSettings, TxnError,
+};
 use latchwork_verbs_sim::SimConfig;
 
 const ROWS: u8 = 100;
@@ -15,7 +17,7 @@ const ROWS: u8 = 100;
 async fn play(member: Member) {
     let memory = member.memory.clone();
     let _operation = memory.enter().await.expect("memory is in order");
-    let node = Node::new(NodeId(0), None, Settings::default());
+    let node = TransactionNode::new(NodeId(0), None, TransactionSettings::default());
     let database = Database::create(memory.clone(), node, DatabaseId(1)).await.expect("room");
     let schema = Schema::builder("things")
         .column("id", ColumnType::U8)

@@ -12,7 +12,8 @@ use latchwork_cluster::{ClusterConfig, Member, Simulated};
 use latchwork_coherence::{CoherentMemory, LineLocks};
 use latchwork_txn::schema::{ColumnType, Order};
 use latchwork_txn::{
-    Database, DatabaseId, Key, Node, NodeId, Range, Schema, Scheme, Settings, Table, TxnError,
+    Database, DatabaseId, Key, NodeId, Range, Schema, Scheme, Table, TransactionNode,
+    TransactionSettings, TxnError,
 };
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
@@ -52,8 +53,8 @@ fn schema() -> Schema {
 async fn play(shared: Rc<Shared>, member: Member) {
     let memory = member.memory.clone();
     let _operation = memory.enter().await.expect("memory is in order");
-    let settings = Settings { scheme: shared.scheme, ..Settings::default() };
-    let node = Node::new(NodeId(member.node as u8), None, settings);
+    let settings = TransactionSettings { scheme: shared.scheme, ..TransactionSettings::default() };
+    let node = TransactionNode::new(NodeId(member.node as u8), None, settings);
     if member.node == 0 {
         let database = Database::create(memory.clone(), node, DatabaseId(1)).await.expect("room");
         let table = database.create_table(schema()).await.expect("room");

@@ -8,16 +8,16 @@ use latchwork_cluster::{ClusterConfig, Member, Simulated};
 use latchwork_coherence::{CoherentMemory, LineLocks};
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{
-    Conflict, Database, DatabaseId, Node, NodeId, Schema, Scheme, Settings, Table, Transaction,
-    TxnError,
+    Conflict, Database, DatabaseId, NodeId, Schema, Scheme, Table, Transaction, TransactionNode,
+    TransactionSettings, TxnError,
 };
 use latchwork_verbs_sim::SimConfig;
 use latchwork_wal::LogDirectory;
 use latchwork_wal::storage::Torn;
 
 async fn stocked<M: LineLocks>(memory: &M, scheme: Scheme) -> (Database<M>, Table<M>) {
-    let settings = Settings { scheme, ..Settings::default() };
-    let node = Node::new(NodeId(0), None, settings);
+    let settings = TransactionSettings { scheme, ..TransactionSettings::default() };
+    let node = TransactionNode::new(NodeId(0), None, settings);
     let database = Database::create(memory.clone(), node, DatabaseId(1)).await.expect("room");
     let schema = Schema::builder("things")
         .column("id", ColumnType::U8)

@@ -11,7 +11,8 @@ use latchwork_cluster::{ClusterConfig, Member, Simulated};
 use latchwork_coherence::CoherentMemory;
 use latchwork_txn::schema::{ColumnType, Order};
 use latchwork_txn::{
-    Database, DatabaseId, Node, NodeId, Range, Schema, Scheme, Settings, TxnError,
+    Database, DatabaseId, NodeId, Range, Schema, Scheme, TransactionNode, TransactionSettings,
+    TxnError,
 };
 use latchwork_verbs_sim::SimConfig;
 
@@ -38,7 +39,11 @@ fn row(place: u8, weight: u8, name: &[u8], note: &[u8]) -> Vec<u8> {
 async fn play(scheme: Scheme, member: Member) {
     let memory = member.memory.clone();
     let _operation = memory.enter().await.expect("memory is in order");
-    let node = Node::new(NodeId(0), None, Settings { scheme, ..Settings::default() });
+    let node = TransactionNode::new(
+        NodeId(0),
+        None,
+        TransactionSettings { scheme, ..TransactionSettings::default() },
+    );
     let database = Database::create(memory.clone(), node, DatabaseId(1)).await.expect("room");
     let table = database.create_table(schema()).await.expect("room");
     let below = |n| member.handle.random_below(n) as u8;

@@ -12,7 +12,8 @@ use latchwork_coherence::{CoherentMemory, LineLocks};
 use latchwork_runtime::Time;
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{
-    Database, DatabaseId, Node, NodeId, Schema, Scheme, Settings, Table, Transaction, TxnError,
+    Database, DatabaseId, NodeId, Schema, Scheme, Table, Transaction, TransactionNode,
+    TransactionSettings, TxnError,
 };
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
@@ -41,7 +42,7 @@ enum Fate {
 #[derive(Clone, Debug)]
 struct Shape {
     protocol: Protocol,
-    settings: Settings,
+    settings: TransactionSettings,
     fate: Fate,
     /// The time of the world.
     time: Duration,
@@ -84,7 +85,12 @@ fn schema() -> Schema {
 impl Shape {
     fn new(scheme: Scheme, protocol: Protocol, elder_after: u32) -> Shape {
         let elder_for = Duration::from_millis(5);
-        let settings = Settings { scheme, elder_after, elder_for, ..Settings::default() };
+        let settings = TransactionSettings {
+            scheme,
+            elder_after,
+            elder_for,
+            ..TransactionSettings::default()
+        };
         let time = Duration::from_millis(60);
         Shape { protocol, settings, fate: Fate::Lives, time }
     }
@@ -124,7 +130,8 @@ impl World {
         let memory = member.memory.clone();
         let _operation = memory.enter().await.expect("memory is in order");
         let handle = memory.handle().clone();
-        let node = Node::new(NodeId(member.node as u8), None, self.shape.settings.clone());
+        let node =
+            TransactionNode::new(NodeId(member.node as u8), None, self.shape.settings.clone());
         let database = self.open(memory, node, member.node == 0).await;
         let table = database.table("hot").await.expect("it is there");
         let end = handle.now() + self.shape.time;
@@ -153,7 +160,12 @@ impl World {
         }
     }
 
-    async fn open<M: LineLocks>(&self, memory: M, node: Arc<Node>, makes: bool) -> Database<M> {
+    async fn open<M: LineLocks>(
+        &self,
+        memory: M,
+        node: Arc<TransactionNode>,
+        makes: bool,
+    ) -> Database<M> {
         if makes {
             let database = Database::create(memory, node, DatabaseId(1)).await.expect("room");
             let table = database.create_table(schema()).await.expect("room");
@@ -183,7 +195,7 @@ impl World {
                 retry.turn().await;
                 let adding = async |tx: &mut _| add(database, tx, table, 0..KEYS).await;
                 let attempt = database.attempt(adding);
-                if retry.is_elder() && self.shape.fate != Fate::Lives {
+                if retry.is_aged() && self.shape.fate != Fate::Lives {
                     self.report.borrow_mut().lost += 1;
                     let until = handle.now() + Duration::from_micros(handle.random_below(100));
                     drop(handle.timeout(until, attempt).await);

@@ -20,15 +20,20 @@ use std::time::Duration;
 use latchwork_runtime::{Clock, Executor, ExecutorConfig, Handle, RealDriver};
 use latchwork_wal::storage::{Disk, Storage};
 use latchwork_wal::{
-    DatabaseId, Group, Kind, Log, LogDirectory, Mode, NodeId, Settings, Stats, TableId, Timestamp,
-    WalError,
+    CommitMode, DatabaseId, Log, LogDirectory, LogRecord, LogRecordKind, LogSettings, NodeId,
+    Stats, TableId, Timestamp, WalError,
 };
 
 use paced::Paced;
 
 const ROUNDS: u32 = 9;
-const CASES: [(Mode, u64); 5] =
-    [(Mode::Sync, 1), (Mode::Sync, 8), (Mode::Sync, 64), (Mode::Sync, 256), (Mode::Async, 64)];
+const CASES: [(CommitMode, u64); 5] = [
+    (CommitMode::Sync, 1),
+    (CommitMode::Sync, 8),
+    (CommitMode::Sync, 64),
+    (CommitMode::Sync, 256),
+    (CommitMode::Async, 64),
+];
 const VALUE: [u8; 100] = [7; 100];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -114,13 +119,14 @@ fn alone(disk: Arc<dyn Storage>, span: Duration) -> Result<f64, Box<dyn Error>> 
 fn together(
     disk: Arc<dyn Storage>,
     span: Duration,
-    mode: Mode,
+    mode: CommitMode,
     committers: u64,
     (threads, nodes): (u64, u8),
 ) -> Result<(f64, Stats), Box<dyn Error>> {
     let directory = LogDirectory::open(disk, DatabaseId(1))?;
-    let open =
-        |node| Log::threaded(&directory, NodeId(node), Settings { mode, ..Settings::default() });
+    let open = |node| {
+        Log::threaded(&directory, NodeId(node), LogSettings { mode, ..LogSettings::default() })
+    };
     let logs = (0..nodes).map(open).collect::<Result<Vec<Log>, WalError>>()?;
     let clock = Clock::start();
     let committed = std::thread::scope(|scope| {
@@ -173,10 +179,10 @@ async fn commits(
     committer: u64,
     span: Duration,
 ) -> Result<u64, WalError> {
-    let mut group = Group::new(Kind::Commit, Timestamp::ZERO);
+    let mut group = LogRecord::new(LogRecordKind::Commit, Timestamp::ZERO);
     let mut commits = 0;
     while handle.now().as_nanos() < span.as_nanos() as u64 {
-        group.reset(Kind::Commit, Timestamp(commits + 1));
+        group.reset(LogRecordKind::Commit, Timestamp(commits + 1));
         group.put(TableId(0), &committer.to_be_bytes(), &VALUE)?;
         let deadline = handle.now() + Duration::from_secs(10);
         match log.append(&group) {

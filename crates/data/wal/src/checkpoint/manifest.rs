@@ -6,7 +6,7 @@ use latchwork_strict::strict_assert;
 
 use crate::format::{Reader, VERSION, names};
 use crate::storage::Storage;
-use crate::{DatabaseId, End, NodeId, Timestamp, WalError};
+use crate::{DatabaseId, LogEnd, NodeId, Timestamp, WalError};
 
 const MAGIC: [u8; 8] = *b"LATCHCKP";
 
@@ -32,13 +32,13 @@ pub(crate) struct Manifest {
     pub(crate) continues: BTreeMap<NodeId, u64>,
     /// How far each log was durable when the checkpoint was put in place. The checkpoint may show
     /// the writes of commits up to there.
-    pub(crate) logs: BTreeMap<NodeId, LogEnd>,
+    pub(crate) logs: BTreeMap<NodeId, CheckpointedEnd>,
 }
 
 /// Where a log ended when a checkpoint was put in place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LogEnd {
-    pub(crate) end: End,
+pub(crate) struct CheckpointedEnd {
+    pub(crate) end: LogEnd,
     /// The highest timestamp in the log.
     pub(crate) through: Timestamp,
 }
@@ -72,7 +72,7 @@ impl Manifest {
             bytes.extend(segment.to_le_bytes());
         }
         bytes.extend((self.logs.len() as u32).to_le_bytes());
-        for (node, LogEnd { end, through }) in &self.logs {
+        for (node, CheckpointedEnd { end, through }) in &self.logs {
             bytes.extend(u32::from(node.0).to_le_bytes());
             for number in [end.segment, end.bytes, end.groups, through.0] {
                 bytes.extend(number.to_le_bytes());
@@ -127,8 +127,9 @@ impl Manifest {
         let mut logs = BTreeMap::new();
         for _ in 0..reader.u32()? {
             let node = NodeId(u8::try_from(reader.u32()?).ok()?);
-            let end = End { segment: reader.u64()?, bytes: reader.u64()?, groups: reader.u64()? };
-            logs.insert(node, LogEnd { end, through: Timestamp(reader.u64()?) });
+            let end =
+                LogEnd { segment: reader.u64()?, bytes: reader.u64()?, groups: reader.u64()? };
+            logs.insert(node, CheckpointedEnd { end, through: Timestamp(reader.u64()?) });
         }
         let crc = reader.u32();
         // The number of the next checkpoint must fit too.
@@ -222,14 +223,14 @@ mod tests {
     use super::*;
 
     fn manifest() -> Manifest {
-        let end = End { segment: 4, bytes: 900, groups: 17 };
+        let end = LogEnd { segment: 4, bytes: 900, groups: 17 };
         Manifest {
             database: DatabaseId(7),
             number: 3,
             floor: Timestamp(900),
             parts: vec![Part { bytes: 4096, entries: 9 }, Part { bytes: 64, entries: 0 }],
             continues: [(NodeId(0), 4), (NodeId(5), 1)].into(),
-            logs: [(NodeId(0), LogEnd { end, through: Timestamp(u64::MAX) })].into(),
+            logs: [(NodeId(0), CheckpointedEnd { end, through: Timestamp(u64::MAX) })].into(),
         }
     }
 

@@ -16,5 +16,5 @@
 mod manifest;
 mod writer;
 
-pub(crate) use manifest::{LogEnd, Manifest};
+pub(crate) use manifest::{CheckpointedEnd, Manifest};
 pub use writer::{CheckpointWriter, PartWriter};

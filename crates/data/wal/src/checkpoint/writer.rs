@@ -7,9 +7,9 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use super::Manifest;
 use super::manifest::Part;
-use crate::format::{Content, FILE_HEADER, FileHeader, Group, Kind, finish, names};
+use crate::format::{Content, FILE_HEADER, FileHeader, LogRecord, LogRecordKind, finish, names};
 use crate::storage::File;
-use crate::{Entry, LogDirectory, NodeId, Timestamp, WalError};
+use crate::{LogDirectory, LogEntry, NodeId, Timestamp, WalError};
 
 /// The size in bytes at which a record of entries is written.
 const GROUP_BYTES: usize = 64 << 10;
@@ -96,7 +96,7 @@ impl CheckpointWriter {
             file,
             header,
             part: Part { bytes: FILE_HEADER as u64, entries: 0 },
-            group: Group::new(Kind::Commit, Timestamp::ZERO),
+            group: LogRecord::new(LogRecordKind::Commit, Timestamp::ZERO),
             buffer: Vec::new(),
         })
     }
@@ -195,7 +195,7 @@ pub struct PartWriter {
     file: Box<dyn File>,
     header: FileHeader,
     part: Part,
-    group: Group,
+    group: LogRecord,
     buffer: Vec<u8>,
 }
 
@@ -205,7 +205,7 @@ impl PartWriter {
     ///
     /// # Errors
     /// The entry is too large; the system's errors, after which the checkpoint cannot be finished.
-    pub fn put(&mut self, entry: Entry<'_>) -> Result<(), WalError> {
+    pub fn put(&mut self, entry: LogEntry<'_>) -> Result<(), WalError> {
         if self.group.bytes() >= GROUP_BYTES {
             self.write()?;
         }
@@ -236,7 +236,7 @@ impl PartWriter {
             self.file.length().unwrap_or(self.part.bytes),
             "a part is as long as what was written"
         );
-        self.group.reset(Kind::Commit, Timestamp::ZERO);
+        self.group.reset(LogRecordKind::Commit, Timestamp::ZERO);
         Ok(())
     }
 

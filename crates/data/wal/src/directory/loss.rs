@@ -30,10 +30,10 @@ use latchwork_strict::strict_assert;
 
 use super::survey::{Files, Found, Need, all_nodes, learn, look_at, read_groups, read_witness};
 use crate::format::{Content, Known, names};
-use crate::reader::{GroupReader, Opened};
+use crate::reader::{LogRecordReader, Opened};
 use crate::storage::Storage;
 use crate::witness::{Lost, Witness};
-use crate::{DatabaseId, End, NodeId, WalError};
+use crate::{DatabaseId, LogEnd, NodeId, WalError};
 
 /// The lost commits of one log, and the commits given up with them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,7 +78,7 @@ impl fmt::Display for Loss {
 }
 
 impl Loss {
-    pub(super) fn of(node: NodeId, cut: End, lost: Lost) -> Loss {
+    pub(super) fn of(node: NodeId, cut: LogEnd, lost: Lost) -> Loss {
         let Lost { missing, missing_bytes, given_up, given_up_bytes } = lost;
         let (file, kept) = (names::segment(node, cut.segment.max(1)), cut.bytes);
         Loss { node, file, kept, missing, missing_bytes, given_up, given_up_bytes }
@@ -88,13 +88,13 @@ impl Loss {
 /// The readable prefix of a log.
 #[derive(Default)]
 struct Scan {
-    end: End,
+    end: LogEnd,
     /// Records that the log had at least, as its own files behind the end show.
     least: u64,
     /// Bytes in these files behind the end.
     unread: u64,
     /// The position and the content of each mark.
-    marks: Vec<(End, BTreeMap<NodeId, Known>)>,
+    marks: Vec<(LogEnd, BTreeMap<NodeId, Known>)>,
     /// The log goes on behind the readable prefix.
     is_short: bool,
     /// The segments that were read, and their bytes.
@@ -132,7 +132,7 @@ pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Foun
         // Some logs have no files: only other places know of them.
         scans.entry(*node).or_default();
     }
-    let mut limits: BTreeMap<NodeId, End> = BTreeMap::new();
+    let mut limits: BTreeMap<NodeId, LogEnd> = BTreeMap::new();
     for (&node, scan) in &scans {
         let known = known.get(&node).copied().unwrap_or_default();
         if scan.is_short || scan.end.is_short_of(&known) {
@@ -171,15 +171,15 @@ pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Foun
 /// another log than is left.
 fn next_cut(
     scans: &BTreeMap<NodeId, Scan>,
-    limits: &BTreeMap<NodeId, End>,
-) -> Option<(NodeId, End)> {
+    limits: &BTreeMap<NodeId, LogEnd>,
+) -> Option<(NodeId, LogEnd)> {
     let is_lost = |(node, known): (&NodeId, &Known)| {
         limits.get(node).is_some_and(|left| left.groups < known.seen)
     };
     scans.iter().find_map(|(&node, scan)| {
         let left = limits.get(&node).unwrap_or(&scan.end);
         // A mark behind the last record is cut too: it would refer to lost records for all time.
-        let is_left = |at: &End| (at.segment, at.bytes) < (left.segment, left.bytes);
+        let is_left = |at: &LogEnd| (at.segment, at.bytes) < (left.segment, left.bytes);
         let mut marks = scan.marks.iter().filter(|(at, _)| is_left(at));
         let cut = marks.find(|(_, known)| known.iter().any(is_lost));
         cut.map(|(at, _)| (node, *at))
@@ -190,7 +190,7 @@ fn next_cut(
 fn check_against_checkpoint(
     storage: &dyn Storage,
     files: &Files,
-    limits: &BTreeMap<NodeId, End>,
+    limits: &BTreeMap<NodeId, LogEnd>,
 ) -> Result<(), WalError> {
     let logs = files.manifest.iter().flat_map(|manifest| &manifest.logs);
     for (node, log) in logs {
@@ -208,7 +208,7 @@ fn check_against_checkpoint(
 }
 
 /// The loss of a log that ends at `cut`. `before`: the loss that an interrupted cut has recorded.
-fn loss(cut: End, scan: &Scan, known: Option<&End>, before: Option<&Lost>) -> Lost {
+fn loss(cut: LogEnd, scan: &Scan, known: Option<&LogEnd>, before: Option<&Lost>) -> Lost {
     let known = known.copied().unwrap_or_default();
     strict_assert!(cut.groups <= scan.end.groups, "a cut keeps more records than were found");
     let before = before.copied().unwrap_or_default();
@@ -234,7 +234,7 @@ impl Scan {
     ) -> Result<(), WalError> {
         for &number in numbers.iter().filter(|number| **number >= self.end.segment) {
             let (name, content) = (names::segment(node, number), Content::Segment { node, number });
-            let mut reader = match GroupReader::open(storage, &name, database, content) {
+            let mut reader = match LogRecordReader::open(storage, &name, database, content) {
                 Ok(Opened::Whole(reader)) => reader,
                 Ok(Opened::Headless(_)) | Err(WalError::Damaged { .. }) => continue,
                 Err(error) => return Err(error),
@@ -250,7 +250,7 @@ impl Scan {
         Ok(())
     }
 
-    fn bytes_behind(&self, cut: End) -> u64 {
+    fn bytes_behind(&self, cut: LogEnd) -> u64 {
         let behind = self.segments.iter().filter(|(number, _)| *number >= cut.segment);
         behind.map(|(_, bytes)| bytes).sum::<u64>().saturating_sub(cut.bytes)
     }
@@ -280,7 +280,7 @@ fn scan(
         }
         let name = names::segment(node, number);
         let content = Content::Segment { node, number };
-        let mut reader = match GroupReader::open(storage, &name, database, content) {
+        let mut reader = match LogRecordReader::open(storage, &name, database, content) {
             Ok(Opened::Whole(reader)) => reader,
             Ok(Opened::Headless(mut reader)) => {
                 // The segment was never begun, unless it holds a synced record.
@@ -309,7 +309,7 @@ fn scan(
             reader.end_at(limit.bytes);
         }
         last = Some(number);
-        let end = |bytes, groups| End { segment: number, bytes, groups: header.groups + groups };
+        let end = |bytes, groups| LogEnd { segment: number, bytes, groups: header.groups + groups };
         let marks = &mut scan.marks;
         let tail =
             read_groups(&mut reader, |at, groups, mark| marks.push((end(at, groups), mark.known)));

@@ -13,11 +13,11 @@ use std::fmt;
 use latchwork_runtime::sync::{Arc, AtomicU64, Mutex, Ordering};
 use latchwork_strict::strict_assert;
 
-use crate::checkpoint::{LogEnd, Manifest};
+use crate::checkpoint::{CheckpointedEnd, Manifest};
 use crate::format::{Known, names};
 use crate::storage::{DirectoryLock, Locked, Storage};
 use crate::witness::Witness;
-use crate::{DatabaseId, End, NodeId, Timestamp, WalError};
+use crate::{DatabaseId, LogEnd, NodeId, Timestamp, WalError};
 
 /// A directory of logs, opened by this process alone.
 ///
@@ -70,7 +70,7 @@ struct Noted {
     /// How often this process wrote the file.
     times: u64,
     /// The durable end of each log, as the file states it.
-    ends: BTreeMap<NodeId, End>,
+    ends: BTreeMap<NodeId, LogEnd>,
 }
 
 /// The log of one node.
@@ -82,9 +82,9 @@ struct NodeLog {
     /// The highest timestamp of all durable records.
     through: Timestamp,
     /// The durable end of the log.
-    end: End,
+    end: LogEnd,
     /// The end of the log behind its end record; `None` when this process has not closed the log.
-    closed: Option<End>,
+    closed: Option<LogEnd>,
     /// Log records since the start of the log that other nodes may see. `None` when other nodes see
     /// durable records only.
     visible: Option<Arc<AtomicU64>>,
@@ -350,7 +350,7 @@ impl LogDirectory {
 
     /// Marks `node`'s log as closed. `through` is its highest timestamp; `closed` is its end behind
     /// the end record, if it has one.
-    pub(crate) fn leave(&self, node: NodeId, through: Timestamp, closed: Option<End>) {
+    pub(crate) fn leave(&self, node: NodeId, through: Timestamp, closed: Option<LogEnd>) {
         if let Some(log) = self.nodes.lock().get_mut(&node) {
             strict_assert!(log.open, "a log is closed twice");
             strict_assert!(
@@ -381,7 +381,7 @@ impl LogDirectory {
     /// Notes that `node`'s log is durable up to `end`, with all timestamps up to `through`. The
     /// flusher calls this before it acknowledges these commits. So when another node sees one of
     /// them, the next [mark](crate::format::Mark) of that node covers it.
-    pub(crate) fn publish(&self, node: NodeId, end: End, through: Timestamp) {
+    pub(crate) fn publish(&self, node: NodeId, end: LogEnd, through: Timestamp) {
         if let Some(log) = self.nodes.lock().get_mut(&node) {
             strict_assert!(log.open, "a log that is not open becomes durable");
             assert!(!end.is_short_of(&log.end), "a durable log does not become shorter");
@@ -408,7 +408,7 @@ impl LogDirectory {
     }
 
     /// What is known of all logs except `node`'s.
-    pub(crate) fn known_beside(&self, node: NodeId) -> BTreeMap<NodeId, Known> {
+    pub(crate) fn known_elsewhere(&self, node: NodeId) -> BTreeMap<NodeId, Known> {
         let nodes = self.nodes.lock();
         let others = nodes.iter().filter(|(other, _)| **other != node);
         // Relaxed is enough, because happens-before makes the count visible:
@@ -424,9 +424,9 @@ impl LogDirectory {
     }
 
     /// Where all logs end, for a checkpoint.
-    pub(crate) fn log_ends(&self) -> BTreeMap<NodeId, LogEnd> {
+    pub(crate) fn log_ends(&self) -> BTreeMap<NodeId, CheckpointedEnd> {
         let nodes = self.nodes.lock();
-        let end = |log: &NodeLog| LogEnd { end: log.end, through: log.through };
+        let end = |log: &NodeLog| CheckpointedEnd { end: log.end, through: log.through };
         nodes.iter().map(|(node, log)| (*node, end(log))).collect()
     }
 
@@ -443,7 +443,7 @@ impl LogDirectory {
         let mut noted = self.witness.lock();
         // Read under the lock of the witness: of two writers, the later one has read the later
         // ends.
-        let ends: BTreeMap<NodeId, End> = {
+        let ends: BTreeMap<NodeId, LogEnd> = {
             let nodes = self.nodes.lock();
             nodes.iter().map(|(node, log)| (*node, log.closed.unwrap_or(log.end))).collect()
         };

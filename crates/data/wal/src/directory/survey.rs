@@ -18,10 +18,10 @@ use super::settle::Plan;
 use super::{Loss, NodeLog, Segment};
 use crate::checkpoint::Manifest;
 use crate::format::{Content, FILE_HEADER, FileHeader, Flaw, Mark, names};
-use crate::reader::{GroupReader, Opened, Step};
+use crate::reader::{LogRecordReader, Opened, Step};
 use crate::storage::Storage;
 use crate::witness::Witness;
-use crate::{DatabaseId, End, NodeId, Timestamp, WalError};
+use crate::{DatabaseId, LogEnd, NodeId, Timestamp, WalError};
 
 pub(super) fn identify(storage: &dyn Storage) -> Result<Option<DatabaseId>, WalError> {
     if let Some(manifest) = Manifest::read(storage, None)? {
@@ -136,12 +136,12 @@ impl Files {
     }
 
     /// Where an unfinished cut ends the logs; `None` without such a cut.
-    pub(super) fn limits(&self) -> Option<&BTreeMap<NodeId, End>> {
+    pub(super) fn limits(&self) -> Option<&BTreeMap<NodeId, LogEnd>> {
         self.witness.as_ref().filter(|witness| witness.cut).map(|witness| &witness.ends)
     }
 
     /// How far each log was durable, as the checkpoint and the witness know it.
-    pub(super) fn known(&self) -> BTreeMap<NodeId, End> {
+    pub(super) fn known(&self) -> BTreeMap<NodeId, LogEnd> {
         if let Some(limits) = self.limits() {
             // The cut gave up what the checkpoint and the witness knew before.
             return limits.clone();
@@ -158,7 +158,7 @@ impl Files {
 }
 
 /// Notes that `node`'s log is durable up to `end`.
-pub(super) fn learn(known: &mut BTreeMap<NodeId, End>, node: NodeId, end: End) {
+pub(super) fn learn(known: &mut BTreeMap<NodeId, LogEnd>, node: NodeId, end: LogEnd) {
     let most = known.entry(node).or_default();
     if most.is_short_of(&end) {
         *most = end;
@@ -191,7 +191,7 @@ pub(super) fn read_witness(
     for name in list(storage)? {
         if let Some((node, number)) = names::as_segment(&name) {
             let content = Content::Segment { node, number };
-            let opened = GroupReader::open(storage, &name, witness.database, content);
+            let opened = LogRecordReader::open(storage, &name, witness.database, content);
             is_blank &= matches!(opened, Ok(Opened::Headless(_)));
         }
     }
@@ -231,7 +231,7 @@ pub(super) fn look_at(
         if let Some(manifest) = manifest.as_ref().filter(|all| all.covers(node, end.groups)) {
             // The rest of this log is not needed, but its segment numbers are not used again.
             if log.end.is_short_of(&end) {
-                log.end = End { segment: log.end.segment.max(end.segment), ..end };
+                log.end = LogEnd { segment: log.end.segment.max(end.segment), ..end };
             }
             let through = manifest.logs.get(&node).map(|log| log.through);
             log.through = log.through.max(through.unwrap_or_default());
@@ -251,7 +251,7 @@ pub(super) fn look_at(
 }
 
 /// The error for a log that ends at `found` and was durable up to `known`.
-pub(super) fn lost(storage: &dyn Storage, node: NodeId, found: End, known: End) -> WalError {
+pub(super) fn lost(storage: &dyn Storage, node: NodeId, found: LogEnd, known: LogEnd) -> WalError {
     WalError::Lost {
         file: names::segment(node, known.segment),
         directory: storage.describe(),
@@ -281,7 +281,7 @@ struct Look<'a> {
 
 impl Look<'_> {
     /// The node's log, and what its last marks state about other logs.
-    fn log(&mut self, numbers: &[u64]) -> Result<(NodeLog, BTreeMap<NodeId, End>), WalError> {
+    fn log(&mut self, numbers: &[u64]) -> Result<(NodeLog, BTreeMap<NodeId, LogEnd>), WalError> {
         let mut log = NodeLog::default();
         let limit =
             self.files.limits().map(|ends| ends.get(&self.node).copied().unwrap_or_default());
@@ -345,7 +345,7 @@ impl Look<'_> {
                 return Err(reader.damaged(flaw.0));
             }
             let read = Tail { mark: last, ..tail };
-            match log.end == End::default() {
+            match log.end == LogEnd::default() {
                 true => known = self.settle_on(&mut log, read, &reader),
                 false => known = read.mark,
             }
@@ -358,13 +358,13 @@ impl Look<'_> {
     fn open(
         &mut self,
         number: u64,
-        limit: Option<End>,
+        limit: Option<LogEnd>,
         is_last: bool,
         follows: bool,
-    ) -> Result<Option<GroupReader>, WalError> {
+    ) -> Result<Option<LogRecordReader>, WalError> {
         let name = names::segment(self.node, number);
         let content = Content::Segment { node: self.node, number };
-        match GroupReader::open(self.storage, &name, self.database, content)? {
+        match LogRecordReader::open(self.storage, &name, self.database, content)? {
             Opened::Whole(mut reader) => {
                 if let Some(limit) = limit.filter(|limit| limit.segment == number) {
                     reader.end_at(limit.bytes);
@@ -384,11 +384,11 @@ impl Look<'_> {
     }
 
     /// Ends the log with this segment, which was read, and returns the last mark of the segment.
-    fn settle_on(&self, log: &mut NodeLog, tail: Tail, reader: &GroupReader) -> Option<Mark> {
+    fn settle_on(&self, log: &mut NodeLog, tail: Tail, reader: &LogRecordReader) -> Option<Mark> {
         let Content::Segment { number, .. } = reader.header().content else { return None };
         log.through = reader.header().before.max(tail.highest);
         let groups = reader.header().groups + tail.groups;
-        log.end = End { segment: number, bytes: reader.offset(), groups };
+        log.end = LogEnd { segment: number, bytes: reader.offset(), groups };
         strict_assert!(log.end.bytes >= FILE_HEADER as u64, "the end of a log is inside a header");
         tail.mark
     }
@@ -407,17 +407,17 @@ pub(super) struct Tail {
 /// Reads records up to the end of the file or its torn tail. `marked` gets each mark, its position,
 /// and the count of records of this file before it.
 pub(super) fn read_groups(
-    reader: &mut GroupReader,
+    reader: &mut LogRecordReader,
     mut marked: impl FnMut(u64, u64, Mark),
 ) -> Result<Tail, WalError> {
     let mut tail = Tail { groups: 0, highest: Timestamp::ZERO, mark: None, flaw: None };
     loop {
         match reader.next()? {
-            Step::Group(at, group) if group.is_mark() => match Mark::decode(&group) {
+            Step::LogRecord(at, group) if group.is_mark() => match Mark::decode(&group) {
                 Some(mark) => marked(at, tail.groups, mark),
                 None => return Err(reader.damaged("a mark makes no sense")),
             },
-            Step::Group(_, group) => {
+            Step::LogRecord(_, group) => {
                 tail.highest = tail.highest.max(group.timestamp());
                 tail.groups += 1;
             }
@@ -428,7 +428,7 @@ pub(super) fn read_groups(
 }
 
 /// Reads a last segment up to its end or its torn tail.
-fn read_tail(reader: &mut GroupReader) -> Result<Tail, WalError> {
+fn read_tail(reader: &mut LogRecordReader) -> Result<Tail, WalError> {
     let mut last = None;
     let tail = read_groups(reader, |_, _, mark| last = Some(mark))?;
     if let Some(flaw) = tail.flaw {
@@ -444,15 +444,15 @@ fn read_tail(reader: &mut GroupReader) -> Result<Tail, WalError> {
 /// Reads a file that must not be torn, and passes each record that is no mark to `take`. Returns
 /// the highest timestamp. `groups`: the expected count of records, if known.
 pub(crate) fn read_whole(
-    reader: &mut GroupReader,
+    reader: &mut LogRecordReader,
     groups: Option<u64>,
-    mut take: impl FnMut(u64, crate::GroupRef<'_>) -> Result<(), WalError>,
+    mut take: impl FnMut(u64, crate::LogRecordRef<'_>) -> Result<(), WalError>,
 ) -> Result<Timestamp, WalError> {
     let (mut highest, mut found) = (Timestamp::ZERO, 0);
     loop {
         match reader.next()? {
-            Step::Group(_, group) if group.is_mark() => {}
-            Step::Group(at, group) => {
+            Step::LogRecord(_, group) if group.is_mark() => {}
+            Step::LogRecord(at, group) => {
                 highest = highest.max(group.timestamp());
                 found += 1;
                 take(at, group)?;
@@ -497,7 +497,7 @@ impl Need {
         let mut highest = Timestamp::ZERO;
         for (at, &number) in numbers.iter().enumerate() {
             let (name, content) = (names::segment(node, number), Content::Segment { node, number });
-            let before = match GroupReader::open(storage, &name, database, content) {
+            let before = match LogRecordReader::open(storage, &name, database, content) {
                 Ok(Opened::Whole(reader)) => Some(*reader.header()),
                 Ok(Opened::Headless(_)) | Err(WalError::Damaged { .. }) => None,
                 Err(error) => return Err(error),

@@ -8,17 +8,17 @@ use crate::{TableId, Timestamp, WalError};
 const MAGIC: u32 = u32::from_le_bytes(*b"GRP1");
 const TOMBSTONE: u32 = 1 << 31;
 const _: () = assert!(
-    Group::KEY_MAX < TOMBSTONE as usize,
+    LogRecord::KEY_MAX < TOMBSTONE as usize,
     "the length of a key leaves room for the mark of a removal"
 );
 const _: () = assert!(
-    Group::KEY_MAX + GROUP_HEADER + ALIGN + 20 < GROUP_MAX,
+    LogRecord::KEY_MAX + GROUP_HEADER + ALIGN + 20 < GROUP_MAX,
     "the longest key fits into a record"
 );
 
 /// What a log record is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Kind {
+pub enum LogRecordKind {
     /// The values of a committed transaction, which replay merges.
     Commit,
     /// A record of the transaction layer, for example its part of a commit over several logs.
@@ -29,22 +29,22 @@ pub enum Kind {
 /// The kind of the log's own records, which no caller makes: [`Mark`](super::Mark).
 pub(super) const MARK: u8 = u8::MAX;
 
-impl Kind {
+impl LogRecordKind {
     fn encode(self) -> u8 {
         match self {
-            Kind::Commit => 0,
-            Kind::Note(which) => which.min(MARK - 2) + 1,
+            LogRecordKind::Commit => 0,
+            LogRecordKind::Note(which) => which.min(MARK - 2) + 1,
         }
     }
 
-    fn decode(byte: u8) -> Kind {
-        byte.checked_sub(1).map_or(Kind::Commit, Kind::Note)
+    fn decode(byte: u8) -> LogRecordKind {
+        byte.checked_sub(1).map_or(LogRecordKind::Commit, LogRecordKind::Note)
     }
 }
 
 /// One value of a log record, or a tombstone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Entry<'a> {
+pub struct LogEntry<'a> {
     /// The commit timestamp.
     pub timestamp: Timestamp,
     /// The table.
@@ -70,14 +70,14 @@ pub struct Entry<'a> {
 /// this file that were known to be durable when the record was written. `crc` covers the header and
 /// its position. `body crc` covers the rest.
 #[derive(Clone, Debug)]
-pub struct Group {
+pub struct LogRecord {
     timestamp: Timestamp,
     kind: u8,
     entries: u32,
     body: Vec<u8>,
 }
 
-impl Group {
+impl LogRecord {
     /// The most bytes that a key may have.
     pub const KEY_MAX: usize = 1 << 20;
     const _CHECK: () = assert!(
@@ -86,17 +86,17 @@ impl Group {
     );
 
     /// An empty log record.
-    pub fn new(kind: Kind, timestamp: Timestamp) -> Group {
-        Group { timestamp, kind: kind.encode(), entries: 0, body: Vec::new() }
+    pub fn new(kind: LogRecordKind, timestamp: Timestamp) -> LogRecord {
+        LogRecord { timestamp, kind: kind.encode(), entries: 0, body: Vec::new() }
     }
 
     /// An empty mark. A mark is no commit, so it has no timestamp.
-    pub(super) fn mark() -> Group {
-        Group { timestamp: Timestamp::ZERO, kind: MARK, entries: 0, body: Vec::new() }
+    pub(super) fn mark() -> LogRecord {
+        LogRecord { timestamp: Timestamp::ZERO, kind: MARK, entries: 0, body: Vec::new() }
     }
 
     /// Empties the record for another use.
-    pub fn reset(&mut self, kind: Kind, timestamp: Timestamp) {
+    pub fn reset(&mut self, kind: LogRecordKind, timestamp: Timestamp) {
         (self.kind, self.timestamp, self.entries) = (kind.encode(), timestamp, 0);
         self.body.clear();
         strict_assert_eq!(self.bytes(), GROUP_HEADER, "a reset record is empty");
@@ -113,8 +113,8 @@ impl Group {
     }
 
     /// What the record is for.
-    pub fn kind(&self) -> Kind {
-        Kind::decode(self.kind)
+    pub fn kind(&self) -> LogRecordKind {
+        LogRecordKind::decode(self.kind)
     }
 
     /// The count of entries.
@@ -144,7 +144,7 @@ impl Group {
     }
 
     /// Adds an entry of a checkpoint. The record's timestamp becomes the highest of its entries.
-    pub(crate) fn stamped(&mut self, entry: Entry<'_>) -> Result<(), WalError> {
+    pub(crate) fn stamped(&mut self, entry: LogEntry<'_>) -> Result<(), WalError> {
         self.push(Some(entry.timestamp), entry.table, entry.key, entry.value)?;
         strict_assert!(self.entries > 0, "an entry is lost");
         self.timestamp = self.timestamp.max(entry.timestamp);
@@ -159,8 +159,8 @@ impl Group {
         key: &[u8],
         value: Option<&[u8]>,
     ) -> Result<(), WalError> {
-        if key.len() > Group::KEY_MAX {
-            return Err(WalError::TooLarge { bytes: key.len(), most: Group::KEY_MAX });
+        if key.len() > LogRecord::KEY_MAX {
+            return Err(WalError::TooLarge { bytes: key.len(), most: LogRecord::KEY_MAX });
         }
         let length = value.map_or(0, <[u8]>::len);
         let bytes = self.bytes().saturating_add(ALIGN + 20 + key.len()).saturating_add(length);
@@ -298,7 +298,7 @@ impl Head {
 
 /// A whole log record, borrowed from the bytes that were read.
 #[derive(Clone, Copy, Debug)]
-pub struct GroupRef<'a> {
+pub struct LogRecordRef<'a> {
     timestamp: Timestamp,
     kind: u8,
     entries: u32,
@@ -311,23 +311,23 @@ pub(crate) fn read_body<'a>(
     head: &Head,
     body: &'a [u8],
     file: &FileHeader,
-) -> Result<GroupRef<'a>, Flaw> {
+) -> Result<LogRecordRef<'a>, Flaw> {
     if crc32fast::hash(body) != head.body_crc {
         return Err(Flaw("the checksum of a group is wrong"));
     }
     let Head { timestamp, kind, entries, .. } = *head;
-    Ok(GroupRef { timestamp, kind, entries, stamps: file.stamps_entries(), body })
+    Ok(LogRecordRef { timestamp, kind, entries, stamps: file.stamps_entries(), body })
 }
 
-impl<'a> GroupRef<'a> {
+impl<'a> LogRecordRef<'a> {
     /// The commit timestamp. In a checkpoint: the highest timestamp of the record's entries.
     pub fn timestamp(&self) -> Timestamp {
         self.timestamp
     }
 
     /// What the record is for.
-    pub fn kind(&self) -> Kind {
-        Kind::decode(self.kind)
+    pub fn kind(&self) -> LogRecordKind {
+        LogRecordKind::decode(self.kind)
     }
 
     /// Whether the record is a mark of the log, not a commit.
@@ -337,7 +337,7 @@ impl<'a> GroupRef<'a> {
 
     /// The entries, in the order in which they were added.
     pub fn entries(&self) -> Entries<'a> {
-        let GroupRef { timestamp, stamps, body, entries, .. } = *self;
+        let LogRecordRef { timestamp, stamps, body, entries, .. } = *self;
         Entries { timestamp, stamps, left: entries, reader: Reader(body) }
     }
 
@@ -367,9 +367,9 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = Entry<'a>;
+    type Item = LogEntry<'a>;
 
-    fn next(&mut self) -> Option<Entry<'a>> {
+    fn next(&mut self) -> Option<LogEntry<'a>> {
         self.left = self.left.checked_sub(1)?;
         let reader = &mut self.reader;
         let timestamp = if self.stamps { Timestamp(reader.u64()?) } else { self.timestamp };
@@ -380,6 +380,6 @@ impl<'a> Iterator for Entries<'a> {
             Some(length) => Some(reader.take(length as usize)?),
             None => None,
         };
-        Some(Entry { timestamp, table, key, value })
+        Some(LogEntry { timestamp, table, key, value })
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use latchwork_strict::strict_assert;
 
-use super::{Group, GroupRef, Reader};
-use crate::{End, NodeId, TableId, WalError};
+use super::{LogRecord, LogRecordRef, Reader};
+use crate::{LogEnd, NodeId, TableId, WalError};
 
 /// The table number that makes a mark an end record. No node has this number.
 const CLOSES: TableId = TableId(u32::MAX);
@@ -15,7 +15,7 @@ const _: () = assert!(CLOSES.0 > u8::MAX as u32, "the mark of an end is no node"
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Known {
     /// The other log is durable up to here.
-    pub(crate) end: End,
+    pub(crate) end: LogEnd,
     /// No commit behind the mark has seen a record of the other log beyond this count. The count
     /// starts at the start of that log.
     pub(crate) seen: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Mark {
 impl Mark {
     /// The mark as a log record, without the parts that depend on its position.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, WalError> {
-        let mut group = Group::mark();
+        let mut group = LogRecord::mark();
         strict_assert!(
             self.known.keys().all(|node| node.0 < crate::Timestamp::NODES_MAX),
             "a mark knows of no node's log"
@@ -66,7 +66,7 @@ impl Mark {
 
     /// Decodes a log record that [is a mark](GroupRef::is_mark); `None` when no program of this
     /// version wrote it.
-    pub(crate) fn decode(group: &GroupRef<'_>) -> Option<Mark> {
+    pub(crate) fn decode(group: &LogRecordRef<'_>) -> Option<Mark> {
         let mut mark = Mark::default();
         for entry in group.entries() {
             if entry.table == CLOSES {
@@ -75,7 +75,7 @@ impl Mark {
             }
             let node = NodeId(u8::try_from(entry.table.0).ok()?);
             let mut value = Reader(entry.value?);
-            let end = End { segment: value.u64()?, bytes: value.u64()?, groups: value.u64()? };
+            let end = LogEnd { segment: value.u64()?, bytes: value.u64()?, groups: value.u64()? };
             mark.known.insert(node, Known { end, seen: value.u64()? });
         }
         Some(mark)

@@ -19,7 +19,7 @@ mod mark;
 pub(crate) mod names;
 
 pub(crate) use bytes::{Reader, put};
-pub use group::{Entries, Entry, Group, GroupRef, Kind};
+pub use group::{Entries, LogEntry, LogRecord, LogRecordKind, LogRecordRef};
 pub(crate) use group::{Flaw, Head, finish, read_body};
 pub(crate) use header::{Content, FileHeader};
 pub(crate) use mark::{Known, Mark};

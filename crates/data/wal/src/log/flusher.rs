@@ -11,7 +11,7 @@ use super::segment::{Active, NotBegun};
 use super::shared::{Rotation, Shared, Taken, Work, waits};
 use crate::directory::Segment;
 use crate::format::{Known, Mark};
-use crate::{Device, End, LogDirectory, NodeId, Timestamp, WalError};
+use crate::{Device, LogDirectory, LogEnd, NodeId, Timestamp, WalError};
 
 /// The one writer of a log. It runs on a thread of its own or as a task in virtual time.
 pub(super) struct Flusher {
@@ -268,7 +268,7 @@ impl Flusher {
     /// commits of the batch have seen.
     fn mark(&self) -> Result<(Vec<u8>, BTreeMap<NodeId, Known>), WalError> {
         let Some(directory) = &self.directory else { return Err(WalError::Closed) };
-        let known = directory.known_beside(self.shared.node);
+        let known = directory.known_elsewhere(self.shared.node);
         if self.marked.as_ref() == Some(&known) {
             return Ok((Vec::new(), known));
         }
@@ -287,9 +287,9 @@ impl Flusher {
 
     /// Writes the end record of a closed log, and returns the end of the log behind it. `None` when
     /// the record could not be written. `Err`: the log has failed.
-    async fn finish(&mut self, handle: &Handle) -> Result<Option<End>, WalError> {
+    async fn finish(&mut self, handle: &Handle) -> Result<Option<LogEnd>, WalError> {
         let Some(directory) = &self.directory else { return Ok(None) };
-        let known = directory.known_beside(self.shared.node);
+        let known = directory.known_elsewhere(self.shared.node);
         let mut record = Mark { known, closes: true }.encode()?;
         self.active.finish(&mut record, 0);
         let failed = |doing, cause: std::io::Error| WalError::Failed {

@@ -29,8 +29,8 @@ use std::thread;
 use latchwork_runtime::sync::Arc;
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver, Time};
 
-use crate::format::Group;
-use crate::{Device, LogDirectory, Mode, NodeId, Settings, Timestamp, WalError};
+use crate::format::LogRecord;
+use crate::{CommitMode, Device, LogDirectory, LogSettings, NodeId, Timestamp, WalError};
 use flusher::Flusher;
 use shared::Shared;
 pub use shared::{Position, Stats};
@@ -61,7 +61,7 @@ impl Log {
     pub fn threaded(
         directory: &Arc<LogDirectory>,
         node: NodeId,
-        settings: Settings,
+        settings: LogSettings,
     ) -> Result<Log, WalError> {
         let (log, flusher) = Log::prepare(directory, node, settings, None)?;
         let run = move || {
@@ -85,7 +85,7 @@ impl Log {
     pub fn simulated(
         directory: &Arc<LogDirectory>,
         node: NodeId,
-        settings: Settings,
+        settings: LogSettings,
         handle: &Handle,
         device: Device,
     ) -> Result<Log, WalError> {
@@ -98,7 +98,7 @@ impl Log {
     fn prepare(
         directory: &Arc<LogDirectory>,
         node: NodeId,
-        settings: Settings,
+        settings: LogSettings,
         device: Option<Device>,
     ) -> Result<(Log, Flusher), WalError> {
         settings.check()?;
@@ -110,7 +110,7 @@ impl Log {
     }
 
     /// When this log acknowledges a commit.
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> CommitMode {
         self.0.shared.settings.mode
     }
 
@@ -129,7 +129,7 @@ impl Log {
     /// - The log has failed or is closed.
     /// - The backlog is full; [`room`](Log::room) waits for room.
     /// - The record is larger than the backlog may be.
-    pub fn append(&self, group: &Group) -> Result<Position, WalError> {
+    pub fn append(&self, group: &LogRecord) -> Result<Position, WalError> {
         self.append_as(group, false)
     }
 
@@ -143,11 +143,11 @@ impl Log {
     /// # Errors
     /// As [`append`](Log::append); [`WalError::Refused`] while such a flush batch waits for its
     /// device.
-    pub fn append_to_build_on(&self, group: &Group) -> Result<Position, WalError> {
+    pub fn append_for_early_release(&self, group: &LogRecord) -> Result<Position, WalError> {
         self.append_as(group, true)
     }
 
-    fn append_as(&self, group: &Group, built_on: bool) -> Result<Position, WalError> {
+    fn append_as(&self, group: &LogRecord, built_on: bool) -> Result<Position, WalError> {
         let (timestamp, floor) = (group.timestamp(), self.0.directory.floor());
         if timestamp <= floor {
             return Err(WalError::Stale { timestamp, floor });
@@ -189,8 +189,8 @@ impl Log {
         deadline: Time,
     ) -> Result<(), WalError> {
         match self.0.shared.settings.mode {
-            Mode::Sync => self.durable(handle, position, deadline).await,
-            Mode::Async => Ok(()),
+            CommitMode::Sync => self.durable(handle, position, deadline).await,
+            CommitMode::Async => Ok(()),
         }
     }
 

@@ -7,7 +7,7 @@ use latchwork_strict::strict_assert;
 use crate::directory::Segment;
 use crate::format::{Content, FILE_HEADER, FileHeader, GROUP_HEADER, finish, names};
 use crate::storage::File;
-use crate::{End, LogDirectory, NodeId, WalError};
+use crate::{LogDirectory, LogEnd, NodeId, WalError};
 
 /// The last segment of a log. Its first `length` bytes are durable. Between two flush batches it
 /// has no other bytes.
@@ -66,8 +66,8 @@ impl Active {
     }
 
     /// The end of the log, which has `groups` log records.
-    pub(super) fn end(&self, groups: u64) -> End {
-        End { segment: self.segment.number, bytes: self.length, groups }
+    pub(super) fn end(&self, groups: u64) -> LogEnd {
+        LogEnd { segment: self.segment.number, bytes: self.length, groups }
     }
 
     /// Whether nothing was appended.

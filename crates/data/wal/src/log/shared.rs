@@ -9,8 +9,8 @@ use latchwork_strict::{STRICT, strict_assert};
 use slab::Slab;
 
 use super::promise::Promise;
-use crate::format::Group;
-use crate::{Mode, NodeId, Settings, Timestamp, WalError};
+use crate::format::LogRecord;
+use crate::{CommitMode, LogSettings, NodeId, Timestamp, WalError};
 
 /// The outcome of a flush batch.
 pub(super) type Outcome = Promise<Result<(), WalError>>;
@@ -57,7 +57,7 @@ impl Stats {
 
 pub(super) struct Shared {
     pub(super) node: NodeId,
-    pub(super) settings: Settings,
+    pub(super) settings: LogSettings,
     state: Mutex<State>,
     /// Log records since the start of the log that other nodes may see before the records are
     /// durable. `None` in a mode that shows no record before it is durable.
@@ -110,14 +110,14 @@ pub(super) struct Work {
 }
 
 impl Shared {
-    pub(super) fn new(node: NodeId, settings: Settings) -> Shared {
+    pub(super) fn new(node: NodeId, settings: LogSettings) -> Shared {
         let visible = waits(&settings).then(|| Arc::new(AtomicU64::new(0)));
         Shared { node, settings, state: Mutex::default(), visible, ended: Arc::default() }
     }
 
     // ---- committers -----------------------------------------------------------------------------
 
-    pub(super) fn append(&self, group: &Group, built_on: bool) -> Result<Position, WalError> {
+    pub(super) fn append(&self, group: &LogRecord, built_on: bool) -> Result<Position, WalError> {
         let (bytes, most) = (group.bytes(), self.settings.backlog_bytes);
         if bytes > most {
             return Err(WalError::TooLarge { bytes, most });
@@ -383,6 +383,6 @@ impl Drop for Place<'_> {
 }
 
 /// Whether the flusher delays log records for the interval.
-pub(super) fn waits(settings: &Settings) -> bool {
-    settings.mode == Mode::Async
+pub(super) fn waits(settings: &LogSettings) -> bool {
+    settings.mode == CommitMode::Async
 }

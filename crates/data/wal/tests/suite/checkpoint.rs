@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use latchwork_wal::storage::Torn;
-use latchwork_wal::storage::torn::Operation;
-use latchwork_wal::{CheckpointWriter, Entry, LogDirectory, Settings, WalError};
+use latchwork_wal::storage::torn::StorageOperation;
+use latchwork_wal::{CheckpointWriter, LogDirectory, LogEntry, LogSettings, WalError};
 
 use crate::common::{NODE, TABLE, at, commit, counters, open, run, soon, start};
 
@@ -13,7 +13,7 @@ fn write(directory: &Arc<LogDirectory>, number: u64) -> Result<(), WalError> {
     let writer = CheckpointWriter::begin(directory, at(number), [])?;
     let mut part = writer.part()?;
     let (key, value) = (&number.to_be_bytes()[..], Some(&[0][..]));
-    part.put(Entry { timestamp: at(number), table: TABLE, key, value })?;
+    part.put(LogEntry { timestamp: at(number), table: TABLE, key, value })?;
     part.finish()?;
     writer.publish()
 }
@@ -67,7 +67,7 @@ fn a_restart_keeps_the_old_one_until_the_new_one_is_durable() {
 #[test]
 fn what_a_restart_finds_is_durable_although_its_sync_failed() {
     for seed in 0..100 {
-        let (torn, done) = interrupted(seed, |torn| torn.fail(Operation::SyncDirectory, 1));
+        let (torn, done) = interrupted(seed, |torn| torn.fail(StorageOperation::SyncDirectory, 1));
         assert!(!done, "it was told to fail");
         let torn = torn.kill();
         assert_eq!(found(&torn).expect("whole"), [2]);
@@ -94,7 +94,7 @@ fn a_full_device_leaves_the_one_before() {
 fn the_segment_that_a_checkpoint_names_stays_even_when_it_is_empty() {
     let torn = Torn::new(1);
     let directory = open(&torn).expect("empty");
-    let log = start(&directory, Settings::default());
+    let log = start(&directory, LogSettings::default());
     let number = run(async |handle| {
         commit(&log, &handle, 1..=3, 100).await;
         let number = log.rotate(&handle, soon(&handle)).await.expect("rotated");

@@ -2,7 +2,7 @@
 //! when the power goes off during the cut.
 
 use latchwork_wal::storage::Torn;
-use latchwork_wal::{Group, Kind, Log, NodeId, Settings, WalError};
+use latchwork_wal::{Log, LogRecord, LogRecordKind, LogSettings, NodeId, WalError};
 
 use crate::common::{TABLE, at, open, run, soon};
 use crate::example::{accept, files, made_of, replay};
@@ -14,12 +14,12 @@ const NODES: [NodeId; 2] = [NodeId(1), NodeId(2)];
 fn two_logs() -> Vec<(String, Vec<u8>)> {
     let torn = Torn::new(0);
     let directory = open(&torn).expect("empty");
-    let settings = Settings { segment_bytes: 1024, ..Settings::default() };
+    let settings = LogSettings { segment_bytes: 1024, ..LogSettings::default() };
     let logs = NODES.map(|node| Log::threaded(&directory, node, settings.clone()).expect("a log"));
     run(async |handle| {
         for counter in 1..=40_u64 {
             let log = &logs[counter as usize % 2];
-            let mut group = Group::new(Kind::Commit, at(counter));
+            let mut group = LogRecord::new(LogRecordKind::Commit, at(counter));
             group.put(TABLE, &counter.to_be_bytes(), &[7; 150]).expect("small");
             let position = log.append(&group).expect("the log is open");
             log.durable(&handle, &position, soon(&handle)).await.expect("the device works");

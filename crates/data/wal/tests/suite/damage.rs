@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use latchwork_simulation::Random;
 use latchwork_wal::storage::{Storage as _, Torn};
-use latchwork_wal::{DatabaseId, Group, Kind, LogDirectory, Settings, WalError};
+use latchwork_wal::{DatabaseId, LogDirectory, LogRecord, LogRecordKind, LogSettings, WalError};
 use proptest::prelude::*;
 
 use crate::common::{DATABASE, NODE, TABLE, at, commit, counters, group, open, run, soon, start};
@@ -165,13 +165,13 @@ fn a_directory_has_one_process_and_a_log_one_owner() {
     let directory = open(&torn).expect("empty");
     let said = open(&torn).expect_err("taken").to_string();
     assert!(said.starts_with("memory is in use by process"), "{said}");
-    let log = start(&directory, Settings::default());
-    let again = latchwork_wal::Log::threaded(&directory, NODE, Settings::default());
+    let log = start(&directory, LogSettings::default());
+    let again = latchwork_wal::Log::threaded(&directory, NODE, LogSettings::default());
     assert!(matches!(again, Err(WalError::NodeInUse { .. })));
     run(async |handle| log.close(&handle, soon(&handle)).await).expect("closed");
-    start(&directory, Settings::default());
+    start(&directory, LogSettings::default());
     let far = latchwork_wal::NodeId(64);
-    let far = latchwork_wal::Log::threaded(&directory, far, Settings::default());
+    let far = latchwork_wal::Log::threaded(&directory, far, LogSettings::default());
     assert!(matches!(far, Err(WalError::Node { .. })));
 }
 
@@ -185,10 +185,10 @@ fn a_log_that_is_kept_as_a_value_is_no_log() {
     let (name, copy) = whole.iter().find(|(name, _)| name.ends_with(".log")).expect("a segment");
     let torn = Torn::new(0);
     let directory = open(&torn).expect("empty");
-    let log = start(&directory, Settings::default());
+    let log = start(&directory, LogSettings::default());
     let mut files = run(async |handle| {
         commit(&log, &handle, 1..=3, 10).await;
-        let mut group = Group::new(Kind::Commit, at(4));
+        let mut group = LogRecord::new(LogRecordKind::Commit, at(4));
         // Copies at every position at which a record can begin.
         group.put(TABLE, &4u64.to_be_bytes(), &[&[0; 4], &copy[..]].concat()).expect("small");
         let position = log.append(&group).expect("appended");
@@ -215,15 +215,15 @@ fn a_log_that_is_kept_as_a_value_is_no_log() {
 /// An impossible record with a right checksum is an error, not a torn tail.
 #[test]
 fn log_records_have_limits_that_are_reported() {
-    let mut group = Group::new(Kind::Commit, at(1));
-    let key = vec![0; Group::KEY_MAX + 1];
+    let mut group = LogRecord::new(LogRecordKind::Commit, at(1));
+    let key = vec![0; LogRecord::KEY_MAX + 1];
     assert!(matches!(group.remove(TABLE, &key), Err(WalError::TooLarge { .. })));
     let value = vec![0; 64 << 20];
     let said = group.put(TABLE, b"k", &value).expect_err("too large").to_string();
     assert!(said.contains("too large for the log: 67108864 are possible"), "{said}");
     assert_eq!(group.entries(), 0, "nothing was added");
     let torn = Torn::new(0);
-    let settings = Settings { backlog_bytes: 4096, ..Settings::default() };
+    let settings = LogSettings { backlog_bytes: 4096, ..LogSettings::default() };
     let log = start(&open(&torn).expect("empty"), settings);
     assert!(matches!(log.append(&crate::common::group(1, 5000)), Err(WalError::TooLarge { .. })));
 }
@@ -316,7 +316,7 @@ proptest! {
         let mut expected = std::collections::BTreeMap::new();
         run(async |handle| {
             for (counter, entries) in (1..).zip(&groups) {
-                let mut group = Group::new(Kind::Commit, at(counter));
+                let mut group = LogRecord::new(LogRecordKind::Commit, at(counter));
                 for (table, key, value) in entries {
                     let table = latchwork_wal::TableId(*table);
                     match value {
@@ -346,10 +346,10 @@ proptest! {
 fn log_records_that_are_notes_are_handed_over_unchanged() {
     let torn = Torn::new(0);
     let directory = open(&torn).expect("empty");
-    let log = start(&directory, Settings::default());
+    let log = start(&directory, LogSettings::default());
     run(async |handle| {
         commit(&log, &handle, [1], 10).await;
-        let mut note = Group::new(Kind::Note(9), at(2));
+        let mut note = LogRecord::new(LogRecordKind::Note(9), at(2));
         note.put(TABLE, &1u64.to_be_bytes(), b"prepared").expect("small");
         log.append(&note).expect("appended");
         log.append(&group(3, 10)).expect("appended");

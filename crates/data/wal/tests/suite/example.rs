@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use latchwork_wal::storage::{Storage as _, Torn};
-use latchwork_wal::{CheckpointWriter, Entry, LogDirectory, Opening, Settings, WalError};
+use latchwork_wal::{CheckpointWriter, LogDirectory, LogEntry, LogSettings, Opening, WalError};
 
 use crate::common::{DATABASE, NODE, TABLE, at, commit, counters, open, run, soon, start};
 
-pub(crate) fn small() -> Settings {
-    Settings { segment_bytes: 1024, ..Settings::default() }
+pub(crate) fn small() -> LogSettings {
+    LogSettings { segment_bytes: 1024, ..LogSettings::default() }
 }
 
 pub(crate) fn content(torn: &Torn, name: &str) -> Vec<u8> {
@@ -63,7 +63,7 @@ pub(crate) fn example(with_checkpoint: bool, end: End) -> Vec<(String, Vec<u8>)>
             let mut part = writer.part().expect("begun");
             for counter in 1..=10u64 {
                 let (key, value) = (&counter.to_be_bytes()[..], Some(&[3; 150][..]));
-                let entry = Entry { timestamp: at(counter), table: TABLE, key, value };
+                let entry = LogEntry { timestamp: at(counter), table: TABLE, key, value };
                 part.put(entry).expect("written");
             }
             part.finish().expect("synced");

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use latchwork_wal::storage::Torn;
-use latchwork_wal::{CheckpointWriter, Log, LogDirectory, Settings, WalError};
+use latchwork_wal::{CheckpointWriter, Log, LogDirectory, LogSettings, WalError};
 
 use crate::common;
 use crate::common::{DATABASE, NODE, at, commit, counters, group, open, run, start};
@@ -18,7 +18,7 @@ fn open_to_read(torn: &Torn) -> Result<Arc<LogDirectory>, WalError> {
 fn torn(seed: u64) -> Torn {
     let torn = Torn::new(seed);
     let directory = open(&torn).expect("empty");
-    let log = start(&directory, Settings { segment_bytes: 2000, ..Settings::default() });
+    let log = start(&directory, LogSettings { segment_bytes: 2000, ..LogSettings::default() });
     run(async |handle| {
         commit(&log, &handle, 1..=20, 100).await;
         torn.power_off_after(seed % 2);
@@ -69,7 +69,7 @@ fn an_opening_to_write_asks_for_room_and_then_goes_on() {
         open(&torn).expect_err("full");
         torn.set_capacity(u64::MAX);
         let directory = open(&torn).expect("there is room");
-        let log = start(&directory, Settings::default());
+        let log = start(&directory, LogSettings::default());
         run(async |handle| commit(&log, &handle, 30..=31, 100).await);
     }
 }
@@ -82,7 +82,7 @@ fn what_is_open_to_be_read_is_not_written() {
         assert!(matches!(error, WalError::ReadOnly { .. }), "{error}");
         assert!(error.to_string().contains("open it to write"), "{error}");
     };
-    read_only(Log::threaded(&directory, NODE, Settings::default()).expect_err("to be read"));
+    read_only(Log::threaded(&directory, NODE, LogSettings::default()).expect_err("to be read"));
     let floor = at(100);
     read_only(CheckpointWriter::begin(&directory, floor, []).map(drop).expect_err("to be read"));
     read_only(directory.remove_through(NODE, floor).expect_err("to be read"));
@@ -98,7 +98,7 @@ fn an_end_record_without_room_is_taken_back_and_loses_no_commit() {
     for room in (0..800).step_by(9) {
         let torn = Torn::new(room);
         let directory = open(&torn).expect("empty");
-        let log = start(&directory, Settings::default());
+        let log = start(&directory, LogSettings::default());
         let (before, after) = run(async |handle| {
             commit(&log, &handle, 1..=5, 100).await;
             let before = files(&torn);

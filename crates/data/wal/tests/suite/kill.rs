@@ -14,8 +14,8 @@ use latchwork_runtime::Handle;
 use latchwork_simulation::Random;
 use latchwork_wal::storage::Disk;
 use latchwork_wal::{
-    CheckpointWriter, Entry, Group, Kind, Log, LogDirectory, NodeId, Replayed, Settings, Timestamp,
-    WalError,
+    CheckpointWriter, Log, LogDirectory, LogEntry, LogRecord, LogRecordKind, LogSettings, NodeId,
+    Replayed, Timestamp, WalError,
 };
 
 use crate::common::{DATABASE, NODE, TABLE, run, soon};
@@ -60,7 +60,7 @@ fn value(counter: u64) -> Vec<u8> {
 
 /// Commits until it is killed, and prints each commit.
 async fn commit_for_ever(handle: &Handle, log: &Log, clock: &AtomicU64, thread: u64, row: &Row) {
-    let mut group = Group::new(Kind::Commit, Timestamp::ZERO);
+    let mut group = LogRecord::new(LogRecordKind::Commit, Timestamp::ZERO);
     let first = row.latest.lock().expect("whole").1 + 1;
     // The count is limited, in case the process is never killed.
     for counter in first..1_000_000 {
@@ -68,7 +68,7 @@ async fn commit_for_ever(handle: &Handle, log: &Log, clock: &AtomicU64, thread: 
         // that this timestamp will be higher.
         row.in_flight.store(clock.load(SeqCst), SeqCst);
         let at = Timestamp::new(clock.fetch_add(1, SeqCst) + 1, NODE).expect("small");
-        group.reset(Kind::Commit, at);
+        group.reset(LogRecordKind::Commit, at);
         for key in 0..KEYS {
             group.put(TABLE, &[thread as u8, key as u8], &value(counter)).expect("small");
         }
@@ -107,7 +107,7 @@ async fn checkpoint(
         let (timestamp, counter) = *row.latest.lock().expect("whole");
         for key in (0..KEYS).filter(|_| counter > 0) {
             let (key, value) = ([thread as u8, key as u8], value(counter));
-            let entry = Entry { timestamp, table: TABLE, key: &key, value: Some(&value) };
+            let entry = LogEntry { timestamp, table: TABLE, key: &key, value: Some(&value) };
             part.put(entry).expect("written");
         }
     }
@@ -129,7 +129,7 @@ fn child() {
     say("\n");
     let directory = open(Path::new(&path)).expect("whole");
     let replayed = directory.replay(2).expect("whole");
-    let settings = Settings { segment_bytes: 20_000, ..Settings::default() };
+    let settings = LogSettings { segment_bytes: 20_000, ..LogSettings::default() };
     let log = Log::threaded(&directory, NODE, settings).expect("a log");
     let clock = AtomicU64::new(replayed.highest.counter());
     let row = |thread| {
@@ -242,7 +242,7 @@ fn a_directory_can_be_opened_again_when_its_logs_are_closed() {
     let path = home.path().join("made").join("anew");
     for round in 0..50 {
         let directory = open(&path).unwrap_or_else(|e| panic!("round {round}: {e}"));
-        let log = Log::threaded(&directory, NODE, Settings::default()).expect("a log");
+        let log = Log::threaded(&directory, NODE, LogSettings::default()).expect("a log");
         run(async |handle| log.close(&handle, soon(&handle)).await.expect("closed"));
     }
 }

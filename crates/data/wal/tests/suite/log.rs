@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use latchwork_runtime::{ExecutorConfig, VirtualWorker, run_all};
 use latchwork_simulation::Kernel;
-use latchwork_wal::storage::torn::Operation;
+use latchwork_wal::storage::torn::StorageOperation;
 use latchwork_wal::storage::{Storage, Torn};
 use latchwork_wal::{
-    CheckpointWriter, Device, Log, LogDirectory, Mode, Settings, Stats, Timestamp, WalError,
+    CheckpointWriter, CommitMode, Device, Log, LogDirectory, LogSettings, Stats, Timestamp,
+    WalError,
 };
 
 use crate::common;
@@ -18,7 +19,7 @@ use crate::common::{DATABASE, NODE, at, commit, counters, group, open, run, soon
 const SYNC: Duration = Duration::from_millis(1);
 
 /// A log in virtual time on a device with a sync of one millisecond.
-fn simulated(settings: Settings) -> (VirtualWorker, Log, Torn) {
+fn simulated(settings: LogSettings) -> (VirtualWorker, Log, Torn) {
     let worker =
         VirtualWorker::spawn(&Kernel::new(1), ExecutorConfig { depth: 1000, ..Default::default() });
     let torn = Torn::new(1);
@@ -31,7 +32,7 @@ fn simulated(settings: Settings) -> (VirtualWorker, Log, Torn) {
 /// Runs `count` committers with `commits` commits each, one after another, with some work before
 /// each commit.
 fn committers(count: u64, commits: u64) -> (Stats, Duration) {
-    let (worker, log, _) = simulated(Settings::default());
+    let (worker, log, _) = simulated(LogSettings::default());
     let handle = worker.handle();
     let tasks: Vec<_> = (0..count)
         .map(|committer| {
@@ -67,7 +68,7 @@ fn commits_that_come_together_share_a_sync() {
 
 #[test]
 fn nothing_is_acknowledged_before_its_sync() {
-    let (worker, log, torn) = simulated(Settings::default());
+    let (worker, log, torn) = simulated(LogSettings::default());
     let handle = worker.handle();
     let ended = worker.run(Duration::from_secs(1), async move {
         let position = log.append(&group(1, 100)).expect("open");
@@ -85,7 +86,7 @@ fn nothing_is_acknowledged_before_its_sync() {
 
 #[test]
 fn waiting_ends_with_the_deadline() {
-    let (worker, log, _) = simulated(Settings::default());
+    let (worker, log, _) = simulated(LogSettings::default());
     let handle = worker.handle();
     let ended = worker.run(Duration::from_secs(1), async move {
         let position = log.append(&group(1, 100)).expect("open");
@@ -101,7 +102,7 @@ fn waiting_ends_with_the_deadline() {
 #[test]
 fn async_acknowledges_at_once_and_is_durable_an_interval_later() {
     let interval = Duration::from_millis(10);
-    let settings = Settings { mode: Mode::Async, interval, ..Settings::default() };
+    let settings = LogSettings { mode: CommitMode::Async, interval, ..LogSettings::default() };
     let (worker, log, _) = simulated(settings);
     let handle = worker.handle();
     let ended = worker.run(Duration::from_secs(1), async move {
@@ -133,7 +134,7 @@ fn a_full_device_refuses_commits_and_the_log_goes_on() {
     for seed in 0..100 {
         let torn = Torn::new(seed);
         let directory = open(&torn).expect("empty");
-        let log = start(&directory, Settings::default());
+        let log = start(&directory, LogSettings::default());
         run(async |handle| {
             commit(&log, &handle, 1..=5, 100).await;
             torn.set_capacity(1000 + seed * 3);
@@ -160,12 +161,12 @@ fn what_others_build_on_is_never_refused() {
         let torn = Torn::new(seed);
         let directory = open(&torn).expect("empty");
         let interval = Duration::from_millis(1);
-        let log = start(&directory, Settings { interval, ..Settings::default() });
+        let log = start(&directory, LogSettings { interval, ..LogSettings::default() });
         run(async |handle| {
             commit(&log, &handle, 1..=5, 100).await;
             assert!(log.end().expect("open").is_none(), "all is lasting");
             torn.set_capacity(1000 + seed * 3);
-            let first = log.append_to_build_on(&group(6, 2000)).expect("it is taken");
+            let first = log.append_for_early_release(&group(6, 2000)).expect("it is taken");
             // Appended before the device is tried, or behind the refused batch.
             let second = log.append(&group(7, 100));
             let until = soon(&handle);
@@ -202,14 +203,14 @@ fn a_log_that_is_closed_leaves_nothing_without_what_it_was_built_on() {
     for seed in 0..100 {
         let torn = Torn::new(seed);
         let directory = open(&torn).expect("empty");
-        let settings = Settings { interval: Duration::from_millis(1), ..Settings::default() };
+        let settings = LogSettings { interval: Duration::from_millis(1), ..LogSettings::default() };
         let log = start(&directory, settings);
         run(async |handle| {
             commit(&log, &handle, 1..=5, 100).await;
             // Room for the second record, but not for the first.
             torn.set_capacity(2000);
-            let first = log.append_to_build_on(&group(6, 4000)).expect("it is taken");
-            let second = log.append_to_build_on(&group(7, 10));
+            let first = log.append_for_early_release(&group(6, 4000)).expect("it is taken");
+            let second = log.append_for_early_release(&group(7, 10));
             let end = log.close(&handle, soon(&handle)).await.expect_err("it is not lasting");
             assert!(matches!(end, WalError::Failed { .. }), "{end}");
             for position in second.iter().chain([&first]) {
@@ -232,8 +233,12 @@ fn async_does_not_give_up_what_was_acknowledged() {
     let torn = Torn::new(1);
     let directory = open(&torn).expect("empty");
     let interval = Duration::from_millis(1);
-    let settings =
-        Settings { mode: Mode::Async, interval, backlog_bytes: 4096, ..Settings::default() };
+    let settings = LogSettings {
+        mode: CommitMode::Async,
+        interval,
+        backlog_bytes: 4096,
+        ..LogSettings::default()
+    };
     let log = start(&directory, settings);
     run(async |handle| {
         torn.set_capacity(200);
@@ -267,10 +272,10 @@ fn a_failed_sync_ends_the_log_and_what_a_restart_finds_is_durable() {
     for seed in 0..200 {
         let torn = Torn::new(seed);
         let directory = open(&torn).expect("empty");
-        let log = start(&directory, Settings::default());
+        let log = start(&directory, LogSettings::default());
         run(async |handle| {
             commit(&log, &handle, 1..=3, 600).await;
-            torn.fail(Operation::Sync, 0);
+            torn.fail(StorageOperation::Sync, 0);
             let position = log.append(&group(4, 600)).expect("taken");
             let error = log.durable(&handle, &position, soon(&handle)).await.expect_err("failed");
             assert!(matches!(error, WalError::Failed { doing: "syncing", .. }), "{error}");
@@ -280,7 +285,7 @@ fn a_failed_sync_ends_the_log_and_what_a_restart_finds_is_durable() {
             log.room(&handle, soon(&handle)).await.expect_err("for good");
             log.close(&handle, soon(&handle)).await.expect_err("for good");
         });
-        let again = Log::threaded(&directory, NODE, Settings::default());
+        let again = Log::threaded(&directory, NODE, LogSettings::default());
         assert!(
             matches!(again, Err(WalError::NodeInUse { .. })),
             "the directory has to be read anew"
@@ -303,11 +308,11 @@ fn a_failed_sync_ends_the_log_and_what_a_restart_finds_is_durable() {
 fn a_write_that_cannot_be_taken_back_ends_the_log() {
     let torn = Torn::new(1);
     let directory = open(&torn).expect("empty");
-    let log = start(&directory, Settings::default());
+    let log = start(&directory, LogSettings::default());
     run(async |handle| {
         commit(&log, &handle, 1..=3, 100).await;
         torn.set_capacity(600);
-        torn.fail(Operation::Truncate, 0);
+        torn.fail(StorageOperation::Truncate, 0);
         let position = log.append(&group(4, 1000)).expect("taken");
         let error = log.durable(&handle, &position, soon(&handle)).await.expect_err("full");
         assert!(matches!(error, WalError::Failed { doing: "taking back a write", .. }), "{error}");
@@ -322,7 +327,7 @@ fn a_write_that_cannot_be_taken_back_ends_the_log() {
 fn segments_follow_one_another_and_go_when_a_checkpoint_has_them() {
     let torn = Torn::new(1);
     let directory = open(&torn).expect("empty");
-    let log = start(&directory, Settings { segment_bytes: 1024, ..Settings::default() });
+    let log = start(&directory, LogSettings { segment_bytes: 1024, ..LogSettings::default() });
     run(async |handle| {
         commit(&log, &handle, 1..=30, 100).await;
         let numbers = |directory: &Arc<LogDirectory>| -> Vec<u64> {
@@ -349,7 +354,7 @@ fn segments_follow_one_another_and_go_when_a_checkpoint_has_them() {
         for counter in 1..=20u64 {
             let (key, value) = (&counter.to_be_bytes()[..], Some(&[0][..]));
             let (timestamp, table) = (at(counter), common::TABLE);
-            part.put(latchwork_wal::Entry { timestamp, table, key, value }).expect("put");
+            part.put(latchwork_wal::LogEntry { timestamp, table, key, value }).expect("put");
         }
         part.finish().expect("synced");
         writer.publish().expect("in place");
@@ -390,7 +395,7 @@ fn segments_follow_one_another_and_go_when_a_checkpoint_has_them() {
 fn logs_of_absent_nodes_are_removed_with_the_next_checkpoint() {
     let torn = Torn::new(1);
     let directory = open(&torn).expect("empty");
-    let log = start(&directory, Settings::default());
+    let log = start(&directory, LogSettings::default());
     run(async |handle| {
         commit(&log, &handle, 1..=5, 100).await;
         log.close(&handle, soon(&handle)).await.expect("closed");
@@ -401,7 +406,7 @@ fn logs_of_absent_nodes_are_removed_with_the_next_checkpoint() {
     drop((log, directory));
     let directory = open(&torn.crash(1)).expect("whole");
     assert_eq!(directory.replay(1).expect("whole").keys().count(), 0);
-    let log = start(&directory, Settings::default());
+    let log = start(&directory, LogSettings::default());
     run(async |handle| commit(&log, &handle, 6..=7, 100).await);
     // The witness refers to segment 1, so its number is not used again.
     let segments = directory.segments();
@@ -413,7 +418,7 @@ fn logs_of_absent_nodes_are_removed_with_the_next_checkpoint() {
 #[test]
 fn a_witness_that_the_device_had_no_room_for_is_tried_again() {
     let witness = Duration::from_millis(20);
-    let (worker, log, torn) = simulated(Settings { witness, ..Settings::default() });
+    let (worker, log, torn) = simulated(LogSettings { witness, ..LogSettings::default() });
     let (handle, log, device) = (worker.handle(), Rc::new(log), torn.clone());
     // The log stays open.
     let _open = log.clone();
@@ -437,7 +442,7 @@ fn a_witness_that_the_device_had_no_room_for_is_tried_again() {
 fn what_an_idle_log_wrote_last_cannot_be_lost_unnoticed_when_the_witness_was_due() {
     let witness = Duration::from_millis(20);
     for (idle, is_noticed) in [(witness / 4, false), (witness * 2, true)] {
-        let (worker, log, torn) = simulated(Settings { witness, ..Settings::default() });
+        let (worker, log, torn) = simulated(LogSettings { witness, ..LogSettings::default() });
         let (handle, log) = (worker.handle(), Rc::new(log));
         // The log stays open.
         let _open = log.clone();
@@ -461,8 +466,8 @@ fn what_an_idle_log_wrote_last_cannot_be_lost_unnoticed_when_the_witness_was_due
 fn what_another_log_has_built_on_cannot_be_lost_unnoticed() {
     let torn = Torn::new(1);
     let directory = open(&torn).expect("empty");
-    let other = Log::threaded(&directory, latchwork_wal::NodeId(2), Settings::default());
-    let (log, other) = (start(&directory, Settings::default()), other.expect("a log"));
+    let other = Log::threaded(&directory, latchwork_wal::NodeId(2), LogSettings::default());
+    let (log, other) = (start(&directory, LogSettings::default()), other.expect("a log"));
     run(async |handle| {
         commit(&log, &handle, 1..=3, 100).await;
         commit(&other, &handle, 4..=5, 100).await;
@@ -484,7 +489,7 @@ fn what_another_log_has_built_on_cannot_be_lost_unnoticed() {
 /// The flusher's worker has ended: the waiters get an error in time.
 #[test]
 fn a_log_without_its_flusher_says_so() {
-    let (worker, log, _) = simulated(Settings::default());
+    let (worker, log, _) = simulated(LogSettings::default());
     let position = log.append(&group(1, 100)).expect("open");
     drop(worker);
     assert!(matches!(position.outcome(), Some(Err(WalError::Failed { .. }))));
@@ -498,7 +503,7 @@ fn workers_of_many_threads_share_a_log() {
     const COMMITS: u64 = 300;
     let torn = Torn::new(1);
     let directory = open(&torn).expect("empty");
-    let log = start(&directory, Settings { segment_bytes: 4096, ..Settings::default() });
+    let log = start(&directory, LogSettings { segment_bytes: 4096, ..LogSettings::default() });
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let log = log.clone();

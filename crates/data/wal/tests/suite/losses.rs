@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use latchwork_wal::storage::Torn;
-use latchwork_wal::{CheckpointWriter, DatabaseId, Entry, Log, LogDirectory, Opening, WalError};
+use latchwork_wal::{CheckpointWriter, DatabaseId, Log, LogDirectory, LogEntry, Opening, WalError};
 
 use crate::common::{DATABASE, NODE, TABLE, at, commit, counters, open, run, soon, start};
 use crate::example::{End, LAST, accept, example, files, made_of, replay, small};
@@ -101,7 +101,7 @@ fn a_loss_below_the_checkpoint_cannot_be_accepted() {
         let mut part = writer.part().expect("begun");
         for counter in 1..=10u64 {
             let (key, value) = (&counter.to_be_bytes()[..], Some(&[3; 150][..]));
-            let entry = Entry { timestamp: at(counter), table: TABLE, key, value };
+            let entry = LogEntry { timestamp: at(counter), table: TABLE, key, value };
             part.put(entry).expect("written");
         }
         part.finish().expect("synced");

@@ -1,6 +1,6 @@
 //! The storage that loses unsynced data: what it may lose, and what it may not.
 
-use latchwork_wal::storage::torn::{Lie, Operation};
+use latchwork_wal::storage::torn::{Lie, StorageOperation};
 use latchwork_wal::storage::{Locked, Storage, Torn};
 
 const SEEDS: u64 = 300;
@@ -87,7 +87,7 @@ fn what_a_failed_sync_left_is_lost_although_the_next_one_succeeds() {
         let file = torn.create("a").expect("made");
         torn.sync_directory().expect("synced");
         file.append(&[1; 4096]).expect("written");
-        torn.fail(Operation::Sync, 0);
+        torn.fail(StorageOperation::Sync, 0);
         file.sync().expect_err("told to fail");
         file.sync().expect("it says so");
         assert_eq!(bytes(&torn, "a"), Some(vec![1; 4096]), "reading gives what is in memory");

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use latchwork_fabric::{Fabric, Permission, Port};
+use latchwork_fabric::{AnyFabric, Permission, Port};
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
 use latchwork_verbs::{
-    ComputeNodeId, GlobalAddr, Inbox as _, MemoryNodeId, Message, Request, Target, VerbError,
+    ComputeNodeId, GlobalAddr, Inbox as _, MemoryNodeId, Message, Target, VerbError, WorkRequest,
 };
 use latchwork_verbs_shm as shm;
 
@@ -15,7 +15,7 @@ const MEMORY: Target = Target::Memory(MemoryNodeId(0));
 const AT: GlobalAddr = GlobalAddr::new(MemoryNodeId(0), 64);
 
 struct Setup {
-    fabric: Fabric,
+    fabric: AnyFabric,
     port: Rc<Port>,
     handle: Handle,
     may: Arc<AtomicBool>,
@@ -41,7 +41,7 @@ fn node(id: u8) -> ComputeNodeId {
     ComputeNodeId::new(id).expect("an id")
 }
 
-fn on(fabric: Fabric, test: impl AsyncFn(Setup)) {
+fn on(fabric: AnyFabric, test: impl AsyncFn(Setup)) {
     let mut worker = Executor::new(RealDriver::new(), ExecutorConfig::default());
     let handle = worker.handle();
     fabric.add_memory_node(1 << 20).expect("memory");
@@ -58,12 +58,12 @@ fn on(fabric: Fabric, test: impl AsyncFn(Setup)) {
 }
 
 fn on_all(test: impl AsyncFn(Setup)) {
-    on(shm::Fabric::default().into(), &test);
+    on(shm::ShmFabric::default().into(), &test);
     #[cfg(feature = "tcp")]
     {
-        use latchwork_verbs_tcp::{Config, Fabric, Secret, Security};
-        let config = Config::new(Security::Secret(Secret::random().expect("random bytes")));
-        on(Fabric::new(config).expect("a fabric").into(), &test);
+        use latchwork_verbs_tcp::{Secret, Security, TcpConfig, TcpFabric};
+        let config = TcpConfig::new(Security::Secret(Secret::random().expect("random bytes")));
+        on(TcpFabric::new(config).expect("a fabric").into(), &test);
     }
 }
 
@@ -77,7 +77,7 @@ fn what_was_not_rung_before_the_end_is_never_rung_and_ends_with_an_error() {
         assert_eq!((setup.word(), port.is_barred()), (1, false));
         handle.remove_poller(&poller);
         // One batch with a tag, one that a future waits for, and one without a report.
-        let write = |value| [Request::WriteWord { remote: AT.offset(), value }];
+        let write = |value| [WorkRequest::WriteWord { remote: AT.offset(), value }];
         port.post(MEMORY, &write(2), 7).expect("it is accepted");
         let waits = handle.spawn({
             let port = Rc::clone(port);
@@ -97,14 +97,14 @@ fn what_was_not_rung_before_the_end_is_never_rung_and_ends_with_an_error() {
         port.post(MEMORY, &write(4), 8).expect("it is accepted");
         port.ring();
         look();
-        assert_eq!(told, [(7, Err(VerbError::Barred)), (8, Err(VerbError::Barred))]);
-        assert_eq!(waits.await.expect("it is not aborted"), Err(VerbError::Barred));
+        assert_eq!(told, [(7, Err(VerbError::SelfFenced)), (8, Err(VerbError::SelfFenced))]);
+        assert_eq!(waits.await.expect("it is not aborted"), Err(VerbError::SelfFenced));
         assert_eq!((setup.word(), port.is_barred()), (1, true));
         assert_eq!((port.in_flight(), port.operations(), port.may_park()), (0, 0, true));
         // More operations than scratch slots: each slot is released.
         handle.add_poller(poller);
         for _ in 0..40 {
-            assert_eq!(port.write_word(AT, 5).await, Err(VerbError::Barred));
+            assert_eq!(port.write_word(AT, 5).await, Err(VerbError::SelfFenced));
         }
         assert_eq!(setup.word(), 1);
     });
@@ -122,7 +122,7 @@ fn a_permission_that_ends_between_the_check_and_the_doorbell_rings_once_more_and
         handle.add_poller(poller.clone());
         port.write_word(AT, 1).await.expect("it may");
         handle.remove_poller(&poller);
-        let write = |value| [Request::WriteWord { remote: AT.offset(), value }];
+        let write = |value| [WorkRequest::WriteWord { remote: AT.offset(), value }];
         port.post(MEMORY, &write(2), 7).expect("it is accepted");
         setup.end_permission_behind_a_look();
         port.ring();
@@ -134,8 +134,8 @@ fn a_permission_that_ends_between_the_check_and_the_doorbell_rings_once_more_and
             let _ = port.poll(&mut |tag, end| ends.push((tag, end.map(drop))));
         }
         ends.sort_unstable_by_key(|(tag, _)| *tag);
-        let [(7, first), (8, Err(VerbError::Barred))] = ends[..] else { panic!("{ends:?}") };
-        assert!(matches!(first, Ok(()) | Err(VerbError::Barred)), "{first:?}");
+        let [(7, first), (8, Err(VerbError::SelfFenced))] = ends[..] else { panic!("{ends:?}") };
+        assert!(matches!(first, Ok(()) | Err(VerbError::SelfFenced)), "{first:?}");
         // After an error the batch may have taken effect. After success the batch has taken effect.
         let word = setup.word();
         assert!(word == 2 || word == 1 && first.is_err(), "{word}");
@@ -147,13 +147,13 @@ fn a_permission_that_ends_between_the_check_and_the_doorbell_rings_once_more_and
 /// tries again.
 #[test]
 fn what_had_been_pushed_back_stays_where_it_is() {
-    on(shm::Fabric::new(shm::Config { inbox_capacity: 4 }).into(), async |setup| {
+    on(shm::ShmFabric::new(shm::ShmConfig { inbox_capacity: 4 }).into(), async |setup| {
         let Setup { fabric, port, .. } = &setup;
         fabric.add_compute_node(node(2)).expect("a node");
         let message = Message { from: node(1), body: [0; Message::WORDS] };
         let region = latchwork_verbs::Region::zeroed(64).expect("memory");
         let key = fabric.register(node(2), Arc::clone(&region)).expect("a key");
-        let batch = [Request::Send(message), Request::WriteWord { remote: 0, value: 9 }];
+        let batch = [WorkRequest::Send(message), WorkRequest::WriteWord { remote: 0, value: 9 }];
         let mut ended = 0;
         for tag in 0..5 {
             port.post(Target::Compute(node(2), key.0), &batch[..1 + usize::from(tag == 4)], tag)
@@ -168,7 +168,7 @@ fn what_had_been_pushed_back_stays_where_it_is() {
         setup.end_permission();
         let mut end = None;
         let _ = port.poll(&mut |tag, result| end = Some((tag, result.map(drop))));
-        assert_eq!(end, Some((4, Err(VerbError::Barred))));
+        assert_eq!(end, Some((4, Err(VerbError::SelfFenced))));
         while inbox.receive(&mut |_| received += 1) {}
         assert_eq!((received, region.words().u64(0)), (4, 0));
     });
@@ -183,16 +183,16 @@ fn a_post_that_finds_a_lost_node_rings_nothing_either() {
     let process = || {
         let place =
             shm::Place { path: directory.path().join("shm"), huge_pages: Default::default() };
-        shm::Fabric::in_directory(place, shm::Config::default()).expect("a fabric")
+        shm::ShmFabric::in_directory(place, shm::ShmConfig::default()).expect("a fabric")
     };
     let (own, other) = (process(), process());
     other.serve_memory_as(MemoryNodeId(1), 4096).expect("memory");
-    let gone = shm::NodeName::Memory(MemoryNodeId(1));
+    let gone = shm::ShmNodeName::Memory(MemoryNodeId(1));
     own.add_peer(gone, &other.contact(gone).expect("it is there")).expect("a peer");
     let fabric = own.clone();
     on(fabric.into(), async |setup| {
         let Setup { port, .. } = &setup;
-        let write = [Request::WriteWord { remote: AT.offset(), value: 2 }];
+        let write = [WorkRequest::WriteWord { remote: AT.offset(), value: 2 }];
         port.post(MEMORY, &write, 1).expect("it is accepted");
         own.disconnect_memory(MemoryNodeId(1)).expect("it was there");
         setup.end_permission();
@@ -200,6 +200,6 @@ fn a_post_that_finds_a_lost_node_rings_nothing_either() {
         assert_eq!(setup.word(), 0);
         let mut ends = Vec::new();
         let _ = port.poll(&mut |tag, end| ends.push((tag, end.map(drop))));
-        assert_eq!(ends, [(1, Err(VerbError::Barred)), (2, Err(VerbError::Barred))]);
+        assert_eq!(ends, [(1, Err(VerbError::SelfFenced)), (2, Err(VerbError::SelfFenced))]);
     });
 }

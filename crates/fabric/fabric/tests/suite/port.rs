@@ -6,11 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_fabric::{Fabric, Port};
+use latchwork_fabric::{AnyFabric, Port};
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver, VirtualWorker};
 use latchwork_simulation::Kernel;
 use latchwork_verbs::{
-    ComputeNodeId, GlobalAddr, LocalBuffer, MemoryNodeId, Region, Request, Target, VerbError,
+    ComputeNodeId, GlobalAddr, LocalBuffer, MemoryNodeId, Region, Target, VerbError, WorkRequest,
 };
 use latchwork_verbs_shm as shm;
 use latchwork_verbs_sim as sim;
@@ -20,13 +20,13 @@ const MEMORY_BYTES: usize = 1 << 20;
 
 #[derive(Clone)]
 struct Setup {
-    fabric: Fabric,
+    fabric: AnyFabric,
     port: Rc<Port>,
     handle: Handle,
 }
 
 impl Setup {
-    fn new(fabric: Fabric, handle: Handle) -> Setup {
+    fn new(fabric: AnyFabric, handle: Handle) -> Setup {
         let node = ComputeNodeId::new(1).unwrap();
         fabric.add_memory_node(MEMORY_BYTES).unwrap();
         fabric.add_compute_node(node).unwrap();
@@ -50,20 +50,20 @@ where
     F: Future<Output = ()> + 'static,
 {
     let mut worker = Executor::new(RealDriver::new(), ExecutorConfig::default());
-    let setup = Setup::new(shm::Fabric::default().into(), worker.handle());
+    let setup = Setup::new(shm::ShmFabric::default().into(), worker.handle());
     worker.block_on(test(setup));
     #[cfg(feature = "tcp")]
     {
-        use latchwork_verbs_tcp::{Config, Fabric, Secret, Security};
-        let config = Config::new(Security::Secret(Secret::random().unwrap()));
+        use latchwork_verbs_tcp::{Secret, Security, TcpConfig, TcpFabric};
+        let config = TcpConfig::new(Security::Secret(Secret::random().unwrap()));
         let mut worker = Executor::new(RealDriver::new(), ExecutorConfig::default());
-        let setup = Setup::new(Fabric::new(config).unwrap().into(), worker.handle());
+        let setup = Setup::new(TcpFabric::new(config).unwrap().into(), worker.handle());
         worker.block_on(test(setup));
     }
     for seed in 0..20 {
         let kernel = Kernel::new(seed);
         let worker = VirtualWorker::spawn(&kernel, ExecutorConfig { seed, ..Default::default() });
-        let fabric = sim::Fabric::new(&kernel, sim::SimConfig::default());
+        let fabric = sim::SimFabric::new(&kernel, sim::SimConfig::default());
         let setup = Setup::new(fabric.into(), worker.handle());
         worker.run(Duration::from_secs(1), test(setup)).expect("the test comes to its end");
     }
@@ -104,7 +104,7 @@ fn a_refused_batch_leaves_nothing_behind() {
         let port = setup.polled().port;
         let nowhere = Target::Memory(MemoryNodeId(5));
         let unknown = Err(VerbError::UnknownTarget { target: nowhere });
-        let add = [Request::FetchAdd { remote: 0, add: 1 }];
+        let add = [WorkRequest::FetchAdd { remote: 0, add: 1 }];
         assert_eq!(port.post(nowhere, &add, 1), unknown);
         assert_eq!(port.execute(nowhere, &add).await.map(drop), unknown);
         let end = at(MEMORY_BYTES as u64 - 8);
@@ -146,9 +146,9 @@ fn an_engine_gets_each_tag_back_once_and_may_post_from_the_sink() {
         let region = Region::zeroed(4096).unwrap();
         let key = fabric.register(port.node(), Arc::clone(&region)).unwrap();
         let local = LocalBuffer { region: key, offset: 64, len: 16 };
-        let add = |add| Request::FetchAdd { remote: 0, add };
+        let add = |add| WorkRequest::FetchAdd { remote: 0, add };
         for tag in 0..10 {
-            let batch = [add(1), Request::Read { remote: 0, local }];
+            let batch = [add(1), WorkRequest::Read { remote: 0, local }];
             port.post(MEMORY, &batch, tag).unwrap();
         }
         let tags = RefCell::new(Vec::new());
@@ -237,7 +237,7 @@ fn the_same_seed_gives_the_same_event_hash() {
     let run = |seed| {
         let kernel = Kernel::new(seed);
         let worker = VirtualWorker::spawn(&kernel, ExecutorConfig::default());
-        let fabric = sim::Fabric::new(&kernel, sim::SimConfig::default());
+        let fabric = sim::SimFabric::new(&kernel, sim::SimConfig::default());
         let setup = Setup::new(fabric.into(), worker.handle()).polled();
         let end = worker.run(Duration::from_secs(1), async move {
             let tasks: Vec<_> = (0..20)

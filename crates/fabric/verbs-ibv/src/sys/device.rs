@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{fs, io, slice};
 
-use crate::error::OpenError;
+use crate::error::IbvOpenError;
 use crate::sys::events::Health;
 use crate::sys::ffi::{
     ATOMIC_NONE, Context, DeviceAttr, Gid, LINK_LAYER_ETHERNET, PORT_ACTIVE, PortAttr,
@@ -90,8 +90,8 @@ impl Device {
         library: &Arc<Library>,
         name: &str,
         gid_index: Option<u8>,
-    ) -> Result<Arc<Device>, OpenError> {
-        let failed = |call, error| OpenError::Call { device: name.to_owned(), call, error };
+    ) -> Result<Arc<Device>, IbvOpenError> {
+        let failed = |call, error| IbvOpenError::Call { device: name.to_owned(), call, error };
         let context = open_context(library, name)?;
         // SAFETY: the context is open.
         let domain = unsafe { (library.alloc_pd)(context.as_ptr()) };
@@ -135,15 +135,15 @@ impl Device {
         Ok(Arc::new(device))
     }
 
-    fn failed(&self, call: &'static str, result: i32) -> OpenError {
-        OpenError::Call {
+    fn failed(&self, call: &'static str, result: i32) -> IbvOpenError {
+        IbvOpenError::Call {
             device: self.name.clone(),
             call,
             error: io::Error::from_raw_os_error(result),
         }
     }
 
-    fn query_limits(&self) -> Result<Limits, OpenError> {
+    fn query_limits(&self) -> Result<Limits, IbvOpenError> {
         let mut attr = MaybeUninit::<DeviceAttr>::zeroed();
         // SAFETY: the context is open, and there is memory for the attributes.
         let result =
@@ -154,7 +154,7 @@ impl Device {
         // SAFETY: the memory was zeroed, which is valid for all of its integers, and then written.
         let attr = unsafe { attr.assume_init() };
         if attr.atomic_cap == ATOMIC_NONE {
-            return Err(OpenError::NoAtomics { device: self.name.clone() });
+            return Err(IbvOpenError::NoAtomics { device: self.name.clone() });
         }
         let reads = |limit: i32| limit.clamp(1, 255) as u8;
         let count = |limit: i32| limit.max(0) as u32;
@@ -167,7 +167,7 @@ impl Device {
         })
     }
 
-    fn query_address(&self, gid_index: Option<u8>) -> Result<Address, OpenError> {
+    fn query_address(&self, gid_index: Option<u8>) -> Result<Address, IbvOpenError> {
         let mut port = PortAttr::default();
         // SAFETY: the context is open, and there is memory for the attributes: the exported
         // function writes only the older part of them.
@@ -177,7 +177,7 @@ impl Device {
             return Err(self.failed("ibv_query_port", result));
         }
         if port.state != PORT_ACTIVE {
-            return Err(OpenError::NotActive { device: self.name.clone() });
+            return Err(IbvOpenError::NotActive { device: self.name.clone() });
         }
         let ethernet = port.link_layer == LINK_LAYER_ETHERNET;
         let table = u8::try_from(port.gid_tbl_len.clamp(0, 255)).unwrap_or(u8::MAX);
@@ -195,8 +195,8 @@ impl Device {
         });
         let device = || self.name.clone();
         let none = || match gid_index {
-            Some(index) => OpenError::NoGid { device: device(), index },
-            None => OpenError::NoAddress { device: device() },
+            Some(index) => IbvOpenError::NoGid { device: device(), index },
+            None => IbvOpenError::NoAddress { device: device() },
         };
         let gid_index = chosen.ok_or_else(none)?;
         let gid = self.gid(gid_index).ok_or_else(none)?;
@@ -245,7 +245,7 @@ fn first_psn() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
 
-fn open_context(library: &Library, name: &str) -> Result<NonNull<Context>, OpenError> {
+fn open_context(library: &Library, name: &str) -> Result<NonNull<Context>, IbvOpenError> {
     // SAFETY: the list has `count` devices with names that are C strings. An open device stays
     // valid after the list is freed.
     unsafe {
@@ -262,7 +262,7 @@ fn open_context(library: &Library, name: &str) -> Result<NonNull<Context>, OpenE
             });
             (library.free_device_list)(list);
             if let Some(context) = context {
-                return context.map_err(|error| OpenError::Call {
+                return context.map_err(|error| IbvOpenError::Call {
                     device: name.to_owned(),
                     call: "ibv_open_device",
                     error,
@@ -272,5 +272,5 @@ fn open_context(library: &Library, name: &str) -> Result<NonNull<Context>, OpenE
     }
     let names = Device::names(library);
     let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    Err(OpenError::NoDevice { wanted: format!("with the name {name}"), there })
+    Err(IbvOpenError::NoDevice { wanted: format!("with the name {name}"), there })
 }

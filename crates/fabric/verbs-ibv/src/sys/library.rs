@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use crate::error::OpenError;
+use crate::error::IbvOpenError;
 use crate::sys::ffi::{
     AsyncEvent, CompletionChannel, CompletionQueue, Context, Device, DeviceAttr, Gid, MemoryRegion,
     PortAttr, ProtectionDomain, QueuePair, QueuePairAttr, QueuePairInit, SharedReceiveInit,
@@ -22,16 +22,16 @@ macro_rules! functions {
 
         impl Library {
             /// Opens the library.
-            pub(crate) fn open() -> Result<Library, OpenError> {
+            pub(crate) fn open() -> Result<Library, IbvOpenError> {
                 // SAFETY: the name is a C string. When the library is loaded, it registers its
                 // providers. This is as trustworthy as the system's package.
                 let library = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW) };
                 if library.is_null() {
-                    return Err(OpenError::Library { why: last_error() });
+                    return Err(IbvOpenError::Library { why: last_error() });
                 }
                 Ok(Library {
                     $($field: {
-                        let symbol = symbol(library, $symbol, $version).ok_or(OpenError::Symbol { name: $symbol })?;
+                        let symbol = symbol(library, $symbol, $version).ok_or(IbvOpenError::Symbol { name: $symbol })?;
                         // SAFETY: the symbol in the requested version is a function with this
                         // signature (infiniband/verbs.h of rdma-core; a version of a symbol never
                         // changes its signature).

@@ -11,18 +11,18 @@ use latchwork_verbs::contract::{
     run_on_threads,
 };
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, Target};
-use latchwork_verbs_ibv::{Config, Fabric};
+use latchwork_verbs_ibv::{IbvConfig, IbvFabric};
 
 use crate::devices;
 
 struct Threads {
-    fabric: Fabric,
+    fabric: IbvFabric,
     regions: Vec<Arc<Region>>,
 }
 
 impl Threads {
     fn new() -> Option<Self> {
-        let config = Config { inbox_capacity: INBOX_CAPACITY, ..devices::patient() };
+        let config = IbvConfig { inbox_capacity: INBOX_CAPACITY, ..devices::patient() };
         let fabric = devices::open(config)?;
         for _ in 0..MEMORY_NODES {
             fabric.add_memory_node(MEMORY_BYTES).unwrap();

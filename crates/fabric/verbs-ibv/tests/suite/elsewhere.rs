@@ -11,9 +11,11 @@ use std::time::Duration;
 use latchwork_runtime::Clock;
 use latchwork_verbs::{
     Completion, ComputeNodeId, Endpoint as _, Inbox as _, LocalBuffer, MemoryNodeId, Message,
-    Region, RegionKey, Request, Target, VerbError,
+    Region, RegionKey, Target, VerbError, WorkRequest,
 };
-use latchwork_verbs_ibv::{Config, ConnectError, Contact, Courier, Endpoint, Fabric, Peer, Reply};
+use latchwork_verbs_ibv::{
+    ConnectError, Contact, ContactReply, Courier, IbvConfig, IbvEndpoint, IbvFabric, Peer,
+};
 
 use crate::devices;
 
@@ -28,14 +30,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The courier from the first process to the second one.
 #[derive(Default)]
 struct Road {
-    there: Mutex<Option<(u64, Fabric)>>,
+    there: Mutex<Option<(u64, IbvFabric)>>,
     // With `hangs`, offers are kept without an answer, as by a peer that hangs.
     hangs: AtomicBool,
-    kept: Mutex<Vec<(Peer, Vec<u8>, Reply)>>,
+    kept: Mutex<Vec<(Peer, Vec<u8>, ContactReply)>>,
 }
 
 impl Courier for Road {
-    fn carry(&self, peer: Peer, epoch: u64, bytes: Vec<u8>, _limit: Duration, reply: Reply) {
+    fn carry(&self, peer: Peer, epoch: u64, bytes: Vec<u8>, _limit: Duration, reply: ContactReply) {
         if self.hangs.load(Ordering::Relaxed) {
             self.kept.lock().unwrap().push((peer, bytes, reply));
             return;
@@ -67,15 +69,15 @@ fn peers() -> [Peer; 2] {
 
 /// Compute node 1 on one fabric; memory node 0 and compute node 2 on another one.
 struct Two {
-    here: Fabric,
-    there: Fabric,
+    here: IbvFabric,
+    there: IbvFabric,
     road: Arc<Road>,
     frames: Arc<Region>,
 }
 
 /// A process with memory node 0 and compute node 2, which joins at `epoch`.
-fn second(config: &Config, epoch: u64) -> Option<Fabric> {
-    let there = devices::open(Config { epoch, ..config.clone() })?;
+fn second(config: &IbvConfig, epoch: u64) -> Option<IbvFabric> {
+    let there = devices::open(IbvConfig { epoch, ..config.clone() })?;
     there.serve_memory_as(MemoryNodeId(0), 1 << 16).unwrap();
     there.add_compute_node(node(2)).unwrap();
     there.register(node(2), Region::zeroed(1 << 12).unwrap()).unwrap();
@@ -83,11 +85,11 @@ fn second(config: &Config, epoch: u64) -> Option<Fabric> {
 }
 
 impl Two {
-    fn new(config: Config) -> Option<Two> {
+    fn new(config: IbvConfig) -> Option<Two> {
         let there = second(&config, THERE)?;
         let road = Arc::new(Road::default());
         let courier = Arc::clone(&road) as Arc<dyn Courier>;
-        let here = Fabric::join(Config { epoch: HERE, ..config }, courier).unwrap();
+        let here = IbvFabric::join(IbvConfig { epoch: HERE, ..config }, courier).unwrap();
         here.add_compute_node(node(1)).unwrap();
         let frames = Region::zeroed(1 << 12).unwrap();
         here.register(node(1), Arc::clone(&frames)).unwrap();
@@ -97,7 +99,7 @@ impl Two {
     }
 
     /// Adds the nodes of the second process to the first one.
-    fn meet(&self, there: &Fabric, epoch: u64) {
+    fn meet(&self, there: &IbvFabric, epoch: u64) {
         *self.road.there.lock().unwrap() = Some((epoch, there.clone()));
         for peer in peers() {
             let contact = there.contact(peer).unwrap();
@@ -113,7 +115,7 @@ impl Two {
 }
 
 /// Rings and polls until the next completion.
-fn next(endpoint: &mut Endpoint) -> Completion {
+fn next(endpoint: &mut IbvEndpoint) -> Completion {
     let clock = Clock::start();
     let end = clock.now() + PATIENCE;
     endpoint.ring();
@@ -127,8 +129,8 @@ fn next(endpoint: &mut Endpoint) -> Completion {
     }
 }
 
-fn add(endpoint: &mut Endpoint, token: u64) -> Result<u64, VerbError> {
-    endpoint.post(MEMORY, token, &[Request::FetchAdd { remote: 0, add: 1 }]).unwrap();
+fn add(endpoint: &mut IbvEndpoint, token: u64) -> Result<u64, VerbError> {
+    endpoint.post(MEMORY, token, &[WorkRequest::FetchAdd { remote: 0, add: 1 }]).unwrap();
     let completion = next(endpoint);
     assert_eq!(completion.token, token);
     completion.result.map(|outcome| outcome.old[0])
@@ -140,12 +142,12 @@ fn nodes_that_know_each_other_through_bytes_reach_each_other() {
     let Two { here, there, frames, .. } = &two;
     let mut endpoint = here.endpoint(node(1), None).unwrap();
     let local = LocalBuffer { region: RegionKey(0), offset: 64, len: 16 };
-    let write = Request::WriteWord { remote: 72, value: 7 };
+    let write = WorkRequest::WriteWord { remote: 72, value: 7 };
     let batch = [
         write,
-        Request::FetchAdd { remote: 64, add: 5 },
-        Request::CompareSwap { remote: 64, expected: 5, desired: 6 },
-        Request::Read { remote: 64, local },
+        WorkRequest::FetchAdd { remote: 64, add: 5 },
+        WorkRequest::CompareSwap { remote: 64, expected: 5, desired: 6 },
+        WorkRequest::Read { remote: 64, local },
     ];
     endpoint.post(MEMORY, 1, &batch).unwrap();
     let completion = next(&mut endpoint);
@@ -154,7 +156,7 @@ fn nodes_that_know_each_other_through_bytes_reach_each_other() {
 
     let message = Message { from: node(1), body: [3; Message::WORDS] };
     let to = Target::Compute(node(2), 0);
-    endpoint.post(to, 2, &[write, Request::Send(message)]).unwrap();
+    endpoint.post(to, 2, &[write, WorkRequest::Send(message)]).unwrap();
     assert!(next(&mut endpoint).result.is_ok());
     let mut got = Vec::new();
     let inbox = there.inbox(node(2)).unwrap();
@@ -166,7 +168,7 @@ fn nodes_that_know_each_other_through_bytes_reach_each_other() {
     let unknown = Target::Compute(node(3), 0);
     let refused = endpoint.post(unknown, 3, &[write]);
     assert_eq!(refused, Err(VerbError::UnknownTarget { target: unknown }));
-    let beyond = endpoint.post(to, 3, &[Request::WriteWord { remote: 1 << 12, value: 0 }]);
+    let beyond = endpoint.post(to, 3, &[WorkRequest::WriteWord { remote: 1 << 12, value: 0 }]);
     assert!(matches!(beyond, Err(VerbError::OutOfBounds { size: 4096, .. })), "{beyond:?}");
     // Bytes that are not an offer, or an offer of another node, connect nothing.
     let connections = there.connections();
@@ -199,12 +201,12 @@ fn nodes_that_know_each_other_through_bytes_reach_each_other() {
 #[test]
 fn a_peer_that_does_not_answer_counts_as_disconnected_in_time() {
     let limit = Duration::from_millis(300);
-    let Some(two) = Two::new(Config { connect_timeout: limit, ..devices::patient() }) else {
+    let Some(two) = Two::new(IbvConfig { connect_timeout: limit, ..devices::patient() }) else {
         return;
     };
     two.road.hangs.store(true, Ordering::Relaxed);
     let mut endpoint = two.here.endpoint(node(1), None).unwrap();
-    let add = [Request::FetchAdd { remote: 0, add: 1 }];
+    let add = [WorkRequest::FetchAdd { remote: 0, add: 1 }];
     let clock = Clock::start();
     endpoint.post(MEMORY, 1, &add).unwrap();
     endpoint.post(MEMORY, 2, &add).unwrap();
@@ -237,11 +239,11 @@ fn a_peer_that_does_not_answer_counts_as_disconnected_in_time() {
 
 #[test]
 fn batches_to_a_node_that_leaves_end() {
-    let config = Config { inbox_capacity: 2, ..devices::patient() };
+    let config = IbvConfig { inbox_capacity: 2, ..devices::patient() };
     let Some(Two { here, .. }) = Two::new(config) else { return };
     let mut endpoint = here.endpoint(node(1), None).unwrap();
     let target = Target::Compute(node(2), 0);
-    let message = [Request::Send(Message { from: node(1), body: [0; Message::WORDS] })];
+    let message = [WorkRequest::Send(Message { from: node(1), body: [0; Message::WORDS] })];
     // No worker receives. Two messages have room, the rest would wait without limit.
     for token in 0..5 {
         endpoint.post(target, token, &message).unwrap();
@@ -261,7 +263,7 @@ fn batches_to_a_node_that_leaves_end() {
     assert_eq!(next(&mut endpoint).result, Err(VerbError::Disconnected { target }));
     // A worker with its first batch only now gets the same result.
     let mut later = here.endpoint(node(1), None).unwrap();
-    later.post(target, 1, &[Request::WriteWord { remote: 0, value: 1 }]).unwrap();
+    later.post(target, 1, &[WorkRequest::WriteWord { remote: 0, value: 1 }]).unwrap();
     assert_eq!(next(&mut later).result, Err(VerbError::Disconnected { target }));
 }
 
@@ -277,7 +279,7 @@ fn a_node_that_comes_again_is_connected_anew() {
 
     for (round, epoch) in [(0, THERE + 1), (1, THERE + 2)] {
         // Other keys than those of the first node.
-        let again = devices::open(Config { epoch, ..devices::patient() }).unwrap();
+        let again = devices::open(IbvConfig { epoch, ..devices::patient() }).unwrap();
         again.add_compute_node(node(2)).unwrap();
         for _ in 0..3 {
             again.register(node(2), Region::zeroed(1 << 12).unwrap()).unwrap();
@@ -310,7 +312,7 @@ fn a_node_that_comes_again_is_connected_anew() {
 #[test]
 fn a_node_that_is_fenced_touches_nothing_any_more_until_it_joins_anew() {
     // The connection fails after about 7 times 17 ms.
-    let config = Config { timeout: 12, ..devices::patient() };
+    let config = IbvConfig { timeout: 12, ..devices::patient() };
     let Some(two) = Two::new(config) else { return };
     let mut endpoint = two.here.endpoint(node(1), None).unwrap();
     assert_eq!((add(&mut endpoint, 1), two.word()), (Ok(0), 1));
@@ -325,8 +327,8 @@ fn a_node_that_is_fenced_touches_nothing_any_more_until_it_joins_anew() {
     assert_eq!((two.word(), two.there.connections()), (2, 0));
     // Another process with its name and a higher epoch is accepted.
     let road = Arc::new(Higher(Arc::clone(&two.road)));
-    let config = Config { epoch: HERE + 1, ..devices::patient() };
-    let again = Fabric::join(config, road).unwrap();
+    let config = IbvConfig { epoch: HERE + 1, ..devices::patient() };
+    let again = IbvFabric::join(config, road).unwrap();
     again.add_compute_node(node(1)).unwrap();
     let contact = two.there.contact(MEMORY.into()).unwrap();
     again.add_peer(MEMORY.into(), contact);
@@ -338,7 +340,14 @@ fn a_node_that_is_fenced_touches_nothing_any_more_until_it_joins_anew() {
 struct Higher(Arc<Road>);
 
 impl Courier for Higher {
-    fn carry(&self, peer: Peer, _epoch: u64, bytes: Vec<u8>, _limit: Duration, reply: Reply) {
+    fn carry(
+        &self,
+        peer: Peer,
+        _epoch: u64,
+        bytes: Vec<u8>,
+        _limit: Duration,
+        reply: ContactReply,
+    ) {
         let (_, there) = self.0.there.lock().unwrap().clone().unwrap();
         reply(Ok(there.deliver(peer, own(), HERE + 1, &bytes)));
     }

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use latchwork_runtime::{Clock, Time};
 use latchwork_verbs::{
-    ComputeNodeId, Endpoint as _, LocalBuffer, Region, RegionKey, Request, Target, VerbError,
+    ComputeNodeId, Endpoint as _, LocalBuffer, Region, RegionKey, Target, VerbError, WorkRequest,
 };
-use latchwork_verbs_ibv::{Config, Endpoint};
+use latchwork_verbs_ibv::{IbvConfig, IbvEndpoint};
 
 use crate::devices;
 
@@ -52,7 +52,7 @@ impl Cable {
 
 /// Adds one to the first word of a node, with many batches in flight.
 struct Adder {
-    endpoint: Endpoint,
+    endpoint: IbvEndpoint,
     target: Target,
     acknowledged: u64,
     ambiguous: u64,
@@ -63,7 +63,8 @@ impl Adder {
     /// Runs until `done` returns true.
     fn run_until(&mut self, batches: usize, done: impl Fn(&Adder) -> bool) {
         let local = LocalBuffer { region: RegionKey(0), offset: 0, len: 2048 };
-        let add = [Request::FetchAdd { remote: 0, add: 1 }, Request::Read { remote: 8, local }];
+        let add =
+            [WorkRequest::FetchAdd { remote: 0, add: 1 }, WorkRequest::Read { remote: 8, local }];
         let clock = Clock::start();
         let end = clock.now() + Duration::from_secs(30);
         while !done(self) {
@@ -92,7 +93,9 @@ impl Adder {
 #[test]
 fn ambiguous_atomics_take_effect_once_or_not_at_all() {
     // The connection fails after about 7 times 17 ms.
-    let Some(fabric) = devices::open(Config { timeout: 12, ..devices::patient() }) else { return };
+    let Some(fabric) = devices::open(IbvConfig { timeout: 12, ..devices::patient() }) else {
+        return;
+    };
     if std::env::var_os("RXE_HOSTS").is_none() || fabric.devices().len() < 2 {
         return;
     }
@@ -158,7 +161,7 @@ impl Log {
 #[test]
 fn what_is_posted_to_a_port_that_is_down_ends_and_what_comes_later_works() {
     let limit = Duration::from_secs(2);
-    let config = Config { timeout: 12, connect_timeout: limit, ..devices::patient() };
+    let config = IbvConfig { timeout: 12, connect_timeout: limit, ..devices::patient() };
     let Some(fabric) = devices::open(config) else { return };
     // Devices that the test above does not use, because it runs at the same time.
     if std::env::var_os("RXE_HOSTS").is_none() || fabric.devices().len() < 5 {
@@ -169,7 +172,7 @@ fn what_is_posted_to_a_port_that_is_down_ends_and_what_comes_later_works() {
     tracing_subscriber::fmt().with_writer(move || writer.clone()).init();
     let names = vec!["rxe4".to_owned(), "rxe5".to_owned()];
     let config =
-        Config { devices: names, timeout: 12, connect_timeout: limit, ..devices::patient() };
+        IbvConfig { devices: names, timeout: 12, connect_timeout: limit, ..devices::patient() };
     let fabric = devices::open(config).unwrap();
     let memory = Target::Memory(fabric.add_memory_node(1 << 12).unwrap());
     // On the second of these devices.
@@ -178,7 +181,7 @@ fn what_is_posted_to_a_port_that_is_down_ends_and_what_comes_later_works() {
     let mut endpoint = fabric.endpoint(node, None).unwrap();
     let mut add = || {
         let clock = Clock::start();
-        endpoint.post(memory, 1, &[Request::FetchAdd { remote: 0, add: 1 }]).unwrap();
+        endpoint.post(memory, 1, &[WorkRequest::FetchAdd { remote: 0, add: 1 }]).unwrap();
         endpoint.ring();
         let mut result = None;
         while result.is_none() {

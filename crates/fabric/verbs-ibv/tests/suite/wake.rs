@@ -5,18 +5,18 @@
 use latchwork_runtime::Notifier;
 use latchwork_verbs::contract::parking::{Parking, Served};
 use latchwork_verbs::{ComputeNodeId, Endpoint};
-use latchwork_verbs_ibv::{Config, Fabric};
+use latchwork_verbs_ibv::{IbvConfig, IbvFabric};
 
 use crate::devices;
 
-struct Nodes(Fabric);
+struct Nodes(IbvFabric);
 
 fn node(id: u8) -> ComputeNodeId {
     ComputeNodeId::new(id).unwrap()
 }
 
 fn nodes(inbox_capacity: usize) -> Option<Nodes> {
-    let fabric = devices::open(Config { inbox_capacity, ..devices::patient() })?;
+    let fabric = devices::open(IbvConfig { inbox_capacity, ..devices::patient() })?;
     fabric.add_compute_node(node(1)).unwrap();
     fabric.add_compute_node(node(2)).unwrap();
     Some(Nodes(fabric))

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_runtime::Bed;
+use latchwork_runtime::ParkingSpot;
 use latchwork_strict::strict_assert;
 
 use super::page::Page;
 
 /// One parking spot of a page, for one worker.
-pub(crate) struct Berth {
+pub(crate) struct SharedParkingSpot {
     pub(crate) page: Arc<Page>,
     pub(crate) index: usize,
 }
 
-impl Bed for Berth {
+impl ParkingSpot for SharedParkingSpot {
     fn sleep(&self, parked: &dyn Fn() -> bool, at_most: Option<Duration>) -> bool {
         strict_assert!(
             self.index < Page::BEDS_MAX,

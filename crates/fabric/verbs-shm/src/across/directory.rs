@@ -24,7 +24,7 @@ use super::ring::{Ends, Ring};
 use super::room::{page_bytes, reserve};
 use crate::ShmError;
 use crate::config::{HugePages, Place};
-use crate::name::NodeName;
+use crate::name::ShmNodeName;
 
 /// How many names are tried before the directory counts as broken.
 const NAMES_MAX: usize = 100;
@@ -206,10 +206,10 @@ impl Directory {
     // ---- nodes of others ---------------------------------------------------------------------------
 
     /// The name of the file of a node.
-    pub(crate) fn name_of(&self, node: NodeName, incarnation: u64) -> String {
+    pub(crate) fn name_of(&self, node: ShmNodeName, incarnation: u64) -> String {
         match node {
-            NodeName::Memory(id) => memory_name(incarnation, id),
-            NodeName::Compute(id) => page_name(incarnation, id),
+            ShmNodeName::Memory(id) => memory_name(incarnation, id),
+            ShmNodeName::Compute(id) => page_name(incarnation, id),
         }
     }
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 use rustix::time::Timespec;
 
-use crate::{End, ShmError};
+use crate::{ProcessEnd, ShmError};
 
 /// The process that holds an owner's file.
 ///
@@ -214,14 +214,14 @@ fn read_identity(file: &mut File) -> Option<Identity> {
 /// 4. The call sends the signal to the handle. If the process of the handle still exists, it had
 ///    the id during both checks, so the checks were about this process. Otherwise the signal
 ///    reaches no process.
-pub(crate) fn stop(path: &Path, patience: Duration) -> Result<End, ShmError> {
+pub(crate) fn stop(path: &Path, patience: Duration) -> Result<ProcessEnd, ShmError> {
     let unproven = |why| Err(ShmError::Unproven { path: path.to_owned(), why });
     let failed = |action| {
         move |error: Errno| ShmError::File { action, path: path.to_owned(), error: error.into() }
     };
-    let Some(mut file) = open_checked(path, false)? else { return Ok(End::WasGone) };
+    let Some(mut file) = open_checked(path, false)? else { return Ok(ProcessEnd::WasGone) };
     if !is_held(&file) {
-        return Ok(End::WasGone);
+        return Ok(ProcessEnd::WasGone);
     }
     let Some(identity) = read_identity(&mut file) else {
         return unproven("the file does not say whose it is");
@@ -243,13 +243,13 @@ pub(crate) fn stop(path: &Path, patience: Duration) -> Result<End, ShmError> {
     let process = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(process) => process,
         // The process has ended since the check of the lock.
-        Err(Errno::SRCH) if is_left(&file, patience) => return Ok(End::WasGone),
+        Err(Errno::SRCH) if is_left(&file, patience) => return Ok(ProcessEnd::WasGone),
         Err(Errno::SRCH) => return unproven("another process holds its lock"),
         Err(error) => return Err(failed("open the process")(error)),
     };
     match started(identity.pid) {
         Ok(Some(found)) if found == identity.started => {}
-        Ok(_) if is_left(&file, patience) => return Ok(End::WasGone),
+        Ok(_) if is_left(&file, patience) => return Ok(ProcessEnd::WasGone),
         Ok(_) => return unproven("another process holds its lock"),
         Err(error) => {
             return Err(ShmError::File { action: "when it started", path: path.to_owned(), error });
@@ -257,7 +257,7 @@ pub(crate) fn stop(path: &Path, patience: Duration) -> Result<End, ShmError> {
     }
     match holder(&file) {
         Some(holder) if holder == identity.pid => {}
-        _ if is_left(&file, patience) => return Ok(End::WasGone),
+        _ if is_left(&file, patience) => return Ok(ProcessEnd::WasGone),
         Some(_) => return unproven("another process holds its lock"),
         None => return unproven("/proc/locks does not say who holds its lock"),
     }
@@ -280,7 +280,7 @@ pub(crate) fn stop(path: &Path, patience: Duration) -> Result<End, ShmError> {
                 return Err(ShmError::NotEnded { pid: identity.pid, patience });
             }
             Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => return Ok(End::Killed),
+            Ok(_) => return Ok(ProcessEnd::Killed),
             Err(error) => return Err(failed("wait for the process")(error)),
         }
     }

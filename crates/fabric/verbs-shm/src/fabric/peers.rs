@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region};
 
-use super::Fabric;
+use super::ShmFabric;
 use crate::ShmError;
 use crate::across::Directory;
 use crate::across::clean::{clean, refused};
 use crate::across::contact::Contact;
 use crate::across::owner::{lives, stop};
-use crate::config::{Cleaned, Config, Place};
-use crate::name::{End, NodeName};
+use crate::config::{Cleaned, Place, ShmConfig};
+use crate::name::{ProcessEnd, ShmNodeName};
 use crate::node::{Elsewhere, Memory, Node, Post};
 use crate::shared::Shared;
 
-impl Fabric {
+impl ShmFabric {
     /// Makes a fabric of all processes that use this directory, without nodes and without peers.
     /// The call first removes the files of ended processes, and touches no other files.
     ///
     /// # Errors
     /// When the directory cannot be used.
-    pub fn in_directory(place: impl Into<Place>, config: Config) -> Result<Self, ShmError> {
+    pub fn in_directory(place: impl Into<Place>, config: ShmConfig) -> Result<Self, ShmError> {
         let directory = Directory::open(&place.into())?;
-        Ok(Fabric { shared: Arc::new(Shared::new(config, Some(directory))) })
+        Ok(ShmFabric { shared: Arc::new(Shared::new(config, Some(directory))) })
     }
 
     /// Removes the files of ended processes from a directory, and nothing else. A missing directory
@@ -52,11 +52,11 @@ impl Fabric {
     ///
     /// # Errors
     /// [`ShmError::OneProcess`], and [`ShmError::Unknown`] when this process has no such node.
-    pub fn contact(&self, node: NodeName) -> Result<String, ShmError> {
+    pub fn contact(&self, node: ShmNodeName) -> Result<String, ShmError> {
         let (directory, unknown) =
             (self.directory()?, || ShmError::Unknown { node: node.to_string() });
         let contact = match node {
-            NodeName::Memory(id) => {
+            ShmNodeName::Memory(id) => {
                 let memory = self.memory(id).ok_or_else(unknown)?;
                 let contact = directory.memory_contact(id, memory.len() as u64);
                 if !directory.has_made(&contact.path) {
@@ -64,7 +64,7 @@ impl Fabric {
                 }
                 contact
             }
-            NodeName::Compute(id) => {
+            ShmNodeName::Compute(id) => {
                 self.own(id).map_err(|_| unknown())?;
                 directory.compute_contact(id)
             }
@@ -80,12 +80,12 @@ impl Fabric {
     ///
     /// # Errors
     /// [`ShmError::Known`], [`ShmError::Ended`], and errors in the contact or the files.
-    pub fn add_peer(&self, node: NodeName, contact: &str) -> Result<(), ShmError> {
+    pub fn add_peer(&self, node: ShmNodeName, contact: &str) -> Result<(), ShmError> {
         let directory = self.directory()?;
         let contact: Contact = contact.parse()?;
         match node {
-            NodeName::Memory(id) => self.add_memory_peer(directory, id, &contact),
-            NodeName::Compute(id) => self.add_compute_peer(directory, id, &contact),
+            ShmNodeName::Memory(id) => self.add_memory_peer(directory, id, &contact),
+            ShmNodeName::Compute(id) => self.add_compute_peer(directory, id, &contact),
         }
     }
 
@@ -97,7 +97,7 @@ impl Fabric {
     ) -> Result<(), ShmError> {
         let mut memory = self.shared.memory.write();
         if let Some(Memory::There(_)) = memory.get(&id.0) {
-            return Err(ShmError::Known { node: NodeName::Memory(id).to_string() });
+            return Err(ShmError::Known { node: ShmNodeName::Memory(id).to_string() });
         }
         let region = directory.map_memory(id, contact)?;
         let replaced = memory.insert(id.0, Memory::There(region)).is_some();
@@ -114,7 +114,7 @@ impl Fabric {
         id: ComputeNodeId,
         contact: &Contact,
     ) -> Result<(), ShmError> {
-        let known = || ShmError::Known { node: NodeName::Compute(id).to_string() };
+        let known = || ShmError::Known { node: ShmNodeName::Compute(id).to_string() };
         let mut nodes = self.shared.nodes.write();
         let replaces = match nodes.get(&id) {
             Some(node) if node.mailbox().is_some() || !node.is_disconnected() => {
@@ -162,7 +162,7 @@ impl Fabric {
     ///
     /// # Errors
     /// Errors in the contact, or in reading its files.
-    pub fn lives(&self, node: NodeName, contact: &str) -> Result<bool, ShmError> {
+    pub fn lives(&self, node: ShmNodeName, contact: &str) -> Result<bool, ShmError> {
         let (directory, contact) = (self.directory()?, contact.parse::<Contact>()?);
         lives(&directory.owner_of(&contact, &directory.name_of(node, contact.incarnation))?)
     }
@@ -178,7 +178,12 @@ impl Fabric {
     /// [`ShmError::NotEnded`] when the process still exists after `patience`,
     /// [`ShmError::Unproven`] when the owner of the files is not certain, [`ShmError::OwnProcess`],
     /// and errors in the contact.
-    pub fn stop(&self, node: NodeName, contact: &str, patience: Duration) -> Result<End, ShmError> {
+    pub fn stop(
+        &self,
+        node: ShmNodeName,
+        contact: &str,
+        patience: Duration,
+    ) -> Result<ProcessEnd, ShmError> {
         let (directory, contact) = (self.directory()?, contact.parse::<Contact>()?);
         let owner = directory.owner_of(&contact, &directory.name_of(node, contact.incarnation))?;
         stop(&owner, patience)

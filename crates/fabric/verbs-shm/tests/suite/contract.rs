@@ -9,7 +9,7 @@ use latchwork_verbs::contract::{
     run_on_threads,
 };
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, Target};
-use latchwork_verbs_shm::{Config, Fabric};
+use latchwork_verbs_shm::{ShmConfig, ShmFabric};
 
 use crate::common::{Directory, Process, compute, hear, introduce, memory, node, role, say};
 
@@ -17,7 +17,7 @@ use crate::common::{Directory, Process, compute, hear, introduce, memory, node, 
 struct Threads {
     // The fabric of the memory nodes, then those of the compute nodes. All are the same in one
     // process.
-    fabrics: Vec<Fabric>,
+    fabrics: Vec<ShmFabric>,
     regions: Vec<Arc<Region>>,
     _server: Option<Process>,
     _directory: Option<Directory>,
@@ -30,7 +30,7 @@ enum Mode {
     MemoryElsewhere,
 }
 
-const CONFIG: Config = Config { inbox_capacity: INBOX_CAPACITY };
+const CONFIG: ShmConfig = ShmConfig { inbox_capacity: INBOX_CAPACITY };
 
 impl Threads {
     fn all() -> impl Iterator<Item = Threads> {
@@ -41,7 +41,7 @@ impl Threads {
 
     fn new(mode: Mode) -> Self {
         if mode == Mode::OneFabric {
-            let fabrics = vec![Fabric::new(CONFIG); 1 + usize::from(COMPUTE_NODES)];
+            let fabrics = vec![ShmFabric::new(CONFIG); 1 + usize::from(COMPUTE_NODES)];
             let mut threads =
                 Threads { fabrics, regions: Vec::new(), _server: None, _directory: None };
             threads.add_memory_nodes(0);
@@ -49,7 +49,7 @@ impl Threads {
             return threads;
         }
         let directory = Directory::new();
-        let fabric = || Fabric::in_directory(&directory.0, CONFIG).unwrap();
+        let fabric = || ShmFabric::in_directory(&directory.0, CONFIG).unwrap();
         let fabrics = (0..=COMPUTE_NODES).map(|_| fabric()).collect();
         let mut threads = Threads { fabrics, regions: Vec::new(), _server: None, _directory: None };
         threads.add_compute_nodes();
@@ -93,12 +93,12 @@ impl Threads {
         }
     }
 
-    fn of(&self, node: ComputeNodeId) -> &Fabric {
+    fn of(&self, node: ComputeNodeId) -> &ShmFabric {
         &self.fabrics[usize::from(node.get())]
     }
 
     /// Cuts a node off in the processes of all compute nodes.
-    fn cut_off(fabrics: &[Fabric], target: Target) {
+    fn cut_off(fabrics: &[ShmFabric], target: Target) {
         for fabric in fabrics {
             match target {
                 Target::Memory(id) => fabric.disconnect_memory(id).unwrap(),
@@ -139,7 +139,7 @@ latchwork_verbs::contract_tests!(Threads::all());
 fn child() {
     let Some(role) = role() else { return };
     assert_eq!(role[0], "memory");
-    let fabric = Fabric::in_directory(role[1].as_str(), CONFIG).unwrap();
+    let fabric = ShmFabric::in_directory(role[1].as_str(), CONFIG).unwrap();
     for id in 0..MEMORY_NODES {
         fabric.serve_memory_as(MemoryNodeId(id), MEMORY_BYTES).unwrap();
         say(&fabric.contact(memory(id)).unwrap());
@@ -151,7 +151,7 @@ fn child() {
 /// so, and the buffer keeps its content.
 #[test]
 fn a_read_with_a_false_condition_is_left_out() {
-    use latchwork_verbs::{Endpoint as _, LocalBuffer, RegionKey, Request, Target};
+    use latchwork_verbs::{Endpoint as _, LocalBuffer, RegionKey, Target, WorkRequest};
 
     let threads = Threads::new(Mode::OneFabric);
     let node = node(1);
@@ -161,8 +161,8 @@ fn a_read_with_a_false_condition_is_left_out() {
     let local = LocalBuffer { region: RegionKey(0), offset: 0, len: 8 };
     let mut read_if = |mask, value| {
         threads.region(node).words().set_u64(0, 1);
-        let read = Request::ReadIf { remote: 8, local, mask, value };
-        let batch = [Request::FetchAdd { remote: 0, add: 0x11 }, read];
+        let read = WorkRequest::ReadIf { remote: 8, local, mask, value };
+        let batch = [WorkRequest::FetchAdd { remote: 0, add: 0x11 }, read];
         endpoint.post(Target::Memory(MemoryNodeId(0)), 0, &batch).unwrap();
         endpoint.ring();
         assert!(endpoint.poll(&mut |completion| assert!(completion.result.is_ok())));

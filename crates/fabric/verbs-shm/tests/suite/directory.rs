@@ -8,23 +8,23 @@ use std::path::Path;
 use std::time::Duration;
 
 use latchwork_verbs::{
-    Endpoint as _, MemoryNodeId, Region, RegionKey, Request, SetupError, Target, VerbError,
+    Endpoint as _, MemoryNodeId, Region, RegionKey, SetupError, Target, VerbError, WorkRequest,
 };
-use latchwork_verbs_shm::{Config, End, Fabric, HugePages, Place, ShmError};
+use latchwork_verbs_shm::{HugePages, Place, ProcessEnd, ShmConfig, ShmError, ShmFabric};
 
 use crate::common::{
     Directory, PATIENCE, Process, compute, hear, introduce, memory, node, role, say,
 };
 
-fn fabric(directory: &Directory) -> Fabric {
-    Fabric::in_directory(&directory.0, Config::default()).unwrap()
+fn fabric(directory: &Directory) -> ShmFabric {
+    ShmFabric::in_directory(&directory.0, ShmConfig::default()).unwrap()
 }
 
 /// Serves a memory node until the parent process has ended.
 #[test]
 fn child() {
     let Some(role) = role() else { return };
-    let fabric = Fabric::in_directory(role[0].as_str(), Config::default()).unwrap();
+    let fabric = ShmFabric::in_directory(role[0].as_str(), ShmConfig::default()).unwrap();
     fabric.serve_memory_as(MemoryNodeId(0), 1 << 16).unwrap();
     say(&fabric.contact(memory(0)).unwrap());
     while hear().is_some() {}
@@ -43,16 +43,16 @@ fn a_process_is_stopped_by_its_contact_and_its_files_go_with_the_next_start() {
     let (_process, contact) = serve(&directory);
     own.add_peer(memory(0), &contact).unwrap();
     assert!(own.lives(memory(0), &contact).unwrap());
-    assert_eq!(own.stop(memory(0), &contact, PATIENCE).unwrap(), End::Killed);
+    assert_eq!(own.stop(memory(0), &contact, PATIENCE).unwrap(), ProcessEnd::Killed);
     assert!(!own.lives(memory(0), &contact).unwrap());
-    assert_eq!(own.stop(memory(0), &contact, PATIENCE).unwrap(), End::WasGone);
+    assert_eq!(own.stop(memory(0), &contact, PATIENCE).unwrap(), ProcessEnd::WasGone);
     // A process that had mapped the memory keeps the mapping.
     assert_eq!(own.memory(MemoryNodeId(0)).unwrap().len(), 1 << 16);
     assert_eq!(directory.files().len(), 3);
     let next = fabric(&directory);
     assert_eq!(directory.files().len(), 2, "two owners' files: {:?}", directory.files());
     assert!(matches!(next.add_peer(memory(0), &contact), Err(ShmError::Ended { .. })));
-    assert_eq!(own.stop(memory(0), &contact, PATIENCE).unwrap(), End::WasGone);
+    assert_eq!(own.stop(memory(0), &contact, PATIENCE).unwrap(), ProcessEnd::WasGone);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn no_process_is_stopped_without_a_certain_identity() {
         assert!(matches!(refused, Err(ShmError::Unproven { .. })), "{refused:?}");
     }
     fs::write(&owner, text).unwrap();
-    assert_eq!(own.stop(memory(0), &contact, PATIENCE).unwrap(), End::Killed);
+    assert_eq!(own.stop(memory(0), &contact, PATIENCE).unwrap(), ProcessEnd::Killed);
     process.kill();
     bystander.finish();
 }
@@ -169,7 +169,7 @@ fn what_a_contact_does_not_say_truly_is_found_before_anything_is_touched() {
     own.add_peer(memory(3), &shorter).unwrap();
     assert!(matches!(own.add_peer(memory(3), &contact), Err(ShmError::Known { .. })));
     assert!(matches!(own.contact(memory(3)), Err(ShmError::Unknown { .. })));
-    let alone = Fabric::default();
+    let alone = ShmFabric::default();
     assert!(matches!(alone.add_peer(memory(3), &contact), Err(ShmError::OneProcess)));
 }
 
@@ -201,14 +201,14 @@ fn a_directory_that_is_none_is_refused() {
     OpenOptions::new().write(true).create_new(true).open(&file).unwrap();
     let deep = directory.0.join("not/there");
     for path in [file.as_path(), &deep, Path::new("")] {
-        let refused = Fabric::in_directory(path, Config::default()).err();
+        let refused = ShmFabric::in_directory(path, ShmConfig::default()).err();
         assert!(matches!(refused, Some(ShmError::File { .. })), "{refused:?}");
     }
     let made = directory.0.join("new");
-    drop(Fabric::in_directory(&made, Config::default()).unwrap());
+    drop(ShmFabric::in_directory(&made, ShmConfig::default()).unwrap());
     assert!(made.is_dir());
     let advised = Place { huge_pages: HugePages::Advised, ..Place::from(&made) };
-    let advised = Fabric::in_directory(advised, Config::default()).unwrap();
+    let advised = ShmFabric::in_directory(advised, ShmConfig::default()).unwrap();
     advised.add_memory_node(64 << 20).unwrap();
     advised.prefault();
 }
@@ -219,7 +219,7 @@ fn large_files_may_lie_in_another_directory_and_go_with_their_process() {
     fs::write(large.0.join("notes"), "precious").unwrap();
     let place =
         || Place { path: directory.0.clone(), huge_pages: HugePages::Directory(large.0.clone()) };
-    let open = || Fabric::in_directory(place(), Config::default()).unwrap();
+    let open = || ShmFabric::in_directory(place(), ShmConfig::default()).unwrap();
     let (one, two) = (open(), open());
     one.serve_memory_as(MemoryNodeId(0), 1 << 16).unwrap();
     assert_eq!(large.files().len(), 2);
@@ -256,7 +256,7 @@ fn memory_of_huge_pages_has_whole_ones_or_is_refused() {
         path: directory.0.clone(),
         huge_pages: HugePages::Directory(large.clone().into()),
     };
-    let open = || Fabric::in_directory(place(), Config::default()).unwrap();
+    let open = || ShmFabric::in_directory(place(), ShmConfig::default()).unwrap();
     let (one, two) = (open(), open());
     // The length is not a multiple of the page size.
     one.serve_memory_as(MemoryNodeId(0), (2 << 20) + 8).unwrap();
@@ -277,8 +277,8 @@ fn a_node_that_was_cut_off_comes_back_under_its_name_as_another() {
     own.add_compute_node(node(1)).unwrap();
     let mut endpoint = own.endpoint(node(1)).unwrap();
     let target = Target::Compute(node(2), 0);
-    let write = |value| [Request::WriteWord { remote: 8, value }];
-    let mut last: Option<(Fabric, String)> = None;
+    let write = |value| [WorkRequest::WriteWord { remote: 8, value }];
+    let mut last: Option<(ShmFabric, String)> = None;
     for round in 0..5_u64 {
         let other = fabric(&directory);
         other.add_compute_node(node(2)).unwrap();
@@ -334,7 +334,7 @@ fn a_memory_node_that_was_cut_off_fails_its_batches() {
     own.add_compute_node(node(1)).unwrap();
     let mut endpoint = own.endpoint(node(1)).unwrap();
     let target = Target::Memory(MemoryNodeId(0));
-    let add = [Request::FetchAdd { remote: 8, add: 1 }];
+    let add = [WorkRequest::FetchAdd { remote: 8, add: 1 }];
     assert_eq!(endpoint.post(target, 0, &add), Err(VerbError::UnknownTarget { target }));
     other.serve_memory_as(MemoryNodeId(0), 4096).unwrap();
     own.add_peer(memory(0), &other.contact(memory(0)).unwrap()).unwrap();
@@ -343,7 +343,7 @@ fn a_memory_node_that_was_cut_off_fails_its_batches() {
         if expected.is_err() {
             own.disconnect_memory(MemoryNodeId(0)).unwrap();
             endpoint.post(target, 0, &add).unwrap();
-            let beyond = [Request::FetchAdd { remote: 4096, add: 1 }];
+            let beyond = [WorkRequest::FetchAdd { remote: 4096, add: 1 }];
             assert!(endpoint.post(target, 0, &beyond).is_err());
         }
         endpoint.ring();
@@ -355,7 +355,7 @@ fn a_memory_node_that_was_cut_off_fails_its_batches() {
     let next = fabric(&directory);
     next.serve_memory_as(MemoryNodeId(0), 8192).unwrap();
     own.add_peer(memory(0), &next.contact(memory(0)).unwrap()).unwrap();
-    endpoint.post(target, 0, &[Request::FetchAdd { remote: 8184, add: 1 }]).unwrap();
+    endpoint.post(target, 0, &[WorkRequest::FetchAdd { remote: 8184, add: 1 }]).unwrap();
     endpoint.ring();
     endpoint.poll(&mut |completion| assert!(completion.result.is_ok()));
     assert_eq!(next.memory(MemoryNodeId(0)).unwrap().words().u64(8184), 1);

@@ -15,14 +15,16 @@ use std::time::Duration;
 
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, Notifier, Poller, RealDriver, Time};
 use latchwork_verbs::{
-    Endpoint as _, Inbox as _, LocalBuffer, MemoryNodeId, Message, RegionKey, Request,
-    Subscription as _, Target,
+    Endpoint as _, Inbox as _, LocalBuffer, MemoryNodeId, Message, RegionKey, Subscription as _,
+    Target, WorkRequest,
 };
-use latchwork_verbs_shm::{Config, End, Endpoint, Fabric, Inbox, Subscription};
+use latchwork_verbs_shm::{
+    ProcessEnd, ShmConfig, ShmEndpoint, ShmFabric, ShmInbox, ShmSubscription,
+};
 
 use crate::common::{Directory, PATIENCE, Process, compute, hear, memory, node, role, say};
 
-const CONFIG: Config = Config { inbox_capacity: 64 };
+const CONFIG: ShmConfig = ShmConfig { inbox_capacity: 64 };
 const MEMORY: Target = Target::Memory(MemoryNodeId(0));
 const BYTES: usize = 1 << 20;
 
@@ -30,10 +32,10 @@ fn target(id: u8) -> Target {
     Target::Compute(node(id), 0)
 }
 
-fn message(from: u8, kind: u64, value: u64) -> Request {
+fn message(from: u8, kind: u64, value: u64) -> WorkRequest {
     let mut body = [value; Message::WORDS];
     body[0] = kind;
-    Request::Send(Message { from: node(from), body })
+    WorkRequest::Send(Message { from: node(from), body })
 }
 
 /// The entry point of the child processes of the tests.
@@ -51,8 +53,8 @@ fn child() {
 }
 
 /// A compute node of this process, with the peers that the parent process names.
-fn join(id: u8, directory: &str) -> Fabric {
-    let fabric = Fabric::in_directory(directory, CONFIG).unwrap();
+fn join(id: u8, directory: &str) -> ShmFabric {
+    let fabric = ShmFabric::in_directory(directory, CONFIG).unwrap();
     fabric.add_compute_node(node(id)).unwrap();
     let region = fabric.new_region(4096).unwrap();
     fabric.register(node(id), region).unwrap();
@@ -70,7 +72,7 @@ fn join(id: u8, directory: &str) -> Fabric {
 }
 
 fn serve_memory(directory: &str) {
-    let fabric = Fabric::in_directory(directory, CONFIG).unwrap();
+    let fabric = ShmFabric::in_directory(directory, CONFIG).unwrap();
     fabric.serve_memory_as(MemoryNodeId(0), BYTES).unwrap();
     say(&fabric.contact(memory(0)).unwrap());
     while hear().is_some() {}
@@ -93,7 +95,7 @@ fn count(id: u8, directory: &str) {
     let total = ADDITIONS + expected;
     while received < expected || completed < total {
         if added < ADDITIONS && endpoint.in_flight() < 64 {
-            endpoint.post(MEMORY, 0, &[Request::FetchAdd { remote: 8, add: 1 }]).unwrap();
+            endpoint.post(MEMORY, 0, &[WorkRequest::FetchAdd { remote: 8, add: 1 }]).unwrap();
             added += 1;
         }
         if sent < MESSAGES && endpoint.in_flight() < 64 {
@@ -148,7 +150,7 @@ fn additions_and_messages_of_several_processes_are_exactly_as_many_as_were_made(
         assert_eq!(counter.hear(), format!("received {expected}"));
     }
     counters.into_iter().for_each(Process::finish);
-    let fabric = Fabric::in_directory(path, CONFIG).unwrap();
+    let fabric = ShmFabric::in_directory(path, CONFIG).unwrap();
     fabric.add_peer(memory(0), &memory_contact).unwrap();
     let sum = fabric.memory(MemoryNodeId(0)).unwrap().words().u64(8);
     assert_eq!(sum, ADDITIONS * u64::from(COUNTERS));
@@ -168,9 +170,9 @@ const UNHEEDED: u64 = u64::MAX << 40;
 /// Answers pings, and counts answers and floods.
 struct Serve {
     id: u8,
-    inbox: Inbox,
-    subscription: Subscription,
-    endpoint: RefCell<Endpoint>,
+    inbox: ShmInbox,
+    subscription: ShmSubscription,
+    endpoint: RefCell<ShmEndpoint>,
     pongs: Cell<u64>,
     floods: Cell<u64>,
     waiter: RefCell<Option<Waker>>,
@@ -215,7 +217,7 @@ impl Poller for Serve {
 }
 
 /// A worker of a node, which parks as soon as it has nothing to do.
-fn worker(fabric: &Fabric, id: u8) -> (Executor<RealDriver>, Handle, Rc<Serve>) {
+fn worker(fabric: &ShmFabric, id: u8) -> (Executor<RealDriver>, Handle, Rc<Serve>) {
     let config = ExecutorConfig { spin_sweeps: 0, yield_sweeps: 0, ..ExecutorConfig::default() };
     let executor = Executor::new(RealDriver::new(), config);
     let (handle, inbox) = (executor.handle(), fabric.inbox(node(id)).unwrap());
@@ -259,7 +261,7 @@ struct Pinger {
 }
 
 impl Pinger {
-    fn new(fabric: &Fabric, id: u8) -> Pinger {
+    fn new(fabric: &ShmFabric, id: u8) -> Pinger {
         let (executor, handle, serve) = worker(fabric, id);
         Pinger { executor, handle, serve, pings: 0 }
     }
@@ -302,7 +304,7 @@ fn every_one_of_100_000_messages_wakes_the_parked_worker_of_another_process() {
     let directory = Directory::new();
     let path = directory.0.to_str().unwrap();
     let mut echo = Process::start("processes::child", &["echo", "2", path]);
-    let fabric = Fabric::in_directory(path, CONFIG).unwrap();
+    let fabric = ShmFabric::in_directory(path, CONFIG).unwrap();
     fabric.add_compute_node(node(1)).unwrap();
     fabric.add_peer(compute(2), &echo.hear()).unwrap();
     echo.say(&format!("1 {}", fabric.contact(compute(1)).unwrap()));
@@ -338,7 +340,7 @@ fn suffer(id: u8, directory: &str, seed: u64) {
             0 => {
                 for _ in 0..100 {
                     for to in [1, 2] {
-                        let write = Request::Write { remote: 0, local };
+                        let write = WorkRequest::Write { remote: 0, local };
                         let flood = message(id, FLOOD, turn);
                         let mut endpoint = pinger.serve.endpoint.borrow_mut();
                         if endpoint.in_flight() < 64 {
@@ -358,7 +360,7 @@ fn suffer(id: u8, directory: &str, seed: u64) {
 
 /// A node of this process that answers pings, on a thread of its own.
 struct Steady {
-    fabric: Fabric,
+    fabric: ShmFabric,
     stop: Arc<AtomicBool>,
     notifier: Notifier,
     thread: Option<thread::JoinHandle<u64>>,
@@ -366,7 +368,7 @@ struct Steady {
 
 impl Steady {
     fn start(path: &str, id: u8) -> Steady {
-        let fabric = Fabric::in_directory(path, CONFIG).unwrap();
+        let fabric = ShmFabric::in_directory(path, CONFIG).unwrap();
         fabric.add_compute_node(node(id)).unwrap();
         let region = fabric.new_region(4096).unwrap();
         fabric.register(node(id), region).unwrap();
@@ -404,7 +406,7 @@ fn a_process_that_is_killed_at_any_moment_delays_no_other_and_leaves_nothing() {
     let path = directory.0.to_str().unwrap();
     std::fs::write(directory.0.join("notes"), "of somebody else").unwrap();
     let steady = Steady::start(path, 2);
-    let own = Fabric::in_directory(path, CONFIG).unwrap();
+    let own = ShmFabric::in_directory(path, CONFIG).unwrap();
     own.add_compute_node(node(1)).unwrap();
     let region = own.new_region(4096).unwrap();
     own.register(node(1), region).unwrap();
@@ -441,7 +443,7 @@ fn a_process_that_is_killed_at_any_moment_delays_no_other_and_leaves_nothing() {
         let pause = pinger.handle.random_below(3_000);
         pinger.pause(Duration::from_micros(pause));
         if kill % 2 == 0 {
-            assert_eq!(own.stop(compute(3), &contact, PATIENCE).unwrap(), End::Killed);
+            assert_eq!(own.stop(compute(3), &contact, PATIENCE).unwrap(), ProcessEnd::Killed);
             stopped += 1;
         }
         victim.kill();
@@ -458,7 +460,7 @@ fn a_process_that_is_killed_at_any_moment_delays_no_other_and_leaves_nothing() {
     let floods = pinger.serve.floods.get();
     assert!(floods > 0, "no message of a victim arrived");
     // The next start of any process removes the files that are left.
-    let next = Fabric::in_directory(path, CONFIG).unwrap();
+    let next = ShmFabric::in_directory(path, CONFIG).unwrap();
     next.add_compute_node(node(4)).unwrap();
     let contacts = [&own, &steady.fabric, &next].map(|fabric| {
         let id = [1, 2, 4].into_iter().find(|&id| fabric.contact(compute(id)).is_ok());

@@ -4,26 +4,27 @@
 use latchwork_runtime::Notifier;
 use latchwork_verbs::Endpoint;
 use latchwork_verbs::contract::parking::{Parking, Served};
-use latchwork_verbs_shm::{Config, Fabric};
+use latchwork_verbs_shm::{ShmConfig, ShmFabric};
 
 use crate::common::{Directory, compute, introduce, node};
 
 /// Two nodes, each with the fabric of its process.
 struct Pair {
     /// The fabric of node 1.
-    receiver: Fabric,
+    receiver: ShmFabric,
     /// The fabric of node 2.
-    sender: Fabric,
+    sender: ShmFabric,
     _directory: Option<Directory>,
 }
 
 /// A pair in one fabric and, on systems with shared directories, a pair across two fabrics.
 fn pairs(inbox_capacity: usize) -> Vec<Pair> {
-    let fabric = Fabric::new(Config { inbox_capacity });
+    let fabric = ShmFabric::new(ShmConfig { inbox_capacity });
     let mut pairs = vec![Pair { receiver: fabric.clone(), sender: fabric, _directory: None }];
     if cfg!(target_os = "linux") {
         let directory = Directory::new();
-        let fabric = || Fabric::in_directory(&directory.0, Config { inbox_capacity }).unwrap();
+        let fabric =
+            || ShmFabric::in_directory(&directory.0, ShmConfig { inbox_capacity }).unwrap();
         pairs.push(Pair { receiver: fabric(), sender: fabric(), _directory: Some(directory) });
     }
     for pair in &pairs {

@@ -8,12 +8,12 @@ use latchwork_runtime::{ExecutorConfig, Handle, Poller, Time, VirtualWorker};
 use latchwork_simulation::{Kernel, RunEnd};
 use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{
-    ComputeNodeId, Endpoint as _, LocalBuffer, MemoryNodeId, RegionKey, Request, Target,
+    ComputeNodeId, Endpoint as _, LocalBuffer, MemoryNodeId, RegionKey, Target, WorkRequest,
 };
 
 use super::{CalibrateError, LIMIT_SECONDS, config, zeroed};
-use crate::endpoint::Endpoint;
-use crate::fabric::Fabric;
+use crate::endpoint::SimEndpoint;
+use crate::fabric::SimFabric;
 use crate::profile::{Measure, NicProfile};
 
 /// The verb that each worker posts.
@@ -105,7 +105,7 @@ impl Load {
 
     pub(super) fn run(self, profile: &NicProfile, measure: Measure) -> Result<Ran, CalibrateError> {
         let kernel = Kernel::new(1);
-        let fabric = Fabric::new(&kernel, config(profile));
+        let fabric = SimFabric::new(&kernel, config(profile));
         let place = Place::new(profile, self.verb);
         for _ in 0..self.targets {
             fabric.add_memory_node(place.memory as usize)?;
@@ -220,7 +220,7 @@ struct Tally {
 
 /// One worker, which posts a new verb for each completed one.
 struct Poster {
-    endpoint: RefCell<Endpoint>,
+    endpoint: RefCell<SimEndpoint>,
     handle: Handle,
     load: Load,
     place: Place,
@@ -243,15 +243,15 @@ impl Poster {
         self.post_as(&mut self.endpoint.borrow_mut(), token as u64);
     }
 
-    fn post_as(&self, endpoint: &mut Endpoint, token: u64) {
+    fn post_as(&self, endpoint: &mut SimEndpoint, token: u64) {
         let remote = self.kernel.random_below(self.place.offsets) * self.place.stride;
         strict_assert!(remote + 8 <= self.place.memory, "a request leaves the memory of the load");
         let local = |len| LocalBuffer { region: self.region, offset: 0, len };
         let request = match self.load.verb {
-            Verb::Read(len) => Request::Read { remote, local: local(len) },
-            Verb::Write(8) => Request::WriteWord { remote, value: 1 },
-            Verb::Write(len) => Request::Write { remote, local: local(len) },
-            Verb::Atomic(_) => Request::FetchAdd { remote, add: 1 },
+            Verb::Read(len) => WorkRequest::Read { remote, local: local(len) },
+            Verb::Write(8) => WorkRequest::WriteWord { remote, value: 1 },
+            Verb::Write(len) => WorkRequest::Write { remote, local: local(len) },
+            Verb::Atomic(_) => WorkRequest::FetchAdd { remote, add: 1 },
         };
         let target = self.targets[self.kernel.random_below(self.targets.len() as u64) as usize];
         self.posted.borrow_mut()[token as usize] = self.handle.now();

@@ -37,7 +37,7 @@ use crate::config::SimConfig;
 use crate::profile::{Measure, NicProfile, Published, Unit};
 use load::{Load, Spread, Verb};
 
-pub use table::Table;
+pub use table::CalibrationTable;
 
 /// A published figure, and the same figure of the model.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]

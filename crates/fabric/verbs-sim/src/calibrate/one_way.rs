@@ -7,14 +7,14 @@ use std::time::Duration;
 use latchwork_runtime::{ExecutorConfig, Handle, Poller, Time, VirtualWorker};
 use latchwork_simulation::{Kernel, RunEnd};
 use latchwork_verbs::{
-    ComputeNodeId, Endpoint as _, Inbox as _, LocalBuffer, Message, Request, Subscription as _,
-    Target,
+    ComputeNodeId, Endpoint as _, Inbox as _, LocalBuffer, Message, Subscription as _, Target,
+    WorkRequest,
 };
 
 use super::{CalibrateError, LIMIT_SECONDS, config, zeroed};
-use crate::endpoint::Endpoint;
-use crate::fabric::Fabric;
-use crate::inbox::{Inbox, Subscription};
+use crate::endpoint::SimEndpoint;
+use crate::fabric::SimFabric;
+use crate::inbox::{SimInbox, SimSubscription};
 use crate::profile::{Measure, NicProfile};
 
 /// Timed round trips.
@@ -24,7 +24,7 @@ const ROUNDS: u64 = 1_000;
 /// inbox costs as much as taking a completion.
 pub(super) fn send(profile: &NicProfile) -> Result<f64, CalibrateError> {
     let kernel = Kernel::new(1);
-    let fabric = Fabric::new(&kernel, config(profile));
+    let fabric = SimFabric::new(&kernel, config(profile));
     let received = Rc::new(Cell::new(0));
     let mut players = Vec::new();
     let nodes: Vec<_> = (1..=2).filter_map(ComputeNodeId::new).collect();
@@ -67,9 +67,9 @@ fn spawn(kernel: &Kernel, profile: &NicProfile) -> VirtualWorker {
 
 /// One worker, which answers each message.
 struct Player {
-    endpoint: RefCell<Endpoint>,
-    inbox: Inbox,
-    subscription: Subscription,
+    endpoint: RefCell<SimEndpoint>,
+    inbox: SimInbox,
+    subscription: SimSubscription,
     receive: Duration,
     handle: Handle,
     message: Message,
@@ -80,7 +80,7 @@ struct Player {
 impl Player {
     fn send(&self) {
         let target = Target::Compute(self.other, 0);
-        let request = Request::Send(self.message);
+        let request = WorkRequest::Send(self.message);
         let posted = self.endpoint.borrow_mut().post(target, 0, &[request]);
         debug_assert!(posted.is_ok(), "both nodes were made");
     }
@@ -114,7 +114,7 @@ impl Poller for Player {
 /// polling CPU needs the time of taking a completion to see the WRITE.
 pub(super) fn write(profile: &NicProfile, bytes: u32) -> Result<f64, CalibrateError> {
     let kernel = Kernel::new(1);
-    let fabric = Fabric::new(&kernel, config(profile));
+    let fabric = SimFabric::new(&kernel, config(profile));
     let memory = fabric.add_memory_node(bytes as usize)?;
     let there = fabric.memory(memory).expect("made above");
     let node = ComputeNodeId::new(1).expect("not 0");
@@ -132,7 +132,7 @@ pub(super) fn write(profile: &NicProfile, bytes: u32) -> Result<f64, CalibrateEr
         let sender = Rc::clone(&sender);
         let start = kernel.now();
         handle.spawn(async move {
-            let request = Request::Write { remote: 0, local };
+            let request = WorkRequest::Write { remote: 0, local };
             let posted = sender.0.borrow_mut().post(Target::Memory(memory), 0, &[request]);
             debug_assert!(posted.is_ok(), "the region was made for it");
         });
@@ -150,7 +150,7 @@ pub(super) fn write(profile: &NicProfile, bytes: u32) -> Result<f64, CalibrateEr
     Ok((each + profile.cpu.poll_ns as f64) / 1000.0)
 }
 
-struct Sender(RefCell<Endpoint>);
+struct Sender(RefCell<SimEndpoint>);
 
 impl Poller for Sender {
     fn poll(&self, _now: Time) -> bool {

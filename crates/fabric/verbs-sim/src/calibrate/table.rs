@@ -6,14 +6,14 @@ use super::Figure;
 
 /// The figures of one profile, one per line, with their sources below the lines.
 #[derive(Debug)]
-pub struct Table<'a> {
+pub struct CalibrationTable<'a> {
     /// The profile's name.
     pub name: &'a str,
     /// The figures in the order of the lines.
     pub figures: &'a [Figure],
 }
 
-impl fmt::Display for Table<'_> {
+impl fmt::Display for CalibrationTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (published, simulated) = ("published", "simulated");
         writeln!(

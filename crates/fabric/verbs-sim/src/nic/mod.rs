@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use latchwork_simulation::Time;
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{Kind, Request};
+use latchwork_verbs::{WorkRequest, WorkRequestKind};
 
 use crate::event::Event;
 use crate::fabric::World;
@@ -58,7 +58,7 @@ struct Service {
 
 impl Service {
     /// Serves `requests`, which arrive at `at`, with the queues of `nic`, or with empty queues.
-    fn new(times: &NicTimes, nic: Option<&NicQueues>, at: Ps, requests: &[Request]) -> Service {
+    fn new(times: &NicTimes, nic: Option<&NicQueues>, at: Ps, requests: &[WorkRequest]) -> Service {
         let mut service = Service { effective: at, changed: at, responded: at };
         for request in requests {
             let (sent, answered) = (outgoing_bytes(request), response_bytes(request));
@@ -70,12 +70,12 @@ impl Service {
                 None => at + times.serve(request),
             };
             match request.kind() {
-                Kind::Write | Kind::Send => {
+                WorkRequestKind::Write | WorkRequestKind::Send => {
                     let effective = ready + times.packet(sent) + times.write;
                     service.effective = service.effective.max(effective);
                     service.changed = service.effective;
                 }
-                Kind::Atomic => {
+                WorkRequestKind::Atomic => {
                     let ready = service.effective.max(ready + times.atomic_fetch);
                     let word = request.remote().map_or(0, |(offset, _)| offset);
                     let bucket = word & times.bucket_mask;
@@ -92,7 +92,7 @@ impl Service {
                     };
                     service.changed = service.effective;
                 }
-                Kind::Read => {
+                WorkRequestKind::Read => {
                     let begins = service.changed.max(ready);
                     let fetched = begins + times.read + times.packet(answered);
                     service.effective = service.effective.max(fetched);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use latchwork_simulation::Time;
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{Kind, Message, Request, WORD};
+use latchwork_verbs::{Message, WORD, WorkRequest, WorkRequestKind};
 
 use crate::profile::NicProfile;
 
@@ -103,26 +103,26 @@ impl NicTimes {
     }
 
     /// Time that a requester's NIC needs before the first byte of a request can leave.
-    pub(super) fn gather(&self, request: &Request) -> Ps {
+    pub(super) fn gather(&self, request: &WorkRequest) -> Ps {
         let bytes = outgoing_bytes(request);
         let fetched = if bytes <= self.inline_max { 0 } else { self.gather };
         fetched + self.packet(bytes)
     }
 
     /// Engine time to issue a request.
-    pub(super) fn send(&self, request: &Request) -> Ps {
+    pub(super) fn send(&self, request: &WorkRequest) -> Ps {
         match request.kind() {
-            Kind::Write | Kind::Send => self.send,
-            Kind::Read | Kind::Atomic => self.send_read,
+            WorkRequestKind::Write | WorkRequestKind::Send => self.send,
+            WorkRequestKind::Read | WorkRequestKind::Atomic => self.send_read,
         }
     }
 
     /// Engine time to serve a request.
-    pub(super) fn serve(&self, request: &Request) -> Ps {
+    pub(super) fn serve(&self, request: &WorkRequest) -> Ps {
         match request.kind() {
-            Kind::Write | Kind::Send => self.serve,
-            Kind::Read => self.serve_read,
-            Kind::Atomic => self.serve_atomic,
+            WorkRequestKind::Write | WorkRequestKind::Send => self.serve,
+            WorkRequestKind::Read => self.serve_read,
+            WorkRequestKind::Atomic => self.serve_atomic,
         }
     }
 
@@ -162,22 +162,22 @@ impl NicTimes {
     }
 }
 
-pub(super) fn outgoing_bytes(request: &Request) -> u64 {
+pub(super) fn outgoing_bytes(request: &WorkRequest) -> u64 {
     match request {
-        Request::Write { local, .. } => u64::from(local.len),
-        Request::WriteWord { .. } => WORD as u64,
-        Request::Send(_) => (Message::WORDS * WORD) as u64,
+        WorkRequest::Write { local, .. } => u64::from(local.len),
+        WorkRequest::WriteWord { .. } => WORD as u64,
+        WorkRequest::Send(_) => (Message::WORDS * WORD) as u64,
         // The addend, or the expected and the desired word.
-        Request::FetchAdd { .. } => WORD as u64,
-        Request::CompareSwap { .. } => 2 * WORD as u64,
-        Request::Read { .. } | Request::ReadIf { .. } => 0,
+        WorkRequest::FetchAdd { .. } => WORD as u64,
+        WorkRequest::CompareSwap { .. } => 2 * WORD as u64,
+        WorkRequest::Read { .. } | WorkRequest::ReadIf { .. } => 0,
     }
 }
 
-pub(super) fn response_bytes(request: &Request) -> u64 {
+pub(super) fn response_bytes(request: &WorkRequest) -> u64 {
     match request {
-        Request::Read { local, .. } | Request::ReadIf { local, .. } => u64::from(local.len),
-        Request::FetchAdd { .. } | Request::CompareSwap { .. } => WORD as u64,
+        WorkRequest::Read { local, .. } | WorkRequest::ReadIf { local, .. } => u64::from(local.len),
+        WorkRequest::FetchAdd { .. } | WorkRequest::CompareSwap { .. } => WORD as u64,
         _ => 0,
     }
 }

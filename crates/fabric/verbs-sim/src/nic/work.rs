@@ -9,7 +9,7 @@ use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
 
 use super::queues::{NicQueues, Queue};
 use super::times::{PS_PER_NS, Ps, ps};
-use crate::fabric::Fabric;
+use crate::fabric::SimFabric;
 
 /// The node that a NIC belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,7 +99,7 @@ fn duration(work: Ps) -> Duration {
     Duration::from_nanos(work / PS_PER_NS)
 }
 
-impl Fabric {
+impl SimFabric {
     /// The work of the NICs of all nodes so far: memory nodes first, each kind in the order of ids.
     pub fn nic_work(&self) -> Vec<NicWork> {
         let now: Time = self.kernel().now();

@@ -9,7 +9,7 @@ mod published;
 
 use std::path::Path;
 
-use latchwork_files::Kind;
+use latchwork_files::InputKind;
 use serde::Deserialize;
 
 pub use parse::ProfileError;
@@ -142,7 +142,7 @@ pub struct CpuProfile {
 }
 
 /// A file of a profile. The profiles of the crate have 6 KiB each.
-const FILE: Kind = Kind { name: "a NIC profile", bytes_max: 1 << 20 };
+const FILE: InputKind = InputKind { name: "a NIC profile", bytes_max: 1 << 20 };
 
 /// The profiles of the crate, as name and text.
 const EMBEDDED: [(&str, &str); 3] = [

@@ -70,7 +70,7 @@ fn the_table_shows_what_is_outside() {
     profile.write_ns += 10_000;
     profile.published[0].tolerance = 0.5;
     let figures = calibrate::calibrate(&profile).unwrap();
-    let table = calibrate::Table { name: &profile.name, figures: &figures }.to_string();
+    let table = calibrate::CalibrationTable { name: &profile.name, figures: &figures }.to_string();
     let line = |measure: &str| {
         let found = table.lines().find(|line| line.starts_with(measure));
         found.unwrap_or_else(|| panic!("{table}"))

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use latchwork_verbs::contract::{Harness, Script};
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Request, Target, VerbError};
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Target, VerbError, WorkRequest};
 use latchwork_verbs_sim::{Drawn, FaultCounts, Faults, NicProfile, SimConfig};
 
 use crate::world::{World, profile};
@@ -84,9 +84,9 @@ fn a_failed_batch_has_taken_effect_up_to_some_point_and_never_goes_on() {
             for i in 0..300u64 {
                 let word = i * 24;
                 let batch = [
-                    Request::WriteWord { remote: word, value: 1 },
-                    Request::FetchAdd { remote: word + 8, add: 1 },
-                    Request::WriteWord { remote: word + 16, value: 1 },
+                    WorkRequest::WriteWord { remote: word, value: 1 },
+                    WorkRequest::FetchAdd { remote: word + 8, add: 1 },
+                    WorkRequest::WriteWord { remote: word + 16, value: 1 },
                 ];
                 let token = worker.post(MEMORY, &batch).unwrap();
                 let result = worker.wait(token).await;
@@ -126,7 +126,7 @@ fn delays_make_batches_late_and_change_nothing_else() {
         let world = World::new(1, config);
         world.run(vec![Script::new(node(1), |worker| async move {
             for i in 0..200 {
-                let old = worker.call(MEMORY, &[Request::FetchAdd { remote: 0, add: 1 }]).await;
+                let old = worker.call(MEMORY, &[WorkRequest::FetchAdd { remote: 0, add: 1 }]).await;
                 assert_eq!(old[0], i);
             }
         })]);
@@ -148,7 +148,7 @@ fn a_dead_node_does_nothing_more_not_even_the_rest_of_a_batch() {
             let count = Arc::clone(&posted);
             let script = Script::new(node(1), move |worker| async move {
                 for i in 0..50u64 {
-                    let add = |k: u64| Request::FetchAdd { remote: 16 * i + 8 * k, add: 1 };
+                    let add = |k: u64| WorkRequest::FetchAdd { remote: 16 * i + 8 * k, add: 1 };
                     worker.post(MEMORY, &[add(0), add(1)]).unwrap();
                     count.fetch_add(1, Ordering::Relaxed);
                     worker.pause().await;
@@ -177,12 +177,12 @@ fn verbs_to_the_dead_and_to_lost_memory_fail() {
         world.fabric.lose_memory_node(MemoryNodeId(1)).unwrap();
         world.run(vec![Script::new(node(1), |worker| async move {
             for target in [Target::Compute(node(2), 0), Target::Memory(MemoryNodeId(1))] {
-                let word = Request::WriteWord { remote: 0, value: 1 };
+                let word = WorkRequest::WriteWord { remote: 0, value: 1 };
                 let token = worker.post(target, &[word]).unwrap();
                 let result = worker.wait(token).await;
                 assert_eq!(result, Err(VerbError::Disconnected { target }));
             }
-            worker.call(MEMORY, &[Request::WriteWord { remote: 0, value: 1 }]).await;
+            worker.call(MEMORY, &[WorkRequest::WriteWord { remote: 0, value: 1 }]).await;
         })]);
         assert_eq!(world.memory(MemoryNodeId(1)).words().u64(0), 0);
     }
@@ -201,7 +201,7 @@ fn a_slow_node_is_slow_until_it_is_healed() {
             }
             world.run(vec![Script::new(node(1), |worker| async move {
                 for _ in 0..50 {
-                    worker.call(MEMORY, &[Request::FetchAdd { remote: 0, add: 1 }]).await;
+                    worker.call(MEMORY, &[WorkRequest::FetchAdd { remote: 0, add: 1 }]).await;
                 }
             })]);
             world.kernel.now() - latchwork_simulation::Time::ZERO

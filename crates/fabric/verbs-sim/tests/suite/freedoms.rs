@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use latchwork_verbs::contract::{Harness, Script, Worker};
 use latchwork_verbs::{
-    ComputeNodeId, LocalBuffer, MemoryNodeId, Region, RegionKey, Request, Target,
+    ComputeNodeId, LocalBuffer, MemoryNodeId, Region, RegionKey, Target, WorkRequest,
 };
 use latchwork_verbs_sim::{Drawn, SimConfig};
 
@@ -55,14 +55,16 @@ fn torn(config: &SimConfig) -> (u64, u64) {
             for value in 1..40 {
                 let words = region.words().slice(0..LEN as usize);
                 (0..LEN as usize / 8).for_each(|i| words.set_word(i, value));
-                worker.call(MEMORY, &[Request::Write { remote: 0, local: local(0, LEN) }]).await;
+                worker
+                    .call(MEMORY, &[WorkRequest::Write { remote: 0, local: local(0, LEN) }])
+                    .await;
             }
         });
         let region = world.region(node(2));
         let found = Arc::clone(&found);
         let reader = Script::new(node(2), move |worker| async move {
             for _ in 0..40 {
-                worker.call(MEMORY, &[Request::Read { remote: 0, local: local(0, LEN) }]).await;
+                worker.call(MEMORY, &[WorkRequest::Read { remote: 0, local: local(0, LEN) }]).await;
                 let words = region.words().slice(0..LEN as usize);
                 let steps = || (1..LEN as usize / 8).map(|i| (words.word(i - 1), words.word(i)));
                 let mut found = found.lock().unwrap();
@@ -89,12 +91,12 @@ fn nothing_is_torn_with_one_piece() {
 #[test]
 fn batches_of_one_endpoint_overtake_each_other_unless_they_share_a_queue_pair() {
     let overtaken = |_, worker: Worker| async move {
-        let write = |value| [Request::WriteWord { remote: 0, value }];
+        let write = |value| [WorkRequest::WriteWord { remote: 0, value }];
         let tokens = [1, 2].map(|value| worker.post(MEMORY, &write(value)).unwrap());
         for token in tokens {
             worker.wait(token).await.unwrap();
         }
-        worker.call(MEMORY, &[Request::FetchAdd { remote: 0, add: 0 }]).await[0] == 1
+        worker.call(MEMORY, &[WorkRequest::FetchAdd { remote: 0, add: 0 }]).await[0] == 1
     };
     let count = sightings(&SimConfig::default(), overtaken);
     assert!(count > SEEDS / 8 && count < SEEDS, "{count} of {SEEDS}");
@@ -105,8 +107,8 @@ fn batches_of_one_endpoint_overtake_each_other_unless_they_share_a_queue_pair() 
 #[test]
 fn a_read_may_be_later_than_the_write_behind_it() {
     let late = |region: Arc<Region>, worker: Worker| async move {
-        let read = Request::Read { remote: 0, local: local(0, 8) };
-        worker.call(MEMORY, &[read, Request::WriteWord { remote: 0, value: 1 }]).await;
+        let read = WorkRequest::Read { remote: 0, local: local(0, 8) };
+        worker.call(MEMORY, &[read, WorkRequest::WriteWord { remote: 0, value: 1 }]).await;
         region.words().u64(0) == 1
     };
     let count = sightings(&SimConfig::default(), late);
@@ -116,14 +118,15 @@ fn a_read_may_be_later_than_the_write_behind_it() {
 #[test]
 fn an_atomic_may_be_later_than_the_write_or_atomic_behind_it() {
     let late = |_, worker: Worker| async move {
-        let add = Request::FetchAdd { remote: 0, add: 1 };
-        worker.call(MEMORY, &[add, Request::WriteWord { remote: 0, value: 100 }]).await[0] == 100
+        let add = WorkRequest::FetchAdd { remote: 0, add: 1 };
+        worker.call(MEMORY, &[add, WorkRequest::WriteWord { remote: 0, value: 100 }]).await[0]
+            == 100
     };
     let count = sightings(&SimConfig::default(), late);
     assert!(count > SEEDS / 8 && count < SEEDS, "{count} of {SEEDS}");
 
     let late = |_, worker: Worker| async move {
-        let add = |add| Request::FetchAdd { remote: 0, add };
+        let add = |add| WorkRequest::FetchAdd { remote: 0, add };
         worker.call(MEMORY, &[add(1), add(100)]).await == [100, 0]
     };
     let count = sightings(&SimConfig::default(), late);
@@ -136,7 +139,7 @@ fn now_and_then_a_batch_takes_much_longer_than_usual() {
         let world = World::new(1, SimConfig::drawn(Drawn { tail_one_in, ..Drawn::default() }));
         let start = world.kernel.now();
         world.run(vec![Script::new(node(1), |worker| async move {
-            let add = [Request::FetchAdd { remote: 0, add: 1 }];
+            let add = [WorkRequest::FetchAdd { remote: 0, add: 1 }];
             let tokens: Vec<_> = (0..16).map(|_| worker.post(MEMORY, &add).unwrap()).collect();
             for token in tokens {
                 worker.wait(token).await.unwrap();
@@ -157,7 +160,7 @@ fn no_more_reads_are_outstanding_than_the_nic_allows() {
         let world = World::new(3, exact);
         let start = world.kernel.now();
         world.run(vec![Script::new(node(1), |worker| async move {
-            let read = Request::Read { remote: 0, local: local(0, 8) };
+            let read = WorkRequest::Read { remote: 0, local: local(0, 8) };
             let tokens: Vec<_> = (0..64).map(|_| worker.post(MEMORY, &[read]).unwrap()).collect();
             for token in tokens {
                 worker.wait(token).await.unwrap();
@@ -178,10 +181,11 @@ fn busy(seed: u64) -> (u64, u64) {
             let peer = Target::Compute(node(id % 3 + 1), 0);
             let mut got = 0;
             for i in 0..30 {
-                let write = Request::Write { remote: 512 * u64::from(id), local: local(512, 256) };
+                let write =
+                    WorkRequest::Write { remote: 512 * u64::from(id), local: local(512, 256) };
                 let write = worker.post(peer, &[write, worker.message(i)]).unwrap();
-                let add = Request::FetchAdd { remote: 0, add: 1 };
-                let read = Request::Read { remote: 0, local: local(0, 512) };
+                let add = WorkRequest::FetchAdd { remote: 0, add: 1 };
+                let read = WorkRequest::Read { remote: 0, local: local(0, 512) };
                 worker.call(MEMORY, &[add, read]).await;
                 worker.receive(|_| got += 1);
                 worker.wait(write).await.unwrap();

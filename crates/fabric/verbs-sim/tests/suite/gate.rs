@@ -6,9 +6,9 @@ use std::rc::Rc;
 use latchwork_runtime::{ExecutorConfig, VirtualWorker};
 use latchwork_simulation::Kernel;
 use latchwork_verbs::{
-    ComputeNodeId, Endpoint as _, Inbox as _, MemoryNodeId, Message, Request, Target,
+    ComputeNodeId, Endpoint as _, Inbox as _, MemoryNodeId, Message, Target, WorkRequest,
 };
-use latchwork_verbs_sim::{Endpoint, Fabric, Leg, SimConfig};
+use latchwork_verbs_sim::{Leg, SimConfig, SimEndpoint, SimFabric};
 
 const A: ComputeNodeId = ComputeNodeId::new(1).unwrap();
 const B: ComputeNodeId = ComputeNodeId::new(2).unwrap();
@@ -16,8 +16,8 @@ const MEMORY: Target = Target::Memory(MemoryNodeId(0));
 
 struct World {
     kernel: Kernel,
-    fabric: Fabric,
-    endpoint: Endpoint,
+    fabric: SimFabric,
+    endpoint: SimEndpoint,
     // Kept only for its notifier.
     _worker: VirtualWorker,
 }
@@ -25,7 +25,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let kernel = Kernel::new(seed);
-        let fabric = Fabric::new(&kernel, SimConfig::default());
+        let fabric = SimFabric::new(&kernel, SimConfig::default());
         fabric.add_memory_node(64).unwrap();
         [A, B].into_iter().for_each(|node| fabric.add_compute_node(node).unwrap());
         let worker = VirtualWorker::spawn(&kernel, ExecutorConfig::default());
@@ -33,7 +33,7 @@ impl World {
         World { kernel, fabric, endpoint, _worker: worker }
     }
 
-    fn post(&mut self, target: Target, token: u64, request: Request) {
+    fn post(&mut self, target: Target, token: u64, request: WorkRequest) {
         self.endpoint.post(target, token, &[request]).unwrap();
         self.endpoint.ring();
     }
@@ -58,12 +58,12 @@ impl World {
     }
 }
 
-fn add(remote: u64, add: u64) -> Request {
-    Request::FetchAdd { remote, add }
+fn add(remote: u64, add: u64) -> WorkRequest {
+    WorkRequest::FetchAdd { remote, add }
 }
 
-fn send(word: u64) -> Request {
-    Request::Send(Message { from: A, body: [word; Message::WORDS] })
+fn send(word: u64) -> WorkRequest {
+    WorkRequest::Send(Message { from: A, body: [word; Message::WORDS] })
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_batch_that_is_held_on_its_way_there_has_no_effect() {
     let gate = world.fabric.gate(|passing| {
         passing.leg == Leg::There
             && passing.from == A
-            && passing.requests.iter().any(|r| matches!(r, Request::FetchAdd { remote: 0, .. }))
+            && passing.requests.iter().any(|r| matches!(r, WorkRequest::FetchAdd { remote: 0, .. }))
     });
     world.post(MEMORY, 1, add(0, 5));
     world.post(MEMORY, 2, add(8, 7));
@@ -99,7 +99,7 @@ fn a_message_that_is_held_behind_the_inbox_completes_and_is_overtaken() {
     let picks = |message: &Message| message.body[0] == 1;
     let gate = world.fabric.gate(move |passing| {
         let first = passing.requests.first();
-        passing.leg == Leg::Inbox && matches!(first, Some(Request::Send(m)) if picks(m))
+        passing.leg == Leg::Inbox && matches!(first, Some(WorkRequest::Send(m)) if picks(m))
     });
     world.post(Target::Compute(B, 0), 1, send(1));
     assert_eq!(world.settle(), [1], "the fabric has done its part");

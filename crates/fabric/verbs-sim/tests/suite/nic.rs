@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use latchwork_verbs::contract::{Harness, Script};
-use latchwork_verbs::{ComputeNodeId, LocalBuffer, MemoryNodeId, RegionKey, Request, Target};
+use latchwork_verbs::{ComputeNodeId, LocalBuffer, MemoryNodeId, RegionKey, Target, WorkRequest};
 use latchwork_verbs_sim::{CpuProfile, NicProfile, SimConfig};
 
 use crate::world::{World, profile};
@@ -18,22 +18,22 @@ fn node(id: u8) -> ComputeNodeId {
     ComputeNodeId::new(id).unwrap()
 }
 
-fn read(len: u32) -> Request {
+fn read(len: u32) -> WorkRequest {
     let local = LocalBuffer { region: RegionKey(0), offset: 0, len };
-    Request::Read { remote: 0, local }
+    WorkRequest::Read { remote: 0, local }
 }
 
-fn write(len: u32) -> Request {
+fn write(len: u32) -> WorkRequest {
     let local = LocalBuffer { region: RegionKey(0), offset: 0, len };
-    Request::Write { remote: 0, local }
+    WorkRequest::Write { remote: 0, local }
 }
 
-fn add(remote: u64) -> Request {
-    Request::FetchAdd { remote, add: 1 }
+fn add(remote: u64) -> WorkRequest {
+    WorkRequest::FetchAdd { remote, add: 1 }
 }
 
 /// Nanoseconds until all of `batches` (a list for each worker) have completed, all posted at once.
-fn time(profile: NicProfile, workers: Vec<(u8, Vec<Vec<Request>>)>) -> u64 {
+fn time(profile: NicProfile, workers: Vec<(u8, Vec<Vec<WorkRequest>>)>) -> u64 {
     let to_memory = |batch| (MEMORY, batch);
     let workers = workers.into_iter();
     time_to(
@@ -43,7 +43,7 @@ fn time(profile: NicProfile, workers: Vec<(u8, Vec<Vec<Request>>)>) -> u64 {
 }
 
 /// A batch and its target.
-type Sent = (Target, Vec<Request>);
+type Sent = (Target, Vec<WorkRequest>);
 
 /// Like `time`, with a target for each batch.
 fn time_to(profile: NicProfile, workers: Vec<(u8, Vec<Sent>)>) -> u64 {
@@ -65,7 +65,7 @@ fn time_to(profile: NicProfile, workers: Vec<(u8, Vec<Sent>)>) -> u64 {
     world.kernel.now().as_nanos()
 }
 
-fn one(request: Request) -> u64 {
+fn one(request: WorkRequest) -> u64 {
     time(profile(), vec![(1, vec![vec![request]])])
 }
 

@@ -9,15 +9,15 @@ use std::time::Duration;
 use latchwork_runtime::{ExecutorConfig, Poller, Time, VirtualWorker};
 use latchwork_simulation::{Kernel, RunEnd};
 use latchwork_verbs::contract::parking::{Counts, Serve};
-use latchwork_verbs::{ComputeNodeId, Endpoint as _, Message, Request, Target};
-use latchwork_verbs_sim::{Endpoint, Fabric, SimConfig};
+use latchwork_verbs::{ComputeNodeId, Endpoint as _, Message, Target, WorkRequest};
+use latchwork_verbs_sim::{SimConfig, SimEndpoint, SimFabric};
 
 fn node(id: u8) -> ComputeNodeId {
     ComputeNodeId::new(id).unwrap()
 }
 
 struct Submit {
-    endpoint: RefCell<Endpoint>,
+    endpoint: RefCell<SimEndpoint>,
     completed: Cell<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Poller for Submit {
 fn serve(seed: u64, messages: u64, leaves_after: u64) -> [u64; 2] {
     let kernel = Kernel::new(seed);
     let config = SimConfig { inbox_capacity: 4, ..SimConfig::default() };
-    let fabric = Fabric::new(&kernel, config);
+    let fabric = SimFabric::new(&kernel, config);
     (1..=2).for_each(|id| fabric.add_compute_node(node(id)).unwrap());
     let worker = || VirtualWorker::spawn(&kernel, ExecutorConfig { seed, ..Default::default() });
 
@@ -66,7 +66,7 @@ fn serve(seed: u64, messages: u64, leaves_after: u64) -> [u64; 2] {
     for token in 0..messages {
         let message = Message { from: node(2), body: [token; Message::WORDS] };
         let target = Target::Compute(node(1), 0);
-        submit.endpoint.borrow_mut().post(target, token, &[Request::Send(message)]).unwrap();
+        submit.endpoint.borrow_mut().post(target, token, &[WorkRequest::Send(message)]).unwrap();
     }
 
     let counts = [Arc::clone(&servers[0].1), Arc::clone(&servers[1].1)];

@@ -7,9 +7,11 @@ use std::time::Duration;
 use latchwork_runtime::{ExecutorConfig, VirtualWorker};
 use latchwork_simulation::Kernel;
 use latchwork_verbs::{
-    ComputeNodeId, Endpoint as _, Inbox as _, MemoryNodeId, Message, Request, Target, VerbError,
+    ComputeNodeId, Endpoint as _, Inbox as _, MemoryNodeId, Message, Target, VerbError, WorkRequest,
 };
-use latchwork_verbs_sim::{Fabric, FaultCounts, Faults, NicProfile, SimConfig, Step, Strike};
+use latchwork_verbs_sim::{
+    BatchStep, FaultCounts, Faults, NicProfile, SimConfig, SimFabric, Strike,
+};
 
 const A: ComputeNodeId = ComputeNodeId::new(1).unwrap();
 const B: ComputeNodeId = ComputeNodeId::new(2).unwrap();
@@ -20,10 +22,10 @@ const MEMORY: Target = Target::Memory(MemoryNodeId(0));
 fn play(
     config: SimConfig,
     watched: bool,
-    batches: &[(Target, Request)],
+    batches: &[(Target, WorkRequest)],
 ) -> (Vec<String>, usize, FaultCounts, u64) {
     let kernel = Kernel::new(5);
-    let fabric = Fabric::new(&kernel, config);
+    let fabric = SimFabric::new(&kernel, config);
     fabric.add_memory_node(64).unwrap();
     [A, B].into_iter().for_each(|node| fabric.add_compute_node(node).unwrap());
     let worker = VirtualWorker::spawn(&kernel, ExecutorConfig::default());
@@ -34,16 +36,16 @@ fn play(
         fabric.watch(move |sight| {
             assert_eq!(sight.from, A);
             let what = match sight.what {
-                Step::Posted => format!("posted {:?}", sight.target),
-                Step::Struck { request, old, new } => format!("{request}: {old} -> {new}"),
-                Step::Delivered(message) => format!("delivered {}", message.body[0]),
-                Step::Completed(Ok(outcome)) => format!("completed, was {}", outcome.old[0]),
-                Step::Completed(Err(VerbError::Ambiguous { .. })) => "ambiguous".to_owned(),
-                Step::Completed(Err(error)) => error.to_string(),
-                Step::Fault(Strike::Delayed(_)) => "fault: delayed".to_owned(),
-                Step::Fault(Strike::Lost) => "fault: lost".to_owned(),
-                Step::Fault(Strike::Repeated(_)) => "fault: repeated".to_owned(),
-                Step::Fault(Strike::CutOff(done)) => format!("fault: cut off behind {done}"),
+                BatchStep::Posted => format!("posted {:?}", sight.target),
+                BatchStep::Struck { request, old, new } => format!("{request}: {old} -> {new}"),
+                BatchStep::Delivered(message) => format!("delivered {}", message.body[0]),
+                BatchStep::Completed(Ok(outcome)) => format!("completed, was {}", outcome.old[0]),
+                BatchStep::Completed(Err(VerbError::Ambiguous { .. })) => "ambiguous".to_owned(),
+                BatchStep::Completed(Err(error)) => error.to_string(),
+                BatchStep::Fault(Strike::Delayed(_)) => "fault: delayed".to_owned(),
+                BatchStep::Fault(Strike::Lost) => "fault: lost".to_owned(),
+                BatchStep::Fault(Strike::Duplicated(_)) => "fault: repeated".to_owned(),
+                BatchStep::Fault(Strike::CutOff(done)) => format!("fault: cut off behind {done}"),
             };
             seen.borrow_mut().push(what);
         });
@@ -60,8 +62,8 @@ fn play(
     (seen, received, fabric.fault_counts(), kernel.event_hash())
 }
 
-fn send(word: u64) -> (Target, Request) {
-    (Target::Compute(B, 0), Request::Send(Message { from: A, body: [word; Message::WORDS] }))
+fn send(word: u64) -> (Target, WorkRequest) {
+    (Target::Compute(B, 0), WorkRequest::Send(Message { from: A, body: [word; Message::WORDS] }))
 }
 
 fn networks(faults: Faults) -> [SimConfig; 2] {
@@ -72,9 +74,9 @@ fn networks(faults: Faults) -> [SimConfig; 2] {
 #[test]
 fn every_step_is_seen_in_order() {
     let batches = [
-        (MEMORY, Request::FetchAdd { remote: 8, add: 5 }),
-        (MEMORY, Request::CompareSwap { remote: 8, expected: 5, desired: 9 }),
-        (MEMORY, Request::CompareSwap { remote: 8, expected: 5, desired: 1 }),
+        (MEMORY, WorkRequest::FetchAdd { remote: 8, add: 5 }),
+        (MEMORY, WorkRequest::CompareSwap { remote: 8, expected: 5, desired: 9 }),
+        (MEMORY, WorkRequest::CompareSwap { remote: 8, expected: 5, desired: 1 }),
         send(7),
     ];
     for config in networks(Faults::NONE) {

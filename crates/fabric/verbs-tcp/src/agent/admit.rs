@@ -14,8 +14,8 @@ use super::hosted::Hosted;
 use super::seats::Seat;
 use crate::security::{Role, Secret, Security, random};
 use crate::wire::{
-    Answer, HELLO_LEN, Hello, INTRODUCTION_LEN, Introduction, MAC_LEN, NONCE_LEN, Refusal, VERSION,
-    WELCOME_LEN, Welcome,
+    AgentGreeting, CLIENT_GREETING_LEN, ClientGreeting, HELLO_LEN, Hello, MAC_LEN, NONCE_LEN,
+    Refusal, VERSION, WELCOME_LEN, Welcome,
 };
 
 /// Performs the greetings. Returns the session's seat when the client is admitted.
@@ -41,15 +41,15 @@ where
         None => random().map_err(|error| Reject::Broken(error.to_string()))?,
         Some(_) => [0; NONCE_LEN],
     };
-    let answer_bytes = Answer { version: VERSION, refusal, nonce }.bytes();
+    let answer_bytes = AgentGreeting { version: VERSION, refusal, nonce }.bytes();
     write(stream, &answer_bytes).await?;
     if let Some(refusal) = refusal {
         return Err(Reject::Refused(refusal));
     }
 
-    let mut bytes = [0; INTRODUCTION_LEN];
+    let mut bytes = [0; CLIENT_GREETING_LEN];
     read(stream, &mut bytes).await?;
-    let (said, mac): (&[u8; INTRODUCTION_LEN - MAC_LEN], &[u8; MAC_LEN]) = split(&bytes);
+    let (said, mac): (&[u8; CLIENT_GREETING_LEN - MAC_LEN], &[u8; MAC_LEN]) = split(&bytes);
     let proved = secret.is_none_or(|secret| {
         secret.verify(Role::Client, &[&hello_bytes, &answer_bytes, said], mac)
     });
@@ -59,7 +59,7 @@ where
     let signed = Signed { secret, before: [&hello_bytes, &answer_bytes, &bytes] };
     // From here on the client is a member of the cluster, and learns the reason of a refusal.
     let introduction =
-        Introduction::parse(said).map_err(|error| Reject::Broken(error.to_string()))?;
+        ClientGreeting::parse(said).map_err(|error| Reject::Broken(error.to_string()))?;
     if introduction.to != hosted.node {
         return Err(refuse(stream, Some(&signed), Refusal::Node).await);
     }
@@ -124,7 +124,7 @@ where
 
 /// The refusal of a connection beyond the limit.
 pub(crate) fn busy() -> [u8; crate::wire::ANSWER_LEN] {
-    Answer { version: VERSION, refusal: Some(Refusal::Busy), nonce: [0; NONCE_LEN] }.bytes()
+    AgentGreeting { version: VERSION, refusal: Some(Refusal::Busy), nonce: [0; NONCE_LEN] }.bytes()
 }
 
 fn split<const N: usize, const M: usize, const L: usize>(bytes: &[u8; L]) -> (&[u8; N], &[u8; M]) {

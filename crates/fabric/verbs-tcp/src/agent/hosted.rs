@@ -10,20 +10,20 @@ use latchwork_verbs_shm as shm;
 
 use super::counters::Counters;
 use super::seats::Seats;
-use crate::config::Limits;
+use crate::config::AgentLimits;
 use crate::security::Security;
-use crate::wire::Node;
+use crate::wire::TcpNode;
 
 /// A node of this process: memory, or regions and an inbox.
 pub(crate) struct Hosted {
-    pub(crate) node: Node,
+    pub(crate) node: TcpNode,
     /// The incarnation of this start of the node; never 0.
     pub(crate) incarnation: u64,
     /// The inbox of a compute node.
-    pub(crate) inbox: Option<shm::Inbox>,
+    pub(crate) inbox: Option<shm::ShmInbox>,
     pub(crate) clock: Clock,
     pub(crate) security: Security,
-    pub(crate) limits: Limits,
+    pub(crate) limits: AgentLimits,
     pub(crate) seats: Seats,
     pub(crate) counters: Arc<Counters>,
     regions: RwLock<Vec<Arc<Region>>>,
@@ -32,16 +32,16 @@ pub(crate) struct Hosted {
 impl Hosted {
     #[allow(clippy::too_many_arguments, reason = "it is only taken together")]
     pub(crate) fn new(
-        node: Node,
+        node: TcpNode,
         incarnation: u64,
-        (inbox, regions): (Option<shm::Inbox>, Vec<Arc<Region>>),
-        (security, limits): (Security, Limits),
+        (inbox, regions): (Option<shm::ShmInbox>, Vec<Arc<Region>>),
+        (security, limits): (Security, AgentLimits),
         clock: Clock,
         counters: Arc<Counters>,
     ) -> Self {
         strict_assert_ne!(incarnation, 0, "in a greeting 0 means any incarnation");
         strict_assert!(
-            inbox.is_some() == matches!(node, Node::Compute(_)),
+            inbox.is_some() == matches!(node, TcpNode::Compute(_)),
             "messages are for compute nodes only"
         );
         let (seats, regions) = (Seats::new(limits.connections), RwLock::new(regions));

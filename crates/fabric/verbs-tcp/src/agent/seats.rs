@@ -19,7 +19,7 @@ use latchwork_runtime::sync::Mutex;
 use latchwork_strict::strict_assert;
 use tokio::sync::{Mutex as Gate, Notify, OwnedMutexGuard};
 
-use crate::wire::{Introduction, Node, Refusal};
+use crate::wire::{ClientGreeting, Refusal, TcpNode};
 
 type Session = [u8; 16];
 
@@ -32,13 +32,13 @@ pub(crate) struct Seats {
 #[derive(Default)]
 struct Table {
     taken: BTreeMap<Session, Entry>,
-    fenced: BTreeMap<Node, u64>,
+    fenced: BTreeMap<TcpNode, u64>,
 }
 
 struct Entry {
     stop: Arc<Notify>,
     gate: Arc<Gate<()>>,
-    from: Node,
+    from: TcpNode,
     epoch: u64,
     /// Whether this entry's connection has stopped waiting for the gate, while an earlier
     /// connection still has the gate.
@@ -65,8 +65,8 @@ impl Seats {
     ///
     /// Another connection can take the seat from this one, also while this one still waits here. So
     /// [`Seat::until_stopped`] goes around all later work.
-    pub(crate) async fn take(&self, introduction: &Introduction) -> Result<Seat, Refusal> {
-        let Introduction { from, epoch, session, .. } = *introduction;
+    pub(crate) async fn take(&self, introduction: &ClientGreeting) -> Result<Seat, Refusal> {
+        let ClientGreeting { from, epoch, session, .. } = *introduction;
         let stop = Arc::new(Notify::new());
         let gate = {
             let mut table = self.table.lock();
@@ -105,7 +105,7 @@ impl Seats {
 
     /// Refuses `node` with epochs below `epoch` from now on, and stops its connections. True when
     /// all have stopped within `patience`.
-    pub(crate) async fn fence(&self, node: Node, epoch: u64, patience: Duration) -> bool {
+    pub(crate) async fn fence(&self, node: TcpNode, epoch: u64, patience: Duration) -> bool {
         let stopped: Vec<_> = {
             let mut table = self.table.lock();
             let fence = table.fenced.entry(node).or_default();
@@ -178,10 +178,10 @@ mod tests {
 
     use super::*;
 
-    fn introduction(session: u8, epoch: u64) -> Introduction {
-        let from = Node::Compute(ComputeNodeId::new(3).unwrap());
-        let to = Node::Memory(MemoryNodeId(0));
-        Introduction { from, to, epoch, incarnation: 0, session: [session; 16] }
+    fn introduction(session: u8, epoch: u64) -> ClientGreeting {
+        let from = TcpNode::Compute(ComputeNodeId::new(3).unwrap());
+        let to = TcpNode::Memory(MemoryNodeId(0));
+        ClientGreeting { from, to, epoch, incarnation: 0, session: [session; 16] }
     }
 
     fn run<F: Future>(future: F) -> F::Output {

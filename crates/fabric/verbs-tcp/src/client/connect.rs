@@ -13,14 +13,15 @@ use crate::agent::prepare;
 use crate::error::TcpError;
 use crate::security::{Role, Secret, Security, random};
 use crate::wire::{
-    ANSWER_LEN, Answer, Hello, Introduction, MAC_LEN, Node, Refusal, VERSION, WELCOME_LEN, Welcome,
+    ANSWER_LEN, AgentGreeting, ClientGreeting, Hello, MAC_LEN, Refusal, TcpNode, VERSION,
+    WELCOME_LEN, Welcome,
 };
 
 /// The address and the greeting of a wanted connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) addr: SocketAddr,
-    pub(crate) introduction: Introduction,
+    pub(crate) introduction: ClientGreeting,
 }
 
 /// A connection with a complete greeting.
@@ -105,7 +106,7 @@ where
     write(stream, &hello, addr).await?;
     let mut answer = [0; ANSWER_LEN];
     read(stream, &mut answer, addr).await?;
-    let Answer { version, refusal, .. } = Answer::parse(&answer).map_err(no_agent)?;
+    let AgentGreeting { version, refusal, .. } = AgentGreeting::parse(&answer).map_err(no_agent)?;
     if let Some(refusal) = refusal {
         return Err(refused(refusal, version));
     }
@@ -164,10 +165,10 @@ fn ended(error: &io::Error, addr: SocketAddr) -> TcpError {
 impl Wanted {
     pub(crate) fn new(
         addr: SocketAddr,
-        (from, to): (Node, Node),
+        (from, to): (TcpNode, TcpNode),
         (epoch, incarnation): (u64, u64),
         session: [u8; 16],
     ) -> Self {
-        Wanted { addr, introduction: Introduction { from, to, epoch, incarnation, session } }
+        Wanted { addr, introduction: ClientGreeting { from, to, epoch, incarnation, session } }
     }
 }

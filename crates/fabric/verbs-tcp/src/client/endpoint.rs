@@ -8,7 +8,7 @@ use std::time::Duration;
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{
-    Completion, LocalBuffer, Region, RegionKey, Request, Target, VerbError, WORD, Words,
+    Completion, LocalBuffer, Region, RegionKey, Target, VerbError, WORD, Words, WorkRequest,
     check_batch,
 };
 
@@ -18,7 +18,7 @@ use crate::agent::Hosted;
 use crate::fabric::Inner;
 use crate::peers::Peer;
 use crate::security::random;
-use crate::wire::Node;
+use crate::wire::TcpNode;
 
 /// One worker's endpoint on the fabric of sockets; see [`latchwork_verbs::Endpoint`].
 ///
@@ -28,7 +28,7 @@ use crate::wire::Node;
 ///
 /// The first post to a region of another process that is not known yet requests the regions from
 /// that process. The post waits for the answer, at most as long as connecting may take.
-pub struct Endpoint {
+pub struct TcpEndpoint {
     inner: Arc<Inner>,
     locals: Locals,
     lanes: Vec<Lane>,
@@ -71,10 +71,10 @@ impl Locals {
     }
 }
 
-impl Endpoint {
+impl TcpEndpoint {
     pub(crate) fn new(inner: Arc<Inner>, own: Arc<Hosted>) -> Self {
         let removals = inner.peers.removals();
-        Endpoint {
+        TcpEndpoint {
             inner,
             locals: Locals { own, regions: Vec::new() },
             lanes: Vec::new(),
@@ -110,8 +110,8 @@ impl Endpoint {
     /// ones are used.
     fn lane(&mut self, target: Target) -> Option<usize> {
         let node = match target {
-            Target::Memory(id) => Node::Memory(id),
-            Target::Compute(id, _) => Node::Compute(id),
+            Target::Memory(id) => TcpNode::Memory(id),
+            Target::Compute(id, _) => TcpNode::Compute(id),
         };
         self.retire();
         let known = self.lanes.iter().position(|lane| lane.peer.node == node);
@@ -131,7 +131,7 @@ impl Endpoint {
     }
 
     fn step(&mut self, now: Time) {
-        let Endpoint { inner, locals, lanes, former, completed, .. } = self;
+        let TcpEndpoint { inner, locals, lanes, former, completed, .. } = self;
         former.retain(Lane::is_busy);
         for lane in lanes.iter_mut().chain(former).filter(|lane| lane.is_busy()) {
             lane.step(
@@ -157,8 +157,13 @@ fn start(inner: &Inner, own: &Hosted, peer: &Peer, session: [u8; 16]) -> Attempt
     receiver
 }
 
-impl latchwork_verbs::Endpoint for Endpoint {
-    fn post(&mut self, target: Target, token: u64, requests: &[Request]) -> Result<(), VerbError> {
+impl latchwork_verbs::Endpoint for TcpEndpoint {
+    fn post(
+        &mut self,
+        target: Target,
+        token: u64,
+        requests: &[WorkRequest],
+    ) -> Result<(), VerbError> {
         let region = match target {
             Target::Memory(_) => 0,
             Target::Compute(_, region) => region,
@@ -208,7 +213,7 @@ impl latchwork_verbs::Endpoint for Endpoint {
         self.in_flight == 0
     }
 
-    fn nap(&self, time: Duration) -> bool {
+    fn doze(&self, time: Duration) -> bool {
         let mut links: Vec<_> = self.lanes.iter().filter_map(Lane::awaits).collect();
         let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
         // An error ends the doze, and the next step meets its cause.

@@ -1,14 +1,14 @@
 //! Batches in flight: their expected replies and their outcomes.
 
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{BATCH_MAX, LocalBuffer, Outcome, Request};
+use latchwork_verbs::{AtomicOutcome, BATCH_MAX, LocalBuffer, WorkRequest};
 
 /// A batch from its post to its completion.
 pub(crate) struct Flight {
     pub(crate) token: u64,
     /// The target's region, which the error of a completion names.
     pub(crate) region: u16,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: AtomicOutcome,
     /// The number of atomics whose old values have arrived.
     pub(crate) atomics: usize,
     /// The number of frames without a reply, and of messages that will be sent again.
@@ -19,7 +19,7 @@ pub(crate) struct Flight {
 
 impl Flight {
     pub(crate) fn new(token: u64, region: u16) -> Self {
-        let outcome = Outcome::default();
+        let outcome = AtomicOutcome::default();
         Flight { token, region, outcome, atomics: 0, open: 0, whole: false }
     }
 
@@ -47,13 +47,13 @@ pub(crate) enum Expect {
 }
 
 impl Expect {
-    fn of(request: &Request) -> Self {
+    fn of(request: &WorkRequest) -> Self {
         match *request {
-            Request::Read { local, .. } => Expect::Data { local, optional: false },
-            Request::ReadIf { local, .. } => Expect::Data { local, optional: true },
-            Request::Write { .. } | Request::WriteWord { .. } => Expect::Done,
-            Request::CompareSwap { .. } | Request::FetchAdd { .. } => Expect::Old,
-            Request::Send(_) => Expect::Delivery,
+            WorkRequest::Read { local, .. } => Expect::Data { local, optional: false },
+            WorkRequest::ReadIf { local, .. } => Expect::Data { local, optional: true },
+            WorkRequest::Write { .. } | WorkRequest::WriteWord { .. } => Expect::Done,
+            WorkRequest::CompareSwap { .. } | WorkRequest::FetchAdd { .. } => Expect::Old,
+            WorkRequest::Send(_) => Expect::Delivery,
         }
     }
 }
@@ -68,7 +68,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    pub(crate) fn new(seq: u32, flight: usize, requests: &[Request]) -> Self {
+    pub(crate) fn new(seq: u32, flight: usize, requests: &[WorkRequest]) -> Self {
         strict_assert!(
             !requests.is_empty() && requests.len() <= BATCH_MAX,
             "a frame holds one to {BATCH_MAX} requests"
@@ -88,13 +88,13 @@ impl Sent {
 /// The requests of waiting batches, one batch behind the other, each contiguous.
 #[derive(Default)]
 pub(crate) struct Requests {
-    all: Vec<Request>,
+    all: Vec<WorkRequest>,
     first: usize,
 }
 
 impl Requests {
     #[inline]
-    pub(crate) fn push(&mut self, requests: &[Request]) {
+    pub(crate) fn push(&mut self, requests: &[WorkRequest]) {
         strict_assert!(!requests.is_empty(), "an empty batch is posted");
         if self.first == self.all.len() {
             self.clear();
@@ -109,7 +109,7 @@ impl Requests {
 
     /// The first `count` requests.
     #[inline]
-    pub(crate) fn front(&self, count: usize) -> &[Request] {
+    pub(crate) fn front(&self, count: usize) -> &[WorkRequest] {
         strict_assert!(self.first + count <= self.all.len(), "more requests are read than wait");
         &self.all[self.first..][..count]
     }
@@ -128,7 +128,7 @@ impl Requests {
 
 /// The piece of `request` that begins `done` bytes behind its start and has at most `max` bytes.
 /// Returns the piece, its length, and the length of the whole request.
-pub(crate) fn piece(request: &Request, done: u32, max: u32) -> (Request, u32, u32) {
+pub(crate) fn piece(request: &WorkRequest, done: u32, max: u32) -> (WorkRequest, u32, u32) {
     let cut = |remote: u64, local: LocalBuffer| {
         strict_assert!(done <= local.len, "more of a request was sent than it has");
         let len = (local.len - done).min(max);
@@ -137,14 +137,14 @@ pub(crate) fn piece(request: &Request, done: u32, max: u32) -> (Request, u32, u3
         (remote + u64::from(done), LocalBuffer { region: local.region, offset, len }, len)
     };
     match *request {
-        Request::Write { remote, local } => {
+        WorkRequest::Write { remote, local } => {
             let (remote, part, len) = cut(remote, local);
-            (Request::Write { remote, local: part }, len, local.len)
+            (WorkRequest::Write { remote, local: part }, len, local.len)
         }
         // The condition of a `ReadIf` is dropped, because its atomic is in another frame.
-        Request::Read { remote, local } | Request::ReadIf { remote, local, .. } => {
+        WorkRequest::Read { remote, local } | WorkRequest::ReadIf { remote, local, .. } => {
             let (remote, part, len) = cut(remote, local);
-            (Request::Read { remote, local: part }, len, local.len)
+            (WorkRequest::Read { remote, local: part }, len, local.len)
         }
         other => (other, 0, 0),
     }
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn requests_stay_in_order_and_take_no_more_than_twice_their_room() {
         let (mut requests, mut next, mut seen, mut most) = (Requests::default(), 0, 0, 0);
-        let word = |value| Request::WriteWord { remote: 0, value };
+        let word = |value| WorkRequest::WriteWord { remote: 0, value };
         for round in 0..1000_u64 {
             for len in 0..round % 7 {
                 let batch: Vec<_> = (0..=len % 4).map(|i| word(next + i)).collect();
@@ -181,7 +181,7 @@ mod tests {
     #[should_panic(expected = "more requests are read than wait")]
     fn a_batch_that_is_sent_twice_is_found() {
         let mut requests = Requests::default();
-        requests.push(&[Request::FetchAdd { remote: 0, add: 1 }]);
+        requests.push(&[WorkRequest::FetchAdd { remote: 0, add: 1 }]);
         requests.pop(1);
         let _ = requests.front(1);
     }

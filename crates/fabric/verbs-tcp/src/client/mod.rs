@@ -13,4 +13,4 @@ mod lane;
 mod link;
 
 pub(crate) use connect::{Wanted, connect};
-pub use endpoint::Endpoint;
+pub use endpoint::TcpEndpoint;

@@ -12,7 +12,7 @@
 
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{
-    BATCH_ATOMICS_MAX, BATCH_MAX, ComputeNodeId, LocalBuffer, Message, Request, WORD, Words,
+    BATCH_ATOMICS_MAX, BATCH_MAX, ComputeNodeId, LocalBuffer, Message, WORD, Words, WorkRequest,
 };
 
 use super::frame::{BATCH, HEADER, begin_frame, end_frame};
@@ -287,7 +287,7 @@ pub fn end_batch(out: &mut [u8], start: usize) {
 #[inline]
 pub fn put_request<'a>(
     out: &mut Vec<u8>,
-    request: &Request,
+    request: &WorkRequest,
     words: impl FnOnce(LocalBuffer) -> Words<'a>,
 ) {
     let prefix = |out: &mut Vec<u8>, op: u8, len: u32, remote: u64| {
@@ -299,30 +299,30 @@ pub fn put_request<'a>(
     };
     strict_assert!(out.len() >= HEADER, "a request before its frame");
     match *request {
-        Request::Read { remote, local } => prefix(out, READ, local.len, remote),
-        Request::ReadIf { remote, local, mask, value } => {
+        WorkRequest::Read { remote, local } => prefix(out, READ, local.len, remote),
+        WorkRequest::ReadIf { remote, local, mask, value } => {
             prefix(out, READ_IF, local.len, remote);
             out.extend_from_slice(&mask.to_le_bytes());
             out.extend_from_slice(&value.to_le_bytes());
         }
-        Request::Write { remote, local } => {
+        WorkRequest::Write { remote, local } => {
             prefix(out, WRITE, local.len, remote);
             words(local).append_to(0, local.len as usize, out);
         }
-        Request::WriteWord { remote, value } => {
+        WorkRequest::WriteWord { remote, value } => {
             prefix(out, WRITE, WORD as u32, remote);
             out.extend_from_slice(&value.to_le_bytes());
         }
-        Request::CompareSwap { remote, expected, desired } => {
+        WorkRequest::CompareSwap { remote, expected, desired } => {
             prefix(out, COMPARE_SWAP, WORD as u32, remote);
             out.extend_from_slice(&expected.to_le_bytes());
             out.extend_from_slice(&desired.to_le_bytes());
         }
-        Request::FetchAdd { remote, add } => {
+        WorkRequest::FetchAdd { remote, add } => {
             prefix(out, FETCH_ADD, WORD as u32, remote);
             out.extend_from_slice(&add.to_le_bytes());
         }
-        Request::Send(Message { from, body }) => {
+        WorkRequest::Send(Message { from, body }) => {
             let mut prefix = [0; 16];
             (prefix[0], prefix[1]) = (SEND, from.get());
             out.extend_from_slice(&prefix);

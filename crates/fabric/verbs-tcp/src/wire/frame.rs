@@ -10,7 +10,7 @@
 use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use super::batch::Batch;
-use super::reply::Reply;
+use super::reply::BatchReply;
 use super::{Cursor, DATA_MAX, WireError};
 
 /// Bytes of a frame's header.
@@ -48,7 +48,7 @@ pub enum FromClient<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FromAgent<'a> {
     /// The outcome of a batch frame.
-    Reply(Reply<'a>),
+    Reply(BatchReply<'a>),
     /// The number of the ping, and the agent's clock in nanoseconds.
     Pong(u32, u64),
     /// The agent's clock in nanoseconds.
@@ -133,7 +133,7 @@ impl<'a> FromAgent<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, WireError> {
         let Some(raw) = raw(bytes)? else { return Ok(None) };
         let frame = match raw.kind {
-            REPLY => FromAgent::Reply(Reply::parse(raw.a, raw.b, raw.seq, raw.body)?),
+            REPLY => FromAgent::Reply(BatchReply::parse(raw.a, raw.b, raw.seq, raw.body)?),
             PONG => FromAgent::Pong(raw.seq, raw.word()?),
             TIME => {
                 raw.no_seq()?;

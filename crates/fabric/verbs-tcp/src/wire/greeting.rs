@@ -33,12 +33,12 @@ pub const HELLO_LEN: usize = 48;
 pub const ANSWER_LEN: usize = 48;
 
 /// Bytes of an [`Introduction`].
-pub const INTRODUCTION_LEN: usize = 48 + MAC_LEN;
+pub const CLIENT_GREETING_LEN: usize = 48 + MAC_LEN;
 
 /// Bytes of a [`Welcome`] without the lengths of the regions.
 pub const WELCOME_LEN: usize = 24 + MAC_LEN;
 const _: () = assert!(HELLO_LEN == 8 + 2 + 1 + 5 + NONCE_LEN && ANSWER_LEN == HELLO_LEN);
-const _: () = assert!(INTRODUCTION_LEN == 2 * 4 + 2 * 8 + 16 + 8 + MAC_LEN);
+const _: () = assert!(CLIENT_GREETING_LEN == 2 * 4 + 2 * 8 + 16 + 8 + MAC_LEN);
 const _: () = assert!(WELCOME_LEN == 4 + 4 + 2 * 8 + MAC_LEN);
 
 /// The most regions of one node: the number of region keys.
@@ -48,27 +48,27 @@ const _: () =
 
 /// A node that can be the target of verbs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Node {
+pub enum TcpNode {
     /// A memory node.
     Memory(MemoryNodeId),
     /// A compute node.
     Compute(ComputeNodeId),
 }
 
-impl fmt::Display for Node {
+impl fmt::Display for TcpNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Node::Memory(id) => write!(f, "M{}", id.0),
-            Node::Compute(id) => write!(f, "C{}", id.get()),
+            TcpNode::Memory(id) => write!(f, "M{}", id.0),
+            TcpNode::Compute(id) => write!(f, "C{}", id.get()),
         }
     }
 }
 
-impl Node {
+impl TcpNode {
     fn bytes(self) -> [u8; 4] {
         let (kind, [low, high]) = match self {
-            Node::Memory(id) => (1, id.0.to_le_bytes()),
-            Node::Compute(id) => (2, u16::from(id.get()).to_le_bytes()),
+            TcpNode::Memory(id) => (1, id.0.to_le_bytes()),
+            TcpNode::Compute(id) => (2, u16::from(id.get()).to_le_bytes()),
         };
         [kind, 0, low, high]
     }
@@ -77,8 +77,8 @@ impl Node {
         let id = u16::from_le_bytes([bytes[2], bytes[3]]);
         let compute = || u8::try_from(id).ok().and_then(ComputeNodeId::new);
         match (bytes[0], bytes[1]) {
-            (1, 0) => Ok(Node::Memory(MemoryNodeId(id))),
-            (2, 0) => compute().map(Node::Compute).ok_or(WireError::Field { field: "node" }),
+            (1, 0) => Ok(TcpNode::Memory(MemoryNodeId(id))),
+            (2, 0) => compute().map(TcpNode::Compute).ok_or(WireError::Field { field: "node" }),
             _ => Err(WireError::Field { field: "node" }),
         }
     }
@@ -189,7 +189,7 @@ impl Hello {
 
 /// The first message of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answer {
+pub struct AgentGreeting {
     /// The agent's version.
     pub version: u16,
     /// The reason of a refusal.
@@ -198,13 +198,13 @@ pub struct Answer {
     pub nonce: [u8; NONCE_LEN],
 }
 
-impl Answer {
+impl AgentGreeting {
     /// The message as bytes.
     pub fn bytes(&self) -> [u8; ANSWER_LEN] {
         let mut bytes = [0; ANSWER_LEN];
         put_magic(&mut bytes, self.version, Refusal::byte(self.refusal), &self.nonce);
         strict_assert!(
-            matches!(Answer::parse(&bytes), Ok(read) if read.refusal == self.refusal || self.version != VERSION),
+            matches!(AgentGreeting::parse(&bytes), Ok(read) if read.refusal == self.refusal || self.version != VERSION),
             "an answer is read as another"
         );
         bytes
@@ -218,17 +218,17 @@ impl Answer {
         let (version, flag, nonce) = parse_magic(bytes)?;
         let refusal =
             if version == VERSION { Refusal::parse(flag)? } else { Some(Refusal::Version) };
-        Ok(Answer { version, refusal, nonce })
+        Ok(AgentGreeting { version, refusal, nonce })
     }
 }
 
 /// The client greeting: the client's node and the node that the client wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Introduction {
+pub struct ClientGreeting {
     /// The client's node.
-    pub from: Node,
+    pub from: TcpNode,
     /// The node that the client wants.
-    pub to: Node,
+    pub to: TcpNode,
     /// The client's epoch.
     pub epoch: u64,
     /// The incarnation of the node that the client wants; 0 for any.
@@ -237,17 +237,17 @@ pub struct Introduction {
     pub session: [u8; 16],
 }
 
-impl Introduction {
+impl ClientGreeting {
     /// The message as bytes, without the MAC.
-    pub fn bytes(&self) -> [u8; INTRODUCTION_LEN - MAC_LEN] {
-        let mut bytes = [0; INTRODUCTION_LEN - MAC_LEN];
+    pub fn bytes(&self) -> [u8; CLIENT_GREETING_LEN - MAC_LEN] {
+        let mut bytes = [0; CLIENT_GREETING_LEN - MAC_LEN];
         bytes[..4].copy_from_slice(&self.from.bytes());
         bytes[4..8].copy_from_slice(&self.to.bytes());
         bytes[8..16].copy_from_slice(&self.epoch.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.incarnation.to_le_bytes());
         bytes[24..40].copy_from_slice(&self.session);
         strict_assert!(
-            matches!(Introduction::parse(&bytes), Ok(read) if read == *self),
+            matches!(ClientGreeting::parse(&bytes), Ok(read) if read == *self),
             "an introduction is read as another"
         );
         bytes
@@ -257,13 +257,13 @@ impl Introduction {
     ///
     /// # Errors
     /// The bytes are not a client greeting.
-    pub fn parse(bytes: &[u8; INTRODUCTION_LEN - MAC_LEN]) -> Result<Self, WireError> {
+    pub fn parse(bytes: &[u8; CLIENT_GREETING_LEN - MAC_LEN]) -> Result<Self, WireError> {
         let mut cursor = Cursor(bytes);
-        let (from, to) = (Node::parse(cursor.take()?)?, Node::parse(cursor.take()?)?);
+        let (from, to) = (TcpNode::parse(cursor.take()?)?, TcpNode::parse(cursor.take()?)?);
         let (epoch, incarnation) = (cursor.u64()?, cursor.u64()?);
         let session = cursor.take()?;
         cursor.zeros::<8>()?;
-        Ok(Introduction { from, to, epoch, incarnation, session })
+        Ok(ClientGreeting { from, to, epoch, incarnation, session })
     }
 }
 

@@ -16,10 +16,10 @@ pub use frame::{
     FRAME_MAX, FromAgent, FromClient, HEADER, end_frame, put_lease, put_ping, put_pong, put_time,
 };
 pub use greeting::{
-    ANSWER_LEN, Answer, HELLO_LEN, Hello, INTRODUCTION_LEN, Introduction, MAC_LEN, NONCE_LEN, Node,
-    REGIONS_MAX, Refusal, VERSION, WELCOME_LEN, Welcome,
+    ANSWER_LEN, AgentGreeting, CLIENT_GREETING_LEN, ClientGreeting, HELLO_LEN, Hello, MAC_LEN,
+    NONCE_LEN, REGIONS_MAX, Refusal, TcpNode, VERSION, WELCOME_LEN, Welcome,
 };
-pub use reply::{Reply, begin_reply, end_reply};
+pub use reply::{BatchReply, begin_reply, end_reply};
 
 use thiserror::Error;
 

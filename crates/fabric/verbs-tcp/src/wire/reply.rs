@@ -13,7 +13,7 @@ const EXPIRED: u8 = 1;
 
 /// The outcome of a batch frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reply<'a> {
+pub struct BatchReply<'a> {
     /// The number of the batch frame.
     pub seq: u32,
     /// Whether the batch came after the end of its lease. Then no request of it took effect.
@@ -25,7 +25,7 @@ pub struct Reply<'a> {
     pub body: &'a [u8],
 }
 
-impl<'a> Reply<'a> {
+impl<'a> BatchReply<'a> {
     pub(super) fn parse(
         status: u8,
         undone: u16,
@@ -40,7 +40,7 @@ impl<'a> Reply<'a> {
         if undone > 0b1111 {
             return Err(WireError::Field { field: "undone" });
         }
-        Ok(Reply { seq, expired, undone: undone as u8, body })
+        Ok(BatchReply { seq, expired, undone: undone as u8, body })
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use latchwork_runtime::{Clock, Time};
 use latchwork_verbs::{
-    Completion, Endpoint as _, LocalBuffer, MemoryNodeId, Outcome, Region, RegionKey, Request,
-    VerbError,
+    AtomicOutcome, Completion, Endpoint as _, LocalBuffer, MemoryNodeId, Region, RegionKey,
+    VerbError, WorkRequest,
 };
-use latchwork_verbs_tcp::{Config, Fabric};
+use latchwork_verbs_tcp::{TcpConfig, TcpFabric};
 use proxy::Proxy;
 
 use crate::common::proxy;
@@ -26,8 +26,12 @@ fn wait(time: Duration) {
     pause(time);
 }
 
-fn impatient() -> Config {
-    Config { patience: PATIENCE, connect_time: Duration::from_millis(800), ..Config::new(secret()) }
+fn impatient() -> TcpConfig {
+    TcpConfig {
+        patience: PATIENCE,
+        connect_time: Duration::from_millis(800),
+        ..TcpConfig::new(secret())
+    }
 }
 
 /// A pair with a proxy in between that can fail.
@@ -40,11 +44,13 @@ fn through_proxy() -> (Pair, Proxy) {
     (pair, proxy.unwrap())
 }
 
-const ADD: [Request; 1] = [Request::FetchAdd { remote: 0, add: 1 }];
+const ADD: [WorkRequest; 1] = [WorkRequest::FetchAdd { remote: 0, add: 1 }];
 /// No request was sent.
-const UNREACHABLE: Result<Outcome, VerbError> = Err(VerbError::Unreachable { target: MEMORY });
-const DISCONNECTED: Result<Outcome, VerbError> = Err(VerbError::Disconnected { target: MEMORY });
-const AMBIGUOUS: Result<Outcome, VerbError> = Err(VerbError::Ambiguous { target: MEMORY });
+const UNREACHABLE: Result<AtomicOutcome, VerbError> =
+    Err(VerbError::Unreachable { target: MEMORY });
+const DISCONNECTED: Result<AtomicOutcome, VerbError> =
+    Err(VerbError::Disconnected { target: MEMORY });
+const AMBIGUOUS: Result<AtomicOutcome, VerbError> = Err(VerbError::Ambiguous { target: MEMORY });
 
 /// The number of batches that succeeded, and of ambiguous ones.
 fn count(done: &[Completion]) -> (u64, u64) {
@@ -164,7 +170,7 @@ fn a_restarted_node_is_not_taken_for_the_one_that_was_meant() {
     let mut endpoint = here.endpoint(node(1)).unwrap();
     assert!(call(&mut endpoint, MEMORY, &ADD).is_ok());
     drop(there);
-    let again = Fabric::new(impatient()).unwrap();
+    let again = TcpFabric::new(impatient()).unwrap();
     let memory = Region::zeroed(4096).unwrap();
     again.serve_memory(MemoryNodeId(0), Arc::clone(&memory), addr).unwrap();
     for _ in 0..3 {
@@ -200,19 +206,19 @@ fn requests_larger_than_a_frame_go_in_pieces_and_in_order() {
         for i in 0..LEN / 8 {
             pair.local.words().set_word(i, round << 32 | i as u64);
         }
-        let write = Request::Write { remote: 8, local: local(0, LEN as u32) };
-        let look = Request::CompareSwap { remote: LEN as u64, expected: 0, desired: 1 };
-        let read = Request::ReadIf {
+        let write = WorkRequest::Write { remote: 8, local: local(0, LEN as u32) };
+        let look = WorkRequest::CompareSwap { remote: LEN as u64, expected: 0, desired: 1 };
+        let read = WorkRequest::ReadIf {
             remote: 8,
             local: local(LEN, LEN as u32),
             mask: u64::MAX,
             value: (round << 32) + (LEN as u64 - 8) / 8,
         };
-        let small = Request::WriteWord { remote: 0, value: round };
+        let small = WorkRequest::WriteWord { remote: 0, value: round };
         // Batches of the usual size are before and behind the large one.
         endpoint.post(MEMORY, 1, &[small]).unwrap();
         endpoint.post(MEMORY, 2, &[write, look, read]).unwrap();
-        endpoint.post(MEMORY, 3, &[Request::FetchAdd { remote: 0, add: 0 }]).unwrap();
+        endpoint.post(MEMORY, 3, &[WorkRequest::FetchAdd { remote: 0, add: 0 }]).unwrap();
         let done = finish(&mut endpoint, LIMIT);
         assert_eq!(done.iter().map(|c| c.token).collect::<Vec<_>>(), [1, 2, 3]);
         let old = done[1].result.unwrap().old[0];

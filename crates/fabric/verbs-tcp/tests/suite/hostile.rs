@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use latchwork_runtime::{Clock, Time};
 use latchwork_verbs::contract::alone;
-use latchwork_verbs::{LocalBuffer, RegionKey, Request};
+use latchwork_verbs::{LocalBuffer, RegionKey, WorkRequest};
 use latchwork_verbs_tcp::wire::{
-    ANSWER_LEN, Answer, Hello, Introduction, NONCE_LEN, VERSION, WELCOME_LEN, Welcome, begin_batch,
-    end_batch, put_lease, put_request,
+    ANSWER_LEN, AgentGreeting, ClientGreeting, Hello, NONCE_LEN, VERSION, WELCOME_LEN, Welcome,
+    begin_batch, end_batch, put_lease, put_request,
 };
-use latchwork_verbs_tcp::{Config, Limits, Node, Refusal};
+use latchwork_verbs_tcp::{AgentLimits, Refusal, TcpConfig, TcpNode};
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
@@ -46,11 +46,11 @@ fn wait(time: Duration) {
     thread::sleep(time);
 }
 
-fn introduction(session: u64) -> Introduction {
+fn introduction(session: u64) -> ClientGreeting {
     let mut id = [0xaa; 16];
     id[..8].copy_from_slice(&session.to_le_bytes());
-    let from = Node::Compute(node(9));
-    Introduction { from, to: MEMORY_NODE, epoch: 0, incarnation: 0, session: id }
+    let from = TcpNode::Compute(node(9));
+    ClientGreeting { from, to: MEMORY_NODE, epoch: 0, incarnation: 0, session: id }
 }
 
 /// A client with a proved identity and a welcome.
@@ -72,7 +72,7 @@ fn greeted(addr: SocketAddr, session: u64) -> Option<TcpStream> {
     stream.write_all(&hello).ok()?;
     let mut answer = [0; ANSWER_LEN];
     stream.read_exact(&mut answer).ok()?;
-    if Answer::parse(&answer).unwrap().refusal == Some(Refusal::Busy) {
+    if AgentGreeting::parse(&answer).unwrap().refusal == Some(Refusal::Busy) {
         return None;
     }
     let said = [&hello[..], &answer].concat();
@@ -144,7 +144,7 @@ fn attack(addr: SocketAddr, number: u64, rng: &mut TestRng) {
             send(&mut stream, &hello);
             let mut answer = [0; ANSWER_LEN];
             if stream.read_exact(&mut answer).is_ok() {
-                let refusal = Answer::parse(&answer).unwrap().refusal;
+                let refusal = AgentGreeting::parse(&answer).unwrap().refusal;
                 assert!(matches!(refusal, Some(Refusal::Version | Refusal::Busy)), "{refusal:?}");
             }
             drain(&mut stream);
@@ -161,7 +161,7 @@ fn attack(addr: SocketAddr, number: u64, rng: &mut TestRng) {
             let mut stream = welcome(addr, number);
             let mut bytes = Vec::new();
             put_lease(&mut bytes, u64::MAX);
-            let read = |remote, len| Request::Read {
+            let read = |remote, len| WorkRequest::Read {
                 remote,
                 local: LocalBuffer { region: RegionKey(0), offset: 0, len },
             };
@@ -169,8 +169,8 @@ fn attack(addr: SocketAddr, number: u64, rng: &mut TestRng) {
                 read(u64::MAX - 7, 8),
                 read((1 << 21) - 8, 16),
                 read(1 << 21, 8),
-                Request::FetchAdd { remote: 1 << 21, add: 1 },
-                Request::WriteWord { remote: u64::MAX - 7, value: 1 },
+                WorkRequest::FetchAdd { remote: 1 << 21, add: 1 },
+                WorkRequest::WriteWord { remote: u64::MAX - 7, value: 1 },
             ][number as usize / 8 % 5];
             for (seq, requests) in [[read(0, 8)], [bad]].iter().enumerate() {
                 let start = begin_batch(&mut bytes, 1, 0, seq as u32);
@@ -188,16 +188,16 @@ fn ten_thousand_hostile_connections_change_nothing() {
     if !alone("hostile::ten_thousand_hostile_connections_change_nothing") {
         return;
     }
-    let limits = Limits {
+    let limits = AgentLimits {
         strangers: 16,
         greeting_time: Duration::from_millis(100),
         write_time: Duration::from_millis(500),
-        ..Limits::default()
+        ..AgentLimits::default()
     };
-    let there = Config { limits, ..Config::new(secret()) };
-    let pair = Pair::new(there, Config::new(secret()), |addr| addr);
+    let there = TcpConfig { limits, ..TcpConfig::new(secret()) };
+    let pair = Pair::new(there, TcpConfig::new(secret()), |addr| addr);
     let mut endpoint = pair.endpoint();
-    let add = [Request::FetchAdd { remote: 0, add: 1 }];
+    let add = [WorkRequest::FetchAdd { remote: 0, add: 1 }];
     // Both connections are made first, because a greeting takes some time on a busy machine.
     let mut during = pair.endpoint();
     assert!(call(&mut endpoint, MEMORY, &add).is_ok() && call(&mut during, MEMORY, &add).is_ok());
@@ -281,7 +281,9 @@ fn who_does_not_read_is_dropped(pair: &Pair) {
     for seq in 0..1000 {
         let local = LocalBuffer { region: RegionKey(0), offset: 0, len: 128 << 10 };
         let start = begin_batch(&mut bytes, 1, 0, seq);
-        put_request(&mut bytes, &Request::Read { remote: 0, local }, |_| unreachable!("a READ"));
+        put_request(&mut bytes, &WorkRequest::Read { remote: 0, local }, |_| {
+            unreachable!("a READ")
+        });
         end_batch(&mut bytes, start);
     }
     let (clock, mut sent) = (Clock::start(), 0);

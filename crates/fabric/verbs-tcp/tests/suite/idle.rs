@@ -8,7 +8,7 @@ use std::time::Duration;
 use latchwork_runtime::{Clock, Time};
 use latchwork_verbs::contract::alone;
 use latchwork_verbs::contract::parking::Servers;
-use latchwork_verbs::{Endpoint as _, Message, Request, Target};
+use latchwork_verbs::{Endpoint as _, Message, Target, WorkRequest};
 
 use crate::common::{Cluster, MEMORY, Mode, finish, node};
 
@@ -52,7 +52,7 @@ fn messages_wake_a_parked_worker_and_no_other_thread_uses_cpu() {
     thread::scope(|scope| {
         let servers = Servers::start(scope, &cluster, 1);
         let mut endpoint = cluster.of(node(2)).endpoint(node(2)).unwrap();
-        let message = Request::Send(Message { from: node(2), body: [7; Message::WORDS] });
+        let message = WorkRequest::Send(Message { from: node(2), body: [7; Message::WORDS] });
         let clock = Clock::start();
         for sent in 1..=50 {
             endpoint.post(Target::Compute(node(1), 0), sent, &[message]).unwrap();
@@ -63,7 +63,7 @@ fn messages_wake_a_parked_worker_and_no_other_thread_uses_cpu() {
             }
         }
         // Also an established, unused connection to a memory node.
-        endpoint.post(MEMORY, 0, &[Request::FetchAdd { remote: 0, add: 1 }]).unwrap();
+        endpoint.post(MEMORY, 0, &[WorkRequest::FetchAdd { remote: 0, add: 1 }]).unwrap();
         assert!(finish(&mut endpoint, PATIENCE)[0].result.is_ok());
         assert!(endpoint.may_park());
 

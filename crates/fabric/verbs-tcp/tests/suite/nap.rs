@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchwork_verbs::{Endpoint as _, Request};
+use latchwork_verbs::{Endpoint as _, WorkRequest};
 
 use crate::common::{Cluster, MEMORY, Mode, finish, node};
 
@@ -14,10 +14,10 @@ const NAP: Duration = Duration::from_millis(900);
 fn a_nap_ends_with_a_reply_and_there_is_none_without_batches_in_flight() {
     let cluster = Cluster::new(Mode::Apart);
     let mut endpoint = cluster.of(node(1)).endpoint(node(1)).unwrap();
-    let add = [Request::FetchAdd { remote: 0, add: 1 }];
+    let add = [WorkRequest::FetchAdd { remote: 0, add: 1 }];
     endpoint.post(MEMORY, 0, &add).unwrap();
     assert!(finish(&mut endpoint, PATIENCE)[0].result.is_ok());
-    assert!(!endpoint.nap(NAP), "there is nothing to sleep on");
+    assert!(!endpoint.doze(NAP), "there is nothing to sleep on");
     for token in 1..=50 {
         endpoint.post(MEMORY, token, &add).unwrap();
         endpoint.ring();
@@ -26,7 +26,7 @@ fn a_nap_ends_with_a_reply_and_there_is_none_without_batches_in_flight() {
         let mut naps = 0;
         let mut completed = None;
         while completed.is_none() {
-            assert!(endpoint.nap(NAP), "it waits for its connection");
+            assert!(endpoint.doze(NAP), "it waits for its connection");
             naps += 1;
             endpoint.poll(&mut |completion| completed = Some(completion));
             assert!(naps < 50, "naps end, and no reply is there");

@@ -7,12 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use latchwork_runtime::{Clock, Time};
-use latchwork_verbs::{Endpoint as _, MemoryNodeId, Region, Request, VerbError};
+use latchwork_verbs::{Endpoint as _, MemoryNodeId, Region, VerbError, WorkRequest};
 use latchwork_verbs_tcp::wire::{
-    Answer, HELLO_LEN, INTRODUCTION_LEN, Introduction, NONCE_LEN, VERSION, WELCOME_LEN,
+    AgentGreeting, CLIENT_GREETING_LEN, ClientGreeting, HELLO_LEN, NONCE_LEN, VERSION, WELCOME_LEN,
 };
 use latchwork_verbs_tcp::{
-    Config, Fabric, Limits, Node, Refusal, Refused, Secret, Security, TcpError, Tls, TlsText,
+    AgentLimits, Refusal, Refused, Secret, Security, TcpConfig, TcpError, TcpFabric, TcpNode, Tls,
+    TlsText,
 };
 use socket2::{Domain, Socket, Type};
 
@@ -20,20 +21,25 @@ use crate::common;
 use crate::common::raw;
 use crate::common::{Authority, MEMORY, MEMORY_NODE, NAME, Pair, call, loopback, node, secret};
 
-const OWN: fn() -> Node = || Node::Compute(node(1));
+const OWN: fn() -> TcpNode = || TcpNode::Compute(node(1));
 
-fn config(security: Security) -> Config {
-    let limits = Limits { greeting_time: raw::LONG, ..Limits::default() };
-    Config { limits, connect_time: raw::LONG, patience: raw::LONG / 3, ..Config::new(security) }
+fn config(security: Security) -> TcpConfig {
+    let limits = AgentLimits { greeting_time: raw::LONG, ..AgentLimits::default() };
+    TcpConfig {
+        limits,
+        connect_time: raw::LONG,
+        patience: raw::LONG / 3,
+        ..TcpConfig::new(security)
+    }
 }
 
 /// Starts a memory node with `there`, and a client with `security`. Returns the client's error and
 /// the refused connections.
 fn try_to_join(there: Security, security: Security) -> (String, Refused) {
-    let fabric = Fabric::new(config(there)).unwrap();
+    let fabric = TcpFabric::new(config(there)).unwrap();
     let memory = Region::zeroed(4096).unwrap();
     let addr = fabric.serve_memory(MemoryNodeId(0), Arc::clone(&memory), loopback()).unwrap();
-    let here = Fabric::new(config(security)).unwrap();
+    let here = TcpFabric::new(config(security)).unwrap();
     let error = here.add_peer(OWN(), MEMORY_NODE, addr).unwrap_err();
     assert_eq!(here.addr(MEMORY_NODE), None, "a peer that is not trusted is not known");
     // The refusal is counted when the agent's side of the connection ends, which is after our side.
@@ -111,7 +117,7 @@ fn an_error_of_certificates_says_which_text_is_wrong() {
 fn unauthenticated_clients_of_an_agent_with_tls_get_nothing_and_disturb_no_other() {
     let tls = Authority::new().security();
     let pair = Pair::new(config(tls.clone()), config(tls), |addr| addr);
-    let add = [Request::FetchAdd { remote: 0, add: 1 }];
+    let add = [WorkRequest::FetchAdd { remote: 0, add: 1 }];
     let mut endpoint = pair.endpoint();
     let mut noise = 1_u64;
     for round in 0..400 {
@@ -172,7 +178,7 @@ fn another_version_is_refused_by_both_sides() {
     eventually(|| pair.there.refused().version == 1);
     assert_eq!(pair.there.refused(), Refused { version: 1, ..Refused::default() });
 
-    let answer = Answer { version: 7, refusal: None, nonce: [1; NONCE_LEN] }.bytes();
+    let answer = AgentGreeting { version: 7, refusal: None, nonce: [1; NONCE_LEN] }.bytes();
     let error = meet(move |mut stream| {
         stream.read_exact(&mut [0; HELLO_LEN]).unwrap();
         stream.write_all(&answer).unwrap();
@@ -193,7 +199,7 @@ fn meet_within(
     let listener = TcpListener::bind(loopback()).unwrap();
     let addr = listener.local_addr().unwrap();
     let agent = thread::spawn(move || what(listener.accept().unwrap().0));
-    let here = Fabric::new(Config { connect_time, ..config(secret()) }).unwrap();
+    let here = TcpFabric::new(TcpConfig { connect_time, ..config(secret()) }).unwrap();
     let error = here.add_peer(OWN(), MEMORY_NODE, addr).unwrap_err().to_string();
     drop(agent.join().unwrap());
     assert!(error.contains(&addr.to_string()), "{error}");
@@ -229,9 +235,9 @@ fn what_listens_there_and_is_no_agent_is_found_out() {
 fn an_agent_that_does_not_know_the_secret_is_not_trusted() {
     let error = meet(|mut stream| {
         stream.read_exact(&mut [0; HELLO_LEN]).unwrap();
-        let answer = Answer { version: VERSION, refusal: None, nonce: [1; NONCE_LEN] };
+        let answer = AgentGreeting { version: VERSION, refusal: None, nonce: [1; NONCE_LEN] };
         stream.write_all(&answer.bytes()).unwrap();
-        let mut said = [0; INTRODUCTION_LEN];
+        let mut said = [0; CLIENT_GREETING_LEN];
         stream.read_exact(&mut said).unwrap();
         // The agent can only send the client's own proof back.
         let mut welcome = [0; WELCOME_LEN];
@@ -247,7 +253,7 @@ fn an_agent_that_does_not_know_the_secret_is_not_trusted() {
 fn a_proof_cannot_be_used_again() {
     let pair = Pair::new(config(secret()), config(secret()), |addr| addr);
     let introduction =
-        Introduction { from: OWN(), to: MEMORY_NODE, epoch: 0, incarnation: 0, session: [1; 16] };
+        ClientGreeting { from: OWN(), to: MEMORY_NODE, epoch: 0, incarnation: 0, session: [1; 16] };
     let mut first = raw::connect(pair.addr);
     let (said, _) = raw::hello(&mut first, VERSION, true);
     let proof = raw::proof(&said, raw::SECRET, &introduction);
@@ -264,9 +270,9 @@ fn a_refusal_before_the_proof_reveals_nothing_else() {
     let pair = Pair::new(config(secret()), config(secret()), |addr| addr);
     // The client also wants another node and another incarnation. Only an authenticated client
     // learns of these errors.
-    let introduction = Introduction {
+    let introduction = ClientGreeting {
         from: OWN(),
-        to: Node::Memory(MemoryNodeId(9)),
+        to: TcpNode::Memory(MemoryNodeId(9)),
         epoch: 0,
         incarnation: 77,
         session: [1; 16],
@@ -284,7 +290,7 @@ fn a_closed_port_is_one_clear_message() {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&loopback().into()).unwrap();
     let addr = socket.local_addr().unwrap().as_socket().unwrap();
-    let here = Fabric::new(config(secret())).unwrap();
+    let here = TcpFabric::new(config(secret())).unwrap();
     let error = here.add_peer(OWN(), MEMORY_NODE, addr).unwrap_err();
     let expected = format!("no agent can be reached at {addr}");
     assert!(error.to_string().starts_with(&expected), "{error}");
@@ -293,13 +299,13 @@ fn a_closed_port_is_one_clear_message() {
 
 #[test]
 fn a_client_tries_again_at_an_agent_busy_with_unauthenticated_clients() {
-    let limits = Limits { strangers: 1, greeting_time: raw::LONG, ..Limits::default() };
-    let fabric = Fabric::new(Config { limits, ..config(secret()) }).unwrap();
+    let limits = AgentLimits { strangers: 1, greeting_time: raw::LONG, ..AgentLimits::default() };
+    let fabric = TcpFabric::new(TcpConfig { limits, ..config(secret()) }).unwrap();
     let memory = Region::zeroed(4096).unwrap();
     let addr = fabric.serve_memory(MemoryNodeId(0), memory, loopback()).unwrap();
     let connect_time = Duration::from_millis(100);
-    let hasty = Fabric::new(Config { connect_time, ..config(secret()) }).unwrap();
-    let patient = Fabric::new(config(secret())).unwrap();
+    let hasty = TcpFabric::new(TcpConfig { connect_time, ..config(secret()) }).unwrap();
+    let patient = TcpFabric::new(config(secret())).unwrap();
     let silent = raw::connect(addr);
     // When a further connection is refused as busy, the agent has accepted the silent one.
     while fabric.refused().busy == 0 {
@@ -324,7 +330,7 @@ fn a_client_tries_again_at_an_agent_busy_with_unauthenticated_clients() {
 
 #[test]
 fn an_address_in_use_is_one_clear_message() {
-    let fabric = Fabric::new(config(secret())).unwrap();
+    let fabric = TcpFabric::new(config(secret())).unwrap();
     let addr = fabric.serve_compute(node(1), loopback()).unwrap();
     let error = fabric.serve_compute(node(2), addr).unwrap_err();
     assert!(error.to_string().starts_with(&format!("cannot listen at {addr}: ")), "{error}");
@@ -336,7 +342,7 @@ fn an_address_in_use_is_one_clear_message() {
 #[test]
 fn a_fenced_node_is_refused_and_none_of_its_verbs_takes_effect() {
     let pair = Pair::new(config(secret()), config(secret()), |addr| addr);
-    let add = [Request::FetchAdd { remote: 0, add: 1 }];
+    let add = [WorkRequest::FetchAdd { remote: 0, add: 1 }];
     let mut endpoint = pair.endpoint();
     assert!(call(&mut endpoint, MEMORY, &add).is_ok());
     for token in 0..5_000 {
@@ -353,7 +359,7 @@ fn a_fenced_node_is_refused_and_none_of_its_verbs_takes_effect() {
     assert!(is_right(call(&mut endpoint, MEMORY, &add)));
     assert_eq!(pair.memory.words().u64(0), value, "executed behind the fence");
     // A node that joins again has a higher epoch.
-    let anew = Fabric::new(Config { epoch: 1, ..config(secret()) }).unwrap();
+    let anew = TcpFabric::new(TcpConfig { epoch: 1, ..config(secret()) }).unwrap();
     anew.serve_compute(node(1), SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     anew.add_peer(OWN(), MEMORY_NODE, pair.addr).unwrap();
     assert!(call(&mut anew.endpoint(node(1)).unwrap(), MEMORY, &add).is_ok());

@@ -1,12 +1,12 @@
 //! Every byte string is a frame, the start of a frame, or an error without a panic. Parsing returns
 //! what was encoded.
 
-use latchwork_verbs::{ComputeNodeId, LocalBuffer, Message, Region, RegionKey, Request};
+use latchwork_verbs::{ComputeNodeId, LocalBuffer, Message, Region, RegionKey, WorkRequest};
 use latchwork_verbs_tcp::wire::{
-    ANSWER_LEN, Answer, DATA_MAX, FRAME_MAX, FromAgent, FromClient, HEADER, HELLO_LEN, Hello,
-    INTRODUCTION_LEN, Introduction, MAC_LEN, Node, WELCOME_LEN, Welcome, WireError, WireRequest,
-    begin_batch, begin_reply, end_batch, end_reply, peek, put_lease, put_ping, put_pong,
-    put_request, put_time,
+    ANSWER_LEN, AgentGreeting, CLIENT_GREETING_LEN, ClientGreeting, DATA_MAX, FRAME_MAX, FromAgent,
+    FromClient, HEADER, HELLO_LEN, Hello, MAC_LEN, TcpNode, WELCOME_LEN, Welcome, WireError,
+    WireRequest, begin_batch, begin_reply, end_batch, end_reply, peek, put_lease, put_ping,
+    put_pong, put_request, put_time,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -24,31 +24,30 @@ fn local() -> impl Strategy<Value = LocalBuffer> {
     })
 }
 
-fn request() -> impl Strategy<Value = Request> {
+fn request() -> impl Strategy<Value = WorkRequest> {
     let remote = || any::<u64>().prop_map(|word| word & !7);
     let id = (1..=ComputeNodeId::MAX).prop_map(|id| ComputeNodeId::new(id).unwrap());
     prop_oneof![
-        (remote(), local()).prop_map(|(remote, local)| Request::Read { remote, local }),
+        (remote(), local()).prop_map(|(remote, local)| WorkRequest::Read { remote, local }),
         (remote(), local(), word(), word()).prop_map(|(remote, local, mask, value)| {
-            Request::ReadIf { remote, local, mask, value }
+            WorkRequest::ReadIf { remote, local, mask, value }
         }),
-        (remote(), local()).prop_map(|(remote, local)| Request::Write { remote, local }),
-        (remote(), word()).prop_map(|(remote, value)| Request::WriteWord { remote, value }),
-        (remote(), word(), word()).prop_map(|(remote, expected, desired)| Request::CompareSwap {
-            remote,
-            expected,
-            desired
+        (remote(), local()).prop_map(|(remote, local)| WorkRequest::Write { remote, local }),
+        (remote(), word()).prop_map(|(remote, value)| WorkRequest::WriteWord { remote, value }),
+        (remote(), word(), word()).prop_map(|(remote, expected, desired)| {
+            WorkRequest::CompareSwap { remote, expected, desired }
         }),
-        (remote(), word()).prop_map(|(remote, add)| Request::FetchAdd { remote, add }),
+        (remote(), word()).prop_map(|(remote, add)| WorkRequest::FetchAdd { remote, add }),
         (id, any::<[u64; Message::WORDS]>())
-            .prop_map(|(from, body)| Request::Send(Message { from, body })),
+            .prop_map(|(from, body)| WorkRequest::Send(Message { from, body })),
     ]
 }
 
 /// One to four requests, with at most two atomics.
-fn requests() -> impl Strategy<Value = Vec<Request>> {
+fn requests() -> impl Strategy<Value = Vec<WorkRequest>> {
     vec(request(), 1..=4).prop_filter("at most two atomics", |requests| {
-        requests.iter().filter(|r| r.kind() == latchwork_verbs::Kind::Atomic).count() <= 2
+        requests.iter().filter(|r| r.kind() == latchwork_verbs::WorkRequestKind::Atomic).count()
+            <= 2
     })
 }
 
@@ -58,7 +57,7 @@ fn memory() -> std::sync::Arc<Region> {
     region
 }
 
-fn batch(out: &mut Vec<u8>, requests: &[Request], region: u16, seq: u32) {
+fn batch(out: &mut Vec<u8>, requests: &[WorkRequest], region: u16, seq: u32) {
     let memory = memory();
     let start = begin_batch(out, requests.len(), region, seq);
     for request in requests {
@@ -71,31 +70,32 @@ fn batch(out: &mut Vec<u8>, requests: &[Request], region: u16, seq: u32) {
     end_batch(out, start);
 }
 
-fn same(request: &Request, parsed: &WireRequest<'_>) -> bool {
+fn same(request: &WorkRequest, parsed: &WireRequest<'_>) -> bool {
     match (*request, *parsed) {
-        (Request::Read { remote, local }, WireRequest::Read { remote: there, len, condition }) => {
-            (remote, local.len, None) == (there, len, condition)
-        }
         (
-            Request::ReadIf { remote, local, mask, value },
+            WorkRequest::Read { remote, local },
+            WireRequest::Read { remote: there, len, condition },
+        ) => (remote, local.len, None) == (there, len, condition),
+        (
+            WorkRequest::ReadIf { remote, local, mask, value },
             WireRequest::Read { remote: there, len, condition },
         ) => (remote, local.len, Some((mask, value))) == (there, len, condition),
-        (Request::Write { remote, local }, WireRequest::Write { remote: there, data }) => {
+        (WorkRequest::Write { remote, local }, WireRequest::Write { remote: there, data }) => {
             let mut bytes = vec![0; local.len as usize];
             memory().words().read_bytes(local.offset as usize, &mut bytes);
             remote == there && bytes == data
         }
-        (Request::WriteWord { remote, value }, WireRequest::Write { remote: there, data }) => {
+        (WorkRequest::WriteWord { remote, value }, WireRequest::Write { remote: there, data }) => {
             remote == there && value.to_le_bytes() == data
         }
         (
-            Request::CompareSwap { remote, expected, desired },
+            WorkRequest::CompareSwap { remote, expected, desired },
             WireRequest::CompareSwap { remote: r, expected: e, desired: d },
         ) => (remote, expected, desired) == (r, e, d),
-        (Request::FetchAdd { remote, add }, WireRequest::FetchAdd { remote: r, add: a }) => {
+        (WorkRequest::FetchAdd { remote, add }, WireRequest::FetchAdd { remote: r, add: a }) => {
             (remote, add) == (r, a)
         }
-        (Request::Send(message), WireRequest::Send(sent)) => message == sent.message(),
+        (WorkRequest::Send(message), WireRequest::Send(sent)) => message == sent.message(),
         _ => false,
     }
 }
@@ -156,7 +156,7 @@ proptest! {
     #[test]
     fn any_bytes_are_greetings_or_a_clean_error(
         bytes in vec(any::<u8>(), HELLO_LEN),
-        more in vec(any::<u8>(), INTRODUCTION_LEN - MAC_LEN),
+        more in vec(any::<u8>(), CLIENT_GREETING_LEN - MAC_LEN),
         magic in any::<bool>(),
     ) {
         let mut hello: [u8; HELLO_LEN] = bytes.try_into().unwrap();
@@ -167,11 +167,11 @@ proptest! {
         if let Ok(parsed) = Hello::parse(&hello) && magic {
             prop_assert_eq!(parsed.bytes(), hello);
         }
-        if let Ok(parsed) = Answer::parse(&hello) && magic {
+        if let Ok(parsed) = AgentGreeting::parse(&hello) && magic {
             prop_assert_eq!(parsed.bytes(), hello);
         }
-        let introduction: &[u8; INTRODUCTION_LEN - MAC_LEN] = more[..].try_into().unwrap();
-        if let Ok(parsed) = Introduction::parse(introduction) {
+        let introduction: &[u8; CLIENT_GREETING_LEN - MAC_LEN] = more[..].try_into().unwrap();
+        if let Ok(parsed) = ClientGreeting::parse(introduction) {
             prop_assert_eq!(&parsed.bytes(), introduction);
         }
         let welcome: &[u8; WELCOME_LEN - MAC_LEN] = more[..WELCOME_LEN - MAC_LEN].try_into().unwrap();
@@ -201,16 +201,16 @@ proptest! {
         // Reading ahead finds the memory of the first request, and of the second behind an atomic.
         let mut places = Vec::new();
         prop_assert_eq!(peek(&bytes, |region, at, len| places.push((region, at, u64::from(len)))), Some(used));
-        let place = |request: &Request| request.remote().map(|(at, len)| (region, at, len));
+        let place = |request: &WorkRequest| request.remote().map(|(at, len)| (region, at, len));
         prop_assert_eq!(places.first().copied(), place(&requests[0]));
-        let behind = requests.get(1).filter(|_| requests[0].kind() == latchwork_verbs::Kind::Atomic);
+        let behind = requests.get(1).filter(|_| requests[0].kind() == latchwork_verbs::WorkRequestKind::Atomic);
         prop_assert_eq!(places.get(1).copied(), behind.and_then(place));
         for (request, parsed) in requests.iter().zip(parsed.requests()) {
             prop_assert!(same(request, &parsed), "{:?} became {:?}", request, parsed);
         }
         let ends = requests.iter().filter_map(|request| request.remote());
         prop_assert_eq!(parsed.reach(), ends.map(|(at, len)| at.saturating_add(len)).max());
-        let sends = requests.iter().any(|request| matches!(request, Request::Send(_)));
+        let sends = requests.iter().any(|request| matches!(request, WorkRequest::Send(_)));
         prop_assert_eq!(parsed.sends(), sends);
     }
 
@@ -280,7 +280,7 @@ fn a_batch_cannot_request_more_than_a_reply_has() {
         let mut bytes = Vec::new();
         batch(
             &mut bytes,
-            &[Request::Read { remote: 0, local }, Request::Read { remote: 0, local }],
+            &[WorkRequest::Read { remote: 0, local }, WorkRequest::Read { remote: 0, local }],
             0,
             0,
         );
@@ -295,7 +295,7 @@ fn a_batch_cannot_request_more_than_a_reply_has() {
 #[test]
 fn a_frame_of_a_batch_has_one_shape() {
     let mut bytes = Vec::new();
-    batch(&mut bytes, &[Request::FetchAdd { remote: 64, add: 2 }], 0, 0);
+    batch(&mut bytes, &[WorkRequest::FetchAdd { remote: 64, add: 2 }], 0, 0);
     let changed = |at: usize, value: u8| {
         let mut bytes = bytes.clone();
         bytes[at] = value;
@@ -316,13 +316,13 @@ fn a_frame_of_a_batch_has_one_shape() {
 
 #[test]
 fn nodes_that_cannot_be_are_no_introduction() {
-    let from = Node::Compute(ComputeNodeId::new(58).unwrap());
-    let to = Node::Memory(latchwork_verbs::MemoryNodeId(u16::MAX));
-    let said = Introduction { from, to, epoch: 3, incarnation: 4, session: [5; 16] };
-    assert_eq!(Introduction::parse(&said.bytes()), Ok(said));
+    let from = TcpNode::Compute(ComputeNodeId::new(58).unwrap());
+    let to = TcpNode::Memory(latchwork_verbs::MemoryNodeId(u16::MAX));
+    let said = ClientGreeting { from, to, epoch: 3, incarnation: 4, session: [5; 16] };
+    assert_eq!(ClientGreeting::parse(&said.bytes()), Ok(said));
     for (at, value) in [(0, 0), (0, 3), (1, 1), (2, 59), (2, 0), (3, 1), (47, 1)] {
         let mut bytes = said.bytes();
         bytes[at] = value;
-        assert!(Introduction::parse(&bytes).is_err(), "{value} at {at}");
+        assert!(ClientGreeting::parse(&bytes).is_err(), "{value} at {at}");
     }
 }

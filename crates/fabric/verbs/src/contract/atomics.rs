@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{COMPUTE_NODES, Harness, MEMORY, Script, local, node};
 use crate::address::MemoryNodeId;
-use crate::request::Request;
+use crate::request::WorkRequest;
 
 /// Scripts per compute node.
 const WORKERS: usize = 2;
@@ -23,13 +23,14 @@ pub fn atomics_lose_nothing(harness: &impl Harness) {
                 let mut expected = 0;
                 for _ in 0..rounds {
                     // Two atomics in a batch return in the order in which they are in the batch.
-                    let add = Request::FetchAdd { remote: 0, add: 3 };
-                    let swap = Request::CompareSwap { remote: 8, expected, desired: expected + 1 };
+                    let add = WorkRequest::FetchAdd { remote: 0, add: 3 };
+                    let swap =
+                        WorkRequest::CompareSwap { remote: 8, expected, desired: expected + 1 };
                     let [added, mut found] = worker.call(MEMORY, &[add, swap]).await;
                     while found != expected {
                         expected = found;
                         let desired = expected + 1;
-                        let swap = Request::CompareSwap { remote: 8, expected, desired };
+                        let swap = WorkRequest::CompareSwap { remote: 8, expected, desired };
                         found = worker.call(MEMORY, &[swap]).await[0];
                     }
                     let mut olds = olds.lock().expect("no script panicked");
@@ -64,8 +65,8 @@ pub fn cas_excludes_and_what_it_protects_is_consistent(harness: &impl Harness) {
                 let buffer = local(own, LEN);
                 let words = region.words().slice(own..own + LEN);
                 for _ in 0..rounds {
-                    let lock = Request::CompareSwap { remote: LOCK, expected: 0, desired: 1 };
-                    let read = Request::Read { remote: DATA as u64, local: buffer };
+                    let lock = WorkRequest::CompareSwap { remote: LOCK, expected: 0, desired: 1 };
+                    let read = WorkRequest::Read { remote: DATA as u64, local: buffer };
                     while worker.call(MEMORY, &[lock, read]).await[0] != 0 {
                         worker.pause().await;
                     }
@@ -74,8 +75,8 @@ pub fn cas_excludes_and_what_it_protects_is_consistent(harness: &impl Harness) {
                         assert_eq!(words.word(i), value, "word {i}");
                         words.set_word(i, value + 1);
                     }
-                    let write = Request::Write { remote: DATA as u64, local: buffer };
-                    let unlock = Request::FetchAdd { remote: LOCK, add: 1_u64.wrapping_neg() };
+                    let write = WorkRequest::Write { remote: DATA as u64, local: buffer };
+                    let unlock = WorkRequest::FetchAdd { remote: LOCK, add: 1_u64.wrapping_neg() };
                     worker.call(MEMORY, &[write, unlock]).await;
                 }
             }));

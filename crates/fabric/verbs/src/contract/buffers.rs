@@ -2,7 +2,7 @@
 
 use super::{Harness, MEMORY, Script, local, node};
 use crate::address::{MemoryNodeId, Target};
-use crate::request::Request;
+use crate::request::WorkRequest;
 
 /// Both halves of a word always belong together, with any concurrent writers.
 pub fn words_are_never_torn(harness: &impl Harness) {
@@ -16,14 +16,16 @@ pub fn words_are_never_torn(harness: &impl Harness) {
                 for word in region.words().slice(0..LEN).as_atomics() {
                     word.store(value << 32 | value, std::sync::atomic::Ordering::Relaxed);
                 }
-                worker.call(MEMORY, &[Request::Write { remote: 0, local: local(0, LEN) }]).await;
+                worker
+                    .call(MEMORY, &[WorkRequest::Write { remote: 0, local: local(0, LEN) }])
+                    .await;
             }
         }));
     }
     let region = harness.region(node(3));
     scripts.push(Script::new(node(3), move |worker| async move {
         for _ in 0..rounds {
-            worker.call(MEMORY, &[Request::Read { remote: 0, local: local(0, LEN) }]).await;
+            worker.call(MEMORY, &[WorkRequest::Read { remote: 0, local: local(0, LEN) }]).await;
             for i in 0..LEN / 8 {
                 let word = region.words().word(i);
                 assert_eq!(word >> 32, word & 0xffff_ffff);
@@ -47,9 +49,9 @@ pub fn a_completion_gives_the_buffers_back(harness: &impl Harness) {
             let remote = (round % 7) * LEN as u64;
             let value = |i: usize| round << 16 | i as u64;
             (0..LEN / 8).for_each(|i| source.set_word(i, value(i)));
-            worker.call(at, &[Request::Write { remote, local: local(0, LEN) }]).await;
+            worker.call(at, &[WorkRequest::Write { remote, local: local(0, LEN) }]).await;
             (0..LEN / 8).for_each(|i| source.set_word(i, u64::MAX));
-            worker.call(at, &[Request::Read { remote, local: local(COPY, LEN) }]).await;
+            worker.call(at, &[WorkRequest::Read { remote, local: local(COPY, LEN) }]).await;
             (0..LEN / 8).for_each(|i| assert_eq!(copy.word(i), value(i), "word {i}"));
         }
     });
@@ -75,8 +77,8 @@ pub fn a_read_whose_condition_holds_is_done(harness: &impl Harness) {
             memory.words().set_u64(WORD as usize, round << 8 | round & LOW);
             let expected = if holds { round & LOW } else { !round & LOW };
             let read =
-                Request::ReadIf { remote: 0, local: local(0, LEN), mask: LOW, value: expected };
-            worker.call(MEMORY, &[Request::FetchAdd { remote: WORD, add: 1 }, read]).await;
+                WorkRequest::ReadIf { remote: 0, local: local(0, LEN), mask: LOW, value: expected };
+            worker.call(MEMORY, &[WorkRequest::FetchAdd { remote: WORD, add: 1 }, read]).await;
             for i in 0..LEN / 8 {
                 let word = copy.word(i);
                 assert!(word == value || !holds && word == 0, "word {i}: {word}, {holds}");
@@ -93,8 +95,8 @@ pub fn a_batch_completes_once_with_its_own_token(harness: &impl Harness) {
         let mut tokens = Vec::new();
         for word in 0..rounds {
             let remote = 8 * word;
-            let write = Request::WriteWord { remote, value: !word };
-            let look = Request::FetchAdd { remote, add: 0 };
+            let write = WorkRequest::WriteWord { remote, value: !word };
+            let look = WorkRequest::FetchAdd { remote, add: 0 };
             tokens.push(worker.post(MEMORY, &[write, look]).expect("a batch that is right"));
         }
         assert_eq!(worker.in_flight() as u64, rounds);

@@ -4,7 +4,7 @@ use super::errors::assert_gone;
 use super::{Harness, MEMORY, Script, node};
 use crate::address::{MemoryNodeId, Target};
 use crate::error::VerbError;
-use crate::request::Request;
+use crate::request::WorkRequest;
 
 /// Dropping an endpoint takes back posted batches that were not rung. Batches that were rung take
 /// effect.
@@ -12,7 +12,7 @@ pub fn a_dropped_endpoint_takes_back_what_was_not_rung(harness: &impl Harness) {
     // Each round counts in another part of the word. So a late effect does not count for the next
     // round.
     const NOT_RUNG: u64 = 1 << 32;
-    let add = |add| [Request::FetchAdd { remote: 0, add }];
+    let add = |add| [WorkRequest::FetchAdd { remote: 0, add }];
     let rounds = harness.rounds().min(10);
     for round in 1..=rounds {
         let script = Script::new(node(1), move |worker| async move {
@@ -43,7 +43,7 @@ pub fn a_memory_node_that_vanishes_fails_its_batches(harness: &impl Harness) {
     let memory = harness.memory(MemoryNodeId(0));
     let script = Script::new(node(1), |worker| async move {
         let other = Target::Memory(MemoryNodeId(1));
-        let add = [Request::FetchAdd { remote: 0, add: 1 }];
+        let add = [WorkRequest::FetchAdd { remote: 0, add: 1 }];
         worker.call(MEMORY, &add).await;
         let post = |_| worker.post(MEMORY, &add).expect("a batch that is right");
         let mut tokens: Vec<_> = (0..POSTED / 2).map(post).collect();
@@ -58,7 +58,7 @@ pub fn a_memory_node_that_vanishes_fails_its_batches(harness: &impl Harness) {
                 failed => assert_gone(failed, MEMORY),
             }
         }
-        for request in [add[0], Request::WriteWord { remote: 8, value: done }] {
+        for request in [add[0], WorkRequest::WriteWord { remote: 8, value: done }] {
             match worker.post(MEMORY, &[request]) {
                 Ok(token) => assert_gone(worker.wait(token).await, MEMORY),
                 Err(error) => panic!("what becomes of a target is told later: {error}"),
@@ -69,7 +69,7 @@ pub fn a_memory_node_that_vanishes_fails_its_batches(harness: &impl Harness) {
             assert_eq!(worker.call(other, &add).await, [before, 0]);
         }
         assert!(done <= POSTED);
-        worker.call(other, &[Request::WriteWord { remote: 8, value: done }]).await;
+        worker.call(other, &[WorkRequest::WriteWord { remote: 8, value: done }]).await;
     });
     harness.run(vec![script]);
     let done = harness.memory(MemoryNodeId(1)).words().u64(8);

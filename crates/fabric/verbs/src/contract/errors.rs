@@ -6,27 +6,27 @@ use super::{
 };
 use crate::address::{LocalBuffer, MemoryNodeId, RegionKey, Target};
 use crate::error::VerbError;
-use crate::request::{Outcome, Request};
+use crate::request::{AtomicOutcome, WorkRequest};
 
 /// Bad batches are refused at once with the right error, and none of their requests takes effect.
 pub fn a_bad_batch_is_refused_and_does_nothing(harness: &impl Harness) {
     let script = Script::new(node(1), |worker| async move {
         let size = MEMORY_BYTES as u64;
-        let good = Request::FetchAdd { remote: 0, add: 1 };
-        let refused = |target, request: Request| {
+        let good = WorkRequest::FetchAdd { remote: 0, add: 1 };
+        let refused = |target, request: WorkRequest| {
             worker.post(target, &[good, request]).expect_err("a bad batch")
         };
 
         let beyond = |offset, len| VerbError::OutOfBounds { target: MEMORY, offset, len, size };
-        let write = |remote| Request::WriteWord { remote, value: 1 };
+        let write = |remote| WorkRequest::WriteWord { remote, value: 1 };
         assert_eq!(refused(MEMORY, write(size)), beyond(size, 8));
         assert_eq!(refused(MEMORY, write(u64::MAX - 7)), beyond(u64::MAX - 7, 8));
-        let read = Request::Read { remote: size - 8, local: local(0, 16) };
+        let read = WorkRequest::Read { remote: size - 8, local: local(0, 16) };
         assert_eq!(refused(MEMORY, read), beyond(size - 8, 16));
 
         let misaligned = |offset, len| VerbError::Misaligned { offset, len };
         assert_eq!(refused(MEMORY, write(4)), misaligned(4, 8));
-        let read = |local| Request::Read { remote: 8, local };
+        let read = |local| WorkRequest::Read { remote: 8, local };
         assert_eq!(refused(MEMORY, read(local(0, 12))), misaligned(8, 12));
         assert_eq!(refused(MEMORY, read(local(3, 8))), misaligned(3, 8));
 
@@ -51,7 +51,8 @@ pub fn a_bad_batch_is_refused_and_does_nothing(harness: &impl Harness) {
         let target = MEMORY;
         assert_eq!(refused(MEMORY, worker.message(1)), VerbError::SendToMemory { target });
 
-        let post = |requests: &[Request]| worker.post(MEMORY, requests).expect_err("a bad batch");
+        let post =
+            |requests: &[WorkRequest]| worker.post(MEMORY, requests).expect_err("a bad batch");
         assert_eq!(post(&[]), VerbError::BatchLength { len: 0 });
         assert_eq!(post(&[write(8); 5]), VerbError::BatchLength { len: 5 });
         assert_eq!(post(&[good; 3]), VerbError::TooManyAtomics { count: 3 });
@@ -88,7 +89,7 @@ pub fn a_disconnected_node_fails_its_batches(harness: &impl Harness) {
             }
         }
         assert_eq!(delivered, INBOX_CAPACITY);
-        let late = worker.post(target, &[Request::WriteWord { remote: 0, value: 1 }]);
+        let late = worker.post(target, &[WorkRequest::WriteWord { remote: 0, value: 1 }]);
         assert_gone(worker.wait(late.expect("fails later")).await, target);
         assert_eq!(worker.in_flight(), 0);
     });
@@ -97,7 +98,7 @@ pub fn a_disconnected_node_fails_its_batches(harness: &impl Harness) {
 }
 
 /// Both errors are right: not every fabric can report whether any part of the batch was sent.
-pub(super) fn assert_gone(result: Result<Outcome, VerbError>, target: Target) {
+pub(super) fn assert_gone(result: Result<AtomicOutcome, VerbError>, target: Target) {
     let gone = [VerbError::Disconnected { target }, VerbError::Unreachable { target }];
     assert!(gone.map(Err).contains(&result), "{result:?}");
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::{Harness, MEMORY, MEMORY_BYTES, Script, compute, local, node};
 use crate::address::{MemoryNodeId, Target};
 use crate::region::Region;
-use crate::request::Request;
+use crate::request::WorkRequest;
 
 /// The offsets of the payload, of the word that announces the payload, and of the reader's copies.
 const PAYLOAD: usize = 4096;
@@ -31,13 +31,13 @@ fn assert_at_least(region: &Region, value: u64) {
 fn writer(
     harness: &impl Harness,
     to: Target,
-    announce: impl Fn(&super::Worker, u64) -> Request + Send + 'static,
+    announce: impl Fn(&super::Worker, u64) -> WorkRequest + Send + 'static,
 ) -> Script {
     let (region, rounds) = (harness.region(node(1)), harness.rounds());
     Script::new(node(1), move |worker| async move {
         for value in 1..=rounds {
             fill(&region, value);
-            let write = Request::Write { remote: PAYLOAD as u64, local: local(PAYLOAD, LEN) };
+            let write = WorkRequest::Write { remote: PAYLOAD as u64, local: local(PAYLOAD, LEN) };
             worker.call(to, &[write, announce(&worker, value)]).await;
         }
     })
@@ -45,15 +45,15 @@ fn writer(
 
 /// WRITE, then WRITE: a reader that sees the second sees the first.
 pub fn write_comes_before_write(harness: &impl Harness) {
-    let announce = |_: &_, value| Request::WriteWord { remote: ANNOUNCE as u64, value };
+    let announce = |_: &_, value| WorkRequest::WriteWord { remote: ANNOUNCE as u64, value };
     let (region, rounds) = (harness.region(node(2)), harness.rounds());
     let reader = Script::new(node(2), move |worker| async move {
         let mut seen = 0;
         while seen < rounds {
             // A compare-and-swap that never swaps reads the word before the READ begins.
             let (remote, expected) = (ANNOUNCE as u64, u64::MAX);
-            let look = Request::CompareSwap { remote, expected, desired: expected };
-            let read = Request::Read { remote: PAYLOAD as u64, local: local(PAYLOAD, LEN) };
+            let look = WorkRequest::CompareSwap { remote, expected, desired: expected };
+            let read = WorkRequest::Read { remote: PAYLOAD as u64, local: local(PAYLOAD, LEN) };
             seen = worker.call(MEMORY, &[look, read]).await[0];
             assert_at_least(&region, seen);
         }
@@ -64,13 +64,13 @@ pub fn write_comes_before_write(harness: &impl Harness) {
 /// WRITE, then atomic; atomic, then READ. So data under a latch word needs one round trip for a
 /// safe write and one round trip for a safe read.
 pub fn write_comes_before_atomic_and_atomic_before_read(harness: &impl Harness) {
-    let announce = |_: &_, _| Request::FetchAdd { remote: ANNOUNCE as u64, add: 1 };
+    let announce = |_: &_, _| WorkRequest::FetchAdd { remote: ANNOUNCE as u64, add: 1 };
     let (region, rounds) = (harness.region(node(2)), harness.rounds());
     let reader = Script::new(node(2), move |worker| async move {
         let mut seen = 0;
         while seen < rounds {
-            let look = Request::FetchAdd { remote: ANNOUNCE as u64, add: 0 };
-            let read = Request::Read { remote: PAYLOAD as u64, local: local(PAYLOAD, LEN) };
+            let look = WorkRequest::FetchAdd { remote: ANNOUNCE as u64, add: 0 };
+            let read = WorkRequest::Read { remote: PAYLOAD as u64, local: local(PAYLOAD, LEN) };
             seen = worker.call(MEMORY, &[look, read]).await[0];
             assert_at_least(&region, seen);
         }
@@ -98,7 +98,7 @@ pub fn write_comes_before_message(harness: &impl Harness) {
 
 /// WRITE, then WRITE of a word that the target's CPU polls.
 pub fn write_comes_before_polled_word(harness: &impl Harness) {
-    let announce = |_: &_, value| Request::WriteWord { remote: ANNOUNCE as u64, value };
+    let announce = |_: &_, value| WorkRequest::WriteWord { remote: ANNOUNCE as u64, value };
     let (region, rounds) = (harness.region(node(2)), harness.rounds());
     let receiver = Script::new(node(2), move |worker| async move {
         let mut seen = 0;
@@ -144,13 +144,13 @@ fn crosswise_once(
                 while arrived[1 - me].load(Ordering::SeqCst) <= round {
                     worker.pause().await;
                 }
-                let post = |requests: &[Request]| worker.post(MEMORY, requests).expect("right");
+                let post = |requests: &[WorkRequest]| worker.post(MEMORY, requests).expect("right");
                 let pairs = round * PAIRS..(round + 1) * PAIRS;
                 // Far apart, so that a store can stay in the store buffer while the load goes
                 // ahead.
                 let word = |who: usize, pair: u64| (who * MEMORY_BYTES / 2) as u64 + 8 * pair;
                 let act = |pair: u64| act(word(me, pair));
-                let look = |pair: u64| Request::Read {
+                let look = |pair: u64| WorkRequest::Read {
                     remote: word(1 - me, pair),
                     local: local(8 * (pair % PAIRS) as usize, 8),
                 };
@@ -182,11 +182,11 @@ fn crosswise_once(
 }
 
 /// Changes the word at an offset from 0 to another value.
-type Act = fn(u64) -> Request;
+type Act = fn(u64) -> WorkRequest;
 
-const WRITE: Act = |remote| Request::WriteWord { remote, value: 1 };
-const ADD: Act = |remote| Request::FetchAdd { remote, add: 1 };
-const SWAP: Act = |remote| Request::CompareSwap { remote, expected: 0, desired: 1 };
+const WRITE: Act = |remote| WorkRequest::WriteWord { remote, value: 1 };
+const ADD: Act = |remote| WorkRequest::FetchAdd { remote, add: 1 };
+const SWAP: Act = |remote| WorkRequest::CompareSwap { remote, expected: 0, desired: 1 };
 
 /// WRITE or atomic, then READ of another word: the first takes effect as a whole before the READ.
 pub fn an_effect_comes_before_a_read_behind_it(harness: &impl Harness) {

@@ -25,7 +25,7 @@ use super::node;
 use super::threads::PATIENCE;
 use crate::address::Target;
 use crate::endpoint::{Endpoint, Inbox, Subscription};
-use crate::request::{Message, Request};
+use crate::request::{Message, WorkRequest};
 
 /// One worker's access to the inbox that it serves.
 pub type Served = (Box<dyn Inbox>, Box<dyn Subscription>);
@@ -73,8 +73,8 @@ fn sleepy() -> Executor<RealDriver> {
     Executor::new(RealDriver::new(), config)
 }
 
-fn message(value: u64) -> [Request; 1] {
-    [Request::Send(Message { from: node(2), body: [value; Message::WORDS] })]
+fn message(value: u64) -> [WorkRequest; 1] {
+    [WorkRequest::Send(Message { from: node(2), body: [value; Message::WORDS] })]
 }
 
 fn target() -> Target {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{COMPUTE_NODES, Harness, MEMORY, Script, compute, local, node};
 use crate::address::{MemoryNodeId, Target};
-use crate::request::Request;
+use crate::request::WorkRequest;
 
 /// Thousands of batches are posted at once, far more than a NIC can have in flight: all complete.
 pub fn full_send_queues_push_back(harness: &impl Harness) {
@@ -14,9 +14,9 @@ pub fn full_send_queues_push_back(harness: &impl Harness) {
         let mut tokens = Vec::new();
         for i in 0..BATCHES {
             let requests = [
-                Request::FetchAdd { remote: 0, add: 1 },
-                Request::Read { remote: 64, local: local(64 * (i % 512) as usize, 64) },
-                Request::WriteWord { remote: 8, value: i },
+                WorkRequest::FetchAdd { remote: 0, add: 1 },
+                WorkRequest::Read { remote: 64, local: local(64 * (i % 512) as usize, 64) },
+                WorkRequest::WriteWord { remote: 8, value: i },
             ];
             let len = 1 + (i % 3) as usize;
             tokens.push(worker.post(targets[(i % 2 + i % 7 / 6) as usize], &requests[..len]));
@@ -27,7 +27,7 @@ pub fn full_send_queues_push_back(harness: &impl Harness) {
         assert_eq!(worker.in_flight(), 0);
         let mut sum = 0;
         for target in targets {
-            sum += worker.call(target, &[Request::FetchAdd { remote: 0, add: 0 }]).await[0];
+            sum += worker.call(target, &[WorkRequest::FetchAdd { remote: 0, add: 0 }]).await[0];
         }
         assert_eq!(sum, BATCHES);
     });
@@ -45,7 +45,7 @@ pub fn full_inboxes_push_back(harness: &impl Harness) {
             let mut tokens = Vec::new();
             for i in 0..EACH {
                 let value = u64::from(id) * EACH + i;
-                let write = Request::WriteWord { remote: 8 * value, value };
+                let write = WorkRequest::WriteWord { remote: 8 * value, value };
                 tokens.push(worker.post(compute(1), &[write, worker.message(value)]));
             }
             for token in tokens {

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use crate::address::{ComputeNodeId, Target};
 use crate::endpoint::{Endpoint, Inbox};
 use crate::error::VerbError;
-use crate::request::{Message, Outcome, Request};
+use crate::request::{AtomicOutcome, Message, WorkRequest};
 
 type Body = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -80,7 +80,7 @@ struct Inner {
     endpoint: RefCell<Option<Box<dyn Endpoint>>>,
     inbox: Box<dyn Inbox>,
     cut_off: Box<dyn Fn(Target)>,
-    results: RefCell<BTreeMap<u64, Result<Outcome, VerbError>>>,
+    results: RefCell<BTreeMap<u64, Result<AtomicOutcome, VerbError>>>,
     next_token: Cell<u64>,
 }
 
@@ -119,7 +119,7 @@ impl Worker {
     ///
     /// # Panics
     /// When the endpoint was [abandoned](Worker::abandon).
-    pub fn post(&self, target: Target, requests: &[Request]) -> Result<u64, VerbError> {
+    pub fn post(&self, target: Target, requests: &[WorkRequest]) -> Result<u64, VerbError> {
         let token = self.0.next_token.get();
         self.0.next_token.set(token + 1);
         let mut endpoint = self.0.endpoint.borrow_mut();
@@ -131,7 +131,7 @@ impl Worker {
     ///
     /// # Errors
     /// A failure of the target.
-    pub async fn wait(&self, token: u64) -> Result<Outcome, VerbError> {
+    pub async fn wait(&self, token: u64) -> Result<AtomicOutcome, VerbError> {
         poll_fn(|_| match self.0.results.borrow_mut().remove(&token) {
             Some(result) => Poll::Ready(result),
             None => Poll::Pending,
@@ -143,7 +143,7 @@ impl Worker {
     ///
     /// # Panics
     /// When the batch is refused or fails.
-    pub async fn call(&self, target: Target, requests: &[Request]) -> [u64; 2] {
+    pub async fn call(&self, target: Target, requests: &[WorkRequest]) -> [u64; 2] {
         let token = self.post(target, requests).expect("a batch that is right");
         self.wait(token).await.expect("a target that is connected").old
     }
@@ -164,11 +164,11 @@ impl Worker {
     }
 
     /// A message from this worker's node, with `value` in its first and last word.
-    pub fn message(&self, value: u64) -> Request {
+    pub fn message(&self, value: u64) -> WorkRequest {
         let mut body = [0; Message::WORDS];
         body[0] = value;
         body[Message::WORDS - 1] = !value;
-        Request::Send(Message { from: self.node(), body })
+        WorkRequest::Send(Message { from: self.node(), body })
     }
 
     /// The number of batches in flight.

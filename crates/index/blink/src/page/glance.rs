@@ -10,7 +10,7 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::{GlobalAddr, WORD, Words};
 
 use super::{CHILD, Entry, HEAD, HEADER, Header, Shape, Tag, head_behind};
-use crate::Value;
+use crate::TreeValue;
 
 /// The number of heads from which a search prefetches. For so many heads, the prefetch before the
 /// search does not cover all of them. The search has no branches, so each step waits for the head
@@ -222,9 +222,9 @@ impl<'a> Glance<'a> {
 
     /// The value in `slot`.
     #[inline]
-    pub(crate) fn value(&self, slot: usize) -> Value<'a> {
+    pub(crate) fn value(&self, slot: usize) -> TreeValue<'a> {
         let entry = self.entry(slot);
-        Value::new(self.words, entry.offset(), entry.value_len())
+        TreeValue::new(self.words, entry.offset(), entry.value_len())
     }
 }
 

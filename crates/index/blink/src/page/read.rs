@@ -6,7 +6,7 @@ use std::ops::Bound;
 use latchwork_verbs::{GlobalAddr, Words};
 
 use super::{Broken, CHILD, Entry, Glance, HEAD, Header, Span, Tag, head_behind, head_of};
-use crate::Value;
+use crate::TreeValue;
 
 /// The length up to which a leaf is prefetched whole, before any read of it. The leaf is probably
 /// not in the processor's cache, and the processor cannot guess which part a lookup needs.
@@ -175,9 +175,9 @@ impl<'a> Page<'a> {
     }
 
     /// The value in `slot`.
-    pub(crate) fn value(&self, slot: usize) -> Value<'a> {
+    pub(crate) fn value(&self, slot: usize) -> TreeValue<'a> {
         let entry = self.entry(slot);
-        Value::new(self.words, entry.offset(), entry.value_len())
+        TreeValue::new(self.words, entry.offset(), entry.value_len())
     }
 
     /// Whether the value in `slot` is exactly `bytes`.

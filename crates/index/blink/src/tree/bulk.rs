@@ -9,7 +9,7 @@ use super::descend::Stop;
 use super::spare::Spare;
 use crate::TreeError;
 use crate::page::{Broken, Builder, CHILD, Image, LEVEL_MAX, Page, Tally, align, shortest_between};
-use crate::stamp::{Line, Stamp};
+use crate::stamp::{LeafStamp, Line};
 
 /// The limits up to which pages are filled.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ struct Room {
 struct Level {
     level: u8,
     /// The leaf stamp of its pages, in a stamped tree.
-    stamp: Stamp,
+    stamp: LeafStamp,
     low: Vec<u8>,
     entries: Vec<(Vec<u8>, Vec<u8>)>,
     tally: Tally,
@@ -35,7 +35,7 @@ struct Level {
 }
 
 impl Level {
-    fn new(level: u8, stamp: Stamp) -> Level {
+    fn new(level: u8, stamp: LeafStamp) -> Level {
         let (low, entries, written) = (Vec::new(), Vec::new(), Vec::new());
         Level { level, stamp, low, entries, tally: Tally::new(0), here: None, written }
     }
@@ -213,10 +213,10 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// The leaf stamp of the root, if the root is an empty leaf.
-    async fn empty_root(&self) -> Result<Stamp, TreeError> {
+    async fn empty_root(&self) -> Result<LeafStamp, TreeError> {
         let operation = self.memory.enter().await?;
         let empty = |page: &Page<'_>, line: Line<'_>| {
-            Ok(is_empty(page).then(|| Stamp::load(line.payload())))
+            Ok(is_empty(page).then(|| LeafStamp::load(line.payload())))
         };
         let stamp = self.drive(|| self.read_page_of(self.root, None, empty)).await?;
         drop(operation);
@@ -234,8 +234,8 @@ impl<M: CoherentMemory> Tree<M> {
                 if !is_empty(&page) {
                     return Ok(Err(TreeError::NotEmpty));
                 }
-                let stamp = Stamp::load(guard.words());
-                if self.config.stamped && stamp.inherited() != Stamp::load(image.words()) {
+                let stamp = LeafStamp::load(guard.words());
+                if self.config.stamped && stamp.inherited() != LeafStamp::load(image.words()) {
                     return Ok(Err(TreeError::InUse));
                 }
                 guard.words().copy_from(image.words());

@@ -1,7 +1,7 @@
 //! The path from the root to a page. Plain functions stop at the first line that is not here, and a
 //! loop obtains that line.
 
-use latchwork_coherence::{CoherentMemory, Mode, Need};
+use latchwork_coherence::{AccessMode, CoherentMemory, Need};
 use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
@@ -144,7 +144,7 @@ impl<M: CoherentMemory> Tree<M> {
                 return result.map_err(|broken| Stop::Broken(addr, broken));
             }
         }
-        Err(Stop::Need(Need { addr, mode: Mode::Shared }))
+        Err(Stop::Need(Need { addr, mode: AccessMode::Shared }))
     }
 
     /// Descends to the page of `level` to which `seek` leads, and visits the page.

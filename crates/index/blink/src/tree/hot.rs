@@ -20,7 +20,7 @@ use super::Tree;
 use super::descend::Descent;
 use super::recent::Recent;
 use super::write::Found;
-use crate::Value;
+use crate::TreeValue;
 use crate::page::{Broken, Dirty, Edit, Glance, LEVEL_MAX, Page, Place, Seek, head_of};
 use crate::stamp::Line;
 
@@ -62,7 +62,7 @@ const _: () = assert!(ANY_LEVEL > LEVEL_MAX, "no page has the mark of any level"
 impl<M: CoherentMemory> Tree<M> {
     /// The start of every path.
     #[inline]
-    pub(super) fn hot_root(&self) -> Child<'_> {
+    pub(super) fn fast_root(&self) -> Child<'_> {
         Child { addr: self.root, hint: &self.hints.root, siblings: &[], level: ANY_LEVEL }
     }
 
@@ -71,7 +71,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// Always inlined. A child that is returned through memory costs as much as the search: it is
     /// stored in single words and loaded in pairs of words.
     #[inline(always)]
-    pub(super) fn hot_step<'m>(
+    pub(super) fn fast_step<'m>(
         &'m self,
         at: Child<'m>,
         key: &[u8],
@@ -96,11 +96,11 @@ impl<M: CoherentMemory> Tree<M> {
     /// # Errors
     /// The page at which the slow path continues. A root that is a leaf is also such a page.
     #[inline(always)]
-    pub(super) fn hot_leaf(&self, key: &[u8], head: u64) -> Result<Child<'_>, Child<'_>> {
-        let mut at = self.hot_root();
+    pub(super) fn fast_leaf(&self, key: &[u8], head: u64) -> Result<Child<'_>, Child<'_>> {
+        let mut at = self.fast_root();
         // Each step goes down by one level.
         while at.level > 0 {
-            at = self.hot_step(at, key, head).ok_or(at)?;
+            at = self.fast_step(at, key, head).ok_or(at)?;
             // The pages above are so few that they are in the processor's cache anyway.
             if at.level == 1 {
                 self.memory.prefetch(at.hint, Glance::likely(self.memory.payload_len()));
@@ -111,14 +111,14 @@ impl<M: CoherentMemory> Tree<M> {
 
     /// The right sibling of a leaf, at `addr`.
     #[inline]
-    pub(super) fn hot_sibling<'m>(&'m self, leaf: Child<'m>, addr: GlobalAddr) -> Child<'m> {
+    pub(super) fn fast_sibling<'m>(&'m self, leaf: Child<'m>, addr: GlobalAddr) -> Child<'m> {
         let (hint, siblings) = leaf.siblings.split_first().unwrap_or((&self.hints.spare, &[]));
         Child { addr, hint, siblings, level: 0 }
     }
 
     /// Reads the leaf to which `seek` leads.
     #[inline]
-    pub(super) fn hot_page<R>(
+    pub(super) fn fast_page<R>(
         &self,
         leaf: Child<'_>,
         seek: Seek<'_>,
@@ -136,26 +136,26 @@ impl<M: CoherentMemory> Tree<M> {
     /// The result of [`try_get`](Tree::try_get), and the result of `seen` for the leaf's line. The
     /// error is the page at which the slow path continues.
     #[inline]
-    pub(super) fn hot_get<R, S>(
+    pub(super) fn fast_get<R, S>(
         &self,
         key: &[u8],
-        visit: &mut impl FnMut(Value<'_>) -> R,
+        visit: &mut impl FnMut(TreeValue<'_>) -> R,
         seen: impl FnOnce(Line<'_>) -> S,
     ) -> Result<(Option<R>, S), Descent> {
         let head = head_of(key);
-        let leaf = self.hot_leaf(key, head).map_err(Child::descent)?;
+        let leaf = self.fast_leaf(key, head).map_err(Child::descent)?;
         self.memory.prefetch(leaf.hint, Glance::likely(self.memory.payload_len()));
-        self.hot_visit(leaf, key, head, visit, seen).ok_or_else(|| leaf.descent())
+        self.fast_visit(leaf, key, head, visit, seen).ok_or_else(|| leaf.descent())
     }
 
     /// Looks up a key in its leaf.
     #[inline]
-    pub(super) fn hot_visit<R, S>(
+    pub(super) fn fast_visit<R, S>(
         &self,
         leaf: Child<'_>,
         key: &[u8],
         head: u64,
-        visit: &mut impl FnMut(Value<'_>) -> R,
+        visit: &mut impl FnMut(TreeValue<'_>) -> R,
         seen: impl FnOnce(Line<'_>) -> S,
     ) -> Option<(Option<R>, S)> {
         let read = self.memory.try_read_at(leaf.addr, leaf.hint).ok()?;
@@ -175,14 +175,14 @@ impl<M: CoherentMemory> Tree<M> {
     /// the latch only during the change. No operation is entered, because entering may wait: see
     /// [`try_get`](Tree::try_get).
     #[inline]
-    pub(super) fn hot_write<R>(
+    pub(super) fn fast_write<R>(
         &self,
         key: &[u8],
         change: &mut impl FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit>,
     ) -> Result<R, Descent> {
-        let leaf = self.hot_leaf(key, head_of(key)).map_err(Child::descent)?;
+        let leaf = self.fast_leaf(key, head_of(key)).map_err(Child::descent)?;
         self.fetch_to_change(leaf);
-        let changed = self.hot_change(leaf, key, None, change);
+        let changed = self.fast_change(leaf, key, None, change);
         changed.map(|(result, _)| result).ok_or_else(|| leaf.descent())
     }
 
@@ -199,7 +199,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// Applies `change` to `leaf`, if `key` belongs there. `next` is the probable slot of the key.
     /// If entries were added, the second result is the slot behind them.
     #[inline(always)]
-    pub(super) fn hot_change<R>(
+    pub(super) fn fast_change<R>(
         &self,
         leaf: Child<'_>,
         key: &[u8],

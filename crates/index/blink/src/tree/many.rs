@@ -5,7 +5,7 @@ use latchwork_strict::strict_assert;
 
 use super::Tree;
 use crate::page::{Glance, head_of};
-use crate::{TreeError, Value};
+use crate::{TreeError, TreeValue};
 
 /// The lookups in flight together. They are enough to hide a cache miss of one lookup behind the
 /// work of the others. They are few enough that fetched lines stay in the processor's cache until
@@ -27,7 +27,7 @@ impl<M: CoherentMemory> Tree<M> {
     pub async fn get_many<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
-        mut visit: impl FnMut(usize, Value<'_>) -> R,
+        mut visit: impl FnMut(usize, TreeValue<'_>) -> R,
         found: &mut Vec<Option<R>>,
     ) -> Result<(), TreeError> {
         found.clear();
@@ -59,7 +59,7 @@ impl<M: CoherentMemory> Tree<M> {
                 );
                 let lane = careful.trailing_zeros() as usize;
                 careful &= careful - 1;
-                let visit = |value: Value<'_>| visit(first + lane, value);
+                let visit = |value: TreeValue<'_>| visit(first + lane, value);
                 match self.get_with(group[lane].as_ref(), visit).await {
                     Ok(result) => found[first + lane] = result,
                     Err(error) => {
@@ -80,7 +80,7 @@ impl<M: CoherentMemory> Tree<M> {
     pub fn try_get_many<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
-        mut visit: impl FnMut(usize, Value<'_>) -> R,
+        mut visit: impl FnMut(usize, TreeValue<'_>) -> R,
         mut found: impl FnMut(usize, Option<Option<R>>),
     ) {
         for (number, group) in keys.chunks(LANES).enumerate() {
@@ -103,10 +103,10 @@ impl<M: CoherentMemory> Tree<M> {
     fn hot_group<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
-        mut visit: impl FnMut(usize, Value<'_>) -> R,
+        mut visit: impl FnMut(usize, TreeValue<'_>) -> R,
         mut done: impl FnMut(usize, Option<Option<R>>),
     ) {
-        let mut lanes = [Some(self.hot_root()); LANES];
+        let mut lanes = [Some(self.fast_root()); LANES];
         strict_assert!(keys.len() <= LANES, "a group of {} keys", keys.len());
         let mut heads = [0; LANES];
         for (head, key) in heads.iter_mut().zip(keys) {
@@ -116,15 +116,15 @@ impl<M: CoherentMemory> Tree<M> {
         // All lookups are on one level, except those that gave up.
         while lanes.iter().flatten().any(|at| at.level > 0) {
             for ((lane, key), head) in lanes.iter_mut().zip(keys).zip(heads) {
-                *lane = lane.and_then(|at| self.hot_step(at, key.as_ref(), head));
+                *lane = lane.and_then(|at| self.fast_step(at, key.as_ref(), head));
                 if let Some(child) = lane {
                     self.memory.prefetch(child.hint, Glance::likely(self.memory.payload_len()));
                 }
             }
         }
         for (number, ((lane, key), head)) in lanes.iter().zip(keys).zip(heads).enumerate() {
-            let visit = &mut |value: Value<'_>| visit(number, value);
-            let mut look = |leaf| self.hot_visit(leaf, key.as_ref(), head, visit, |_| ());
+            let visit = &mut |value: TreeValue<'_>| visit(number, value);
+            let mut look = |leaf| self.fast_visit(leaf, key.as_ref(), head, visit, |_| ());
             done(number, lane.and_then(&mut look).map(|(found, ())| found));
         }
     }

@@ -25,8 +25,8 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 
 use crate::page::{Broken, Builder, Image, Page, Tag};
-use crate::stamp::{STAMP, Stamp};
-use crate::{Limits, TreeConfig, TreeError};
+use crate::stamp::{LeafStamp, STAMP};
+use crate::{TreeConfig, TreeError, TreeLimits};
 use descend::Stop;
 use hot::Hints;
 use scan::Scratch;
@@ -42,7 +42,7 @@ pub struct Tree<M: CoherentMemory> {
     // The word of a line at which its page starts.
     page_at: usize,
     hints: Rc<Hints>,
-    limits: Limits,
+    limits: TreeLimits,
     config: TreeConfig,
     // Lines that were allocated for a split that did not need them. All clones of the handle share
     // them.
@@ -90,7 +90,7 @@ impl<M: CoherentMemory> Tree<M> {
         let image = tree.image();
         let empty = Builder::new(tree.image_page(&image), tree.tag, 0, &[], &[]);
         empty.map_err(|broken| tree.corrupt(root, broken))?.finish(GlobalAddr::NULL);
-        tree.stamp_image(&image, Stamp::FIRST);
+        tree.stamp_image(&image, LeafStamp::FIRST);
         tree.write_page(root, &image).await?;
         Ok(tree)
     }
@@ -112,7 +112,7 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(tree)
     }
 
-    fn at(memory: M, root: GlobalAddr, limits: Limits, config: TreeConfig) -> Tree<M> {
+    fn at(memory: M, root: GlobalAddr, limits: TreeLimits, config: TreeConfig) -> Tree<M> {
         let (hints, spares, scratch) = (Rc::default(), Rc::default(), Rc::default());
         strict_assert!(!root.is_null(), "a tree without a root");
         let (tag, page_at) = layout(root, config.stamped);
@@ -144,7 +144,7 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// The longest key and value of the tree.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> TreeLimits {
         self.limits
     }
 

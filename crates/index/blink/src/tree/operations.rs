@@ -5,7 +5,7 @@ use latchwork_coherence::{CoherentMemory, Need};
 use super::Tree;
 use super::descend::{Descent, Stop};
 use crate::page::{Dirty, Edit, Page, Seek};
-use crate::{TreeError, Value, ValueMut};
+use crate::{TreeError, TreeValue, ValueMut};
 
 impl<M: CoherentMemory> Tree<M> {
     /// The value of `key`, if all pages on the path are cached: a plain function that writes no
@@ -19,12 +19,12 @@ impl<M: CoherentMemory> Tree<M> {
     pub fn try_get<R>(
         &self,
         key: &[u8],
-        mut visit: impl FnMut(Value<'_>) -> R,
+        mut visit: impl FnMut(TreeValue<'_>) -> R,
     ) -> Result<Option<R>, Need> {
         if self.limits.check_key(key).is_err() {
             return Ok(None);
         }
-        match self.hot_get(key, &mut visit, |_| ()) {
+        match self.fast_get(key, &mut visit, |_| ()) {
             Ok((found, ())) => Ok(found),
             Err(at) => self.try_get_carefully(at, key, &mut visit),
         }
@@ -36,13 +36,13 @@ impl<M: CoherentMemory> Tree<M> {
         &self,
         mut at: Descent,
         key: &[u8],
-        visit: &mut impl FnMut(Value<'_>) -> R,
+        visit: &mut impl FnMut(TreeValue<'_>) -> R,
     ) -> Result<Option<R>, Need> {
         // A plain function enters no operation, because entering may wait. None is needed: pages
         // never leave the tree, so the line of a page that the root leads to is never reused.
         self.get_step(&mut at, key, visit).map_err(|stop| match stop {
             Stop::Need(need) => need,
-            Stop::Broken(addr, _) => Need { addr, mode: latchwork_coherence::Mode::Shared },
+            Stop::Broken(addr, _) => Need { addr, mode: latchwork_coherence::AccessMode::Shared },
         })
     }
 
@@ -50,7 +50,7 @@ impl<M: CoherentMemory> Tree<M> {
         &self,
         at: &mut Descent,
         key: &[u8],
-        mut visit: impl FnMut(Value<'_>) -> R,
+        mut visit: impl FnMut(TreeValue<'_>) -> R,
     ) -> Result<Option<R>, Stop> {
         self.find(at, Seek::At(key), 0, |page, _| {
             Ok(page.search(key).ok().map(|slot| visit(page.value(slot))))
@@ -65,10 +65,10 @@ impl<M: CoherentMemory> Tree<M> {
     pub async fn get_with<R>(
         &self,
         key: &[u8],
-        mut visit: impl FnMut(Value<'_>) -> R,
+        mut visit: impl FnMut(TreeValue<'_>) -> R,
     ) -> Result<Option<R>, TreeError> {
         self.limits.check_key(key)?;
-        let found = match self.hot_get(key, &mut visit, |_| ()) {
+        let found = match self.fast_get(key, &mut visit, |_| ()) {
             Ok((found, ())) => found,
             Err(at) => self.get_carefully(at, key, &mut visit).await?,
         };
@@ -80,7 +80,7 @@ impl<M: CoherentMemory> Tree<M> {
         &self,
         mut at: Descent,
         key: &[u8],
-        visit: &mut impl FnMut(Value<'_>) -> R,
+        visit: &mut impl FnMut(TreeValue<'_>) -> R,
     ) -> Result<Option<R>, TreeError> {
         let operation = self.memory.enter().await?;
         let found = self.drive(|| self.get_step(&mut at, key, &mut *visit)).await?;
@@ -199,7 +199,7 @@ impl<M: CoherentMemory> Tree<M> {
     pub async fn replace_with<R>(
         &self,
         key: &[u8],
-        mut change: impl FnMut(Value<'_>, &mut Vec<u8>) -> R,
+        mut change: impl FnMut(TreeValue<'_>, &mut Vec<u8>) -> R,
     ) -> Result<R, TreeError> {
         let mut value = Vec::new();
         self.write(key, |page, found, _| {

@@ -127,7 +127,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// Like [`hot_write`](Tree::hot_write), for a change that probably adds the key. First tries
     /// the leaf to which the last key with the same prefix was added.
     #[inline]
-    pub(super) fn hot_add<R>(
+    pub(super) fn fast_add<R>(
         &self,
         key: &[u8],
         change: &mut impl FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit>,
@@ -135,7 +135,7 @@ impl<M: CoherentMemory> Tree<M> {
         let start = Beginning::of(key);
         let last = self.hints.recent.leaf(start);
         if let Some((leaf, next)) = last.likely(start)
-            && let Some((result, added)) = self.hot_change(leaf, key, Some(next), change)
+            && let Some((result, added)) = self.fast_change(leaf, key, Some(next), change)
         {
             if let Some(next) = added {
                 last.next.set(next as u16);
@@ -143,9 +143,9 @@ impl<M: CoherentMemory> Tree<M> {
             }
             return Ok(result);
         }
-        let leaf = self.hot_leaf(key, head_of(key)).map_err(Child::descent)?;
+        let leaf = self.fast_leaf(key, head_of(key)).map_err(Child::descent)?;
         self.fetch_to_change(leaf);
-        let changed = self.hot_change(leaf, key, None, change);
+        let changed = self.fast_change(leaf, key, None, change);
         let (result, added) = changed.ok_or_else(|| leaf.descent())?;
         if let Some(next) = added {
             last.note(start, leaf.addr, leaf.hint, next);

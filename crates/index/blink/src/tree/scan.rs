@@ -48,7 +48,7 @@ impl<M: CoherentMemory> Tree<M> {
     ///
     /// # Errors
     /// As [`scan_up`](Tree::scan_up); [`TreeError::NotStamped`] when this tree has no leaf stamps.
-    pub async fn scan_up_seen(
+    pub async fn scan_up_stamped(
         &self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
@@ -78,7 +78,7 @@ impl<M: CoherentMemory> Tree<M> {
             key.extend_from_slice(from);
         }
         let mut excluded = matches!(from, Bound::Excluded(_));
-        let mut leaf = self.hot_leaf(key, head_of(key)).ok();
+        let mut leaf = self.fast_leaf(key, head_of(key)).ok();
         // A scan may continue where a descent on the fast path ended, because pages are never
         // removed.
         let mut at = match leaf {
@@ -116,7 +116,7 @@ impl<M: CoherentMemory> Tree<M> {
                 Ok((page.header.right, look(line)))
             };
             let (right, looked) =
-                match leaf.and_then(|leaf| self.hot_page(leaf, Seek::At(key), &mut take)) {
+                match leaf.and_then(|leaf| self.fast_page(leaf, Seek::At(key), &mut take)) {
                     Some(taken) => taken,
                     None => {
                         let operation = self.memory.enter().await?;
@@ -139,7 +139,7 @@ impl<M: CoherentMemory> Tree<M> {
             // The next page starts where this page ended. If that page was split since, the link
             // leads to its first half.
             at = Descent::new(right, Some(0));
-            leaf = leaf.map(|leaf| self.hot_sibling(leaf, right));
+            leaf = leaf.map(|leaf| self.fast_sibling(leaf, right));
             std::mem::swap(key, high);
             excluded = false;
         }
@@ -169,7 +169,7 @@ impl<M: CoherentMemory> Tree<M> {
     ///
     /// # Errors
     /// As [`scan_up_seen`](Tree::scan_up_seen).
-    pub async fn scan_down_seen(
+    pub async fn scan_down_stamped(
         &self,
         from: Bound<&[u8]>,
         limit: usize,
@@ -218,14 +218,16 @@ impl<M: CoherentMemory> Tree<M> {
                 Ok((page.low(), look(line)))
             };
             let leaf = match seek {
-                Seek::At(key) | Seek::Below(key) if is_hot => self.hot_leaf(key, head_of(key)).ok(),
+                Seek::At(key) | Seek::Below(key) if is_hot => {
+                    self.fast_leaf(key, head_of(key)).ok()
+                }
                 _ => None,
             };
             let mut at = match leaf {
                 Some(leaf) => Descent::new(leaf.addr, Some(0)),
                 None => Descent::new(self.root, None),
             };
-            let (next, looked) = match leaf.and_then(|leaf| self.hot_page(leaf, seek, &mut take)) {
+            let (next, looked) = match leaf.and_then(|leaf| self.fast_page(leaf, seek, &mut take)) {
                 Some(taken) => taken,
                 None => {
                     // The keys below a key may be to the left of its leaf.

@@ -7,8 +7,8 @@ use super::Tree;
 use super::descend::Descent;
 use super::write::Found;
 use crate::page::{Dirty, Edit, Page, Seek, head_of};
-use crate::stamp::{Insertion, Leaf, Line, Replacement, Split, Stamp};
-use crate::{TreeError, Value};
+use crate::stamp::{Insertion, Leaf, LeafStamp, Line, ReplaceOutcome, Split};
+use crate::{TreeError, TreeValue};
 
 impl<M: CoherentMemory> Tree<M> {
     /// Like [`get_with`](Tree::get_with), and returns the leaf of the key as of the same instant.
@@ -17,14 +17,14 @@ impl<M: CoherentMemory> Tree<M> {
     /// # Errors
     /// As [`get_with`](Tree::get_with); [`TreeError::NotStamped`] when this tree has no leaf
     /// stamps.
-    pub async fn get_seen<R>(
+    pub async fn get_stamped<R>(
         &self,
         key: &[u8],
-        mut visit: impl FnMut(Value<'_>) -> R,
+        mut visit: impl FnMut(TreeValue<'_>) -> R,
     ) -> Result<(Option<R>, Leaf), TreeError> {
         self.check_stamped()?;
         self.limits.check_key(key)?;
-        let seen = match self.hot_get(key, &mut visit, Leaf::of) {
+        let seen = match self.fast_get(key, &mut visit, Leaf::of) {
             Ok(seen) => seen,
             Err(at) => self.get_seen_carefully(at, key, &mut visit).await?,
         };
@@ -36,18 +36,18 @@ impl<M: CoherentMemory> Tree<M> {
     /// memory. Returns `None` unless all pages on the path are cached and undamaged. Then
     /// [`get_seen`](Tree::get_seen) finds the value or reports the error.
     #[inline]
-    pub fn try_get_seen<R>(
+    pub fn try_get_stamped<R>(
         &self,
         key: &[u8],
-        mut visit: impl FnMut(Value<'_>) -> R,
+        mut visit: impl FnMut(TreeValue<'_>) -> R,
     ) -> Option<(Option<R>, Leaf)> {
         if !self.config.stamped || self.limits.check_key(key).is_err() {
             return None;
         }
-        match self.hot_get(key, &mut visit, Leaf::of) {
+        match self.fast_get(key, &mut visit, Leaf::of) {
             Ok(seen) => Some(seen),
             // A small tree may have a leaf as its root.
-            Err(_) => self.hot_visit(self.hot_root(), key, head_of(key), &mut visit, Leaf::of),
+            Err(_) => self.fast_visit(self.fast_root(), key, head_of(key), &mut visit, Leaf::of),
         }
     }
 
@@ -55,7 +55,7 @@ impl<M: CoherentMemory> Tree<M> {
         &self,
         mut at: Descent,
         key: &[u8],
-        visit: &mut impl FnMut(Value<'_>) -> R,
+        visit: &mut impl FnMut(TreeValue<'_>) -> R,
     ) -> Result<(Option<R>, Leaf), TreeError> {
         let operation = self.memory.enter().await?;
         let mut look = |page: &Page<'_>, line: Line<'_>| {
@@ -79,12 +79,12 @@ impl<M: CoherentMemory> Tree<M> {
     /// # Errors
     /// As [`insert`](Tree::insert) without [`TreeError::Exists`]; [`TreeError::NotStamped`] when
     /// this tree has no leaf stamps.
-    pub async fn insert_seen<R>(
+    pub async fn insert_stamped<R>(
         &self,
         key: &[u8],
         value: &[u8],
-        mut admit: impl FnMut(&Stamp) -> bool,
-        mut visit: impl FnMut(Value<'_>) -> R,
+        mut admit: impl FnMut(&LeafStamp) -> bool,
+        mut visit: impl FnMut(TreeValue<'_>) -> R,
         split: impl FnMut(Split),
     ) -> Result<Insertion<R>, TreeError> {
         self.check_stamped()?;
@@ -99,17 +99,17 @@ impl<M: CoherentMemory> Tree<M> {
     /// and changes nothing, unless all pages on the path are here and undamaged, and the leaf has
     /// room. Then [`insert_seen`](Tree::insert_seen) inserts the key or reports the error.
     #[inline]
-    pub fn try_insert_seen<R>(
+    pub fn try_insert_stamped<R>(
         &self,
         key: &[u8],
         value: &[u8],
-        mut admit: impl FnMut(&Stamp) -> bool,
-        mut visit: impl FnMut(Value<'_>) -> R,
+        mut admit: impl FnMut(&LeafStamp) -> bool,
+        mut visit: impl FnMut(TreeValue<'_>) -> R,
     ) -> Option<Insertion<R>> {
         if !self.may_insert(key, value) {
             return None;
         }
-        self.hot_add(key, &mut |page, found, line| {
+        self.fast_add(key, &mut |page, found, line| {
             self.enter(page, found, line, (key, value), &mut admit, &mut visit)
         })
         .ok()
@@ -129,8 +129,8 @@ impl<M: CoherentMemory> Tree<M> {
         found: Found,
         line: Line<'_>,
         (key, value): (&[u8], &[u8]),
-        admit: &mut impl FnMut(&Stamp) -> bool,
-        visit: &mut impl FnMut(Value<'_>) -> R,
+        admit: &mut impl FnMut(&LeafStamp) -> bool,
+        visit: &mut impl FnMut(TreeValue<'_>) -> R,
     ) -> Result<(Insertion<R>, Dirty), Edit> {
         let leaf = Leaf::of(line);
         let slot = match found {
@@ -155,11 +155,11 @@ impl<M: CoherentMemory> Tree<M> {
     ///
     /// # Errors
     /// As [`insert_seen`](Tree::insert_seen), for any of the keys and values.
-    pub async fn insert_run_seen<R>(
+    pub async fn insert_run_stamped<R>(
         &self,
         entries: &[(&[u8], &[u8])],
-        mut admit: impl FnMut(&Stamp) -> bool,
-        mut visit: impl FnMut(Value<'_>) -> R,
+        mut admit: impl FnMut(&LeafStamp) -> bool,
+        mut visit: impl FnMut(TreeValue<'_>) -> R,
         split: impl FnMut(Split),
     ) -> Result<(usize, Insertion<R>), TreeError> {
         self.check_stamped()?;
@@ -180,17 +180,17 @@ impl<M: CoherentMemory> Tree<M> {
     /// leaf has room for the first entry. Then [`insert_run_seen`](Tree::insert_run_seen) inserts
     /// the entries or reports the error.
     #[inline]
-    pub fn try_insert_run_seen<R>(
+    pub fn try_insert_run_stamped<R>(
         &self,
         entries: &[(&[u8], &[u8])],
-        mut admit: impl FnMut(&Stamp) -> bool,
-        mut visit: impl FnMut(Value<'_>) -> R,
+        mut admit: impl FnMut(&LeafStamp) -> bool,
+        mut visit: impl FnMut(TreeValue<'_>) -> R,
     ) -> Option<(usize, Insertion<R>)> {
         let (first, _) = entries.first()?;
         if !entries.iter().all(|(key, value)| self.may_insert(key, value)) {
             return None;
         }
-        self.hot_add(first, &mut |page, found, line| {
+        self.fast_add(first, &mut |page, found, line| {
             self.enter_run(page, found, line, entries, &mut admit, &mut visit)
         })
         .ok()
@@ -203,8 +203,8 @@ impl<M: CoherentMemory> Tree<M> {
         found: Found,
         line: Line<'_>,
         entries: &[(&[u8], &[u8])],
-        admit: &mut impl FnMut(&Stamp) -> bool,
-        visit: &mut impl FnMut(Value<'_>) -> R,
+        admit: &mut impl FnMut(&LeafStamp) -> bool,
+        visit: &mut impl FnMut(TreeValue<'_>) -> R,
     ) -> Result<((usize, Insertion<R>), Dirty), Edit> {
         let leaf = Leaf::of(line);
         let slot = match found {
@@ -237,28 +237,28 @@ impl<M: CoherentMemory> Tree<M> {
     /// # Errors
     /// As [`update`](Tree::update) without [`TreeError::NotFound`]; [`TreeError::NotStamped`] when
     /// this tree has no leaf stamps.
-    pub async fn replace_seen(
+    pub async fn replace_stamped(
         &self,
         key: &[u8],
         old: &[u8],
         new: &[u8],
-        mut admit: impl FnMut(&Stamp) -> bool,
-    ) -> Result<Replacement, TreeError> {
+        mut admit: impl FnMut(&LeafStamp) -> bool,
+    ) -> Result<ReplaceOutcome, TreeError> {
         self.check_stamped()?;
         self.limits.check_value(new)?;
         self.write(key, |page, found, line| {
             let leaf = Leaf::of(line);
             let Ok(slot) = found else {
-                return Ok((Replacement::Missing(leaf), Dirty::default()));
+                return Ok((ReplaceOutcome::Missing(leaf), Dirty::default()));
             };
             if !page.value_is(slot, old) {
-                return Ok((Replacement::Different(leaf), Dirty::default()));
+                return Ok((ReplaceOutcome::Different(leaf), Dirty::default()));
             }
             if !admit(&leaf.stamp) {
-                return Ok((Replacement::Refused(leaf), Dirty::default()));
+                return Ok((ReplaceOutcome::Refused(leaf), Dirty::default()));
             }
             let dirty = page.set_value(slot, new)?.or_first_word();
-            Ok((Replacement::Done { before: leaf, after: leaf.stamp.changed() }, dirty))
+            Ok((ReplaceOutcome::Done { before: leaf, after: leaf.stamp.changed() }, dirty))
         })
         .await
     }
@@ -268,7 +268,7 @@ impl<M: CoherentMemory> Tree<M> {
     ///
     /// # Errors
     /// As [`remove`](Tree::remove); [`TreeError::NotStamped`] when this tree has no leaf stamps.
-    pub async fn remove_seen(
+    pub async fn remove_stamped(
         &self,
         key: &[u8],
         value: &[u8],
@@ -282,7 +282,7 @@ impl<M: CoherentMemory> Tree<M> {
                 return Ok((false, Dirty::default()));
             }
             let dirty = page.remove(slot)?;
-            Stamp::load(line.payload()).raised(read, removed).store(line.payload());
+            LeafStamp::load(line.payload()).raised(read, removed).store(line.payload());
             Ok((true, dirty))
         })
         .await

@@ -32,7 +32,7 @@ use super::Tree;
 use super::descend::{Post, Stop};
 use super::write::{Cursor, Progress};
 use crate::page::{Broken, Builder, Image, LEVEL_MAX, Page, plan_split, write_halves};
-use crate::stamp::{Leaf, Split, Stamp};
+use crate::stamp::{Leaf, LeafStamp, Split};
 
 /// New pages that no other operation can reach, and their intended content.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl<M: CoherentMemory> Tree<M> {
         let (left, right) = (self.image(), self.image());
         let halves = (self.image_page(&left), self.image_page(&right));
         write_halves(&page, &split, right_addr, halves.0, halves.1).map_err(broken)?;
-        let stamp = Stamp::load(guard.words());
+        let stamp = LeafStamp::load(guard.words());
         self.stamp_image(&right, stamp.inherited());
 
         let mut new = vec![NewPage { addr: right_addr, image: right, filled: false }];
@@ -173,7 +173,7 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Writes the leaf stamp into an image, if the tree has leaf stamps.
-    pub(super) fn stamp_image(&self, image: &Image, stamp: Stamp) {
+    pub(super) fn stamp_image(&self, image: &Image, stamp: LeafStamp) {
         if self.config.stamped {
             stamp.store(image.words());
         }

@@ -1,6 +1,6 @@
 //! Checks whether a leaf has changed since it was seen, and raises its timestamps.
 
-use latchwork_coherence::{CoherentMemory, Mode, Need};
+use latchwork_coherence::{AccessMode, CoherentMemory, Need};
 use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{GlobalAddr, WORD};
 
@@ -8,7 +8,7 @@ use super::Tree;
 use super::descend::Stop;
 use crate::TreeError;
 use crate::page::Page;
-use crate::stamp::{Leaf, Stamp};
+use crate::stamp::{Leaf, LeafStamp};
 
 /// The attempts to raise a timestamp of a leaf that other operations change.
 const RAISES_MAX: u32 = 1000;
@@ -29,7 +29,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// [`still`](Tree::still) does both. A damaged page and a tree without leaf stamps also yield a
     /// need here. [`still`](Tree::still) reports them as errors.
     pub fn try_still(&self, leaf: &Leaf) -> Result<bool, Need> {
-        let need = Need { addr: leaf.addr, mode: Mode::Shared };
+        let need = Need { addr: leaf.addr, mode: AccessMode::Shared };
         if !self.config.stamped {
             return Err(need);
         }
@@ -66,7 +66,7 @@ impl<M: CoherentMemory> Tree<M> {
     ///
     /// # Errors
     /// As [`still`](Tree::still).
-    pub async fn raise_read(&self, leaf: &Leaf, to: u64) -> Result<Option<Stamp>, TreeError> {
+    pub async fn raise_read(&self, leaf: &Leaf, to: u64) -> Result<Option<LeafStamp>, TreeError> {
         self.check_stamped()?;
         self.raise(leaf, to, 0).await
     }
@@ -81,7 +81,7 @@ impl<M: CoherentMemory> Tree<M> {
     pub async fn raise_removed(&self, key: &[u8], to: u64) -> Result<(), TreeError> {
         let mut page = self.root;
         for _ in 0..RAISES_MAX {
-            let (_, leaf) = self.get_seen(key, |_| ()).await?;
+            let (_, leaf) = self.get_stamped(key, |_| ()).await?;
             if leaf.stamp.removed >= to || self.raise(&leaf, 0, to).await?.is_some() {
                 return Ok(());
             }
@@ -95,7 +95,7 @@ impl<M: CoherentMemory> Tree<M> {
         leaf: &Leaf,
         read: u64,
         removed: u64,
-    ) -> Result<Option<Stamp>, TreeError> {
+    ) -> Result<Option<LeafStamp>, TreeError> {
         let raised = match self.raise_step(leaf, read, removed) {
             Ok(raised) => raised,
             Err(_) => {
@@ -109,9 +109,9 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(raised)
     }
 
-    fn raise_step(&self, leaf: &Leaf, read: u64, removed: u64) -> Result<Option<Stamp>, Stop> {
+    fn raise_step(&self, leaf: &Leaf, read: u64, removed: u64) -> Result<Option<LeafStamp>, Stop> {
         let addr = leaf.addr;
-        let is_other = |stamp: Stamp| stamp.structure != leaf.stamp.structure;
+        let is_other = |stamp: LeafStamp| stamp.structure != leaf.stamp.structure;
         let seen = self.stamp_at(addr)?;
         if is_other(seen) {
             return Ok(None);
@@ -122,7 +122,7 @@ impl<M: CoherentMemory> Tree<M> {
         let mut guard = self.memory.try_write(addr).map_err(Stop::Need)?;
         let page = Page::open(self.page_words(guard.line()), self.tag);
         page.map_err(|broken| Stop::Broken(addr, broken))?;
-        let found = Stamp::load(guard.words());
+        let found = LeafStamp::load(guard.words());
         if is_other(found) {
             return Ok(None);
         }
@@ -133,14 +133,14 @@ impl<M: CoherentMemory> Tree<M> {
         );
         strict_assert_eq!(raised.structure, found.structure, "a raised stamp keeps the structure");
         raised.store(guard.words());
-        let last = if removed == 0 { Stamp::READ } else { Stamp::REMOVED };
-        guard.mark_dirty(Stamp::READ * WORD..(last + 1) * WORD);
+        let last = if removed == 0 { LeafStamp::READ } else { LeafStamp::REMOVED };
+        guard.mark_dirty(LeafStamp::READ * WORD..(last + 1) * WORD);
         Ok(Some(raised))
     }
 
     /// The leaf stamp of the page at `addr`.
-    fn stamp_at(&self, addr: GlobalAddr) -> Result<Stamp, Stop> {
-        self.read_page_of(addr, None, |_, line| Ok(Stamp::load(line.payload())))
+    fn stamp_at(&self, addr: GlobalAddr) -> Result<LeafStamp, Stop> {
+        self.read_page_of(addr, None, |_, line| Ok(LeafStamp::load(line.payload())))
     }
 
     pub(super) fn check_stamped(&self) -> Result<(), TreeError> {

@@ -14,7 +14,7 @@ use super::spare::Spare;
 use super::split::Prepared;
 use crate::TreeError;
 use crate::page::{Broken, Dirty, Edit, Page, Seek};
-use crate::stamp::{Line, Split, Stamp};
+use crate::stamp::{LeafStamp, Line, Split};
 
 /// The slot at which a search found its key, or the slot for the key.
 pub(super) type Found = Result<usize, usize>;
@@ -57,7 +57,7 @@ impl<M: CoherentMemory> Tree<M> {
         mut change: impl FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit>,
     ) -> Result<R, TreeError> {
         self.limits.check_key(key)?;
-        let result = match self.hot_write(key, &mut change) {
+        let result = match self.fast_write(key, &mut change) {
             Ok(result) => result,
             Err(at) => self.write_carefully(at, key, &mut change, &mut |_| ()).await?,
         };
@@ -74,7 +74,7 @@ impl<M: CoherentMemory> Tree<M> {
         mut split: impl FnMut(Split),
     ) -> Result<R, TreeError> {
         self.limits.check_key(key)?;
-        let result = match self.hot_add(key, &mut change) {
+        let result = match self.fast_add(key, &mut change) {
             Ok(result) => result,
             Err(at) => self.write_carefully(at, key, &mut change, &mut split).await?,
         };
@@ -206,7 +206,7 @@ impl<M: CoherentMemory> Tree<M> {
         for Range { start, end } in dirty.ranges() {
             let is_stamped = level == 0 && self.config.stamped;
             if is_stamped {
-                let stamp = Stamp::load(guard.words());
+                let stamp = LeafStamp::load(guard.words());
                 strict_assert!(
                     stamp.changed().structure != stamp.structure,
                     "a change keeps the structure"

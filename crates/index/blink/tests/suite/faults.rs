@@ -104,20 +104,20 @@ fn a_tree_without_leaf_stamps_says_so_and_one_with_them_knows_its_leaves() {
         let plain = Tree::create(memory.clone(), FAN_OUT_4).await.unwrap();
         let stamped = TreeConfig { stamped: true, ..FAN_OUT_4 };
         let tree = Tree::create(memory, stamped).await.unwrap();
-        let (_, leaf) = tree.get_seen(b"key", |_| ()).await.unwrap();
+        let (_, leaf) = tree.get_stamped(b"key", |_| ()).await.unwrap();
         let go_on = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
         let no_stamps = |error: TreeError| matches!(error, TreeError::NotStamped);
         let all = (Bound::Unbounded, usize::MAX);
-        assert!(no_stamps(plain.get_seen(b"key", |_| ()).await.unwrap_err()));
+        assert!(no_stamps(plain.get_stamped(b"key", |_| ()).await.unwrap_err()));
         assert!(no_stamps(
-            plain.insert_seen(b"key", b"", |_| true, |_| (), |_| ()).await.unwrap_err()
+            plain.insert_stamped(b"key", b"", |_| true, |_| (), |_| ()).await.unwrap_err()
         ));
-        assert!(no_stamps(plain.replace_seen(b"key", b"", b"", |_| true).await.unwrap_err()));
-        assert!(no_stamps(plain.remove_seen(b"key", b"", 0, 0).await.unwrap_err()));
+        assert!(no_stamps(plain.replace_stamped(b"key", b"", b"", |_| true).await.unwrap_err()));
+        assert!(no_stamps(plain.remove_stamped(b"key", b"", 0, 0).await.unwrap_err()));
         assert!(no_stamps(
-            plain.scan_up_seen(all.0, all.0, all.1, go_on, |_| ()).await.unwrap_err()
+            plain.scan_up_stamped(all.0, all.0, all.1, go_on, |_| ()).await.unwrap_err()
         ));
-        assert!(no_stamps(plain.scan_down_seen(all.0, all.1, go_on, |_| ()).await.unwrap_err()));
+        assert!(no_stamps(plain.scan_down_stamped(all.0, all.1, go_on, |_| ()).await.unwrap_err()));
         assert!(no_stamps(plain.raise_read(&leaf, 1).await.unwrap_err()));
         assert!(no_stamps(plain.still(&leaf).await.unwrap_err()));
         assert!(plain.try_still(&leaf).is_err());
@@ -139,7 +139,7 @@ fn a_bulk_load_detects_a_reader_of_the_empty_tree_meanwhile() {
     run(Settings::CALM, async |node, memory| {
         let stamped = TreeConfig { stamped: true, ..FAN_OUT_4 };
         let tree = Tree::create(memory.clone(), stamped).await.unwrap();
-        let (_, leaf) = tree.get_seen(b"key", |_| ()).await.unwrap();
+        let (_, leaf) = tree.get_stamped(b"key", |_| ()).await.unwrap();
         let mut executor = executor(4);
         let entries = (0..50_u64).map(|k| {
             if k == 49 {
@@ -154,10 +154,10 @@ fn a_bulk_load_detects_a_reader_of_the_empty_tree_meanwhile() {
         let error = tree.bulk_load(entries, 1.0).await.unwrap_err();
         assert!(matches!(error, TreeError::InUse), "{error}");
         assert_eq!(node.live_lines(), 1, "the pages written so far are freed");
-        let (_, again) = tree.get_seen(b"key", |_| ()).await.unwrap();
+        let (_, again) = tree.get_stamped(b"key", |_| ()).await.unwrap();
         assert_eq!((again.stamp.structure, again.stamp.read), (leaf.stamp.structure, 7));
         assert_eq!(tree.bulk_load([(b"key", b"value")], 1.0).await.unwrap(), 1);
-        let (found, loaded) = tree.get_seen(b"key", |value| value.to_vec()).await.unwrap();
+        let (found, loaded) = tree.get_stamped(b"key", |value| value.to_vec()).await.unwrap();
         assert_eq!((found, loaded.stamp.read), (Some(b"value".to_vec()), 7));
         assert!(!tree.still(&again).await.unwrap());
     });
@@ -278,7 +278,7 @@ fn links_in_a_circle_have_an_end() {
         for k in 0..60_u64 {
             tree.insert(&k.to_be_bytes(), &[1; 16]).await.unwrap();
         }
-        let (_, leaf) = tree.get_seen(&30_u64.to_be_bytes(), |_| ()).await.unwrap();
+        let (_, leaf) = tree.get_stamped(&30_u64.to_be_bytes(), |_| ()).await.unwrap();
         // Behind the leaf stamp: the head of the high fence, and the right link.
         let scribble = |guard: &mut latchwork_cache::WriteGuard<'_>| {
             guard.words().set_word(3 + 2, u64::MAX);
@@ -309,7 +309,7 @@ proptest! {
             let mut leaves = Vec::new();
             for k in 0..60_u64 {
                 tree.insert(&(k * 7 % 60).to_be_bytes(), &[1; 16]).await.unwrap();
-                leaves.extend(tree.get_seen(&k.to_be_bytes(), |_| ()).await.ok());
+                leaves.extend(tree.get_stamped(&k.to_be_bytes(), |_| ()).await.ok());
             }
             let lines = node.addresses();
             for (line, word, value, kind) in scribbles {
@@ -338,9 +338,9 @@ proptest! {
                 let _ = tree.modify(&key, |value| value.write(0, &vec![4; value.len()])).await;
                 let _ = tree.insert(&[&key[..], b"more"].concat(), &[5; 30]).await;
                 let _ = tree.remove(&key).await;
-                let _ = tree.insert_seen(&key, &[6; 16], |_| true, |_| (), |_| ()).await;
-                let _ = tree.replace_seen(&key, &[6; 16], &[7; 20], |_| true).await;
-                let _ = tree.remove_seen(&key, &[7; 20], k, k).await;
+                let _ = tree.insert_stamped(&key, &[6; 16], |_| true, |_| (), |_| ()).await;
+                let _ = tree.replace_stamped(&key, &[6; 16], &[7; 20], |_| true).await;
+                let _ = tree.remove_stamped(&key, &[7; 20], k, k).await;
             }
             for (_, leaf) in leaves {
                 let _ = tree.still(&leaf).await;

@@ -71,7 +71,8 @@ async fn apply(tree: &Tree<LocalMemory>, model: &mut Model, op: Op) {
         Op::Get(key) => assert_eq!(tree.get(&key).await.unwrap(), model.get(&key).cloned()),
         Op::GetMany(keys) => {
             let mut found = vec![None];
-            let visit = |number: usize, value: latchwork_blink::Value<'_>| (number, value.to_vec());
+            let visit =
+                |number: usize, value: latchwork_blink::TreeValue<'_>| (number, value.to_vec());
             tree.get_many(&keys, visit, &mut found).await.unwrap();
             let wanted = keys.iter().enumerate();
             let wanted: Vec<_> =

@@ -62,11 +62,11 @@ async fn count(tree: &Tree<LocalMemory>, range: u64, down: bool) -> (u64, Vec<Le
     let leaf = |leaf| leaves.push(leaf);
     if down {
         let from = key(range, KEYS);
-        tree.scan_down_seen(Bound::Excluded(&from), usize::MAX, visit, leaf).await.unwrap();
+        tree.scan_down_stamped(Bound::Excluded(&from), usize::MAX, visit, leaf).await.unwrap();
     } else {
         let (from, to) = (key(range, 0), key(range, KEYS));
         let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-        tree.scan_up_seen(from, to, usize::MAX, visit, leaf).await.unwrap();
+        tree.scan_up_stamped(from, to, usize::MAX, visit, leaf).await.unwrap();
     }
     (keys, leaves)
 }
@@ -88,7 +88,7 @@ async fn add(tree: &Tree<LocalMemory>, board: &Board, handle: &Handle) {
         return;
     }
     others_turn(handle).await;
-    let inserted = tree.insert_seen(&key, &value, |_| true, |_| (), |_| ()).await.unwrap();
+    let inserted = tree.insert_stamped(&key, &value, |_| true, |_| (), |_| ()).await.unwrap();
     let Insertion::New { before, after } = inserted else { return };
     for leaf in &mut leaves {
         if (leaf.addr, leaf.stamp.structure) == (before.addr, before.stamp.structure) {
@@ -114,7 +114,7 @@ async fn add(tree: &Tree<LocalMemory>, board: &Board, handle: &Handle) {
     } else {
         board.conflicts.fetch_add(1, Ordering::Relaxed);
     }
-    assert!(tree.remove_seen(&key, &value, 0, 0).await.unwrap());
+    assert!(tree.remove_stamped(&key, &value, 0, 0).await.unwrap());
 }
 
 /// Checks the tree after the run.
@@ -135,7 +135,7 @@ async fn leave_times(tree: &Tree<LocalMemory>, floors: &[AtomicU64], handle: &Ha
     let number = handle.random_below(KEYS);
     let (bytes, floor) = (key(0, number), &floors[number as usize]);
     let least = floor.load(Ordering::SeqCst);
-    let (_, leaf) = tree.get_seen(&bytes, |_| ()).await.unwrap();
+    let (_, leaf) = tree.get_stamped(&bytes, |_| ()).await.unwrap();
     assert!(leaf.stamp.read >= least, "the leaf of {number} forgot time {least}: {leaf:?}");
     match handle.random_below(3) {
         0 => {
@@ -151,7 +151,7 @@ async fn leave_times(tree: &Tree<LocalMemory>, floors: &[AtomicU64], handle: &Ha
         }
         _ => {
             let to = least + 1;
-            if tree.remove_seen(&bytes, &[1; 8], to, 0).await.unwrap() {
+            if tree.remove_stamped(&bytes, &[1; 8], to, 0).await.unwrap() {
                 floor.fetch_max(to, Ordering::SeqCst);
             }
             // Split pages stay. New keys between the old keys cause further splits.

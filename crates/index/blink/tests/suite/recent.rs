@@ -135,10 +135,10 @@ fn plain_functions_add_where_all_is_here_and_nothing_where_it_is_not() {
         let stamped = TreeConfig { stamped: true, ..TreeConfig::default() };
         let tree = Tree::create(memory.clone(), stamped).await.unwrap();
         let plain = Tree::create(memory, TreeConfig::default()).await.unwrap();
-        let value = |value: latchwork_blink::Value<'_>| value.to_vec();
-        assert!(plain.try_insert_seen(b"key", b"value", |_| true, value).is_none());
-        assert!(tree.try_insert_seen(b"", b"value", |_| true, value).is_none());
-        assert!(tree.try_insert_run_seen(&[], |_| true, value).is_none());
+        let value = |value: latchwork_blink::TreeValue<'_>| value.to_vec();
+        assert!(plain.try_insert_stamped(b"key", b"value", |_| true, value).is_none());
+        assert!(tree.try_insert_stamped(b"", b"value", |_| true, value).is_none());
+        assert!(tree.try_insert_run_stamped(&[], |_| true, value).is_none());
 
         let mut model = BTreeMap::new();
         let (mut here, mut runs) = (0, 0);
@@ -146,13 +146,13 @@ fn plain_functions_add_where_all_is_here_and_nothing_where_it_is_not() {
             let (key, next) = (key(1, 3 * count), key(1, 3 * count + 1));
             let run = [(&key[..], &b"one"[..]), (&next[..], &b"two"[..])];
             let added = match count % 2 {
-                0 => tree.try_insert_seen(&key, b"one", |_| true, value).map(|done| (1, done)),
-                _ => tree.try_insert_run_seen(&run, |_| true, value),
+                0 => tree.try_insert_stamped(&key, b"one", |_| true, value).map(|done| (1, done)),
+                _ => tree.try_insert_run_stamped(&run, |_| true, value),
             };
             here += u32::from(added.is_some());
             let (new, done) = match added {
                 Some(done) => done,
-                None => tree.insert_run_seen(&run[..1], |_| true, value, |_| ()).await.unwrap(),
+                None => tree.insert_run_stamped(&run[..1], |_| true, value, |_| ()).await.unwrap(),
             };
             assert!(matches!(done, Insertion::New { .. }));
             runs += u32::from(new == 2);
@@ -162,10 +162,11 @@ fn plain_functions_add_where_all_is_here_and_nothing_where_it_is_not() {
                 // While the root is a leaf, the fast path reaches that leaf only for later keys.
                 continue;
             }
-            let again = tree.try_insert_seen(&key, b"three", |_| true, value);
+            let again = tree.try_insert_stamped(&key, b"three", |_| true, value);
             let Some(Insertion::Exists { found, .. }) = again else { panic!("{again:?}") };
             assert_eq!(found, b"one");
-            let refused = tree.try_insert_seen(&[&key[..], b"x"].concat(), b"", |_| false, value);
+            let refused =
+                tree.try_insert_stamped(&[&key[..], b"x"].concat(), b"", |_| false, value);
             assert!(matches!(refused, Some(Insertion::Refused(_))), "{refused:?}");
         }
         assert!(here > 230 && runs > 100, "{here} of 300 at once, {runs} of 150 runs whole");
@@ -185,9 +186,9 @@ fn of_a_run_out_of_order_only_what_ascends_is_added() {
         tree.insert(b"m", b"0").await.unwrap();
         let run: [(&[u8], &[u8]); 5] =
             [(b"b", b"1"), (b"c", b"2"), (b"a", b"3"), (b"e", b"4"), (b"c", b"5")];
-        let (new, _) = tree.insert_run_seen(&run, |_| true, |_| (), |_| ()).await.unwrap();
+        let (new, _) = tree.insert_run_stamped(&run, |_| true, |_| (), |_| ()).await.unwrap();
         assert_eq!(new, 2);
-        let (new, _) = tree.insert_run_seen(&run[2..], |_| true, |_| (), |_| ()).await.unwrap();
+        let (new, _) = tree.insert_run_stamped(&run[2..], |_| true, |_| (), |_| ()).await.unwrap();
         assert_eq!(new, 1, "there is another key in between");
         assert_eq!(tree.validate().await.unwrap().entries, 4);
     });

@@ -1,6 +1,6 @@
 //! Replaces values by values that depend on them, with changing lengths.
 
-use latchwork_blink::{Tree, TreeConfig, TreeError, Value};
+use latchwork_blink::{Tree, TreeConfig, TreeError, TreeValue};
 use latchwork_coherence::CoherentMemory;
 
 use crate::common::{Node, Settings, executor};
@@ -20,7 +20,7 @@ fn values_grow_and_shrink_and_no_change_is_lost() {
             tasks.push(memory.handle().spawn(async move {
                 for round in 0..200u64 {
                     let key = (round % 20).to_be_bytes();
-                    let add = |old: Value<'_>, new: &mut Vec<u8>| {
+                    let add = |old: TreeValue<'_>, new: &mut Vec<u8>| {
                         old.append_to(new);
                         new.push(worker);
                     };

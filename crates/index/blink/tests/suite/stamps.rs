@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use latchwork_blink::{Insertion, Leaf, Replacement, Split, Stamp, Tree, TreeConfig, Value};
+use latchwork_blink::{
+    Insertion, Leaf, LeafStamp, ReplaceOutcome, Split, Tree, TreeConfig, TreeValue,
+};
 use latchwork_verbs::GlobalAddr;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -31,7 +33,7 @@ fn value(kind: u64) -> Vec<u8> {
     vec![kind as u8; [8, 8, 0, 70][kind as usize % 4]]
 }
 
-fn bytes(value: Value<'_>) -> Vec<u8> {
+fn bytes(value: TreeValue<'_>) -> Vec<u8> {
     value.to_vec()
 }
 
@@ -108,9 +110,9 @@ impl World {
 
     /// The leaf of a key.
     async fn leaf(&self, number: u64) -> Leaf {
-        let (found, leaf) = self.tree.get_seen(&key(number), bytes).await.unwrap();
+        let (found, leaf) = self.tree.get_stamped(&key(number), bytes).await.unwrap();
         // The fast path returns the same, if it succeeds.
-        if let Some(seen) = self.tree.try_get_seen(&key(number), bytes) {
+        if let Some(seen) = self.tree.try_get_stamped(&key(number), bytes) {
             assert_eq!(seen, (found.clone(), leaf));
         }
         assert_eq!(found.as_ref(), self.content.get(&number));
@@ -118,12 +120,12 @@ impl World {
     }
 
     /// The leaf stamps of all leaves, by address.
-    async fn leaves(&self) -> BTreeMap<GlobalAddr, Stamp> {
+    async fn leaves(&self) -> BTreeMap<GlobalAddr, LeafStamp> {
         let mut leaves = BTreeMap::new();
         let leaf = |leaf: Leaf| assert!(leaves.insert(leaf.addr, leaf.stamp).is_none());
         let go_on = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
         let all = Bound::Unbounded;
-        self.tree.scan_up_seen(all, all, usize::MAX, go_on, leaf).await.unwrap();
+        self.tree.scan_up_stamped(all, all, usize::MAX, go_on, leaf).await.unwrap();
         leaves
     }
 
@@ -157,7 +159,7 @@ impl World {
                 let leaf = self.leaf(number).await;
                 let raised = self.tree.raise_read(&leaf, to).await.unwrap();
                 let stamp = leaf.stamp;
-                assert_eq!(raised, Some(Stamp { read: stamp.read.max(to), ..stamp }));
+                assert_eq!(raised, Some(LeafStamp { read: stamp.read.max(to), ..stamp }));
                 self.raise(leaf.addr, to, 0).await;
             }
             Op::RaiseOld(at, to) => {
@@ -209,20 +211,21 @@ impl World {
 
     /// Changes one key, whose leaf is `before`.
     async fn change(&mut self, op: Op, before: Leaf) {
-        let (tree, no) = (self.tree.clone(), |_: &Stamp| false);
+        let (tree, no) = (self.tree.clone(), |_: &LeafStamp| false);
         match op {
             Op::Insert(number, kind) => {
                 let refused = tree
-                    .insert_seen(&key(number), &value(kind), no, bytes, |_| panic!("refused"))
+                    .insert_stamped(&key(number), &value(kind), no, bytes, |_| panic!("refused"))
                     .await;
                 let mut asked = Vec::new();
-                let admit = |stamp: &Stamp| {
+                let admit = |stamp: &LeafStamp| {
                     asked.push(*stamp);
                     true
                 };
                 let mut splits = Vec::new();
                 let split = |split| splits.push(split);
-                let done = tree.insert_seen(&key(number), &value(kind), admit, bytes, split).await;
+                let done =
+                    tree.insert_stamped(&key(number), &value(kind), admit, bytes, split).await;
                 if let Some(found) = self.content.get(&number).cloned() {
                     let exists = Insertion::Exists { found, leaf: before };
                     assert_eq!((refused.unwrap(), done.unwrap()), (exists.clone(), exists));
@@ -244,11 +247,13 @@ impl World {
                 let entries: Vec<_> =
                     numbers.iter().map(|&n| (key(n), value(kind.wrapping_add(n / 4)))).collect();
                 let entries: Vec<_> = entries.iter().map(|(k, v)| (&k[..], &v[..])).collect();
-                let refused =
-                    tree.insert_run_seen(&entries, no, bytes, |_| panic!("refused")).await.unwrap();
+                let refused = tree
+                    .insert_run_stamped(&entries, no, bytes, |_| panic!("refused"))
+                    .await
+                    .unwrap();
                 let mut splits = Vec::new();
                 let split = |split| splits.push(split);
-                let done = tree.insert_run_seen(&entries, |_| true, bytes, split).await.unwrap();
+                let done = tree.insert_run_stamped(&entries, |_| true, bytes, split).await.unwrap();
                 if let Some(found) = self.content.get(&number).cloned() {
                     let exists = (0, Insertion::Exists { found, leaf: before });
                     assert_eq!((refused, done), (exists.clone(), exists));
@@ -268,27 +273,28 @@ impl World {
             }
             Op::Replace(number, kind) => {
                 let (old, new) = (self.content.get(&number).cloned(), value(kind));
-                let other = tree.replace_seen(&key(number), b"other", &new, |_| true).await;
+                let other = tree.replace_stamped(&key(number), b"other", &new, |_| true).await;
                 let Some(old) = old else {
-                    assert_eq!(other.unwrap(), Replacement::Missing(before));
+                    assert_eq!(other.unwrap(), ReplaceOutcome::Missing(before));
                     return;
                 };
-                assert_eq!(other.unwrap(), Replacement::Different(before));
-                let refused = tree.replace_seen(&key(number), &old, &new, no).await;
-                assert_eq!(refused.unwrap(), Replacement::Refused(before));
-                let done = tree.replace_seen(&key(number), &old, &new, |_| true).await.unwrap();
-                let Replacement::Done { before: leaf, after } = done else {
+                assert_eq!(other.unwrap(), ReplaceOutcome::Different(before));
+                let refused = tree.replace_stamped(&key(number), &old, &new, no).await;
+                assert_eq!(refused.unwrap(), ReplaceOutcome::Refused(before));
+                let done = tree.replace_stamped(&key(number), &old, &new, |_| true).await.unwrap();
+                let ReplaceOutcome::Done { before: leaf, after } = done else {
                     panic!("{done:?} for a value that was right")
                 };
                 self.set(number, Some(new));
                 assert_eq!(self.leaf(number).await, Leaf { stamp: after, ..leaf });
             }
             Op::Remove(number, read, removed) => {
-                let other = tree.remove_seen(&key(number), b"other", read, removed).await;
+                let other = tree.remove_stamped(&key(number), b"other", read, removed).await;
                 assert!(!other.unwrap());
                 let old = self.content.get(&number).cloned();
                 let old_value = old.as_deref().unwrap_or_default();
-                let done = tree.remove_seen(&key(number), old_value, read, removed).await.unwrap();
+                let done =
+                    tree.remove_stamped(&key(number), old_value, read, removed).await.unwrap();
                 assert_eq!(done, old.is_some());
                 if done {
                     self.set(number, None);
@@ -315,7 +321,7 @@ impl World {
                         return;
                     }
                     _ => {
-                        let grow = |value: Value<'_>, to: &mut Vec<u8>| {
+                        let grow = |value: TreeValue<'_>, to: &mut Vec<u8>| {
                             value.append_to(to);
                             to.truncate(90);
                             to.push(what);
@@ -339,7 +345,7 @@ impl World {
     /// change, its leaf is also unchanged.
     async fn check_others(
         &self,
-        mut leaves: BTreeMap<GlobalAddr, Stamp>,
+        mut leaves: BTreeMap<GlobalAddr, LeafStamp>,
         before: Leaf,
         changed: bool,
     ) {
@@ -378,10 +384,10 @@ impl World {
         let mut all: Vec<_> = all.filter(|(number, _)| is_asked_for(number)).collect();
         if down {
             all.reverse();
-            self.tree.scan_down_seen(bytes, limit, visit, leaf).await.unwrap();
+            self.tree.scan_down_stamped(bytes, limit, visit, leaf).await.unwrap();
         } else {
             let end = end.as_ref().map(Vec::as_slice);
-            self.tree.scan_up_seen(bytes, end, limit, visit, leaf).await.unwrap();
+            self.tree.scan_up_stamped(bytes, end, limit, visit, leaf).await.unwrap();
         }
         let wanted = all.iter().filter_map(|(number, value)| Some((*number, value.clone()?)));
         assert_eq!(*shown, wanted.take(limit).collect::<Vec<_>>());

@@ -81,7 +81,7 @@ fn values_are_never_seen_half_written() {
                             let some =
                                 [0, 1, 2, 3, 4].map(|i| ((round + i) * 11 % keys).to_be_bytes());
                             let mut found = Vec::new();
-                            let copy = |_, value: latchwork_blink::Value<'_>| value.to_vec();
+                            let copy = |_, value: latchwork_blink::TreeValue<'_>| value.to_vec();
                             tree.get_many(&some, copy, &mut found).await.unwrap();
                             assert!(
                                 found.iter().flatten().filter(|value| whole(value)).count() == 5

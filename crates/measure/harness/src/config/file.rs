@@ -10,10 +10,10 @@ use super::given::{Given, Origin};
 use super::known::{Known, Meaning};
 use super::{elsewhere, set};
 use crate::AppError;
-use latchwork_files::Kind;
+use latchwork_files::InputKind;
 use latchwork_workload::properties::near_matches;
 
-const FILE: Kind = Kind { name: "a configuration file", bytes_max: 1 << 20 };
+const FILE: InputKind = InputKind { name: "a configuration file", bytes_max: 1 << 20 };
 
 /// What a file says to a program.
 #[derive(Default)]

@@ -22,7 +22,7 @@ use latchwork_engine::Counters;
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering};
 
-pub use self::plan::{Part, Plan, Warmup, Went};
+pub use self::plan::{Plan, RunPart, Warmup, Went};
 use crate::AppError;
 use crate::stop::{self, Signal};
 
@@ -111,12 +111,12 @@ impl Course {
     /// Takes one operation, and returns the part in which it counts. `None` when no operation is
     /// left.
     #[inline]
-    pub fn next(&self, share: &Share, now: Time) -> Option<Part> {
+    pub fn next(&self, share: &Share, now: Time) -> Option<RunPart> {
         loop {
             let stage = self.stage.load(Ordering::Acquire);
             let part = match stage {
-                WARM_UP => Part::WarmUp,
-                MEASURED => Part::Measured,
+                WARM_UP => RunPart::WarmUp,
+                MEASURED => RunPart::Measured,
                 // Taken operations are executed, so that the number of operations is the requested
                 // one. But none begins when the time is over.
                 _ if share.stage.get() == MEASURED
@@ -124,7 +124,7 @@ impl Course {
                     && now.as_nanos() < self.until.load(Ordering::Relaxed)
                     && self.is_good() =>
                 {
-                    Part::Measured
+                    RunPart::Measured
                 }
                 _ => return None,
             };
@@ -137,8 +137,8 @@ impl Course {
                 return Some(part);
             }
             let limit = match part {
-                Part::WarmUp => self.window_end.load(Ordering::Relaxed),
-                Part::Measured => self.plan.operations.unwrap_or(u64::MAX),
+                RunPart::WarmUp => self.window_end.load(Ordering::Relaxed),
+                RunPart::Measured => self.plan.operations.unwrap_or(u64::MAX),
             };
             let taken = self.taken[usize::from(stage)].fetch_add(self.chunk, Ordering::Relaxed);
             if taken < limit {
@@ -285,10 +285,10 @@ impl Course {
     }
 
     /// The current part; `None` when no operation is left.
-    pub fn part(&self) -> Option<Part> {
+    pub fn part(&self) -> Option<RunPart> {
         match self.stage.load(Ordering::Acquire) {
-            WARM_UP => Some(Part::WarmUp),
-            MEASURED => Some(Part::Measured),
+            WARM_UP => Some(RunPart::WarmUp),
+            MEASURED => Some(RunPart::Measured),
             _ => None,
         }
     }

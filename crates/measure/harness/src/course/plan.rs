@@ -45,7 +45,7 @@ pub struct Plan {
 
 /// A part of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Part {
+pub enum RunPart {
     /// The part does not count.
     WarmUp,
     /// The part counts.

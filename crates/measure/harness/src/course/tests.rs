@@ -13,8 +13,8 @@ fn parts(course: &Course, step: u64) -> (u64, u64) {
     let (mut warm, mut measured, mut now) = (0, 0, 0);
     while let Some(part) = course.next(&share, Time::from_nanos(now)) {
         match part {
-            Part::WarmUp => warm += 1,
-            Part::Measured => measured += 1,
+            RunPart::WarmUp => warm += 1,
+            RunPart::Measured => measured += 1,
         }
         now += step;
         assert!(warm + measured < 100_000, "it ends");
@@ -47,7 +47,7 @@ fn it_goes_on_though_nobody_takes_anything() {
     let timed = course(Warmup::Time(us(1)), None, Some(us(2)));
     let at = |us: u64| Time::from_nanos(1_000 * us);
     timed.look(at(1));
-    assert_eq!(timed.next(&Share::default(), at(2)), Some(Part::Measured));
+    assert_eq!(timed.next(&Share::default(), at(2)), Some(RunPart::Measured));
     timed.look(at(2));
     assert!(!timed.is_over());
     timed.look(at(4));
@@ -69,7 +69,7 @@ fn a_warm_up_is_over_when_its_windows_agree() {
 fn an_error_ends_it_for_all() {
     let failed = course(Warmup::Operations(0), Some(100), None);
     let share = Share::default();
-    assert_eq!(failed.next(&share, Time::ZERO), Some(Part::Measured));
+    assert_eq!(failed.next(&share, Time::ZERO), Some(RunPart::Measured));
     failed.fail("first".to_owned());
     failed.fail("second".to_owned());
     assert_eq!(failed.next(&share, Time::ZERO), None);
@@ -84,8 +84,8 @@ fn a_signal_ends_the_measured_part_as_if_its_time_were_over() {
     let course = Course::new(plan, &[], 1, false, Time::ZERO);
     let share = Share::default();
     let at = Time::from_nanos;
-    assert_eq!(course.next(&share, at(5)), Some(Part::Measured));
-    assert_eq!(course.next(&share, at(7)), Some(Part::Measured));
+    assert_eq!(course.next(&share, at(5)), Some(RunPart::Measured));
+    assert_eq!(course.next(&share, at(7)), Some(RunPart::Measured));
     course.stop(Signal::Terminate);
     assert_eq!(course.next(&share, at(9)), None);
     assert!(course.is_over());
@@ -98,7 +98,7 @@ fn a_signal_in_the_warm_up_leaves_nothing_to_show() {
     for warmup in [Warmup::Operations(10), Warmup::Time(Duration::from_secs(1))] {
         let course = course(warmup, None, Some(Duration::from_secs(1)));
         let share = Share::default();
-        assert_eq!(course.next(&share, Time::ZERO), Some(Part::WarmUp));
+        assert_eq!(course.next(&share, Time::ZERO), Some(RunPart::WarmUp));
         course.stop(Signal::Interrupt);
         course.look(Time::from_nanos(1));
         assert_eq!(course.next(&share, Time::from_nanos(1)), None);
@@ -116,13 +116,13 @@ fn who_is_warm_goes_on_warming_up_until_all_are() {
         let share = Share::default();
         let take = |now| course.next(&share, Time::from_nanos(now));
         for now in 0..100 {
-            assert_eq!(take(now), Some(Part::WarmUp), "nobody has said when to begin");
+            assert_eq!(take(now), Some(RunPart::WarmUp), "nobody has said when to begin");
         }
         assert!(course.is_warm());
         course.begin(Ok(Time::from_nanos(150)));
-        assert_eq!(take(149), Some(Part::WarmUp));
-        assert_eq!(take(160), Some(Part::Measured));
-        assert_eq!(take(1149), Some(Part::Measured));
+        assert_eq!(take(149), Some(RunPart::WarmUp));
+        assert_eq!(take(160), Some(RunPart::Measured));
+        assert_eq!(take(1149), Some(RunPart::Measured));
         assert_eq!(take(1150), None);
         let went = course.went().expect("it was measured");
         let all = (Time::from_nanos(150), Time::from_nanos(1150));
@@ -136,7 +136,7 @@ fn who_waits_for_others_can_be_stopped() {
     assert!(course.waits_for_others());
     let share = Share::default();
     let take = |now| course.next(&share, Time::from_nanos(now));
-    (0..10).for_each(|now| assert_eq!(take(now), Some(Part::WarmUp)));
+    (0..10).for_each(|now| assert_eq!(take(now), Some(RunPart::WarmUp)));
     course.stop(Signal::Terminate);
     course.begin(Ok(Time::from_nanos(1 << 40)));
     assert_eq!(take(11), None);
@@ -151,7 +151,7 @@ fn threads_share_the_operations() {
         let count = || {
             let share = Share::default();
             let next = || course.next(&share, Time::ZERO);
-            std::iter::from_fn(next).filter(|part| *part == Part::Measured).count() as u64
+            std::iter::from_fn(next).filter(|part| *part == RunPart::Measured).count() as u64
         };
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
@@ -168,9 +168,9 @@ fn no_operation_begins_when_the_time_is_over() {
     let plan = |operations, time| Plan { warmup: Warmup::Operations(0), operations, time };
     let timed = Course::new(plan(None, Some(us(1))), &[], 1, false, Time::ZERO);
     let next = |now| timed.next(&share, Time::from_nanos(now));
-    assert_eq!(next(0), Some(Part::Measured));
+    assert_eq!(next(0), Some(RunPart::Measured));
     assert!(share.left.get() > 0, "it has taken more than one");
-    assert_eq!(next(999), Some(Part::Measured));
+    assert_eq!(next(999), Some(RunPart::Measured));
     assert_eq!([1_000, 1_001, 5_000].map(next), [None; 3]);
     assert_eq!(timed.part(), None);
 

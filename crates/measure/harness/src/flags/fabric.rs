@@ -93,7 +93,7 @@ pub enum FabricChoice {
     /// Sockets on loopback, all of them this process's.
     Tcp,
     /// RDMA devices; all nodes are of this process, dealt out to them.
-    Ibverbs(Box<ibv::Config>),
+    Ibverbs(Box<ibv::IbvConfig>),
     /// This process is one node of a cluster of processes.
     Joined(Box<JoinChoice>),
 }

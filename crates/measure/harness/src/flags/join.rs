@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::Args;
 use latchwork_cluster::Transport;
-use latchwork_files::{Kind, Named};
+use latchwork_files::{InputKind, Named};
 use latchwork_membership::{Joining, Membership, MembershipError, Role, without_password};
 use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm::HugePages;
-use latchwork_verbs_tcp::{Config, Secret, Security, TcpError, Tls, TlsText};
+use latchwork_verbs_tcp::{Secret, Security, TcpConfig, TcpError, Tls, TlsText};
 
 use super::{FabricKind, FlagError};
 use crate::AppError;
@@ -20,7 +20,8 @@ use crate::parse::{address, seconds, seconds_f64, socket, whole};
 const SECRET: &str = "secret";
 
 /// Secrets, keys and certificates.
-const CREDENTIAL: Kind = Kind { name: "a secret, a key or certificates", bytes_max: 1 << 20 };
+const CREDENTIAL: InputKind =
+    InputKind { name: "a secret, a key or certificates", bytes_max: 1 << 20 };
 
 /// The default address on which a node listens.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -121,7 +122,7 @@ pub struct JoinChoice {
     endpoint: String,
     kind: FabricKind,
     flags: JoinFlags,
-    rdma: ibv::Config,
+    rdma: ibv::IbvConfig,
     /// None where the store has it.
     security: Option<Security>,
 }
@@ -146,7 +147,7 @@ impl JoinFlags {
     pub fn choice(
         &self,
         kind: FabricKind,
-        rdma: &ibv::Config,
+        rdma: &ibv::IbvConfig,
     ) -> Result<Option<JoinChoice>, FlagError> {
         let Some(endpoint) = &self.join else {
             return self.given_in_vain().map_or(Ok(None), |flag| {
@@ -294,7 +295,7 @@ impl JoinChoice {
         let failed = |error: MembershipError| AppError::Failed(format!("--join {told}: {error}"));
         if self.kind == FabricKind::Ibverbs {
             // Opened before the node joins: a node without devices would die as a member.
-            let devices = ibv::Fabric::open(self.rdma.clone());
+            let devices = ibv::IbvFabric::open(self.rdma.clone());
             devices.map_err(|error| AppError::Failed(error.to_string()))?;
         }
         let (store, cluster) = latchwork_membership::open(&self.endpoint)
@@ -320,7 +321,7 @@ impl JoinChoice {
                 }
             },
         };
-        let config = Config { listen: self.flags.listen.ip(), ..Config::new(security) };
+        let config = TcpConfig { listen: self.flags.listen.ip(), ..TcpConfig::new(security) };
         let transport = Transport::Tcp {
             config: Box::new(config),
             listen: self.flags.listen,

@@ -1,7 +1,7 @@
 //! [`RdmaFlags`]: which RDMA devices, and how.
 
 use clap::Args;
-use latchwork_verbs_ibv::Config;
+use latchwork_verbs_ibv::IbvConfig;
 
 use super::{FabricKind, FlagError};
 
@@ -27,7 +27,7 @@ impl RdmaFlags {
     ///
     /// # Errors
     /// When some were named for another fabric.
-    pub fn config(&self, kind: FabricKind) -> Result<Config, FlagError> {
+    pub fn config(&self, kind: FabricKind) -> Result<IbvConfig, FlagError> {
         let flag = match (&self.device[..], self.gid_index) {
             ([name, ..], _) => Some(format!("--set device={name}")),
             ([], Some(index)) => Some(format!("--set gid-index={index}")),
@@ -37,11 +37,11 @@ impl RdmaFlags {
             return Err(FlagError(format!("{flag}: there are devices with --fabric ibverbs only")));
         }
         let timeout = exponent(self.rdma_timeout);
-        Ok(Config {
+        Ok(IbvConfig {
             devices: self.device.clone(),
             gid_index: self.gid_index,
             timeout,
-            ..Config::default()
+            ..IbvConfig::default()
         })
     }
 }

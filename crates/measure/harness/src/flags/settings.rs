@@ -2,7 +2,7 @@
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use latchwork_engine::Settings;
+use latchwork_engine::NodeSettings;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ impl SettingFlags {
     ///
     /// # Errors
     /// None that [`clap`] would not have found.
-    pub fn apply(&self, settings: &mut Settings) -> Result<(), super::FlagError> {
+    pub fn apply(&self, settings: &mut NodeSettings) -> Result<(), super::FlagError> {
         self.given.iter().try_for_each(|(name, text)| {
             settings.set(name, text).map_err(|error| super::FlagError(format!("--set {error}")))
         })
@@ -32,19 +32,19 @@ impl SettingFlags {
     }
 
     /// All settings by name, as a result document tells them.
-    pub fn describe(settings: &Settings) -> BTreeMap<String, Value> {
+    pub fn describe(settings: &NodeSettings) -> BTreeMap<String, Value> {
         let named = |setting: &latchwork_engine::Setting| {
             (setting.name.to_owned(), Value::from(setting.value(settings)))
         };
-        Settings::TABLE.iter().map(named).collect()
+        NodeSettings::TABLE.iter().map(named).collect()
     }
 }
 
 impl Args for SettingFlags {
     fn augment_args(command: Command) -> Command {
-        let default = Settings::default();
-        Settings::TABLE.iter().fold(command, |command, setting| {
-            let parse = move |text: &str| match Settings::default().set(setting.name, text) {
+        let default = NodeSettings::default();
+        NodeSettings::TABLE.iter().fold(command, |command, setting| {
+            let parse = move |text: &str| match NodeSettings::default().set(setting.name, text) {
                 Ok(()) => Ok(text.to_owned()),
                 Err(_) => Err(format!("use {}", (setting.expected)())),
             };
@@ -74,7 +74,7 @@ impl FromArgMatches for SettingFlags {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        for setting in Settings::TABLE {
+        for setting in NodeSettings::TABLE {
             let given = matches
                 .try_get_one::<String>(setting.name)
                 .map_err(|error| clap::Error::raw(ErrorKind::UnknownArgument, error))?;
@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn every_setting_is_a_flag_that_takes_effect() {
-        for setting in Settings::TABLE {
-            let default = Settings::default();
+        for setting in NodeSettings::TABLE {
+            let default = NodeSettings::default();
             for text in setting.tries {
                 let flag = format!("--{}", setting.name);
                 let cli = parse(&[&flag, text]).expect("a value to try");

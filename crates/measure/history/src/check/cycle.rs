@@ -6,7 +6,7 @@ use latchwork_strict::strict_assert;
 
 use super::graph::{Edge, Graph, NO_KEY, kind};
 use super::index::Index;
-use super::report::{Class, Dependency, Findings, Step, Violation, name};
+use super::report::{Class, CycleStep, Dependency, Findings, HistoryViolation, name};
 
 /// Kinds of edges by level, from kinds that no isolation level permits in a cycle to kinds that
 /// only the highest isolation level forbids.
@@ -143,7 +143,7 @@ fn path(reached: &Reached, start: u32) -> Vec<Edge> {
 }
 
 /// The cycle in words. A path through helper nodes becomes the edge that it stands for.
-fn told(index: &Index<'_>, part: &[u32], count: u32, cycle: &[Edge]) -> Violation {
+fn told(index: &Index<'_>, part: &[u32], count: u32, cycle: &[Edge]) -> HistoryViolation {
     let mut direct: Vec<Edge> = Vec::new();
     for edge in cycle {
         match direct.last_mut() {
@@ -156,13 +156,13 @@ fn told(index: &Index<'_>, part: &[u32], count: u32, cycle: &[Edge]) -> Violatio
             _ => direct.push(*edge),
         }
     }
-    let cycle: Vec<Step> = direct.iter().map(|edge| step(index, part, edge)).collect();
+    let cycle: Vec<CycleStep> = direct.iter().map(|edge| step(index, part, edge)).collect();
     strict_assert!(
         direct.iter().all(|edge| edge.from < count && edge.to < count),
         "a helper is reported as a transaction"
     );
     let transactions = cycle.iter().map(|step| step.from).collect();
-    Violation { class: class(&direct), transactions, cycle, text: String::new() }
+    HistoryViolation { class: class(&direct), transactions, cycle, text: String::new() }
 }
 
 fn class(cycle: &[Edge]) -> Class {
@@ -183,7 +183,7 @@ fn class(cycle: &[Edge]) -> Class {
     }
 }
 
-fn step(index: &Index<'_>, part: &[u32], edge: &Edge) -> Step {
+fn step(index: &Index<'_>, part: &[u32], edge: &Edge) -> CycleStep {
     let (from, to) = (part[edge.from as usize], part[edge.to as usize]);
     let (before, after) = (index.transaction(from), index.transaction(to));
     let of = |writer: u32| {
@@ -237,5 +237,5 @@ fn step(index: &Index<'_>, part: &[u32], edge: &Edge) -> Step {
             (Dependency::RealTime, text)
         }
     };
-    Step { from: before.id, to: after.id, dependency, text }
+    CycleStep { from: before.id, to: after.id, dependency, text }
 }

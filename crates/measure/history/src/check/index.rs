@@ -5,15 +5,18 @@ use std::collections::HashMap;
 
 use latchwork_strict::strict_assert;
 
-use crate::{Change, History, Operation, Outcome, Transaction, Version};
+use crate::{
+    RecordedChange, RecordedOperation, RecordedTransaction, RowVersion, TransactionHistory,
+    TransactionOutcome,
+};
 
 /// A written version: the last write of its key in a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
     pub(crate) key: u32,
-    pub(crate) cts: Version,
+    pub(crate) cts: RowVersion,
     pub(crate) writer: u32,
-    pub(crate) change: Change,
+    pub(crate) change: RecordedChange,
 }
 
 /// The versions of all keys, by key and timestamp.
@@ -63,7 +66,7 @@ impl Versions {
     }
 
     /// The version with this timestamp, with its writer.
-    pub(crate) fn find(&self, key: u32, cts: Version) -> Option<&Written> {
+    pub(crate) fn find(&self, key: u32, cts: RowVersion) -> Option<&Written> {
         let of = self.of(key);
         let at = of.partition_point(|written| written.cts < cts);
         of.get(at).filter(|written| written.cts == cts)
@@ -71,7 +74,7 @@ impl Versions {
 }
 
 pub(crate) struct Index<'h> {
-    pub(crate) history: &'h History,
+    pub(crate) history: &'h TransactionHistory,
     /// Table and key of each number. The numbers are in this order.
     pub(crate) keys: Vec<(u32, &'h [u8])>,
     /// The numbers of the keys of each transaction's operations, in the order of [`keys_of`].
@@ -89,18 +92,17 @@ pub(crate) struct Index<'h> {
 }
 
 /// The keys of an operation: one key, or the keys that a scan saw.
-fn keys_of(operation: &Operation) -> impl Iterator<Item = (u32, &[u8])> {
+fn keys_of(operation: &RecordedOperation) -> impl Iterator<Item = (u32, &[u8])> {
     let (table, one, seen) = match operation {
-        Operation::Read { table, key, .. } | Operation::Write { table, key, .. } => {
-            (*table, Some(&**key), &[][..])
-        }
-        Operation::Scan(scan) => (scan.table, None, &scan.seen[..]),
+        RecordedOperation::Read { table, key, .. }
+        | RecordedOperation::Write { table, key, .. } => (*table, Some(&**key), &[][..]),
+        RecordedOperation::Scan(scan) => (scan.table, None, &scan.seen[..]),
     };
     one.into_iter().chain(seen.iter().map(|seen| &*seen.key)).map(move |key| (table, key))
 }
 
 impl<'h> Index<'h> {
-    pub(crate) fn new(history: &'h History) -> Index<'h> {
+    pub(crate) fn new(history: &'h TransactionHistory) -> Index<'h> {
         let mut map: HashMap<(u32, &[u8]), u32> = HashMap::new();
         let mut keys: Vec<(u32, &[u8])> = Vec::new();
         let (mut numbers, mut first) = (Vec::new(), vec![0]);
@@ -144,11 +146,11 @@ impl<'h> Index<'h> {
     }
 
     /// The transactions that count as committed, with their numbers.
-    pub(crate) fn counted(&self) -> impl Iterator<Item = (u32, &'h Transaction)> {
+    pub(crate) fn counted(&self) -> impl Iterator<Item = (u32, &'h RecordedTransaction)> {
         (0..).zip(&self.history.transactions).filter(|(number, _)| self.counts[*number as usize])
     }
 
-    pub(crate) fn transaction(&self, number: u32) -> &'h Transaction {
+    pub(crate) fn transaction(&self, number: u32) -> &'h RecordedTransaction {
         &self.history.transactions[number as usize]
     }
 
@@ -156,18 +158,23 @@ impl<'h> Index<'h> {
     /// writes became visible is unknown, too.
     pub(crate) fn over(&self, number: u32) -> u64 {
         match self.transaction(number).outcome {
-            Outcome::Committed { .. } | Outcome::Aborted { .. } => self.transaction(number).end,
-            Outcome::Unknown { .. } => u64::MAX,
+            TransactionOutcome::Committed { .. } | TransactionOutcome::Aborted { .. } => {
+                self.transaction(number).end
+            }
+            TransactionOutcome::Unknown { .. } => u64::MAX,
         }
     }
 
     /// The transaction's operations, each with the numbers of its keys.
-    pub(crate) fn operations(&self, number: u32) -> impl Iterator<Item = (&'h Operation, &[u32])> {
+    pub(crate) fn operations(
+        &self,
+        number: u32,
+    ) -> impl Iterator<Item = (&'h RecordedOperation, &[u32])> {
         let mut at = self.first[number as usize];
         self.transaction(number).operations.iter().map(move |operation| {
             let count = match operation {
-                Operation::Read { .. } | Operation::Write { .. } => 1,
-                Operation::Scan(scan) => scan.seen.len(),
+                RecordedOperation::Read { .. } | RecordedOperation::Write { .. } => 1,
+                RecordedOperation::Scan(scan) => scan.seen.len(),
             };
             let start = at;
             at += count;
@@ -176,15 +183,15 @@ impl<'h> Index<'h> {
     }
 
     /// The versions of rows that a transaction recorded as seen.
-    fn seen(&self, number: u32) -> impl Iterator<Item = (u32, Version)> {
+    fn seen(&self, number: u32) -> impl Iterator<Item = (u32, RowVersion)> {
         self.operations(number).flat_map(|(operation, keys)| {
             let one = match operation {
-                Operation::Read { version, .. } => Some((keys[0], *version)),
-                Operation::Write { .. } | Operation::Scan(_) => None,
+                RecordedOperation::Read { version, .. } => Some((keys[0], *version)),
+                RecordedOperation::Write { .. } | RecordedOperation::Scan(_) => None,
             };
             let seen = match operation {
-                Operation::Scan(scan) => &scan.seen[..],
-                Operation::Read { .. } | Operation::Write { .. } => &[],
+                RecordedOperation::Scan(scan) => &scan.seen[..],
+                RecordedOperation::Read { .. } | RecordedOperation::Write { .. } => &[],
             };
             let seen = seen.iter().zip(keys).filter_map(|(seen, key)| Some((*key, seen.version?)));
             one.into_iter().chain(seen)
@@ -197,16 +204,16 @@ impl<'h> Index<'h> {
         self.counts = vec![false; count];
         for (number, transaction) in (0..).zip(&self.history.transactions) {
             let kept = match transaction.outcome {
-                Outcome::Committed { .. } => {
+                TransactionOutcome::Committed { .. } => {
                     self.counts[number as usize] = true;
                     &mut done
                 }
-                Outcome::Aborted { .. } => &mut undone,
-                Outcome::Unknown { .. } => &mut open,
+                TransactionOutcome::Aborted { .. } => &mut undone,
+                TransactionOutcome::Unknown { .. } => &mut open,
             };
             let cts = transaction.outcome.cts();
             for (operation, keys) in self.operations(number) {
-                if let Operation::Write { change, .. } = operation {
+                if let RecordedOperation::Write { change, .. } = operation {
                     kept.push(Written { key: keys[0], cts, writer: number, change: *change });
                 }
             }

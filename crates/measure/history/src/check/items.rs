@@ -5,7 +5,7 @@ use super::graph::{Builder, kind};
 use super::index::{Index, Written};
 use super::presence::{Observation, Times};
 use super::report::{Class, Findings, name};
-use crate::{Operation, Version};
+use crate::{RecordedOperation, RowVersion};
 
 /// Visits all operations of all counted transactions.
 pub(crate) struct Items<'a, 'h> {
@@ -22,10 +22,10 @@ impl Items<'_, '_> {
         for (number, _) in self.index.counted() {
             for (operation, keys) in self.index.operations(number) {
                 match operation {
-                    Operation::Read { version, hash, .. } => {
+                    RecordedOperation::Read { version, hash, .. } => {
                         self.read(number, keys[0], *version, *hash);
                     }
-                    Operation::Scan(scan) => {
+                    RecordedOperation::Scan(scan) => {
                         for (seen, key) in scan.seen.iter().zip(keys) {
                             match seen.version {
                                 Some(version) => self.read(number, *key, version, None),
@@ -33,7 +33,7 @@ impl Items<'_, '_> {
                             }
                         }
                     }
-                    Operation::Write { .. } => {}
+                    RecordedOperation::Write { .. } => {}
                 }
             }
         }
@@ -48,7 +48,9 @@ impl Items<'_, '_> {
         }
         let mut stamps = Vec::new();
         for (number, transaction) in self.index.counted() {
-            let is_write = |operation: &Operation| matches!(operation, Operation::Write { .. });
+            let is_write = |operation: &RecordedOperation| {
+                matches!(operation, RecordedOperation::Write { .. })
+            };
             if !transaction.operations.iter().any(is_write) {
                 continue;
             }
@@ -69,7 +71,7 @@ impl Items<'_, '_> {
     }
 
     /// Handles a read of a version.
-    fn read(&mut self, reader: u32, key: u32, version: Version, hash: Option<u64>) {
+    fn read(&mut self, reader: u32, key: u32, version: RowVersion, hash: Option<u64>) {
         let versions = self.index.versions.of(key);
         let at = versions.partition_point(|written| written.cts < version);
         match versions.get(at).filter(|written| written.cts == version) {
@@ -122,7 +124,7 @@ impl Items<'_, '_> {
             return;
         }
         let is_earlier = self.index.operations(written.writer).any(|(operation, keys)| {
-            matches!(operation, Operation::Write { change, .. }
+            matches!(operation, RecordedOperation::Write { change, .. }
                 if keys[0] == written.key && change.hash() == Some(read))
         });
         let ids = [reader, written.writer].map(|number| self.index.transaction(number).id);

@@ -10,9 +10,9 @@ mod ranges;
 mod report;
 mod snapshots;
 
-pub use report::{Class, Dependency, Report, Step, Violation};
+pub use report::{Class, CycleStep, Dependency, HistoryReport, HistoryViolation};
 
-use crate::{History, Outcome};
+use crate::{TransactionHistory, TransactionOutcome};
 use graph::{Builder, NO_KEY, kind};
 use index::Index;
 use items::Items;
@@ -23,7 +23,7 @@ use report::Findings;
 
 /// What to check beside serializability, and how much to report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Options {
+pub struct CheckOptions {
     /// Whether to check strict serializability too: a transaction that was over before another
     /// began comes before the other.
     pub is_strict: bool,
@@ -31,9 +31,9 @@ pub struct Options {
     pub kept_max: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { is_strict: false, kept_max: 5 }
+impl Default for CheckOptions {
+    fn default() -> CheckOptions {
+        CheckOptions { is_strict: false, kept_max: 5 }
     }
 }
 
@@ -43,19 +43,19 @@ impl Default for Options {
 /// level definitions", ICDE 2000, section 4.4), with the versions of each key in the order of their
 /// timestamps. Then it looks for cycles. Time and memory grow with the operations and with the
 /// logarithm of the keys.
-pub fn check(history: &History, options: Options) -> Report {
+pub fn check(history: &TransactionHistory, options: CheckOptions) -> HistoryReport {
     analyze(history, options, false)
 }
 
-fn analyze(history: &History, options: Options, every_key: bool) -> Report {
+fn analyze(history: &TransactionHistory, options: CheckOptions, every_key: bool) -> HistoryReport {
     let index = Index::new(history);
-    let mut findings = Findings { report: Report::default(), kept_max: options.kept_max };
+    let mut findings = Findings { report: HistoryReport::default(), kept_max: options.kept_max };
     let report = &mut findings.report;
     for (transaction, counts) in history.transactions.iter().zip(&index.counts) {
         match transaction.outcome {
-            Outcome::Committed { .. } => report.committed += 1,
-            Outcome::Aborted { .. } => report.aborted += 1,
-            Outcome::Unknown { .. } => {
+            TransactionOutcome::Committed { .. } => report.committed += 1,
+            TransactionOutcome::Aborted { .. } => report.aborted += 1,
+            TransactionOutcome::Unknown { .. } => {
                 report.unknown += 1;
                 report.unknown_seen += u64::from(*counts);
             }
@@ -143,7 +143,7 @@ fn real_time(index: &Index<'_>, graph: &mut Builder) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Change, Direction, Recording};
+    use crate::{Direction, RecordedChange, Recording};
     use rand::{RngExt as _, SeedableRng as _};
     use std::ops::Bound;
 
@@ -151,7 +151,7 @@ mod tests {
 
     /// Transactions on a store that executes each at one instant between its begin and its end. In
     /// some histories readers see a late state of the store, and in some the timestamps are late.
-    fn history(seed: u64) -> History {
+    fn history(seed: u64) -> TransactionHistory {
         let mut rng = rand::rngs::SmallRng::seed_from_u64(seed);
         let recording = Recording::memory(0);
         let recorder = recording.recorder();
@@ -183,12 +183,16 @@ mod tests {
             for _ in 0..rng.random_range(0..3) {
                 let key = rng.random_range(0..KEYS);
                 let is_there = rng.random_bool(0.6);
-                record.write(1, &[key], if is_there { Change::Put } else { Change::Delete });
+                record.write(
+                    1,
+                    &[key],
+                    if is_there { RecordedChange::Put } else { RecordedChange::Delete },
+                );
                 state[usize::from(key)] = (cts, is_there);
             }
             states.push(state);
             let end = now + rng.random_range(0..spread);
-            recorder.finish(record, Outcome::Committed { cts }, end);
+            recorder.finish(record, TransactionOutcome::Committed { cts }, end);
         }
         recording.history()
     }
@@ -200,10 +204,10 @@ mod tests {
         for seed in 0..6000 {
             let history = history(seed);
             for is_strict in [false, true] {
-                let options = Options { is_strict, ..Options::default() };
+                let options = CheckOptions { is_strict, ..CheckOptions::default() };
                 let report = analyze(&history, options, false);
                 let plain = analyze(&history, options, true);
-                let verdict = |report: &Report| (report.is_serializable(), report.undecided);
+                let verdict = |report: &HistoryReport| (report.is_serializable(), report.undecided);
                 assert_eq!(verdict(&report), verdict(&plain), "seed {seed}: {report}{plain}");
                 *if report.is_serializable() { &mut good } else { &mut bad } += 1;
             }

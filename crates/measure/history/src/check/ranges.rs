@@ -16,7 +16,7 @@ use super::index::Index;
 use super::presence::{Observation, Times};
 use super::report::Findings;
 use super::snapshots::{Present, Snapshots, Way};
-use crate::{Operation, Scan};
+use crate::{RecordedOperation, Scan};
 
 /// The written keys of scanned tables; a slot is the index of a key in this list.
 struct Slots {
@@ -33,8 +33,8 @@ impl Slots {
             .counted()
             .flat_map(|(_, transaction)| &transaction.operations)
             .filter_map(|operation| match operation {
-                Operation::Scan(scan) => Some(scan.table),
-                Operation::Read { .. } | Operation::Write { .. } => None,
+                RecordedOperation::Scan(scan) => Some(scan.table),
+                RecordedOperation::Read { .. } | RecordedOperation::Write { .. } => None,
             })
             .collect();
         tables.sort_unstable();
@@ -148,7 +148,9 @@ impl Ranges<'_, '_> {
         writers.sort_by_key(|writer| begin(*writer));
         let mut readers: Vec<u32> = index.counted().map(|(number, _)| number).collect();
         readers.retain(|number| {
-            index.operations(*number).any(|(operation, _)| matches!(operation, Operation::Scan(_)))
+            index
+                .operations(*number)
+                .any(|(operation, _)| matches!(operation, RecordedOperation::Scan(_)))
         });
         readers.sort_by_key(|reader| begin(*reader));
 
@@ -210,12 +212,12 @@ impl Ranges<'_, '_> {
         let mut own: Vec<u32> = Vec::new();
         for (operation, keys) in index.operations(reader) {
             let scan = match operation {
-                Operation::Read { .. } => continue,
-                Operation::Write { .. } => {
+                RecordedOperation::Read { .. } => continue,
+                RecordedOperation::Write { .. } => {
                     own.push(keys[0]);
                     continue;
                 }
-                Operation::Scan(scan) => scan,
+                RecordedOperation::Scan(scan) => scan,
             };
             own.sort_unstable();
             let range = slots.range(index, scan);

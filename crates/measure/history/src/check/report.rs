@@ -97,7 +97,7 @@ pub enum Dependency {
 
 /// A step of a cycle.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Step {
+pub struct CycleStep {
     /// The earlier transaction.
     pub from: TransactionId,
     /// The later transaction.
@@ -110,18 +110,18 @@ pub struct Step {
 
 /// An anomaly that no serializable history has.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Violation {
+pub struct HistoryViolation {
     /// The class.
     pub class: Class,
     /// The transactions that take part.
     pub transactions: Vec<TransactionId>,
     /// The cycle, back to its start; empty for a violation without a cycle.
-    pub cycle: Vec<Step>,
+    pub cycle: Vec<CycleStep>,
     /// The violation in words, if it has no cycle.
     pub text: String,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for HistoryViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", self.class, self.class.meaning())?;
         if self.cycle.is_empty() {
@@ -142,7 +142,7 @@ impl fmt::Display for Violation {
 
 /// The findings of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Report {
+pub struct HistoryReport {
     /// Committed transactions.
     pub committed: u64,
     /// Aborted transactions.
@@ -161,12 +161,12 @@ pub struct Report {
     /// key, or the number of possible states was too large.
     pub undecided: u64,
     /// Some violations of each class, with the shortest cycles that were found.
-    pub violations: Vec<Violation>,
+    pub violations: Vec<HistoryViolation>,
     /// The number of all violations. Of violations with common transactions, one counts.
     pub violations_found: u64,
 }
 
-impl Report {
+impl HistoryReport {
     /// Whether the check found no violation.
     pub fn is_serializable(&self) -> bool {
         self.violations_found == 0
@@ -178,7 +178,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for HistoryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let level = if self.is_strict { "strictly serializable" } else { "serializable" };
         let verdict = if self.is_serializable() { "" } else { "NOT " };
@@ -209,7 +209,7 @@ impl fmt::Display for Report {
 
 /// A report in progress.
 pub(crate) struct Findings {
-    pub(crate) report: Report,
+    pub(crate) report: HistoryReport,
     /// Maximum number of violations per class that the report keeps.
     pub(crate) kept_max: usize,
 }
@@ -217,10 +217,10 @@ pub(crate) struct Findings {
 impl Findings {
     pub(crate) fn add(&mut self, class: Class, transactions: &[TransactionId], text: String) {
         let transactions = transactions.to_vec();
-        self.push(Violation { class, transactions, cycle: Vec::new(), text });
+        self.push(HistoryViolation { class, transactions, cycle: Vec::new(), text });
     }
 
-    pub(crate) fn push(&mut self, violation: Violation) {
+    pub(crate) fn push(&mut self, violation: HistoryViolation) {
         self.report.violations_found += 1;
         let same = self.report.violations.iter().filter(|kept| kept.class == violation.class);
         if same.count() < self.kept_max {

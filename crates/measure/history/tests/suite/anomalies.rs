@@ -1,12 +1,12 @@
 //! Each seeded anomaly of the literature is found and called by its name; its harmless twin is not.
 
-use latchwork_history::{Change, Class, Direction, Outcome, Report};
+use latchwork_history::{Class, Direction, HistoryReport, RecordedChange, TransactionOutcome};
 
 use crate::common::Maker;
 
 /// Asserts one violation, of this class, with a cycle of this many transactions.
 #[track_caller]
-fn only(report: &Report, class: Class, length: usize) {
+fn only(report: &HistoryReport, class: Class, length: usize) {
     assert_eq!(report.violations_found, 1, "{report}");
     let violation = &report.violations[0];
     assert_eq!((violation.class, violation.cycle.len()), (class, length), "{report}");
@@ -17,12 +17,12 @@ fn only(report: &Report, class: Class, length: usize) {
 }
 
 #[track_caller]
-fn none(report: &Report) {
+fn none(report: &HistoryReport) {
     assert!(report.is_serializable() && report.violations.is_empty(), "{report}");
 }
 
-fn committed(cts: u64) -> Outcome {
-    Outcome::Committed { cts }
+fn committed(cts: u64) -> TransactionOutcome {
+    TransactionOutcome::Committed { cts }
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn circular_information_flow() {
 #[test]
 fn aborted_read() {
     let mut maker = Maker::default();
-    maker.at(0, 9, Outcome::Aborted { cts: 10 }).put("x");
+    maker.at(0, 9, TransactionOutcome::Aborted { cts: 10 }).put("x");
     maker.commit(20).read("x", 0).put("x");
     none(&maker.check());
     maker.commit(0).read("x", 10);
@@ -132,7 +132,7 @@ fn aborted_read() {
 #[test]
 fn intermediate_read_and_torn_value() {
     let mut maker = Maker::default();
-    maker.commit(10).write("x", Change::Value(7)).write("x", Change::Value(8));
+    maker.commit(10).write("x", RecordedChange::Value(7)).write("x", RecordedChange::Value(8));
     maker.commit(0).read_value("x", 10, 8);
     none(&maker.check());
     maker.commit(0).read_value("x", 10, 7);
@@ -262,7 +262,11 @@ fn unknown_transactions_count_if_a_counted_one_read_from_them() {
     let unknown = |is_read: bool| {
         let mut maker = Maker::default();
         maker.commit(10).put("x").put("y");
-        maker.at(0, 1000, Outcome::Unknown { cts: 20 }).read("x", 10).read("y", 10).put("x");
+        maker
+            .at(0, 1000, TransactionOutcome::Unknown { cts: 20 })
+            .read("x", 10)
+            .read("y", 10)
+            .put("x");
         maker.commit(30).read("x", 10).read("y", 10).put("y");
         if is_read {
             maker.commit(0).read("x", 20);
@@ -281,7 +285,7 @@ fn unknown_transactions_count_if_a_counted_one_read_from_them() {
 fn what_an_unknown_transaction_may_have_deleted_is_left_open() {
     let mut maker = Maker::default();
     maker.at(0, 10, committed(10)).put("b");
-    maker.at(20, 30, Outcome::Unknown { cts: 20 }).delete("b");
+    maker.at(20, 30, TransactionOutcome::Unknown { cts: 20 }).delete("b");
     maker.at(40, 50, committed(0)).scan("a", "m", &[]).read("b", 0);
     let report = maker.check_strictly();
     none(&report);

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use latchwork_history::{
-    Change, Direction, History, Model, Operation, Outcome, Transaction, write_edn,
+    Direction, ElleModel, RecordedChange, RecordedOperation, RecordedTransaction,
+    TransactionHistory, TransactionOutcome, write_edn,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -21,20 +22,20 @@ const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 type State = BTreeMap<Box<[u8]>, (u64, bool)>;
 
 /// Runs one transaction after those that made `state`; false if it recorded another answer.
-fn runs(transaction: &Transaction, state: &mut State) -> bool {
+fn runs(transaction: &RecordedTransaction, state: &mut State) -> bool {
     let mut own: State = State::new();
     for operation in &transaction.operations {
         let is_right = match operation {
-            Operation::Read { key, version, .. } => match state.get(key) {
+            RecordedOperation::Read { key, version, .. } => match state.get(key) {
                 _ if own.contains_key(key) => true,
                 None => *version == 0,
                 Some((cts, is_there)) => *version == *cts || *version == 0 && !is_there,
             },
-            Operation::Write { key, change, .. } => {
+            RecordedOperation::Write { key, change, .. } => {
                 own.insert(key.clone(), (transaction.outcome.cts(), change.is_put()));
                 true
             }
-            Operation::Scan(scan) => KEYS.iter().all(|key| {
+            RecordedOperation::Scan(scan) => KEYS.iter().all(|key| {
                 let key: &[u8] = key.as_bytes();
                 let (mut from, mut to) = (scan.from.clone(), scan.to.clone());
                 if let Some(stopped) = &scan.stopped {
@@ -73,12 +74,12 @@ fn runs(transaction: &Transaction, state: &mut State) -> bool {
 }
 
 /// The end of a transaction with an unknown outcome is unknown.
-fn is_over(transaction: &Transaction) -> bool {
-    !matches!(transaction.outcome, Outcome::Unknown { .. })
+fn is_over(transaction: &RecordedTransaction) -> bool {
+    !matches!(transaction.outcome, TransactionOutcome::Unknown { .. })
 }
 
 /// Whether some order of all remaining transactions continues from `state`.
-fn orders(left: &mut Vec<&Transaction>, state: &State, is_strict: bool) -> bool {
+fn orders(left: &mut Vec<&RecordedTransaction>, state: &State, is_strict: bool) -> bool {
     if left.is_empty() {
         return true;
     }
@@ -96,12 +97,12 @@ fn orders(left: &mut Vec<&Transaction>, state: &State, is_strict: bool) -> bool 
 }
 
 /// The definition: with all committed transactions, and any of the unknown ones.
-fn is_serializable(history: &History, is_strict: bool) -> bool {
-    let of = |is_wanted: fn(Outcome) -> bool| -> Vec<&Transaction> {
+fn is_serializable(history: &TransactionHistory, is_strict: bool) -> bool {
+    let of = |is_wanted: fn(TransactionOutcome) -> bool| -> Vec<&RecordedTransaction> {
         history.transactions.iter().filter(|one| is_wanted(one.outcome)).collect()
     };
-    let committed = of(|outcome| matches!(outcome, Outcome::Committed { .. }));
-    let unknown = of(|outcome| matches!(outcome, Outcome::Unknown { .. }));
+    let committed = of(|outcome| matches!(outcome, TransactionOutcome::Committed { .. }));
+    let unknown = of(|outcome| matches!(outcome, TransactionOutcome::Unknown { .. }));
     (0..1u32 << unknown.len()).any(|set| {
         let some = unknown.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
         let mut all = committed.clone();
@@ -121,15 +122,15 @@ struct Shape {
 
 /// Transactions that run one after another. Some of them see a state that is older, or one that
 /// comes later. A quarter to a half of these histories are not serializable.
-fn draw(rng: &mut SmallRng, shape: Shape) -> History {
+fn draw(rng: &mut SmallRng, shape: Shape) -> TransactionHistory {
     let mut maker = Maker::default();
     let count = rng.random_range(3..=6u64);
     // The writes of each transaction, so that a reader may see a later write.
-    let writes: Vec<BTreeMap<usize, Change>> = (0..count)
+    let writes: Vec<BTreeMap<usize, RecordedChange>> = (0..count)
         .map(|_| {
             let one = |rng: &mut SmallRng| {
                 let is_delete = shape.deletes && rng.random_bool(0.3);
-                let change = if is_delete { Change::Delete } else { Change::Put };
+                let change = if is_delete { RecordedChange::Delete } else { RecordedChange::Put };
                 (rng.random_range(0..KEYS.len()), change)
             };
             (0..rng.random_range(0..=3)).map(|_| one(rng)).collect()
@@ -156,8 +157,8 @@ fn draw(rng: &mut SmallRng, shape: Shape) -> History {
         };
         let cts = (number + 1) * 10;
         let outcome = match rng.random_range(0..6) {
-            0 if shape.unknown => Outcome::Unknown { cts },
-            _ => Outcome::Committed { cts },
+            0 if shape.unknown => TransactionOutcome::Unknown { cts },
+            _ => TransactionOutcome::Committed { cts },
         };
         let mut made = maker.at(begin, end, outcome);
         let scan_at = if shape.scans { rng.random_range(0..3) } else { 9 };
@@ -197,7 +198,7 @@ fn draw(rng: &mut SmallRng, shape: Shape) -> History {
     maker.history
 }
 
-fn lines(history: &History) -> String {
+fn lines(history: &TransactionHistory) -> String {
     let mut text = Vec::new();
     history.write(&mut text).expect("memory has room");
     String::from_utf8(text).expect("JSON")
@@ -209,7 +210,8 @@ fn compare(shape: Shape, seeds: std::ops::Range<u64>) -> (u64, u64, u64) {
     let (mut good, mut bad, mut open) = (0, 0, 0);
     for seed in seeds {
         let history = draw(&mut SmallRng::seed_from_u64(seed), shape);
-        let options = latchwork_history::Options { is_strict: shape.times, ..Default::default() };
+        let options =
+            latchwork_history::CheckOptions { is_strict: shape.times, ..Default::default() };
         let report = latchwork_history::check(&history, options);
         let truth = is_serializable(&history, shape.times);
         if report.undecided > 0 && report.is_serializable() && !truth {
@@ -272,37 +274,37 @@ fn every_order_that_real_time_permits_with_unknown_outcomes() {
 
 /// The history in the form for `adya`: lists, with a last reader of all of them, so that `adya`
 /// knows every order of versions.
-fn adya(history: &History, model: &str) -> bool {
+fn adya(history: &TransactionHistory, model: &str) -> bool {
     let mut history = history.clone();
     let mut last: BTreeMap<Box<[u8]>, u64> = BTreeMap::new();
     for transaction in &history.transactions {
         for operation in &transaction.operations {
-            if let Operation::Write { key, .. } = operation {
+            if let RecordedOperation::Write { key, .. } = operation {
                 let cts = last.entry(key.clone()).or_default();
                 *cts = transaction.outcome.cts().max(*cts);
             }
         }
     }
-    let read = |(key, version)| Operation::Read { table: 1, key, version, hash: None };
-    history.transactions.push(Transaction {
+    let read = |(key, version)| RecordedOperation::Read { table: 1, key, version, hash: None };
+    history.transactions.push(RecordedTransaction {
         id: Default::default(),
         begin: 2000,
         end: 3000,
-        outcome: Outcome::Committed { cts: 0 },
+        outcome: TransactionOutcome::Committed { cts: 0 },
         operations: last.into_iter().map(read).collect(),
     });
-    verdict(&history, Model::ListAppend, model)
+    verdict(&history, ElleModel::ListAppend, model)
 }
 
-fn verdict(history: &History, model: Model, level: &str) -> bool {
+fn verdict(history: &TransactionHistory, model: ElleModel, level: &str) -> bool {
     let mut text = Vec::new();
     write_edn(history, model, &mut text).expect("memory has room");
     let text = String::from_utf8(text).expect("text");
     let history = adya::History::from_edn(&text).expect("it reads what Jepsen writes");
     let options = adya::Opts { models: vec![level.to_owned()], ..Default::default() };
     let workload = match model {
-        Model::RwRegister => adya::Workload::RwRegister,
-        Model::ListAppend => adya::Workload::ListAppend,
+        ElleModel::RwRegister => adya::Workload::RwRegister,
+        ElleModel::ListAppend => adya::Workload::ListAppend,
     };
     let report = adya::check(&history, workload, &options);
     match report.valid {
@@ -323,9 +325,10 @@ fn no_export_makes_a_good_history_bad() {
     for seed in 0..HISTORIES {
         let shape = Shape { scans: true, deletes: true, unknown: true, times: true };
         let history = draw(&mut SmallRng::seed_from_u64(seed ^ 0xe11e), shape);
-        let options = latchwork_history::Options { is_strict: true, ..Default::default() };
+        let options = latchwork_history::CheckOptions { is_strict: true, ..Default::default() };
         let report = latchwork_history::check(&history, options);
-        for (caught, model) in caught.iter_mut().zip([Model::RwRegister, Model::ListAppend]) {
+        for (caught, model) in caught.iter_mut().zip([ElleModel::RwRegister, ElleModel::ListAppend])
+        {
             let other = verdict(&history, model, "strict-serializable");
             assert!(other || !report.is_serializable(), "seed {seed}: {}", lines(&history));
             *caught += u64::from(!other);
@@ -337,7 +340,7 @@ fn no_export_makes_a_good_history_bad() {
 /// Every readable file is checked, and none causes a panic.
 #[test]
 fn no_history_is_too_strange() {
-    use latchwork_history::{Scan, Seen};
+    use latchwork_history::{Scan, SeenKey};
     let mut found = 0;
     for seed in 0..20_000 {
         let rng = &mut SmallRng::seed_from_u64(seed);
@@ -355,26 +358,30 @@ fn no_history_is_too_strange() {
             1 => Bound::Included(key(rng)),
             _ => Bound::Excluded(key(rng)),
         };
-        let mut history = History { base: number(rng) % 4, ..Default::default() };
+        let mut history = TransactionHistory { base: number(rng) % 4, ..Default::default() };
         for _ in 0..rng.random_range(0..8) {
             let cts = number(rng);
             let outcome = match rng.random_range(0..5) {
-                0 => Outcome::Aborted { cts },
-                1 => Outcome::Unknown { cts },
-                _ => Outcome::Committed { cts },
+                0 => TransactionOutcome::Aborted { cts },
+                1 => TransactionOutcome::Unknown { cts },
+                _ => TransactionOutcome::Committed { cts },
             };
             let (begin, end) = (number(rng), number(rng));
             let operations = (0..rng.random_range(0..5)).map(|_| {
                 let (table, key) = (rng.random_range(0..2), key(rng));
                 match rng.random_range(0..5) {
-                    0 => Operation::Write { table, key, change: Change::Delete },
-                    1 => Operation::Write { table, key, change: Change::Value(number(rng)) },
+                    0 => RecordedOperation::Write { table, key, change: RecordedChange::Delete },
+                    1 => RecordedOperation::Write {
+                        table,
+                        key,
+                        change: RecordedChange::Value(number(rng)),
+                    },
                     2 => {
                         let hash = Some(number(rng)).filter(|_| rng.random());
-                        Operation::Read { table, key, version: number(rng), hash }
+                        RecordedOperation::Read { table, key, version: number(rng), hash }
                     }
                     _ => {
-                        let seen = (0..rng.random_range(0..4)).map(|_| Seen {
+                        let seen = (0..rng.random_range(0..4)).map(|_| SeenKey {
                             key: KEYS[rng.random_range(0..KEYS.len())].as_bytes().into(),
                             version: Some(number(rng)).filter(|_| rng.random()),
                         });
@@ -382,22 +389,22 @@ fn no_history_is_too_strange() {
                         let direction = if rng.random() { Direction::Up } else { Direction::Down };
                         let (from, to) = (bound(rng), bound(rng));
                         let stopped = Some(key).filter(|_| rng.random());
-                        Operation::Scan(Scan { table, from, to, direction, stopped, seen })
+                        RecordedOperation::Scan(Scan { table, from, to, direction, stopped, seen })
                     }
                 }
             });
             let operations = operations.collect();
             let id = Default::default();
             let (begin, end) = (begin.min(end), begin.max(end));
-            history.transactions.push(Transaction { id, begin, end, outcome, operations });
+            history.transactions.push(RecordedTransaction { id, begin, end, outcome, operations });
         }
         for is_strict in [false, true] {
-            let options = latchwork_history::Options { is_strict, ..Default::default() };
+            let options = latchwork_history::CheckOptions { is_strict, ..Default::default() };
             let report = latchwork_history::check(&history, options);
             assert_eq!(report.is_serializable(), report.violations.is_empty(), "{report}");
             found += u64::from(!report.is_serializable());
         }
-        for model in [Model::RwRegister, Model::ListAppend] {
+        for model in [ElleModel::RwRegister, ElleModel::ListAppend] {
             write_edn(&history, model, &mut Vec::new()).expect("memory has room");
         }
     }
@@ -409,7 +416,7 @@ fn agree_with_adya(is_strict: bool) {
     for seed in 0..HISTORIES {
         let shape = Shape { scans: false, deletes: false, unknown: false, times: is_strict };
         let history = draw(&mut SmallRng::seed_from_u64(seed ^ 0xad7a), shape);
-        let options = latchwork_history::Options { is_strict, ..Default::default() };
+        let options = latchwork_history::CheckOptions { is_strict, ..Default::default() };
         let report = latchwork_history::check(&history, options);
         let model = if is_strict { "strict-serializable" } else { "serializable" };
         let other = adya(&history, model);

@@ -5,7 +5,8 @@ use std::ops::Bound;
 use std::path::Path;
 
 use latchwork_history::{
-    Change, Direction, History, HistoryError, Outcome, Recorder, Recording, TransactionId,
+    Direction, HistoryError, RecordedChange, Recorder, Recording, TransactionHistory,
+    TransactionId, TransactionOutcome,
 };
 
 fn record(recorder: &Recorder, worker: u16, n: u64) {
@@ -18,13 +19,13 @@ fn record(recorder: &Recorder, worker: u16, n: u64) {
     record.saw(scan, b"", Some(u64::MAX));
     record.stopped(scan, b"");
     record.scan(2, Bound::Included(b""), Bound::Included(b"\x7f"), Direction::Up);
-    record.write(1, &key, Change::Put);
-    record.write(1, &key, Change::Value(u64::MAX));
-    record.write(2, b"", Change::Delete);
+    record.write(1, &key, RecordedChange::Put);
+    record.write(1, &key, RecordedChange::Value(u64::MAX));
+    record.write(2, b"", RecordedChange::Delete);
     let outcome = match n % 3 {
-        0 => Outcome::Committed { cts: n + 1 },
-        1 => Outcome::Aborted { cts: 0 },
-        _ => Outcome::Unknown { cts: n + 1 },
+        0 => TransactionOutcome::Committed { cts: n + 1 },
+        1 => TransactionOutcome::Aborted { cts: 0 },
+        _ => TransactionOutcome::Unknown { cts: n + 1 },
     };
     recorder.finish(record, outcome, n * 10 + 5);
 }
@@ -50,7 +51,7 @@ fn workers_record_side_by_side_and_a_file_says_what_memory_says() {
     record(&late, 9, 1);
     assert_eq!(to_file.finish().expect("the disk has room"), 2001);
 
-    let mut loaded = History::load(&path, u64::MAX).expect("a whole history");
+    let mut loaded = TransactionHistory::load(&path, u64::MAX).expect("a whole history");
     let mut kept = to_memory.history();
     record(&to_memory.recorder(), 9, 1);
     kept.transactions.push(to_memory.history().transactions.pop().expect("the last one"));
@@ -97,7 +98,7 @@ fn a_full_disk_is_reported_at_the_end_and_once() {
 }
 
 fn read(text: &str) -> String {
-    match History::read(Cursor::new(text), Path::new("file")) {
+    match TransactionHistory::read(Cursor::new(text), Path::new("file")) {
         Ok(history) => panic!("read as {history:?}"),
         Err(error) => error.to_string(),
     }
@@ -115,7 +116,8 @@ fn a_bad_file_is_one_error_that_names_the_line() {
 
     let good = r#"{"node":0,"worker":0,"sequence":0,"begin":1,"end":2,"outcome":{"committed":{"cts":64}},"operations":[{"write":{"table":1,"key":"6b","change":"put"}}]}"#;
     let whole = format!("{HEADER}\n{good}\n");
-    let history = History::read(Cursor::new(&whole), Path::new("file")).expect("a good line");
+    let history =
+        TransactionHistory::read(Cursor::new(&whole), Path::new("file")).expect("a good line");
     let mut written = Vec::new();
     history.write(&mut written).expect("memory has room");
     assert_eq!(String::from_utf8(written).expect("text"), whole);

@@ -6,7 +6,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-use latchwork_history::{Change, Direction, History, Options, Outcome, Recorder, Recording, check};
+use latchwork_history::{
+    CheckOptions, Direction, RecordedChange, Recorder, Recording, TransactionHistory,
+    TransactionOutcome, check,
+};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
@@ -18,11 +21,15 @@ fn at(recorder: &Recorder, number: u64) -> latchwork_history::Record {
 }
 
 fn commit(recorder: &Recorder, record: latchwork_history::Record, number: u64) {
-    recorder.finish(record, Outcome::Committed { cts: number + 1 }, (number + BESIDE) * 10);
+    recorder.finish(
+        record,
+        TransactionOutcome::Committed { cts: number + 1 },
+        (number + BESIDE) * 10,
+    );
 }
 
 /// Reads and writes of rows, a few of them hot.
-fn rows(count: u64) -> History {
+fn rows(count: u64) -> TransactionHistory {
     let mut rng = SmallRng::seed_from_u64(1);
     let recording = Recording::memory(0);
     let recorder = recording.recorder();
@@ -34,7 +41,7 @@ fn rows(count: u64) -> History {
             let key = rng.random_range(0..=most);
             record.read(1, &key.to_be_bytes(), store.get(&key).copied().unwrap_or(0));
             if rng.random() {
-                record.write(1, &key.to_be_bytes(), Change::Put);
+                record.write(1, &key.to_be_bytes(), RecordedChange::Put);
                 store.insert(key, number + 1);
                 break;
             }
@@ -46,7 +53,7 @@ fn rows(count: u64) -> History {
 
 /// A queue: rows come at its end, and a scan from its start takes the first. The removed rows are
 /// in the range of every scan, as delivered new orders are.
-fn queue(count: u64) -> History {
+fn queue(count: u64) -> TransactionHistory {
     let recording = Recording::memory(0);
     let recorder = recording.recorder();
     let (mut store, mut next) = (VecDeque::new(), 0u64);
@@ -59,10 +66,10 @@ fn queue(count: u64) -> History {
                 let key = u64::to_be_bytes(key);
                 record.saw(scan, &key, Some(version));
                 record.stopped(scan, &key);
-                record.write(1, &key, Change::Delete);
+                record.write(1, &key, RecordedChange::Delete);
             }
         } else {
-            record.write(1, &next.to_be_bytes(), Change::Put);
+            record.write(1, &next.to_be_bytes(), RecordedChange::Put);
             store.push_back((next, number + 1));
             next += 1;
         }
@@ -73,18 +80,18 @@ fn queue(count: u64) -> History {
 
 /// Rows come in all parts of a table, and scans read short ranges and ranges up to the end all the
 /// time. One transaction takes as long as all others together.
-fn ranges(count: u64) -> History {
+fn ranges(count: u64) -> TransactionHistory {
     let mut rng = SmallRng::seed_from_u64(2);
     let recording = Recording::memory(0);
     let recorder = recording.recorder();
     let mut store: BTreeMap<u64, u64> = BTreeMap::new();
     let mut long = recorder.begin(0, 99, 0);
-    long.write(2, b"alone", Change::Put);
+    long.write(2, b"alone", RecordedChange::Put);
     for number in 0..count {
         let mut record = at(&recorder, number);
         let key = rng.random::<u64>();
         if number % 2 == 0 {
-            record.write(1, &key.to_be_bytes(), Change::Put);
+            record.write(1, &key.to_be_bytes(), RecordedChange::Put);
             store.insert(key, number + 1);
         } else {
             // A scan to the end that stops after a few rows, or a short and whole one.
@@ -105,12 +112,12 @@ fn ranges(count: u64) -> History {
         }
         commit(&recorder, record, number);
     }
-    recorder.finish(long, Outcome::Committed { cts: count + 1 }, count * 10);
+    recorder.finish(long, TransactionOutcome::Committed { cts: count + 1 }, count * 10);
     recording.history()
 }
 
 /// One row that every transaction changes, inserts or deletes, without known versions.
-fn hot(count: u64) -> History {
+fn hot(count: u64) -> TransactionHistory {
     let recording = Recording::memory(0);
     let recorder = recording.recorder();
     for number in 0..count {
@@ -122,14 +129,18 @@ fn hot(count: u64) -> History {
         } else {
             record.read(1, b"row", 0);
         }
-        record.write(1, b"row", if is_there { Change::Delete } else { Change::Put });
-        recorder.finish(record, Outcome::Committed { cts: number + 1 }, number * 10 + 5);
+        record.write(
+            1,
+            b"row",
+            if is_there { RecordedChange::Delete } else { RecordedChange::Put },
+        );
+        recorder.finish(record, TransactionOutcome::Committed { cts: number + 1 }, number * 10 + 5);
     }
     recording.history()
 }
 
-fn passes(history: &History, is_strict: bool) {
-    let report = check(history, Options { is_strict, ..Options::default() });
+fn passes(history: &TransactionHistory, is_strict: bool) {
+    let report = check(history, CheckOptions { is_strict, ..CheckOptions::default() });
     assert!(report.is_serializable() && report.undecided == 0, "{report}");
     assert_eq!(report.committed, history.transactions.len() as u64);
 }
@@ -143,9 +154,9 @@ fn fails(count: u64) {
     let mut record = recorder.begin(7, 7, 0);
     record.read(1, b"row", 1);
     record.read(1, b"row", count);
-    recorder.finish(record, Outcome::Committed { cts: 0 }, u64::MAX);
+    recorder.finish(record, TransactionOutcome::Committed { cts: 0 }, u64::MAX);
     history.transactions.extend(recording.history().transactions);
-    let report = check(&history, Options::default());
+    let report = check(&history, CheckOptions::default());
     let text = report.to_string();
     assert!(!report.is_serializable() && text.lines().count() < 30, "{text}");
     assert!(text.contains("T7.7.0 < T0.0.1  rw 1/row: read version 1, replaced by 2"), "{text}");

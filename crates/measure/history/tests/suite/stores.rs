@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use latchwork_history::{
-    Change, Class, Direction, History, Options, Outcome, Record, Recorder, Recording, Report, check,
+    CheckOptions, Class, Direction, HistoryReport, Record, RecordedChange, Recorder, Recording,
+    TransactionHistory, TransactionOutcome, check,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -146,7 +147,11 @@ impl World {
                 }
                 let is_put = self.rng.random_bool(0.6);
                 running.writes.insert(key, is_put);
-                running.record.write(1, &[key], if is_put { Change::Put } else { Change::Delete });
+                running.record.write(
+                    1,
+                    &[key],
+                    if is_put { RecordedChange::Put } else { RecordedChange::Delete },
+                );
             }
         }
         if self.scheme == Scheme::ShortReadLocks {
@@ -173,11 +178,11 @@ impl World {
             }
             // Sometimes the answer is lost, although the commit took effect.
             match self.rng.random_range(0..20) {
-                0 => Outcome::Unknown { cts: self.clock },
-                _ => Outcome::Committed { cts: self.clock },
+                0 => TransactionOutcome::Unknown { cts: self.clock },
+                _ => TransactionOutcome::Committed { cts: self.clock },
             }
         } else {
-            Outcome::Aborted { cts: 0 }
+            TransactionOutcome::Aborted { cts: 0 }
         };
         self.locks.release(who);
         self.now += 1;
@@ -185,7 +190,7 @@ impl World {
     }
 }
 
-fn run(scheme: Scheme, seed: u64, count: usize) -> History {
+fn run(scheme: Scheme, seed: u64, count: usize) -> TransactionHistory {
     let recording = Recording::memory(0);
     let mut world = World {
         scheme,
@@ -227,9 +232,9 @@ fn run(scheme: Scheme, seed: u64, count: usize) -> History {
     recording.history()
 }
 
-fn judge(scheme: Scheme, seed: u64, is_strict: bool) -> Report {
+fn judge(scheme: Scheme, seed: u64, is_strict: bool) -> HistoryReport {
     let history = run(scheme, seed, 60);
-    let report = check(&history, Options { is_strict, ..Options::default() });
+    let report = check(&history, CheckOptions { is_strict, ..CheckOptions::default() });
     assert!(report.committed > 10, "{scheme:?}, seed {seed}: nothing happens: {report}");
     report
 }

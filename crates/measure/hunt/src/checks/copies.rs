@@ -32,7 +32,7 @@ pub(crate) struct Tracked {
     memory: Arc<Region>,
     word_offset: usize,
     /// The value at both ends of the line in every copy, as reported by the workload, if known.
-    pub(crate) told: Option<u64>,
+    pub(crate) notified: Option<u64>,
     /// Whether anything has changed since the last update.
     pub(crate) touched: bool,
 }
@@ -91,7 +91,7 @@ impl Copies {
     /// Records a value that the workload reported for a line.
     pub(crate) fn tell(&mut self, cluster: &Simulated, addr: GlobalAddr, told: Option<u64>) {
         let line = self.track(cluster, addr);
-        self.lines[line].told = told;
+        self.lines[line].notified = told;
         self.lines[line].touched = true;
     }
 
@@ -106,7 +106,7 @@ impl Copies {
                 word: LatchWord::FREE,
                 memory: cluster.network().memory(addr.node()).expect("a line's memory node"),
                 word_offset: latch.offset() as usize,
-                told: None,
+                notified: None,
                 touched: true,
             });
         }

@@ -7,7 +7,7 @@ use std::fmt;
 use latchwork_runtime::Time;
 
 use super::Verdict;
-use crate::Check;
+use crate::WorldCheck;
 use crate::world::Process;
 
 /// An addition of one.
@@ -30,7 +30,7 @@ impl fmt::Display for Addition {
 
 /// Checks the additions to a counter that was 0 at first. `last` is its value at the end, if known.
 pub(crate) fn check(additions: &[Addition], last: Option<u64>) -> Verdict {
-    let wrong = |text: String| Err((Check::Linearizability, format!("the counter: {text}")));
+    let wrong = |text: String| Err((WorldCheck::Linearizability, format!("the counter: {text}")));
     let mut known: Vec<_> = additions.iter().filter_map(|a| Some((a.old?, a))).collect();
     known.sort_by_key(|(old, _)| *old);
     let (all, certain) = (additions.len() as u64, known.len() as u64);

@@ -9,7 +9,7 @@ use latchwork_workload::history::{
 };
 
 use super::{Verdict, listed};
-use crate::Check;
+use crate::WorldCheck;
 
 /// The most calls that the text of a violation shows.
 const SHOWN_MAX: usize = 60;
@@ -36,7 +36,7 @@ pub(crate) fn check<C: Versioned>(initial: C::Value, calls: &[C]) -> Verdict {
     let accesses: Vec<_> = calls.iter().map(Versioned::access).collect();
     check_sequential(&accesses).map_err(|violation| {
         let named = violation.calls().into_iter().map(|at| format!("call {at}: {}", calls[at]));
-        (Check::SequentialConsistency, format!("{violation}:{}", listed(named, SHOWN_MAX)))
+        (WorldCheck::SequentialConsistency, format!("{violation}:{}", listed(named, SHOWN_MAX)))
     })
 }
 
@@ -47,6 +47,6 @@ fn check_object<C: Versioned>(initial: C::Value, calls: &[(u64, &C)]) -> Verdict
             calls.iter().map(|(_, call)| (call.timed().invoked, call)).collect();
         calls.sort_by_key(|(invoked, _)| *invoked);
         let calls = listed(calls.into_iter().map(|(_, call)| call), SHOWN_MAX);
-        (Check::Linearizability, format!("{violation}:{calls}"))
+        (WorldCheck::Linearizability, format!("{violation}:{calls}"))
     })
 }

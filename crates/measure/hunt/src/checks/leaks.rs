@@ -15,10 +15,10 @@ use latchwork_latch::LatchWord;
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 
 use super::Verdict;
-use crate::Check;
+use crate::WorldCheck;
 
 fn leak(text: String) -> Verdict {
-    Err((Check::Leak, text))
+    Err((WorldCheck::Leak, text))
 }
 
 /// Checks a live node, whatever happened.
@@ -70,7 +70,7 @@ pub(crate) fn check_worker(member: &Member) -> Verdict {
 pub(crate) fn check_words(cluster: &Simulated) -> Verdict {
     let mut held = BTreeMap::<GlobalAddr, LatchWord>::new();
     for node in cluster.nodes() {
-        let under_way = node.lines_under_way();
+        let under_way = node.lines_in_flight();
         if under_way > 0 {
             return leak(format!(
                 "{:?}: {under_way} lines are under way, and nobody works",

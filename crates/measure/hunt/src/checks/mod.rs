@@ -11,14 +11,14 @@ mod values;
 
 use std::fmt;
 
-use crate::Check;
+use crate::WorldCheck;
 
 /// The result of a check: nothing, or the check with its finding.
-pub(crate) type Verdict = Result<(), (Check, String)>;
+pub(crate) type Verdict = Result<(), (WorldCheck, String)>;
 
 /// The result of a check of a whole history. Without a finding it is the number of objects without
 /// a result, because too many of their calls overlap.
-pub(crate) type Judgement = Result<u64, (Check, String)>;
+pub(crate) type CheckResult = Result<u64, (WorldCheck, String)>;
 
 /// Lists the lines of a text, at most `most` of them.
 pub(crate) fn listed<T: fmt::Display>(lines: impl IntoIterator<Item = T>, most: usize) -> String {

@@ -20,7 +20,7 @@ use latchwork_verbs::ComputeNodeId;
 
 use super::Verdict;
 use super::copies::{Copies, Copy, Tracked};
-use crate::Check;
+use crate::WorldCheck;
 
 pub(crate) fn check(copies: &Copies, line: &Tracked) -> Verdict {
     let field = line.word.bits() >> 58;
@@ -56,7 +56,7 @@ fn agrees(copies: &Copies, line: &Tracked, copy: &Copy) -> Verdict {
             let giver = holder.index();
             holder == id
                 || (line.copies.iter().all(|copy| copy.node != giver)
-                    && copies.node(giver).lines_under_way() > 0)
+                    && copies.node(giver).lines_in_flight() > 0)
         }),
     };
     if agrees {
@@ -70,5 +70,5 @@ fn name(copies: &Copies, copy: &Copy) -> String {
 }
 
 fn wrong(line: &Tracked, what: &str) -> Verdict {
-    Err((Check::Owners, format!("line {}: {what}", line.addr)))
+    Err((WorldCheck::Owners, format!("line {}: {what}", line.addr)))
 }

@@ -30,7 +30,7 @@ impl Steps {
 
     /// Checks everything that the last event changed.
     pub(crate) fn check(&mut self, cluster: &Simulated, observer: &Observer) -> Verdict {
-        for (addr, told) in observer.take_told() {
+        for (addr, told) in observer.take_notifications() {
             self.copies.tell(cluster, addr, told);
         }
         self.copies.look(cluster);
@@ -40,7 +40,9 @@ impl Steps {
         for line in copies.lines.iter().filter(|line| line.touched) {
             owners::check(copies, line)?;
         }
-        for line in copies.lines.iter().filter(|line| line.touched || all || line.told.is_some()) {
+        for line in
+            copies.lines.iter().filter(|line| line.touched || all || line.notified.is_some())
+        {
             values::check(copies, line)?;
         }
         self.copies.lines.iter_mut().for_each(|line| line.touched = false);

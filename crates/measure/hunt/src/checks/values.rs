@@ -12,13 +12,13 @@ use latchwork_verbs::{LINE_HEADER, Words};
 
 use super::Verdict;
 use super::copies::{Copies, Tracked};
-use crate::Check;
+use crate::WorldCheck;
 
 pub(crate) fn check(copies: &Copies, line: &Tracked) -> Verdict {
     let readable = line.copies.iter().filter(|copy| copy.state.is_readable());
     let is_written = line.copies.iter().any(|copy| copy.state.is_latched());
     let memory = (line.word.exclusive().is_none()).then(|| copies.memory(line));
-    if let Some(told) = line.told {
+    if let Some(told) = line.notified {
         for copy in readable {
             let id = copies.node(copy.node).id();
             compare(line, told, copies.bytes(copy), || format!("{id:?} may read it and"))?;
@@ -45,7 +45,7 @@ pub(crate) fn check(copies: &Copies, line: &Tracked) -> Verdict {
                 name(first),
                 name(other),
             );
-            return Err((Check::Values, text));
+            return Err((WorldCheck::Values, text));
         }
     }
     Ok(())
@@ -67,5 +67,5 @@ fn compare(line: &Tracked, told: u64, bytes: Words<'_>, who: impl Fn() -> String
         ends.0,
         ends.1
     );
-    Err((Check::Values, text))
+    Err((WorldCheck::Values, text))
 }

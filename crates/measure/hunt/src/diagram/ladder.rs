@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Diagram, Drawn, Step, Style};
-use crate::trace::{Party, micros};
+use crate::trace::{TraceParty, micros};
 
 /// The columns of the time, with the gap after it.
 const TIME: usize = 14;
@@ -33,7 +33,7 @@ impl fmt::Display for Diagram {
 }
 
 struct Paper<'a> {
-    parties: &'a [Party],
+    parties: &'a [TraceParty],
     gap: usize,
 }
 
@@ -59,16 +59,16 @@ impl fmt::Display for Row {
 }
 
 impl Paper<'_> {
-    fn new(parties: &[Party]) -> Paper<'_> {
+    fn new(parties: &[TraceParty]) -> Paper<'_> {
         Paper { parties, gap: if parties.len() > 4 { MANY } else { FEW } }
     }
 
-    fn column(&self, party: Party) -> usize {
+    fn column(&self, party: TraceParty) -> usize {
         let index = self.parties.iter().position(|other| *other == party).unwrap_or(0);
         TIME + 2 + index * (self.gap + 1)
     }
 
-    fn is_last(&self, party: Party) -> bool {
+    fn is_last(&self, party: TraceParty) -> bool {
         self.parties.last() == Some(&party)
     }
 
@@ -113,7 +113,7 @@ impl Paper<'_> {
         rows
     }
 
-    fn note(&self, step: &Step, who: Party) -> Vec<Row> {
+    fn note(&self, step: &Step, who: TraceParty) -> Vec<Row> {
         let at = self.column(who);
         let width = if self.is_last(who) { MARGIN } else { self.gap - 2 };
         let gap = if step.aside.is_empty() { "" } else { ": " };
@@ -129,7 +129,7 @@ impl Paper<'_> {
         rows.collect()
     }
 
-    fn arrow(&self, step: &Step, from: Party, to: Party, style: Style) -> Vec<Row> {
+    fn arrow(&self, step: &Step, from: TraceParty, to: TraceParty, style: Style) -> Vec<Row> {
         let (start, end) = (self.column(from), self.column(to));
         let (low, high) = (start.min(end), start.max(end));
         let right = start < end;

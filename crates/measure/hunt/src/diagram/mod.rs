@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use latchwork_simulation::Time;
 use latchwork_verbs::GlobalAddr;
 
-use crate::trace::{Entry, Party, Trace, What, micros};
+use crate::trace::{Trace, TraceEntry, TraceKind, TraceParty, micros};
 
 /// A sequence of steps between nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagram {
     title: String,
-    parties: Vec<Party>,
+    parties: Vec<TraceParty>,
     steps: Vec<Step>,
 }
 
@@ -35,12 +35,12 @@ struct Step {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Drawn {
     Arrow {
-        from: Party,
-        to: Party,
+        from: TraceParty,
+        to: TraceParty,
         style: Style,
     },
     /// A note at a node, or at no node.
-    Note(Option<Party>),
+    Note(Option<TraceParty>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,17 +59,17 @@ impl Diagram {
     /// The last `steps` steps of a trace, for one line or for all.
     pub fn of(trace: &Trace, line: Option<GlobalAddr>, steps: usize) -> Diagram {
         let entries = trace.entries();
-        let about = |entry: &&Entry| {
-            line.is_none() || entry.line == line || matches!(entry.what, What::World)
+        let about = |entry: &&TraceEntry| {
+            line.is_none() || entry.line == line || matches!(entry.what, TraceKind::World)
         };
-        let chosen: Vec<&Entry> = entries.iter().filter(about).collect();
+        let chosen: Vec<&TraceEntry> = entries.iter().filter(about).collect();
         let name = |line: GlobalAddr| trace.name_of(line);
         let mut drawn = draw(&chosen, &|entry| match (line, entry.line) {
             (None, Some(line)) => format!("{}: ", name(line)),
             _ => String::new(),
         });
         drawn.drain(..drawn.len().saturating_sub(steps));
-        let parties: BTreeSet<Party> = drawn.iter().flat_map(|step| step.parties()).collect();
+        let parties: BTreeSet<TraceParty> = drawn.iter().flat_map(|step| step.parties()).collect();
         let title = line.map_or("all lines".to_owned(), |line| format!("{} ({line})", name(line)));
         Diagram { title, parties: parties.into_iter().collect(), steps: drawn }
     }
@@ -81,7 +81,7 @@ impl Diagram {
 }
 
 impl Step {
-    fn parties(&self) -> impl Iterator<Item = Party> {
+    fn parties(&self) -> impl Iterator<Item = TraceParty> {
         let (first, second) = match self.what {
             Drawn::Arrow { from, to, .. } => (Some(from), Some(to)),
             Drawn::Note(who) => (who, None),
@@ -98,14 +98,14 @@ struct Fate {
     ended: bool,
 }
 
-fn draw(entries: &[&Entry], about: &dyn Fn(&Entry) -> String) -> Vec<Step> {
+fn draw(entries: &[&TraceEntry], about: &dyn Fn(&TraceEntry) -> String) -> Vec<Step> {
     let mut fates: BTreeMap<u64, Fate> = BTreeMap::new();
     for entry in entries {
         match entry.what {
-            What::Struck { batch, .. } | What::Delivered { batch, .. } => {
+            TraceKind::Struck { batch, .. } | TraceKind::Delivered { batch, .. } => {
                 fates.entry(batch).or_default().shown += 1;
             }
-            What::Completed { batch, .. } => fates.entry(batch).or_default().ended = true,
+            TraceKind::Completed { batch, .. } => fates.entry(batch).or_default().ended = true,
             _ => {}
         }
     }
@@ -117,7 +117,7 @@ fn draw(entries: &[&Entry], about: &dyn Fn(&Entry) -> String) -> Vec<Step> {
             steps.push(Step { at: entry.at, what, text, aside });
         };
         match entry.what {
-            What::Posted { batch, from, to } => {
+            TraceKind::Posted { batch, from, to } => {
                 let fate = fates.entry(batch).or_default();
                 if fate.shown == 0 && !fate.ended {
                     let style = Style::UnderWay;
@@ -126,7 +126,7 @@ fn draw(entries: &[&Entry], about: &dyn Fn(&Entry) -> String) -> Vec<Step> {
                     fate.posted = Some((steps.len(), entry.at));
                 }
             }
-            What::Struck { batch, from, to } | What::Delivered { batch, from, to } => {
+            TraceKind::Struck { batch, from, to } | TraceKind::Delivered { batch, from, to } => {
                 *seen.entry(batch).or_default() += 1;
                 let mut aside = entry.result.clone();
                 let posted = fates.get(&batch).and_then(|fate| fate.posted);
@@ -142,7 +142,7 @@ fn draw(entries: &[&Entry], about: &dyn Fn(&Entry) -> String) -> Vec<Step> {
                     aside,
                 });
             }
-            What::Completed { from, to, ok, batch } => {
+            TraceKind::Completed { from, to, ok, batch } => {
                 let atomic = entry.result.starts_with("was");
                 let unseen = !seen.contains_key(&batch);
                 if !ok || atomic || unseen {
@@ -157,7 +157,7 @@ fn draw(entries: &[&Entry], about: &dyn Fn(&Entry) -> String) -> Vec<Step> {
                     );
                 }
             }
-            What::Fault { batch, from, to, lost } => {
+            TraceKind::Fault { batch, from, to, lost } => {
                 *seen.entry(batch).or_default() += u32::from(lost);
                 let what = match lost {
                     true => Drawn::Arrow { from, to, style: Style::Lost },
@@ -166,11 +166,11 @@ fn draw(entries: &[&Entry], about: &dyn Fn(&Entry) -> String) -> Vec<Step> {
                 let text = if lost { text } else { format!("{text}: {}", entry.result) };
                 step(what, text, String::new());
             }
-            What::Local { who, worker } => {
+            TraceKind::Local { who, worker } => {
                 let by = worker.map_or(String::new(), |worker| format!("worker {worker} "));
                 step(Drawn::Note(Some(who)), format!("{by}{}", entry.text), entry.result.clone());
             }
-            What::World => step(Drawn::Note(None), text, entry.result.clone()),
+            TraceKind::World => step(Drawn::Note(None), text, entry.result.clone()),
         }
     }
     steps

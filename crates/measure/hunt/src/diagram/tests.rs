@@ -5,44 +5,44 @@ use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
 
 use super::*;
 
-fn c(id: u8) -> Party {
-    Party::Compute(ComputeNodeId::new(id).expect("a valid id"))
+fn c(id: u8) -> TraceParty {
+    TraceParty::Compute(ComputeNodeId::new(id).expect("a valid id"))
 }
 
-const M0: Party = Party::Memory(MemoryNodeId(0));
+const M0: TraceParty = TraceParty::Memory(MemoryNodeId(0));
 
-fn entry(nanos: u64, what: What, text: &str, result: &str) -> Entry {
+fn entry(nanos: u64, what: TraceKind, text: &str, result: &str) -> TraceEntry {
     let at = Time::from_nanos(nanos);
     let (text, result) = (text.to_owned(), result.to_owned());
-    Entry { at, event: 0, what, line: None, text, result }
+    TraceEntry { at, event: 0, what, line: None, text, result }
 }
 
-fn picture(entries: &[Entry]) -> Diagram {
-    let entries: Vec<&Entry> = entries.iter().collect();
+fn picture(entries: &[TraceEntry]) -> Diagram {
+    let entries: Vec<&TraceEntry> = entries.iter().collect();
     let steps = draw(&entries, &|_| String::new());
-    let parties: BTreeSet<Party> = steps.iter().flat_map(Step::parties).collect();
+    let parties: BTreeSet<TraceParty> = steps.iter().flat_map(Step::parties).collect();
     Diagram { title: "line 3".to_owned(), parties: parties.into_iter().collect(), steps }
 }
 
 /// A reader meets a writer. Its request is lost once, and a message arrives twice.
-fn story() -> Vec<Entry> {
+fn story() -> Vec<TraceEntry> {
     let (reader, writer) = (c(1), c(2));
     let read = (1, reader, M0);
     let ask = (2, reader, writer);
     let settled = (3, writer, reader);
-    let posted = |(batch, from, to)| What::Posted { batch, from, to };
-    let struck = |(batch, from, to)| What::Struck { batch, from, to };
-    let delivered = |(batch, from, to)| What::Delivered { batch, from, to };
-    let completed = |(batch, from, to), ok| What::Completed { batch, from, to, ok };
+    let posted = |(batch, from, to)| TraceKind::Posted { batch, from, to };
+    let struck = |(batch, from, to)| TraceKind::Struck { batch, from, to };
+    let delivered = |(batch, from, to)| TraceKind::Delivered { batch, from, to };
+    let completed = |(batch, from, to), ok| TraceKind::Completed { batch, from, to, ok };
     vec![
-        entry(1_000, What::Local { who: reader, worker: Some(0) }, "reads", ""),
+        entry(1_000, TraceKind::Local { who: reader, worker: Some(0) }, "reads", ""),
         entry(1_000, posted(read), "AcquireShared + READ line", ""),
         entry(2_000, struck(read), "AcquireShared + READ line", "X=C2 -> X=C2 S={C1}"),
         entry(3_000, completed(read, true), "AcquireShared + READ line", "was X=C2"),
         entry(3_000, posted(ask), "ask Read #1", ""),
         entry(
             3_000,
-            What::Fault { batch: 2, from: reader, to: writer, lost: true },
+            TraceKind::Fault { batch: 2, from: reader, to: writer, lost: true },
             "ask Read #1",
             "FAULT: lost",
         ),
@@ -50,7 +50,7 @@ fn story() -> Vec<Entry> {
         entry(5_000, posted(settled), "settled #1", ""),
         entry(6_000, delivered(settled), "settled #1", ""),
         entry(7_000, delivered((0, writer, reader)), "settled #1", "once more"),
-        entry(8_000, What::World, "starvation: C1 does not end its work", ""),
+        entry(8_000, TraceKind::World, "starvation: C1 does not end its work", ""),
     ]
 }
 
@@ -78,10 +78,10 @@ line 3, time in us
 fn what_took_long_says_when_it_was_posted_and_what_is_under_way_is_dashed() {
     let (from, to) = (c(1), c(2));
     let entries = [
-        entry(1_000, What::Posted { batch: 1, from, to }, "ask Write #1", ""),
-        entry(1_500, What::Posted { batch: 2, from: to, to: from }, "ask Write #9", ""),
-        entry(2_000, What::Local { who: to, worker: None }, "its copy: none -> shared", ""),
-        entry(3_000, What::Delivered { batch: 1, from, to }, "ask Write #1", ""),
+        entry(1_000, TraceKind::Posted { batch: 1, from, to }, "ask Write #1", ""),
+        entry(1_500, TraceKind::Posted { batch: 2, from: to, to: from }, "ask Write #9", ""),
+        entry(2_000, TraceKind::Local { who: to, worker: None }, "its copy: none -> shared", ""),
+        entry(3_000, TraceKind::Delivered { batch: 1, from, to }, "ask Write #1", ""),
     ];
     let expected = "\
 line 3, time in us
@@ -100,7 +100,7 @@ line 3, time in us
 fn long_words_stand_above_their_arrow() {
     let (from, to) = (c(1), c(2));
     let text = "WRITE line, grant Exclusive #7 dirty 32..40 with C3 Read #9";
-    let entries = [entry(1_000, What::Delivered { batch: 1, from, to }, text, "")];
+    let entries = [entry(1_000, TraceKind::Delivered { batch: 1, from, to }, text, "")];
     let drawn = picture(&entries).to_string();
     let rows: Vec<&str> = drawn.lines().collect();
     assert_eq!(rows.len(), 5, "{drawn}");
@@ -113,8 +113,8 @@ fn long_words_stand_above_their_arrow() {
 #[test]
 fn failures_come_back_as_arrows() {
     let (from, to) = (c(1), M0);
-    let posted = entry(1_000, What::Posted { batch: 1, from, to }, "ReleaseShared", "");
-    let failed = What::Completed { batch: 1, from, to, ok: false };
+    let posted = entry(1_000, TraceKind::Posted { batch: 1, from, to }, "ReleaseShared", "");
+    let failed = TraceKind::Completed { batch: 1, from, to, ok: false };
     let failed = entry(2_000, failed, "ReleaseShared", "FAILED: may have taken effect");
     let drawn = picture(&[posted, failed]).to_string();
     assert!(drawn.contains("FAILED"), "{drawn}");

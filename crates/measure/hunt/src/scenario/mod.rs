@@ -40,11 +40,12 @@ pub use error::ScenarioError;
 pub use faults::FaultPlan;
 pub use locks::LocksLoad;
 pub use network::Network;
-pub use plant::Plant;
-pub use swarm::Choice;
+pub use plant::SeededBug;
+pub use swarm::SwarmChoice;
 pub use variants::{Overrides, Vary, in_words, variants};
 pub use workload::{
-    BufferedLoad, LinesLoad, MemoryLoad, StoreOrder, TreeLoad, Workload, WorkloadKind, YcsbLoad,
+    BufferedLoad, LinesLoad, MemoryLoad, ScenarioStoreOrder, TreeLoad, Workload, WorkloadKind,
+    YcsbLoad,
 };
 
 use std::time::Duration;
@@ -52,7 +53,7 @@ use std::time::Duration;
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Protocol};
 use latchwork_memnode::Geometry;
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 use serde::{Deserialize, Serialize};
 
 use values::within;
@@ -94,7 +95,7 @@ pub struct Scenario {
     pub deadline_us: u64,
     /// A seeded bug.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub plant: Option<Plant>,
+    pub plant: Option<SeededBug>,
     /// The checks of the world.
     #[serde(skip_serializing_if = "Checks::are_all")]
     pub checks: Checks,
@@ -210,7 +211,7 @@ impl Scenario {
                 "with faults, it must be more than 0: the time for which they strike".into(),
             );
         }
-        let mut settings = latchwork_engine::Settings::default();
+        let mut settings = latchwork_engine::NodeSettings::default();
         for (name, value) in &self.settings {
             if let Err(error) = settings.set(name, value) {
                 return wrong(&format!("settings.{name}"), error.to_string());
@@ -232,7 +233,7 @@ impl Scenario {
     /// Whether the network reports unsent batches. It does in every second world with death
     /// notices.
     pub(crate) fn tells_unsent(&self) -> bool {
-        self.faults.told_us > 0 && Random::for_stream(self.seed, TELLS).below(2) == 0
+        self.faults.told_us > 0 && WorkloadRandom::for_stream(self.seed, TELLS).below(2) == 0
     }
 
     /// The cluster of this world.

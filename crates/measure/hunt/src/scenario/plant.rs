@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// protocol's code contains no bug.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Plant {
+pub enum SeededBug {
     /// The receiver of a hand-over acts on the latch word before the giver's operation has taken
     /// effect: rule R4 is off.
     NoSettling,
@@ -50,51 +50,51 @@ pub enum Plant {
     BuriesNobody,
 }
 
-impl Plant {
+impl SeededBug {
     /// All seeded bugs.
-    pub const ALL: [Plant; 18] = [
-        Plant::NoSettling,
-        Plant::NoRegisteredWait,
-        Plant::NoBinding,
-        Plant::ForgetsDirty,
-        Plant::Remembers,
-        Plant::Forgets,
-        Plant::ForgetsToFree,
-        Plant::Backdates,
-        Plant::NeverGivesUp,
-        Plant::KeepsRepeats,
-        Plant::WaitsForNothing,
-        Plant::Scribbles,
-        Plant::Overtakes,
-        Plant::ForgetsToLock,
-        Plant::LooksTooEarly,
-        Plant::AsksTheGone,
-        Plant::StrandsBatches,
-        Plant::BuriesNobody,
+    pub const ALL: [SeededBug; 18] = [
+        SeededBug::NoSettling,
+        SeededBug::NoRegisteredWait,
+        SeededBug::NoBinding,
+        SeededBug::ForgetsDirty,
+        SeededBug::Remembers,
+        SeededBug::Forgets,
+        SeededBug::ForgetsToFree,
+        SeededBug::Backdates,
+        SeededBug::NeverGivesUp,
+        SeededBug::KeepsRepeats,
+        SeededBug::WaitsForNothing,
+        SeededBug::Scribbles,
+        SeededBug::Overtakes,
+        SeededBug::ForgetsToLock,
+        SeededBug::LooksTooEarly,
+        SeededBug::AsksTheGone,
+        SeededBug::StrandsBatches,
+        SeededBug::BuriesNobody,
     ];
 
     pub(super) fn change(self, config: &mut ClusterConfig) {
         let rules = &mut config.policy.rules;
         match self {
-            Plant::NoSettling => rules.settle = false,
-            Plant::NoRegisteredWait => rules.registered_wait = false,
-            Plant::NoBinding => rules.binding = false,
-            Plant::NeverGivesUp => rules.invalidate = false,
-            Plant::KeepsRepeats => config.node.drops_repeats = false,
-            Plant::AsksTheGone => config.node.heeds_the_gone = false,
+            SeededBug::NoSettling => rules.settle = false,
+            SeededBug::NoRegisteredWait => rules.registered_wait = false,
+            SeededBug::NoBinding => rules.binding = false,
+            SeededBug::NeverGivesUp => rules.invalidate = false,
+            SeededBug::KeepsRepeats => config.node.drops_repeats = false,
+            SeededBug::AsksTheGone => config.node.heeds_the_gone = false,
             // The clients, the network, or the reclaiming nodes carry these out.
-            Plant::ForgetsDirty
-            | Plant::Remembers
-            | Plant::Forgets
-            | Plant::ForgetsToFree
-            | Plant::Backdates
-            | Plant::WaitsForNothing
-            | Plant::Scribbles
-            | Plant::Overtakes
-            | Plant::ForgetsToLock
-            | Plant::LooksTooEarly
-            | Plant::StrandsBatches
-            | Plant::BuriesNobody => {}
+            SeededBug::ForgetsDirty
+            | SeededBug::Remembers
+            | SeededBug::Forgets
+            | SeededBug::ForgetsToFree
+            | SeededBug::Backdates
+            | SeededBug::WaitsForNothing
+            | SeededBug::Scribbles
+            | SeededBug::Overtakes
+            | SeededBug::ForgetsToLock
+            | SeededBug::LooksTooEarly
+            | SeededBug::StrandsBatches
+            | SeededBug::BuriesNobody => {}
         }
     }
 }

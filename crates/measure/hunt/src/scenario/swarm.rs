@@ -5,16 +5,16 @@ use latchwork_cluster::Protocol;
 use latchwork_memnode::Geometry;
 use latchwork_strict::strict_assert;
 use latchwork_verbs_sim::NicProfile;
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 use super::{
-    BufferedLoad, FaultPlan, LinesLoad, LocksLoad, MemoryLoad, Network, Scenario, StoreOrder,
-    TreeLoad, Vary, Workload, WorkloadKind, YcsbLoad,
+    BufferedLoad, FaultPlan, LinesLoad, LocksLoad, MemoryLoad, Network, Scenario,
+    ScenarioStoreOrder, TreeLoad, Vary, Workload, WorkloadKind, YcsbLoad,
 };
 
 /// The choices of [`Scenario::from_seed`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Choice {
+pub struct SwarmChoice {
     /// The workloads. An empty list means all.
     pub workloads: Vec<WorkloadKind>,
     /// The networks. An empty list means all named networks, and less often a NIC profile, because
@@ -26,9 +26,14 @@ pub struct Choice {
     pub vary: Vary,
 }
 
-impl Default for Choice {
+impl Default for SwarmChoice {
     fn default() -> Self {
-        Choice { workloads: Vec::new(), networks: Vec::new(), faults: true, vary: Vary::Nothing }
+        SwarmChoice {
+            workloads: Vec::new(),
+            networks: Vec::new(),
+            faults: true,
+            vary: Vary::Nothing,
+        }
     }
 }
 
@@ -59,7 +64,7 @@ const _: () = assert!(
 /// The line size of every sixth world where settings vary: any size of a pool, all sizes with the
 /// same chance. Large lines make slow worlds.
 fn any_line_size(seed: u64, vary: Vary) -> Option<u32> {
-    let mut draw = Draw(Random::for_stream(seed, LINE_SIZES));
+    let mut draw = Draw(WorkloadRandom::for_stream(seed, LINE_SIZES));
     if vary == Vary::Nothing || !draw.chance(6) {
         return None;
     }
@@ -69,7 +74,7 @@ fn any_line_size(seed: u64, vary: Vary) -> Option<u32> {
 
 /// Adds lost nodes and death notices to every fourth world.
 fn departures(scenario: &mut Scenario) {
-    let mut draw = Draw(Random::for_stream(scenario.seed, DEPARTURES));
+    let mut draw = Draw(WorkloadRandom::for_stream(scenario.seed, DEPARTURES));
     if !draw.chance(4) {
         return;
     }
@@ -82,7 +87,7 @@ fn departures(scenario: &mut Scenario) {
     }
 }
 
-struct Draw(Random);
+struct Draw(WorkloadRandom);
 
 impl Draw {
     fn between(&mut self, least: u64, most: u64) -> u64 {
@@ -104,8 +109,8 @@ impl Draw {
 impl Scenario {
     /// The scenario of a seed, from the given choices. Scenarios are small, and differ from those
     /// of neighbouring seeds.
-    pub fn from_seed(seed: u64, of: &Choice) -> Scenario {
-        let mut draw = Draw(Random::for_stream(seed, 0));
+    pub fn from_seed(seed: u64, of: &SwarmChoice) -> Scenario {
+        let mut draw = Draw(WorkloadRandom::for_stream(seed, 0));
         let kind = draw.kind(seed, of);
         let mut scenario = Scenario {
             seed,
@@ -156,7 +161,7 @@ fn patience(scenario: &Scenario) -> u64 {
 }
 
 impl Draw {
-    fn network(&mut self, of: &Choice) -> Network {
+    fn network(&mut self, of: &SwarmChoice) -> Network {
         if !of.networks.is_empty() {
             return self.one_of(&of.networks);
         }
@@ -167,7 +172,7 @@ impl Draw {
         self.one_of(&[Network::Calm, Network::Rough, Network::Harsh])
     }
 
-    fn kind(&mut self, seed: u64, of: &Choice) -> WorkloadKind {
+    fn kind(&mut self, seed: u64, of: &SwarmChoice) -> WorkloadKind {
         if !of.workloads.is_empty() {
             return self.one_of(&of.workloads);
         }
@@ -175,7 +180,7 @@ impl Draw {
         let other = self.one_of(&others);
         // Locks have their own stream, so that the worlds of other seeds stay as they were before
         // locks existed.
-        if Random::for_stream(seed, LOCKS).below(6) == 0 { locks } else { other }
+        if WorkloadRandom::for_stream(seed, LOCKS).below(6) == 0 { locks } else { other }
     }
 
     fn workload(&mut self, kind: WorkloadKind) -> Workload {
@@ -193,7 +198,7 @@ impl Draw {
             }
             WorkloadKind::Buffered => Workload::Buffered(BufferedLoad {
                 lines: self.one_of(&[1, 2, 4, 8, 16]),
-                order: self.one_of(&[StoreOrder::Tso, StoreOrder::Pso]),
+                order: self.one_of(&[ScenarioStoreOrder::Tso, ScenarioStoreOrder::Pso]),
                 writes: self.one_of(&[30, 50, 70]),
                 fences: self.one_of(&[0, 3, 10]),
                 updates: self.one_of(&[0, 5]),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use latchwork_engine::Settings;
+use latchwork_engine::NodeSettings;
 
 /// Settings by name, as [`Settings::set`] takes them.
 pub type Overrides = BTreeMap<String, String>;
@@ -35,11 +35,11 @@ impl Vary {
 /// every other setting.
 pub fn variants() -> Vec<Overrides> {
     let all = || {
-        let values = |at: usize| Settings::TABLE[at].tries.iter();
-        (0..Settings::TABLE.len()).flat_map(move |at| values(at).map(move |value| (at, *value)))
+        let values = |at: usize| NodeSettings::TABLE[at].tries.iter();
+        (0..NodeSettings::TABLE.len()).flat_map(move |at| values(at).map(move |value| (at, *value)))
     };
     let entry =
-        |(at, value): (usize, &str)| (Settings::TABLE[at].name.to_owned(), value.to_owned());
+        |(at, value): (usize, &str)| (NodeSettings::TABLE[at].name.to_owned(), value.to_owned());
     let alone = all().map(|one| Overrides::from([entry(one)]));
     let pairs = all().flat_map(|one| {
         let others = all().filter(move |other| other.0 > one.0);
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn worlds_in_a_row_have_every_setting_alone_and_every_pair() {
         let all = variants();
-        let tries: usize = Settings::TABLE.iter().map(|setting| setting.tries.len()).sum();
+        let tries: usize = NodeSettings::TABLE.iter().map(|setting| setting.tries.len()).sum();
         assert_eq!(all.iter().filter(|variant| variant.len() == 1).count(), tries);
         assert!(tries >= 2 && all.iter().all(|variant| variant.len() <= 2));
         let worlds = all.len() as u64 * 3 / 2 + 3;
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn every_variant_can_be_set() {
         for variant in variants() {
-            let mut settings = Settings::default();
+            let mut settings = NodeSettings::default();
             for (name, value) in &variant {
                 settings.set(name, value).expect("a value to try");
             }

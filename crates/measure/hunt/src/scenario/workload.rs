@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchwork_relaxed::{Consistency, Settings};
+use latchwork_relaxed::{Consistency, WriteBufferSettings};
 use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::properties::Properties;
 use latchwork_workload::ycsb::{Builtin, CoreWorkload};
@@ -93,7 +93,7 @@ impl Default for LinesLoad {
 /// `latchwork_relaxed::Consistency`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StoreOrder {
+pub enum ScenarioStoreOrder {
     /// Total store order.
     #[default]
     Tso,
@@ -110,7 +110,7 @@ pub struct BufferedLoad {
     #[serde(deserialize_with = "within::<_, _, 1, 10_000>")]
     pub lines: u64,
     /// The order in which writes become visible.
-    pub order: StoreOrder,
+    pub order: ScenarioStoreOrder,
     /// Of a hundred operations, the number that writes.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub writes: u64,
@@ -141,7 +141,7 @@ impl Default for BufferedLoad {
     fn default() -> Self {
         BufferedLoad {
             lines: 4,
-            order: StoreOrder::Tso,
+            order: ScenarioStoreOrder::Tso,
             writes: 50,
             fences: 3,
             updates: 3,
@@ -160,25 +160,25 @@ impl BufferedLoad {
     pub(crate) const PATIENCE: u32 = 4;
 
     /// The settings of the buffers.
-    pub(crate) fn settings(&self, of: &Scenario) -> Settings {
+    pub(crate) fn settings(&self, of: &Scenario) -> WriteBufferSettings {
         let deadline = match self.write_deadline_us {
             0 => Duration::from_micros(of.deadline_us) * Self::PATIENCE,
             given => Duration::from_micros(given),
         };
         let batch = self.batch as usize;
         let consistency = match self.order {
-            StoreOrder::Tso => Consistency::Tso,
-            StoreOrder::Pso => Consistency::Pso,
+            ScenarioStoreOrder::Tso => Consistency::Tso,
+            ScenarioStoreOrder::Pso => Consistency::Pso,
         };
         let linger = Duration::from_micros(self.linger_us);
         // The buffers are small, so that writers sometimes wait for room.
-        Settings {
+        WriteBufferSettings {
             consistency,
             deadline,
             linger,
             batch,
             entries: batch.max(8),
-            ..Settings::default()
+            ..WriteBufferSettings::default()
         }
     }
 

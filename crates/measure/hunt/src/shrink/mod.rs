@@ -15,7 +15,7 @@
 
 mod shapes;
 
-use crate::{Check, Report, Scenario};
+use crate::{Scenario, WorldCheck, WorldReport};
 
 /// The settings of a search for a smaller world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +41,7 @@ pub struct Shrunk {
     /// The smallest scenario that fails.
     pub scenario: Scenario,
     /// The report of its world.
-    pub report: Report,
+    pub report: WorldReport,
     /// The number of worlds that ran.
     pub worlds: u64,
     /// The number of steps that made the scenario smaller.
@@ -56,8 +56,8 @@ impl Shrinker {
     pub fn shrink(
         &self,
         scenario: &Scenario,
-        report: &Report,
-        run: &(dyn Fn(&Scenario) -> Report + Sync),
+        report: &WorldReport,
+        run: &(dyn Fn(&Scenario) -> WorldReport + Sync),
         mut go_on: impl FnMut(&Shrunk) -> bool,
     ) -> Shrunk {
         let (scenario, report) = (scenario.clone(), report.clone());
@@ -95,10 +95,10 @@ impl Shrinker {
 /// Runs worlds in parallel. Returns the first one, in their order, that fails this check.
 fn first_failing(
     worlds: Vec<Scenario>,
-    check: Check,
-    run: &(dyn Fn(&Scenario) -> Report + Sync),
-) -> Option<(Scenario, Report)> {
-    let reports: Vec<Option<Report>> = match &worlds[..] {
+    check: WorldCheck,
+    run: &(dyn Fn(&Scenario) -> WorldReport + Sync),
+) -> Option<(Scenario, WorldReport)> {
+    let reports: Vec<Option<WorldReport>> = match &worlds[..] {
         [one] => vec![Some(run(one))],
         many => std::thread::scope(|scope| {
             let running: Vec<_> =

@@ -5,21 +5,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use latchwork_simulation::Time;
 
 use super::*;
-use crate::{Failure, FaultPlan, Network};
+use crate::{FaultPlan, Network, WorldFailure};
 
-fn report(scenario: &Scenario, check: Option<Check>) -> Report {
-    let failure = |check| Failure { check, text: String::new(), at: Time::ZERO };
-    Report { failure: check.map(failure), ..Report::of_seed(scenario.seed) }
+fn report(scenario: &Scenario, check: Option<WorldCheck>) -> WorldReport {
+    let failure = |check| WorldFailure { check, text: String::new(), at: Time::ZERO };
+    WorldReport { failure: check.map(failure), ..WorldReport::of_seed(scenario.seed) }
 }
 
 /// Fails with three nodes and eleven operations, under one seed in five. On a calm network it fails
 /// with another check.
-fn world(scenario: &Scenario) -> Report {
+fn world(scenario: &Scenario) -> WorldReport {
     let big = scenario.compute_nodes >= 3 && scenario.operations >= 11;
     let check = match (scenario.seed % 5, scenario.network == Network::Calm) {
         _ if !big => None,
-        (0, false) => Some(Check::Values),
-        (_, true) => Some(Check::Leak),
+        (0, false) => Some(WorldCheck::Values),
+        (_, true) => Some(WorldCheck::Leak),
         _ => None,
     };
     report(scenario, check)

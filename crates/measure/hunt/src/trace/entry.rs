@@ -7,60 +7,60 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId};
 
 /// A node in a world.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Party {
+pub enum TraceParty {
     /// A compute node.
     Compute(ComputeNodeId),
     /// A memory node.
     Memory(MemoryNodeId),
 }
 
-impl fmt::Display for Party {
+impl fmt::Display for TraceParty {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Party::Compute(id) => write!(f, "C{}", id.get()),
-            Party::Memory(id) => write!(f, "M{}", id.0),
+            TraceParty::Compute(id) => write!(f, "C{}", id.get()),
+            TraceParty::Memory(id) => write!(f, "M{}", id.0),
         }
     }
 }
 
 /// The kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum TraceKind {
     /// A worker submitted a batch.
     Posted {
         /// The batch. Batches are numbered in the order of their submission.
         batch: u64,
         /// The sender.
-        from: Party,
+        from: TraceParty,
         /// The target.
-        to: Party,
+        to: TraceParty,
     },
     /// An atomic of a batch took effect on a latch word.
     Struck {
         /// The batch.
         batch: u64,
         /// The sender.
-        from: Party,
+        from: TraceParty,
         /// The node of the memory.
-        to: Party,
+        to: TraceParty,
     },
     /// A message arrived in its inbox.
     Delivered {
         /// The batch of the message; 0 for a duplicate.
         batch: u64,
         /// The sender.
-        from: Party,
+        from: TraceParty,
         /// The receiver.
-        to: Party,
+        to: TraceParty,
     },
     /// A batch is complete.
     Completed {
         /// The batch.
         batch: u64,
         /// The sender.
-        from: Party,
+        from: TraceParty,
         /// The target.
-        to: Party,
+        to: TraceParty,
         /// Whether it was successful.
         ok: bool,
     },
@@ -69,9 +69,9 @@ pub enum What {
         /// The batch.
         batch: u64,
         /// The sender of the batch.
-        from: Party,
+        from: TraceParty,
         /// The target of the batch.
-        to: Party,
+        to: TraceParty,
         /// Whether the batch never arrives. Diagrams draw a lost batch as an arrow that ends
         /// nowhere.
         lost: bool,
@@ -80,7 +80,7 @@ pub enum What {
     /// fault of the node.
     Local {
         /// The node.
-        who: Party,
+        who: TraceParty,
         /// The worker, counted from 0, if a worker did it.
         worker: Option<usize>,
     },
@@ -90,13 +90,13 @@ pub enum What {
 
 /// One event of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct TraceEntry {
     /// The virtual time.
     pub at: Time,
     /// The number of events of the world so far.
     pub event: u64,
     /// The kind of the event.
-    pub what: What,
+    pub what: TraceKind,
     /// The line of the event, if it has one.
     pub line: Option<GlobalAddr>,
     /// The description.
@@ -105,17 +105,17 @@ pub struct Entry {
     pub result: String,
 }
 
-impl Entry {
+impl TraceEntry {
     /// The nodes of the event.
-    pub fn parties(&self) -> impl Iterator<Item = Party> {
+    pub fn parties(&self) -> impl Iterator<Item = TraceParty> {
         let (first, second) = match self.what {
-            What::Posted { from, to, .. }
-            | What::Struck { from, to, .. }
-            | What::Delivered { from, to, .. }
-            | What::Completed { from, to, .. }
-            | What::Fault { from, to, .. } => (Some(from), Some(to)),
-            What::Local { who, .. } => (Some(who), None),
-            What::World => (None, None),
+            TraceKind::Posted { from, to, .. }
+            | TraceKind::Struck { from, to, .. }
+            | TraceKind::Delivered { from, to, .. }
+            | TraceKind::Completed { from, to, .. }
+            | TraceKind::Fault { from, to, .. } => (Some(from), Some(to)),
+            TraceKind::Local { who, .. } => (Some(who), None),
+            TraceKind::World => (None, None),
         };
         first.into_iter().chain(second)
     }

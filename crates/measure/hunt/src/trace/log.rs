@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use latchwork_verbs::GlobalAddr;
 
-use super::{Entry, Trace, What, micros};
+use super::{Trace, TraceEntry, TraceKind, micros};
 
 impl Trace {
     /// The last `last` entries of the trace, one line each: for one line of the pool, or for all.
@@ -17,10 +17,10 @@ impl Trace {
     /// ```
     pub fn log(&self, line: Option<GlobalAddr>, last: usize) -> String {
         let entries = self.entries();
-        let about = |entry: &&Entry| {
-            line.is_none() || entry.line == line || matches!(entry.what, What::World)
+        let about = |entry: &&TraceEntry| {
+            line.is_none() || entry.line == line || matches!(entry.what, TraceKind::World)
         };
-        let chosen: Vec<&Entry> = entries.iter().filter(about).collect();
+        let chosen: Vec<&TraceEntry> = entries.iter().filter(about).collect();
         let first = chosen.len().saturating_sub(last);
         let mut text = String::new();
         let before = self.left_out() + first as u64;
@@ -35,31 +35,31 @@ impl Trace {
         text
     }
 
-    fn line_of(&self, entry: &Entry) -> String {
+    fn line_of(&self, entry: &TraceEntry) -> String {
         let (who, what) = match entry.what {
-            What::Posted { batch, from, to } => {
+            TraceKind::Posted { batch, from, to } => {
                 (format!("{from} -> {to}"), format!("post  #{batch} {}", entry.text))
             }
-            What::Struck { batch, from, to } => {
+            TraceKind::Struck { batch, from, to } => {
                 (format!("{from} -> {to}"), format!("word  #{batch} {}", entry.text))
             }
-            What::Delivered { batch: 0, from, to } => {
+            TraceKind::Delivered { batch: 0, from, to } => {
                 (format!("{from} -> {to}"), format!("inbox {}", entry.text))
             }
-            What::Delivered { batch, from, to } => {
+            TraceKind::Delivered { batch, from, to } => {
                 (format!("{from} -> {to}"), format!("inbox #{batch} {}", entry.text))
             }
-            What::Completed { batch, from, to, .. } => {
+            TraceKind::Completed { batch, from, to, .. } => {
                 (format!("{from} <- {to}"), format!("done  #{batch} {}", entry.text))
             }
-            What::Fault { batch, from, to, .. } => {
+            TraceKind::Fault { batch, from, to, .. } => {
                 (format!("{from} -> {to}"), format!("fault #{batch} {}", entry.text))
             }
-            What::Local { who, worker: Some(worker) } => {
+            TraceKind::Local { who, worker: Some(worker) } => {
                 (format!("{who}.{worker}"), entry.text.clone())
             }
-            What::Local { who, worker: None } => (who.to_string(), entry.text.clone()),
-            What::World => ("*".to_owned(), entry.text.clone()),
+            TraceKind::Local { who, worker: None } => (who.to_string(), entry.text.clone()),
+            TraceKind::World => ("*".to_owned(), entry.text.clone()),
         };
         let name = entry.line.map(|line| self.name_of(line)).unwrap_or_default();
         let gap = if entry.result.is_empty() { "" } else { ": " };
@@ -71,7 +71,7 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Party;
+    use crate::trace::TraceParty;
     use latchwork_simulation::Time;
     use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
 
@@ -80,12 +80,12 @@ mod tests {
         let trace = Trace::new();
         let line = GlobalAddr::new(MemoryNodeId(0), 0x400);
         trace.name(line, "line 3".to_owned());
-        let from = Party::Compute(ComputeNodeId::new(1).expect("a valid id"));
-        let to = Party::Memory(MemoryNodeId(0));
-        trace.core.borrow_mut().push(Entry {
+        let from = TraceParty::Compute(ComputeNodeId::new(1).expect("a valid id"));
+        let to = TraceParty::Memory(MemoryNodeId(0));
+        trace.core.borrow_mut().push(TraceEntry {
             at: Time::from_nanos(12_345),
             event: 4711,
-            what: What::Struck { batch: 41, from, to },
+            what: TraceKind::Struck { batch: 41, from, to },
             line: Some(line),
             text: "AcquireShared + READ".to_owned(),
             result: "X=C2 -> X=C2 S={C1}".to_owned(),

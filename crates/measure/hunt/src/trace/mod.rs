@@ -23,14 +23,14 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use latchwork_cluster::Simulated;
-use latchwork_fabric::Fabric;
+use latchwork_fabric::AnyFabric;
 use latchwork_memnode::Geometry;
 use latchwork_simulation::Time;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId};
 
 pub(crate) use entry::micros;
-pub use entry::{Entry, Party, What};
+pub use entry::{TraceEntry, TraceKind, TraceParty};
 use names::line_name;
 pub use names::word;
 use recorder::Recorder;
@@ -44,7 +44,7 @@ pub struct Trace {
 
 pub(crate) struct Core {
     keep: usize,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<TraceEntry>,
     left_out: u64,
     event: u64,
     geometry: Option<Geometry>,
@@ -52,7 +52,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn push(&mut self, entry: Entry) {
+    pub(crate) fn push(&mut self, entry: TraceEntry) {
         if self.entries.len() == self.keep {
             self.entries.pop_front();
             self.left_out += 1;
@@ -118,7 +118,7 @@ impl Trace {
     /// Records a cluster from now on. Call it once, after the cluster is built and before the
     /// workload begins.
     pub fn attach(&self, cluster: &Simulated) {
-        if let Fabric::Sim(fabric) = cluster.fabric() {
+        if let AnyFabric::Sim(fabric) = cluster.fabric() {
             self.core.borrow_mut().geometry = cluster.config().check().ok();
             *self.recorder.borrow_mut() = Some(Recorder::new(cluster, Rc::clone(&self.core)));
             let recorder = Rc::clone(&self.recorder);
@@ -147,17 +147,17 @@ impl Trace {
     }
 
     fn local(&self, at: Time, node: usize, worker: Option<usize>, text: String) {
-        let who = u8::try_from(node + 1).ok().and_then(ComputeNodeId::new).map(Party::Compute);
-        let what = who.map_or(What::World, |who| What::Local { who, worker });
+        let who = u8::try_from(node + 1).ok().and_then(ComputeNodeId::new).map(TraceParty::Compute);
+        let what = who.map_or(TraceKind::World, |who| TraceKind::Local { who, worker });
         self.add(at, what, text);
     }
 
     /// Adds a note without a node: a lost memory node, or a failed check.
     pub fn note_world(&self, at: Time, text: String) {
-        self.add(at, What::World, text);
+        self.add(at, TraceKind::World, text);
     }
 
-    fn add(&self, at: Time, what: What, text: String) {
+    fn add(&self, at: Time, what: TraceKind, text: String) {
         // The caches changed before this entry, so their entries come first.
         if let Some(recorder) = self.recorder.borrow_mut().as_mut() {
             recorder.look_at_caches();
@@ -167,7 +167,7 @@ impl Trace {
         let (text, line) = core.readable(&text);
         let line = line.or(named);
         let event = core.event;
-        core.push(Entry { at, event, what, line, text, result: String::new() });
+        core.push(TraceEntry { at, event, what, line, text, result: String::new() });
     }
 
     /// The line that a text contains, by address or by name, if there is one.
@@ -195,7 +195,7 @@ impl Trace {
     }
 
     /// The kept entries, oldest first.
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<TraceEntry> {
         self.core.borrow().entries.iter().cloned().collect()
     }
 

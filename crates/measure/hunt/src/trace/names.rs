@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use latchwork_cluster::{describe, read_message};
 use latchwork_latch::{LatchWord, WordOp, WordVerb};
 use latchwork_memnode::Geometry;
-use latchwork_verbs::{ComputeNodeId, GlobalAddr, Request, Target};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, Target, WorkRequest};
 
 /// A latch word as text: `free`, `X=C2`, `S={C1,C3}`, `X=C2 S={C1}`.
 pub fn word(word: LatchWord) -> String {
@@ -52,7 +52,7 @@ pub(crate) fn batch(
     geometry: Geometry,
     from: ComputeNodeId,
     target: Target,
-    requests: &[Request],
+    requests: &[WorkRequest],
 ) -> (Option<GlobalAddr>, String) {
     let mut line = None;
     let mut parts = Vec::new();
@@ -73,14 +73,18 @@ pub(crate) fn batch(
     (line, parts.join(" + "))
 }
 
-fn to_compute(geometry: Geometry, request: &Request) -> (Option<GlobalAddr>, String) {
+fn to_compute(geometry: Geometry, request: &WorkRequest) -> (Option<GlobalAddr>, String) {
     match request {
-        Request::Send(message) => (read_message(message).map(|(addr, _)| addr), describe(message)),
-        Request::Write { local, .. } if local.len == geometry.line_size() => {
+        WorkRequest::Send(message) => {
+            (read_message(message).map(|(addr, _)| addr), describe(message))
+        }
+        WorkRequest::Write { local, .. } if local.len == geometry.line_size() => {
             (None, "WRITE line".to_owned())
         }
-        Request::Write { local, .. } => (None, format!("WRITE {} bytes into its frame", local.len)),
-        Request::Read { local, .. } => (None, format!("READ {} bytes of its frame", local.len)),
+        WorkRequest::Write { local, .. } => {
+            (None, format!("WRITE {} bytes into its frame", local.len))
+        }
+        WorkRequest::Read { local, .. } => (None, format!("READ {} bytes of its frame", local.len)),
         other => (None, format!("{:?} on its memory", other.kind())),
     }
 }
@@ -89,18 +93,18 @@ fn on_memory(
     geometry: Geometry,
     from: ComputeNodeId,
     addr: GlobalAddr,
-    request: &Request,
+    request: &WorkRequest,
 ) -> (Option<GlobalAddr>, String) {
     let latch = line_of_latch(geometry, addr);
     let line = latch.or_else(|| line_around(geometry, addr));
     let place = if line.is_some() { String::new() } else { format!(" {addr}") };
     let within = line.map_or(0, |line| addr.offset().saturating_sub(line.offset()));
     let text = match request.unconditional() {
-        Request::FetchAdd { add, .. } => match operation(from, WordVerb::Add(add)) {
+        WorkRequest::FetchAdd { add, .. } => match operation(from, WordVerb::Add(add)) {
             Some(op) if latch.is_some() => op,
             _ => format!("FAA{place} +{add:#x}"),
         },
-        Request::CompareSwap { expected, desired, .. } => {
+        WorkRequest::CompareSwap { expected, desired, .. } => {
             let (from_word, to_word) =
                 (LatchWord::from_bits(expected), LatchWord::from_bits(desired));
             let verb = WordVerb::CompareSwap { expected: from_word, desired: to_word };
@@ -110,21 +114,21 @@ fn on_memory(
                 _ => format!("CAS{place} {expected:#x} -> {desired:#x}"),
             }
         }
-        Request::WriteWord { value, .. } => format!("WRITE{place} word := {value:#x}"),
-        Request::Read { local, .. } if latch.is_some() => {
+        WorkRequest::WriteWord { value, .. } => format!("WRITE{place} word := {value:#x}"),
+        WorkRequest::Read { local, .. } if latch.is_some() => {
             format!("READ {} bytes of latch words", local.len)
         }
-        Request::Read { local, .. } if local.len == geometry.line_size() => {
+        WorkRequest::Read { local, .. } if local.len == geometry.line_size() => {
             format!("READ{place}")
         }
-        Request::Read { local, .. } => {
+        WorkRequest::Read { local, .. } => {
             format!("READ{place} {within}..{}", within + u64::from(local.len))
         }
-        Request::Write { local, .. } => {
+        WorkRequest::Write { local, .. } => {
             format!("WRITE{place} {within}..{}", within + u64::from(local.len))
         }
-        Request::Send(_) => "SEND to memory".to_owned(),
-        Request::ReadIf { .. } => unreachable!("it has no condition any more"),
+        WorkRequest::Send(_) => "SEND to memory".to_owned(),
+        WorkRequest::ReadIf { .. } => unreachable!("it has no condition any more"),
     };
     (line, text)
 }
@@ -171,10 +175,10 @@ mod tests {
         ComputeNodeId::new(id).expect("a valid id")
     }
 
-    fn atomic(latch: GlobalAddr, op: WordOp, me: u8) -> Request {
+    fn atomic(latch: GlobalAddr, op: WordOp, me: u8) -> WorkRequest {
         match op.verb(node(me)) {
-            WordVerb::Add(add) => Request::FetchAdd { remote: latch.offset(), add },
-            WordVerb::CompareSwap { expected, desired } => Request::CompareSwap {
+            WordVerb::Add(add) => WorkRequest::FetchAdd { remote: latch.offset(), add },
+            WordVerb::CompareSwap { expected, desired } => WorkRequest::CompareSwap {
                 remote: latch.offset(),
                 expected: expected.bits(),
                 desired: desired.bits(),
@@ -203,8 +207,8 @@ mod tests {
         let latch = geometry.latch_addr(line);
         assert_eq!(line_of_latch(geometry, latch), Some(line));
         let target = Target::Memory(MemoryNodeId(0));
-        let read = Request::Read { remote: line.offset(), local: local(512) };
-        let write = Request::Write { remote: line.offset() + 32, local: local(16) };
+        let read = WorkRequest::Read { remote: line.offset(), local: local(512) };
+        let write = WorkRequest::Write { remote: line.offset() + 32, local: local(16) };
         for (requests, words) in [
             (vec![atomic(latch, WordOp::AcquireShared, 1), read], "AcquireShared + READ"),
             (vec![atomic(latch, WordOp::Poll, 1), read], "Poll + READ"),
@@ -222,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_is_about_no_line_names_its_address() {
-        let requests = [Request::WriteWord { remote: 64, value: 7 }];
+        let requests = [WorkRequest::WriteWord { remote: 64, value: 7 }];
         let (line, text) = batch(geometry(), node(1), Target::Memory(MemoryNodeId(1)), &requests);
         assert_eq!((line, text.as_str()), (None, "WRITE M1+0x40 word := 0x7"));
     }

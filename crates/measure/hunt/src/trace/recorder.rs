@@ -10,11 +10,11 @@ use latchwork_cluster::{Node, Simulated, describe, read_message};
 use latchwork_latch::LatchWord;
 use latchwork_memnode::Geometry;
 use latchwork_simulation::Kernel;
-use latchwork_verbs::{GlobalAddr, Request, Target, VerbError};
-use latchwork_verbs_sim::{Sight, Step, Strike};
+use latchwork_verbs::{GlobalAddr, Target, VerbError, WorkRequest};
+use latchwork_verbs_sim::{BatchStep, Sight, Strike};
 
 use super::names::{batch, line_of_latch, word};
-use super::{Core, Entry, Party, What};
+use super::{Core, TraceEntry, TraceKind, TraceParty};
 
 /// The number of lines whose holders are watched: those of the last batches.
 const LINES_WATCHED: usize = 16;
@@ -54,20 +54,20 @@ impl Recorder {
     pub(crate) fn see(&mut self, sight: &Sight<'_>) {
         // A node's change of a line stands before the batch that it posts for the line.
         self.look_at_caches();
-        let from = Party::Compute(sight.from);
+        let from = TraceParty::Compute(sight.from);
         let to = match sight.target {
-            Target::Memory(id) => Party::Memory(id),
-            Target::Compute(id, _) => Party::Compute(id),
+            Target::Memory(id) => TraceParty::Memory(id),
+            Target::Compute(id, _) => TraceParty::Compute(id),
         };
         let Some(flight) = sight.flight else { return self.see_again(sight, from, to) };
-        if matches!(sight.what, Step::Posted) {
+        if matches!(sight.what, BatchStep::Posted) {
             self.post(flight, sight);
         }
         let Some(Posted { number, line, text }) = self.under_way.get(&flight) else { return };
         let (batch, mut line, text, mut result) = (*number, *line, text.clone(), String::new());
         let what = match sight.what {
-            Step::Posted => What::Posted { batch, from, to },
-            Step::Struck { request, old, new } => {
+            BatchStep::Posted => TraceKind::Posted { batch, from, to },
+            BatchStep::Struck { request, old, new } => {
                 let Some(latch) = self.latch(sight, request) else { return };
                 line = line_of_latch(self.geometry, latch);
                 let (old, new) = (LatchWord::from_bits(old), LatchWord::from_bits(new));
@@ -75,13 +75,13 @@ impl Recorder {
                     true => format!("{} stays", word(old)),
                     false => format!("{} -> {}", word(old), word(new)),
                 };
-                What::Struck { batch, from, to }
+                TraceKind::Struck { batch, from, to }
             }
-            Step::Delivered(message) => {
+            BatchStep::Delivered(message) => {
                 line = read_message(message).map(|(addr, _)| addr);
-                What::Delivered { batch, from, to }
+                TraceKind::Delivered { batch, from, to }
             }
-            Step::Completed(outcome) => {
+            BatchStep::Completed(outcome) => {
                 result = match outcome {
                     Ok(outcome) => match self.first_latch(sight) {
                         Some(_) => format!("was {}", word(LatchWord::from_bits(outcome.old[0]))),
@@ -90,33 +90,33 @@ impl Recorder {
                     Err(VerbError::Ambiguous { .. }) => "FAILED: may have taken effect".to_owned(),
                     Err(error) => format!("FAILED: {error}"),
                 };
-                What::Completed { batch, from, to, ok: outcome.is_ok() }
+                TraceKind::Completed { batch, from, to, ok: outcome.is_ok() }
             }
-            Step::Fault(strike) => {
+            BatchStep::Fault(strike) => {
                 result = match strike {
                     Strike::Delayed(by) => format!("FAULT: delayed by {by:?}"),
                     Strike::Lost => "FAULT: lost".to_owned(),
-                    Strike::Repeated(after) => format!("FAULT: will come again after {after:?}"),
+                    Strike::Duplicated(after) => format!("FAULT: will come again after {after:?}"),
                     Strike::CutOff(done) => {
                         let all = sight.requests.len();
                         format!("FAULT: will fail behind {done} of its {all} requests")
                     }
                 };
-                What::Fault { batch, from, to, lost: strike == Strike::Lost }
+                TraceKind::Fault { batch, from, to, lost: strike == Strike::Lost }
             }
         };
-        if matches!(sight.what, Step::Completed(_)) {
+        if matches!(sight.what, BatchStep::Completed(_)) {
             self.under_way.remove(&flight);
         }
         self.push(what, line, text, result);
     }
 
-    fn see_again(&mut self, sight: &Sight<'_>, from: Party, to: Party) {
-        if let Step::Delivered(message) = sight.what {
+    fn see_again(&mut self, sight: &Sight<'_>, from: TraceParty, to: TraceParty) {
+        if let BatchStep::Delivered(message) = sight.what {
             let line = read_message(message).map(|(addr, _)| addr);
             let text = describe(message);
             let result = "once more".to_owned();
-            self.push(What::Delivered { batch: 0, from, to }, line, text, result);
+            self.push(TraceKind::Delivered { batch: 0, from, to }, line, text, result);
         }
     }
 
@@ -144,8 +144,9 @@ impl Recorder {
     }
 
     fn first_latch(&self, sight: &Sight<'_>) -> Option<GlobalAddr> {
-        let atomic =
-            |r: &Request| matches!(r, Request::FetchAdd { .. } | Request::CompareSwap { .. });
+        let atomic = |r: &WorkRequest| {
+            matches!(r, WorkRequest::FetchAdd { .. } | WorkRequest::CompareSwap { .. })
+        };
         self.latch(sight, sight.requests.iter().position(atomic)?)
     }
 
@@ -160,23 +161,23 @@ impl Recorder {
                 let before = self.holds.insert((line, index), now);
                 let before = before.unwrap_or(Ownership::Invalid);
                 if before != now {
-                    changes.push((line, Party::Compute(node.id()), before, now));
+                    changes.push((line, TraceParty::Compute(node.id()), before, now));
                 }
             }
         }
         for (line, who, before, now) in changes {
             let text = format!("copy: {} -> {}", held(before), held(now));
-            self.push(What::Local { who, worker: None }, Some(line), text, String::new());
+            self.push(TraceKind::Local { who, worker: None }, Some(line), text, String::new());
         }
     }
 
-    fn push(&mut self, what: What, line: Option<GlobalAddr>, text: String, result: String) {
+    fn push(&mut self, what: TraceKind, line: Option<GlobalAddr>, text: String, result: String) {
         let (at, event) = (self.kernel.now(), self.kernel.events());
         let mut core = self.core.borrow_mut();
         if let Some(line) = line {
             core.name(line);
         }
-        core.push(Entry { at, event, what, line, text, result });
+        core.push(TraceEntry { at, event, what, line, text, result });
     }
 }
 

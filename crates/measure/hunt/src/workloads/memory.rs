@@ -20,12 +20,12 @@ use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory, MemoryError};
 use latchwork_memnode::ObjectKind;
 use latchwork_verbs::{GlobalAddr, Words};
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 use super::{FIND_LIMIT, Load, Record, Work, pass_time};
-use crate::Check;
+use crate::WorldCheck;
 use crate::checks::Verdict;
-use crate::scenario::{MemoryLoad, Plant, Scenario};
+use crate::scenario::{MemoryLoad, Scenario, SeededBug};
 use crate::world::{Observer, Process};
 
 const SLOTS: ObjectKind = ObjectKind(7);
@@ -39,7 +39,7 @@ pub(crate) struct Memory {
     load: MemoryLoad,
     operations: u64,
     seed: u64,
-    plant: Option<Plant>,
+    plant: Option<SeededBug>,
     observer: Rc<Observer>,
     slots: Cell<GlobalAddr>,
     /// The number of full slots at the end, as the first inspecting worker reads it.
@@ -142,7 +142,7 @@ impl Load for Memory {
 
     fn task(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
         Box::pin(async move {
-            let mut random = Random::for_stream(self.seed, u64::from(process.number));
+            let mut random = WorkloadRandom::for_stream(self.seed, u64::from(process.number));
             let client = Client { load: &self, member: &member, process };
             for number in 0..self.operations {
                 let at = random.below(self.load.slots);
@@ -197,7 +197,7 @@ impl MemoryRecord {
             return Ok(());
         }
         let text = format!("{put} lines were put and {taken} taken, and {full} are there");
-        Err((Check::Linearizability, text))
+        Err((WorldCheck::Linearizability, text))
     }
 }
 
@@ -271,7 +271,7 @@ impl Client<'_> {
         }
         self.load.count(|record| record.taken += 1);
         self.load.observer.tell(slot.line, None);
-        if self.load.plant == Some(Plant::ForgetsToFree) {
+        if self.load.plant == Some(SeededBug::ForgetsToFree) {
             return Ok(());
         }
         self.free(slot.line).await
@@ -297,7 +297,7 @@ impl Client<'_> {
                 "{}: slot {at} says that {} carries {:#x}, and there is {found:#x}",
                 self.process, slot.line, slot.stamp
             );
-            self.load.observer.fail(Check::Values, text);
+            self.load.observer.fail(WorldCheck::Values, text);
         }
         Ok(slot)
     }

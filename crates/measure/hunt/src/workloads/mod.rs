@@ -16,7 +16,7 @@ use std::time::Duration;
 use latchwork_blink::TreeStatistics;
 use latchwork_cluster::Member;
 
-use crate::checks::Judgement;
+use crate::checks::CheckResult;
 use crate::scenario::{Scenario, Workload};
 use crate::world::{Observer, Process};
 
@@ -88,7 +88,7 @@ impl Record {
     }
 
     /// Checks the record.
-    pub(crate) fn judge(&self) -> Judgement {
+    pub(crate) fn judge(&self) -> CheckResult {
         match self {
             Record::Lines(record) => record.judge().map(|()| 0),
             Record::Buffered(record) => record.judge().map(|()| 0),

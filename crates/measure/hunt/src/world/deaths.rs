@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use latchwork_cluster::{Simulated, SimulatedNode};
 use latchwork_runtime::JoinHandle;
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 use super::order::{self, Due, Order, nodes_of};
 use super::strikes::Strike;
@@ -54,8 +54,8 @@ pub(super) fn add(agenda: &mut Agenda, at: Duration, coming: Coming) {
 
 /// The lost nodes, the order in which the others react, and the tasks that reclaim lost nodes.
 pub(super) struct Deaths {
-    told: Duration,
-    random: RefCell<Random>,
+    notified: Duration,
+    random: RefCell<WorkloadRandom>,
     gone: RefCell<Vec<usize>>,
     /// Made at the first loss: most worlds have none.
     machines: RefCell<Option<Order>>,
@@ -65,8 +65,8 @@ pub(super) struct Deaths {
 impl Deaths {
     pub(super) fn new(scenario: &Scenario) -> Deaths {
         Deaths {
-            told: Duration::from_micros(scenario.faults.told_us),
-            random: RefCell::new(Random::for_stream(scenario.seed, STREAM)),
+            notified: Duration::from_micros(scenario.faults.told_us),
+            random: RefCell::new(WorkloadRandom::for_stream(scenario.seed, STREAM)),
             gone: RefCell::default(),
             machines: RefCell::default(),
             reclaims: RefCell::default(),
@@ -79,15 +79,15 @@ impl Deaths {
 
     /// Schedules the reactions of all other nodes to the loss of a node at `at`.
     pub(super) fn gone(&self, cluster: &Simulated, at: Duration, dead: usize, agenda: &mut Agenda) {
-        if self.told.is_zero() {
+        if self.notified.is_zero() {
             return;
         }
         self.gone.borrow_mut().push(dead);
         for by in nodes_of(cluster).filter(|by| *by != SimulatedNode::Compute(dead)) {
-            let fenced = at + self.up_to(self.told);
+            let fenced = at + self.up_to(self.notified);
             add(agenda, fenced, Coming::Reaction(Reaction::Fence { by, dead }));
             if let SimulatedNode::Compute(node) = by {
-                let forgotten = fenced + self.up_to(self.told / 4);
+                let forgotten = fenced + self.up_to(self.notified / 4);
                 add(agenda, forgotten, Coming::Reaction(Reaction::Forget { node, dead }));
             }
         }
@@ -139,7 +139,7 @@ impl Deaths {
     /// Schedules the reclaims that have become due.
     fn schedule(&self, at: Duration, due: Vec<Due>, agenda: &mut Agenda) {
         for (node, dead) in due {
-            let later = at + self.up_to(self.told / 4);
+            let later = at + self.up_to(self.notified / 4);
             add(agenda, later, Coming::Reaction(Reaction::Reclaim { node, dead }));
         }
     }
@@ -176,7 +176,7 @@ impl Deaths {
 
 impl Reaction {
     /// The reaction for messages: a compute node's index, and the text.
-    pub(super) fn told(self) -> (usize, String) {
+    pub(super) fn notified(self) -> (usize, String) {
         match self {
             Reaction::Fence { by: SimulatedNode::Compute(node), dead } => {
                 (node, format!("fences C{}", dead + 1))

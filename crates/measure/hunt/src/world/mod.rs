@@ -31,25 +31,28 @@ use latchwork_verbs_sim::Faults;
 
 use crate::checks::{Verdict, leaks, steps::Steps};
 use crate::workloads::{self, Load};
-use crate::{Check, Checks, Failure, NodeFaults, Plant, Report, Scenario, Trace};
+use crate::{
+    Checks, NodeFaults, Scenario, SeededBug, Trace, WorldCheck, WorldFailure, WorldReport,
+};
 use deaths::{Agenda, Coming, Deaths, Reaction};
 use strikes::{Strike, strikes};
 
 /// Runs a world to its end, or to its first failure. It never panics: a panic inside is a failure
 /// of the report.
-pub fn run(scenario: &Scenario) -> Report {
+pub fn run(scenario: &Scenario) -> WorldReport {
     drive(scenario, None)
 }
 
 /// Like [`run`], and records the events in `trace`.
-pub fn run_traced(scenario: &Scenario, trace: &mut Trace) -> Report {
+pub fn run_traced(scenario: &Scenario, trace: &mut Trace) -> WorldReport {
     drive(scenario, Some(trace.clone()))
 }
 
-fn drive(scenario: &Scenario, trace: Option<Trace>) -> Report {
+fn drive(scenario: &Scenario, trace: Option<Trace>) -> WorldReport {
     if let Err(error) = scenario.check() {
-        let failure = Failure { check: Check::Scenario, text: error.to_string(), at: Time::ZERO };
-        return Report { failure: Some(failure), ..Report::of_seed(scenario.seed) };
+        let failure =
+            WorldFailure { check: WorldCheck::Scenario, text: error.to_string(), at: Time::ZERO };
+        return WorldReport { failure: Some(failure), ..WorldReport::of_seed(scenario.seed) };
     }
     let observer = Rc::new(Observer::new(scenario, trace));
     let place = RefCell::new(None);
@@ -60,10 +63,10 @@ fn drive(scenario: &Scenario, trace: Option<Trace>) -> Report {
                 observer.fail(check, text);
             }
         }
-        Err(text) => observer.fail(Check::Scenario, text),
+        Err(text) => observer.fail(WorldCheck::Scenario, text),
     };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-        observer.fail(Check::Panic, panic_text(&*panic));
+        observer.fail(WorldCheck::Panic, panic_text(&*panic));
         // The world may be in any state after a panic. Dropping the world could panic again and end
         // the whole program. Worlds that panic are few, so the world is leaked.
         std::mem::forget(place.borrow_mut().take());
@@ -72,7 +75,7 @@ fn drive(scenario: &Scenario, trace: Option<Trace>) -> Report {
     let node_faults = world.as_ref().map(|world| world.node_faults.get());
     let tree = world.as_ref().and_then(|world| world.tree.take());
     let undecided = world.as_ref().map_or(0, |world| world.undecided.get());
-    Report { undecided, ..observer.report(node_faults.unwrap_or_default(), tree) }
+    WorldReport { undecided, ..observer.report(node_faults.unwrap_or_default(), tree) }
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
@@ -127,7 +130,7 @@ impl World {
         let mut network = scenario.network.config().map_err(|error| error.to_string())?;
         network.payload_max = scenario.elide_payloads.then_some(ELIDED);
         network.tells_unsent = scenario.tells_unsent();
-        network.strands = scenario.plant == Some(Plant::StrandsBatches);
+        network.strands = scenario.plant == Some(SeededBug::StrandsBatches);
         let cluster = Simulated::start(scenario.config(), network).map_err(|e| e.to_string())?;
         observer.attach(&cluster);
         let mut workers = Vec::new();
@@ -194,7 +197,7 @@ impl World {
             (RunEnd::Done, Some(Ok(Err(text)))) => text,
             (end, _) => format!("{end:?}"),
         };
-        self.failed(Check::Error, format!("setting up failed: {problem}"))
+        self.failed(WorldCheck::Error, format!("setting up failed: {problem}"))
     }
 
     fn work(&self) -> Result<(), Failed> {
@@ -214,7 +217,7 @@ impl World {
             self.cluster.network().set_faults(Faults::NONE);
             strikes.into_iter().for_each(|(_, strike)| strike.heal(&self.cluster));
             self.follow(begin, &mut agenda, Duration::MAX)?;
-            self.all_told()?;
+            self.all_notified()?;
         }
         self.all_end(&tasks)?;
         self.reclaim()
@@ -241,12 +244,12 @@ impl World {
         let mut counts = self.node_faults.get();
         strike.hit(&self.cluster, &mut counts);
         self.node_faults.set(counts);
-        let (node, text) = strike.told();
+        let (node, text) = strike.notified();
         self.observer.note_of_node(node, text);
         if let Strike::LostMemory { node } = strike {
             self.observer.is_lost(node);
         }
-        if let Some(node) = strike.departs() {
+        if let Some(node) = strike.loses_node() {
             self.observer.is_gone(node, matches!(strike, Strike::Lapse { .. }));
             self.deaths.gone(&self.cluster, at, node, agenda);
         }
@@ -254,11 +257,11 @@ impl World {
 
     fn react(&self, at: Duration, reaction: Reaction, agenda: &mut Agenda) {
         let reclaims = matches!(reaction, Reaction::Reclaim { .. });
-        if reclaims && self.scenario.plant == Some(Plant::BuriesNobody) {
+        if reclaims && self.scenario.plant == Some(SeededBug::BuriesNobody) {
             return;
         }
         if self.deaths.react(&self.cluster, at, reaction, agenda) {
-            let (node, text) = reaction.told();
+            let (node, text) = reaction.notified();
             self.observer.note_of_node(node, text);
         }
     }
@@ -267,10 +270,11 @@ impl World {
     fn reclaim(&self) -> Result<(), Failed> {
         let over = || self.deaths.are_over(&self.cluster);
         if !self.go_on(Time::MAX, &over)? {
-            return self.failed(Check::Starvation, "a reclaim has no end".to_owned());
+            return self.failed(WorldCheck::Starvation, "a reclaim has no end".to_owned());
         }
         // The content of a lost memory node cannot be changed.
-        if self.scenario.faults.lost_memory > 0 || self.scenario.plant == Some(Plant::BuriesNobody)
+        if self.scenario.faults.lost_memory > 0
+            || self.scenario.plant == Some(SeededBug::BuriesNobody)
         {
             return Ok(());
         }
@@ -279,7 +283,7 @@ impl World {
                 self.node_faults.set(NodeFaults { burials, ..self.node_faults.get() });
                 Ok(())
             }
-            Err(text) => self.failed(Check::Leak, text),
+            Err(text) => self.failed(WorldCheck::Leak, text),
         }
     }
 
@@ -309,10 +313,10 @@ impl World {
                     Ok(()) => {}
                     Err(MemoryError::Stuck { .. }) if lost => {}
                     // The node is not a member any more.
-                    Err(MemoryError::Fabric(VerbError::Barred))
+                    Err(MemoryError::Fabric(VerbError::SelfFenced))
                         if observer.has_lapsed(member.node) => {}
                     // Every verb completes, whatever else happened.
-                    Err(error) => observer.fail(Check::Leak, format!("{process}: {error}")),
+                    Err(error) => observer.fail(WorldCheck::Leak, format!("{process}: {error}")),
                 }
             })
         });
@@ -335,7 +339,7 @@ impl World {
         if self.go_on(Time::MAX, &all_gone)? {
             return Ok(());
         }
-        self.failed(Check::Starvation, "workers do not leave, and nothing happens".to_owned())
+        self.failed(WorldCheck::Starvation, "workers do not leave, and nothing happens".to_owned())
     }
 
     /// Checks the state after all workers have left.
@@ -360,7 +364,7 @@ impl World {
         self.cluster.kernel().now()
     }
 
-    fn failed(&self, check: Check, text: String) -> Result<(), Failed> {
+    fn failed(&self, check: WorldCheck, text: String) -> Result<(), Failed> {
         self.observer.fail(check, text);
         Err(Failed)
     }
@@ -392,7 +396,7 @@ impl World {
             if let Some(text) =
                 self.observer.overdue(self.now(), |node| !self.cluster.is_dead(node))
             {
-                self.failed(Check::Starvation, text)?;
+                self.failed(WorldCheck::Starvation, text)?;
             }
             let events = self.cluster.kernel().events();
             match end {
@@ -403,7 +407,7 @@ impl World {
                 _ => {
                     let open = self.observer.open_operations();
                     let text = format!("{events} events, and no end:{open}");
-                    self.failed(Check::Starvation, text)?;
+                    self.failed(WorldCheck::Starvation, text)?;
                 }
             }
         }
@@ -424,7 +428,7 @@ impl World {
             return Ok(());
         }
         let open = self.observer.open_operations();
-        self.failed(Check::Starvation, format!("nothing happens any more:{open}"))
+        self.failed(WorldCheck::Starvation, format!("nothing happens any more:{open}"))
     }
 
     fn spawn(
@@ -450,10 +454,10 @@ impl World {
 }
 
 impl Observer {
-    fn report(&self, node_faults: NodeFaults, tree: Option<TreeStatistics>) -> Report {
+    fn report(&self, node_faults: NodeFaults, tree: Option<TreeStatistics>) -> WorldReport {
         let (hash, events, now) = self.totals();
         let (verbs, faults) = self.network_counts();
-        Report {
+        WorldReport {
             seed: self.seed(),
             hash,
             events,

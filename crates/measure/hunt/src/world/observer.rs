@@ -12,10 +12,10 @@ use latchwork_coherence::MemoryError;
 use latchwork_runtime::Handle;
 use latchwork_simulation::{Kernel, Time};
 use latchwork_verbs::{GlobalAddr, Target, VerbError};
-use latchwork_verbs_sim::{Fabric, FaultCounts};
+use latchwork_verbs_sim::{FaultCounts, SimFabric};
 
 use crate::checks::listed;
-use crate::{Check, Checks, Failure, FaultPlan, Scenario, Trace};
+use crate::{Checks, FaultPlan, Scenario, Trace, WorldCheck, WorldFailure};
 
 /// A task, which does one operation after the other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -119,11 +119,11 @@ pub(crate) struct Observer {
     /// The time that an operation may take beyond its deadlines.
     margin: Duration,
     kernel: OnceCell<Kernel>,
-    network: OnceCell<Fabric>,
+    network: OnceCell<SimFabric>,
     trace: Option<Trace>,
-    failure: RefCell<Option<Failure>>,
+    failure: RefCell<Option<WorldFailure>>,
     open: RefCell<BTreeMap<Process, Open>>,
-    told: RefCell<Vec<(GlobalAddr, Option<u64>)>>,
+    notified: RefCell<Vec<(GlobalAddr, Option<u64>)>>,
     operations: Cell<u64>,
     clean_errors: Cell<u64>,
     /// The lost nodes: verbs to them may fail.
@@ -148,7 +148,7 @@ impl Gone {
     fn explains(&self, node: usize, error: VerbError) -> bool {
         let is_lapsed = self.lapsed.contains(&node);
         match error {
-            VerbError::Barred => is_lapsed,
+            VerbError::SelfFenced => is_lapsed,
             // Any node may have fenced this one.
             VerbError::Disconnected { .. } if is_lapsed => true,
             VerbError::Disconnected { target } | VerbError::Unreachable { target } => {
@@ -176,7 +176,7 @@ impl Observer {
             trace,
             failure: RefCell::default(),
             open: RefCell::default(),
-            told: RefCell::default(),
+            notified: RefCell::default(),
             operations: Cell::new(0),
             clean_errors: Cell::new(0),
             gone: RefCell::default(),
@@ -205,20 +205,20 @@ impl Observer {
     // ---- failures -------------------------------------------------------------------------------
 
     /// Records a failure. The first failure counts.
-    pub(crate) fn fail(&self, check: Check, text: String) {
+    pub(crate) fn fail(&self, check: WorldCheck, text: String) {
         // Payloads may be elided in such a world, so these checks mean nothing.
-        if self.checks == Checks::None && matches!(check, Check::Values | Check::Leak) {
+        if self.checks == Checks::None && matches!(check, WorldCheck::Values | WorldCheck::Leak) {
             return;
         }
         let at = self.now();
-        self.failure.borrow_mut().get_or_insert(Failure { check, text, at });
+        self.failure.borrow_mut().get_or_insert(WorldFailure { check, text, at });
     }
 
     pub(crate) fn has_failed(&self) -> bool {
         self.failure.borrow().is_some()
     }
 
-    pub(crate) fn first_failure(&self) -> Option<Failure> {
+    pub(crate) fn first_failure(&self) -> Option<WorldFailure> {
         self.failure.borrow().clone()
     }
 
@@ -256,7 +256,8 @@ impl Observer {
                 if self.may_fail && explained && error.is_clean() {
                     self.clean_errors.set(self.clean_errors.get() + 1);
                 } else {
-                    let check = if error.is_timeout() { Check::Starvation } else { Check::Error };
+                    let check =
+                        if error.is_timeout() { WorldCheck::Starvation } else { WorldCheck::Error };
                     self.fail(check, format!("{process}: {what} {on}: {error}"));
                 }
                 None
@@ -291,12 +292,12 @@ impl Observer {
     pub(crate) fn tell(&self, line: GlobalAddr, ends: Option<u64>) {
         // On threads no check runs after every step.
         if self.checks == Checks::All && self.kernel.get().is_some() {
-            self.told.borrow_mut().push((line, ends));
+            self.notified.borrow_mut().push((line, ends));
         }
     }
 
-    pub(crate) fn take_told(&self) -> Vec<(GlobalAddr, Option<u64>)> {
-        if self.told.borrow().is_empty() { Vec::new() } else { self.told.take() }
+    pub(crate) fn take_notifications(&self) -> Vec<(GlobalAddr, Option<u64>)> {
+        if self.notified.borrow().is_empty() { Vec::new() } else { self.notified.take() }
     }
 
     /// Writes a note to the trace, if there is one.

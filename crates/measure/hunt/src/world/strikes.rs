@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use latchwork_cluster::Simulated;
 use latchwork_verbs::MemoryNodeId;
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 use crate::{NodeFaults, Scenario};
 
@@ -42,10 +42,10 @@ const STREAM: u64 = u64::MAX;
 /// The faults of a scenario, ordered by their times since the workload began.
 pub(super) fn strikes(scenario: &Scenario) -> Vec<(Duration, Strike)> {
     let plan = &scenario.faults;
-    let mut random = Random::for_stream(scenario.seed, STREAM);
+    let mut random = WorkloadRandom::for_stream(scenario.seed, STREAM);
     let until = plan.until_us * 1_000;
     let mut strikes = Vec::new();
-    let mut add = |random: &mut Random, strike: Strike| {
+    let mut add = |random: &mut WorkloadRandom, strike: Strike| {
         strikes.push((Duration::from_nanos(random.below(until)), strike));
     };
     for _ in 0..plan.pauses {
@@ -88,7 +88,7 @@ pub(super) fn strikes(scenario: &Scenario) -> Vec<(Duration, Strike)> {
 }
 
 /// `count` of `of` nodes, each at most once.
-fn some(random: &mut Random, of: usize, count: u32) -> Vec<usize> {
+fn some(random: &mut WorkloadRandom, of: usize, count: u32) -> Vec<usize> {
     let mut nodes: Vec<usize> = (0..of).collect();
     let count = (count as usize).min(of);
     for at in 0..count {
@@ -130,7 +130,7 @@ impl Strike {
     }
 
     /// The compute node that the fault removes from the cluster, if it does.
-    pub(super) fn departs(self) -> Option<usize> {
+    pub(super) fn loses_node(self) -> Option<usize> {
         match self {
             Strike::Death { node } | Strike::Silence { node } | Strike::Lapse { node } => {
                 Some(node)
@@ -147,7 +147,7 @@ impl Strike {
     }
 
     /// The fault for messages.
-    pub(super) fn told(self) -> (usize, String) {
+    pub(super) fn notified(self) -> (usize, String) {
         match self {
             Strike::Pause { node, lasts } => (node, format!("pauses for {lasts:?}")),
             Strike::Death { node } => (node, "dies".to_owned()),

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_cluster::Member;
-use latchwork_coherence::{CoherentMemory, Mode, Need};
+use latchwork_coherence::{AccessMode, CoherentMemory, Need};
 
 use super::{Failed, Process, World};
-use crate::Check;
+use crate::WorldCheck;
 
 /// The time in which a notified node reacts.
 const SEEN: Duration = Duration::from_millis(1);
@@ -31,7 +31,7 @@ impl World {
 
     /// Records the lost frames after all notices. Messages to lost nodes have cost frames until
     /// now, and cost none from now on.
-    pub(super) fn all_told(&self) -> Result<(), Failed> {
+    pub(super) fn all_notified(&self) -> Result<(), Failed> {
         if self.has_survivors() {
             self.go_on(self.now() + SEEN, &|| false)?;
             let lost = self.cluster.nodes().iter().map(|node| node.lost_frames());
@@ -52,7 +52,7 @@ impl World {
             let process = Process::looking(&member, &scenario);
             async move {
                 for &addr in lines.iter() {
-                    for mode in [Mode::Shared, Mode::Exclusive] {
+                    for mode in [AccessMode::Shared, AccessMode::Exclusive] {
                         let access = async {
                             let _operation = member.memory.enter().await?;
                             member.memory.ensure(Need { addr, mode }).await.map(drop)
@@ -70,7 +70,7 @@ impl World {
                     "C{}: {now} frames are kept for lines of nodes that are gone, and {before} were when it had been told of them",
                     at + 1
                 );
-                return self.failed(Check::Leak, text);
+                return self.failed(WorldCheck::Leak, text);
             }
         }
         Ok(())
@@ -93,7 +93,7 @@ impl World {
             }
         })?;
         let held_up = held_up.take();
-        held_up.map_or(Ok(()), |text| self.failed(Check::Leak, text))
+        held_up.map_or(Ok(()), |text| self.failed(WorldCheck::Leak, text))
     }
 
     fn on_each_survivor<F>(&self, body: impl Fn(Member) -> F) -> Result<(), Failed>

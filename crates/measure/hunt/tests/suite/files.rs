@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use latchwork_hunt::scenario::{BufferedLoad, LinesLoad, MemoryLoad, WorkloadKind};
-use latchwork_hunt::{Choice, FaultPlan, Scenario, Vary, Workload, run};
+use latchwork_hunt::{FaultPlan, Scenario, SwarmChoice, Vary, Workload, run};
 
 fn wrong(text: &str) -> String {
     let error = Scenario::parse(text).expect_err(text).to_string();
@@ -49,7 +49,7 @@ fn what_is_wrong_is_named_with_its_line_and_what_would_do() {
 
 #[test]
 fn every_drawn_scenario_survives_being_written_and_read() {
-    let choice = Choice { vary: Vary::Settings, ..Choice::default() };
+    let choice = SwarmChoice { vary: Vary::Settings, ..SwarmChoice::default() };
     for seed in 0..500 {
         let scenario = Scenario::from_seed(seed, &choice);
         assert_eq!(Scenario::parse(&scenario.to_toml()), Ok(scenario));
@@ -61,7 +61,7 @@ fn every_drawn_scenario_survives_being_written_and_read() {
 #[test]
 fn a_hunt_draws_every_size_of_a_line_and_default_worlds_keep_theirs() {
     let sizes = |vary| -> BTreeSet<u32> {
-        let choice = Choice { vary, ..Choice::default() };
+        let choice = SwarmChoice { vary, ..SwarmChoice::default() };
         (0..300).map(|seed| Scenario::from_seed(seed, &choice).line_size).collect()
     };
     assert_eq!(sizes(Vary::Settings), (9..=16).map(|shift| 1 << shift).collect());
@@ -70,7 +70,11 @@ fn a_hunt_draws_every_size_of_a_line_and_default_worlds_keep_theirs() {
 
 #[test]
 fn what_a_choice_leaves_out_is_not_drawn() {
-    let choice = Choice { workloads: vec![WorkloadKind::Tree], faults: false, ..Choice::default() };
+    let choice = SwarmChoice {
+        workloads: vec![WorkloadKind::Tree],
+        faults: false,
+        ..SwarmChoice::default()
+    };
     for seed in 0..200 {
         let scenario = Scenario::from_seed(seed, &choice);
         assert_eq!(scenario.workload.kind(), WorkloadKind::Tree);

@@ -2,7 +2,9 @@
 //! worlds prove nothing.
 
 use latchwork_hunt::scenario::{BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, WorkloadKind};
-use latchwork_hunt::{Check, Choice, FaultPlan, Network, Plant, Scenario, Workload, run};
+use latchwork_hunt::{
+    FaultPlan, Network, Scenario, SeededBug, SwarmChoice, Workload, WorldCheck, run,
+};
 
 /// The world of a seed, busy enough for bugs to show.
 fn busy(seed: u64) -> Scenario {
@@ -21,7 +23,12 @@ fn busy(seed: u64) -> Scenario {
 
 /// Runs worlds of `seeds` with the seeded bug and without it. One of `checks` fails the first
 /// world, and without the bug that world is clean.
-fn is_found(plant: Plant, seeds: u64, checks: &[Check], scenario: impl Fn(u64) -> Scenario) {
+fn is_found(
+    plant: SeededBug,
+    seeds: u64,
+    checks: &[WorldCheck],
+    scenario: impl Fn(u64) -> Scenario,
+) {
     let planted = |seed| Scenario { plant: Some(plant), ..scenario(seed) };
     let found = (0..seeds).find_map(|seed| Some((seed, run(&planted(seed)).failure?)));
     let Some((seed, failure)) = found else { panic!("{seeds} worlds with {plant:?} look fine") };
@@ -44,12 +51,12 @@ fn mourning(seed: u64) -> Scenario {
 /// There are two owners of the line, and the lost write of one of them may be noticed first.
 #[test]
 fn a_protocol_without_settling_has_two_owners() {
-    is_found(Plant::NoSettling, 30, &[Check::Owners, Check::Values], busy);
+    is_found(SeededBug::NoSettling, 30, &[WorldCheck::Owners, WorldCheck::Values], busy);
 }
 
 #[test]
 fn a_protocol_that_takes_refused_bits_back_has_words_that_name_no_owner() {
-    is_found(Plant::NoRegisteredWait, 30, &[Check::Owners], busy);
+    is_found(SeededBug::NoRegisteredWait, 30, &[WorldCheck::Owners], busy);
 }
 
 /// Reads beside a writer.
@@ -59,29 +66,29 @@ fn pledges_that_do_not_bind_let_writers_in_beside_readers() {
         settings: [("takeover".to_owned(), "on".to_owned())].into(),
         ..busy(seed)
     };
-    is_found(Plant::NoBinding, 30, &[Check::Owners, Check::Values], takeover);
+    is_found(SeededBug::NoBinding, 30, &[WorldCheck::Owners, WorldCheck::Values], takeover);
 }
 
 #[test]
 fn changes_that_were_not_reported_are_missing_in_memory() {
-    is_found(Plant::ForgetsDirty, 5, &[Check::Values], busy);
+    is_found(SeededBug::ForgetsDirty, 5, &[WorldCheck::Values], busy);
 }
 
 #[test]
 fn a_stale_answer_and_a_lost_write_fit_no_order() {
-    is_found(Plant::Remembers, 5, &[Check::Linearizability], busy);
-    is_found(Plant::Forgets, 5, &[Check::Linearizability], busy);
+    is_found(SeededBug::Remembers, 5, &[WorldCheck::Linearizability], busy);
+    is_found(SeededBug::Forgets, 5, &[WorldCheck::Linearizability], busy);
     for kind in [WorkloadKind::Tree, WorkloadKind::Ycsb] {
-        let choice = Choice { workloads: vec![kind], faults: false, ..Choice::default() };
+        let choice = SwarmChoice { workloads: vec![kind], faults: false, ..SwarmChoice::default() };
         let drawn = |seed| Scenario::from_seed(seed, &choice);
-        is_found(Plant::Forgets, 20, &[Check::Linearizability], drawn);
+        is_found(SeededBug::Forgets, 20, &[WorldCheck::Linearizability], drawn);
     }
 }
 
 /// Its wrong time hides it from checks in real time.
 #[test]
 fn a_client_that_goes_back_in_its_own_order_is_found_without_a_clock() {
-    is_found(Plant::Backdates, 5, &[Check::SequentialConsistency], busy);
+    is_found(SeededBug::Backdates, 5, &[WorldCheck::SequentialConsistency], busy);
 }
 
 /// A buffer with partial store order instead of the promised total order, and writes that no buffer
@@ -90,34 +97,39 @@ fn a_client_that_goes_back_in_its_own_order_is_found_without_a_clock() {
 fn buffered_writes_that_overtake_others_or_get_lost_are_found() {
     let workload = Workload::Buffered(BufferedLoad::default());
     let buffered = |seed| Scenario { workload: workload.clone(), ..busy(seed) };
-    is_found(Plant::Overtakes, 5, &[Check::StoreOrder], buffered);
-    is_found(Plant::Forgets, 5, &[Check::StoreOrder], buffered);
+    is_found(SeededBug::Overtakes, 5, &[WorldCheck::StoreOrder], buffered);
+    is_found(SeededBug::Forgets, 5, &[WorldCheck::StoreOrder], buffered);
 }
 
 #[test]
 fn lines_that_are_never_freed_are_missed() {
     let workload = Workload::Memory(MemoryLoad::default());
     let forgets = |seed| Scenario { workload: workload.clone(), ..busy(seed) };
-    is_found(Plant::ForgetsToFree, 5, &[Check::Leak], forgets);
+    is_found(SeededBug::ForgetsToFree, 5, &[WorldCheck::Leak], forgets);
 }
 
 #[test]
 fn transactions_that_forget_a_lock_or_read_too_early_are_found() {
     let load = LocksLoad { flags: 40, looks: 0, ..LocksLoad::default() };
     let locks = |seed| Scenario { workload: Workload::Locks(load.clone()), ..busy(seed) };
-    is_found(Plant::ForgetsToLock, 5, &[Check::Owners, Check::Linearizability], locks);
-    is_found(Plant::LooksTooEarly, 10, &[Check::Linearizability], locks);
+    is_found(
+        SeededBug::ForgetsToLock,
+        5,
+        &[WorldCheck::Owners, WorldCheck::Linearizability],
+        locks,
+    );
+    is_found(SeededBug::LooksTooEarly, 10, &[WorldCheck::Linearizability], locks);
 }
 
 #[test]
 fn nodes_that_never_give_up_starve_others() {
-    is_found(Plant::NeverGivesUp, 5, &[Check::Starvation], busy);
+    is_found(SeededBug::NeverGivesUp, 5, &[WorldCheck::Starvation], busy);
 }
 
 #[test]
 fn an_operation_that_never_ends_is_named() {
-    is_found(Plant::WaitsForNothing, 5, &[Check::Starvation], busy);
-    let scenario = Scenario { plant: Some(Plant::WaitsForNothing), ..busy(0) };
+    is_found(SeededBug::WaitsForNothing, 5, &[WorldCheck::Starvation], busy);
+    let scenario = Scenario { plant: Some(SeededBug::WaitsForNothing), ..busy(0) };
     let failure = run(&scenario).failure.expect("as before");
     assert!(failure.text.contains("node ") && failure.text.contains("worker "), "{failure}");
     assert!(failure.text.contains("read M0+0x"), "{failure}");
@@ -125,32 +137,44 @@ fn an_operation_that_never_ends_is_named() {
 
 #[test]
 fn a_page_that_is_damaged_fails_the_walk_over_the_tree() {
-    let choice = Choice { workloads: vec![WorkloadKind::Tree], faults: false, ..Choice::default() };
-    is_found(Plant::Scribbles, 1, &[Check::Tree], |seed| Scenario::from_seed(seed, &choice));
+    let choice = SwarmChoice {
+        workloads: vec![WorkloadKind::Tree],
+        faults: false,
+        ..SwarmChoice::default()
+    };
+    is_found(SeededBug::Scribbles, 1, &[WorldCheck::Tree], |seed| {
+        Scenario::from_seed(seed, &choice)
+    });
 }
 
 /// Each line of a node known to be lost took a frame of the requester, until no frames were left.
 #[test]
 fn frames_that_wait_for_answers_of_the_dead_are_missed() {
-    is_found(Plant::AsksTheGone, 5, &[Check::Leak], mourning);
+    is_found(SeededBug::AsksTheGone, 5, &[WorldCheck::Leak], mourning);
 }
 
 /// Batches in flight to a node at its removal stayed in flight. Every task that waited for their
 /// completion waited too.
 #[test]
 fn batches_to_nodes_that_were_given_up_have_to_end() {
-    is_found(Plant::StrandsBatches, 10, &[Check::Leak, Check::Starvation], mourning);
+    is_found(SeededBug::StrandsBatches, 10, &[WorldCheck::Leak, WorldCheck::Starvation], mourning);
 }
 
 #[test]
 fn dead_nodes_have_to_be_reclaimed_for_lines_to_be_used_again() {
-    is_found(Plant::BuriesNobody, 3, &[Check::Leak], mourning);
+    is_found(SeededBug::BuriesNobody, 3, &[WorldCheck::Leak], mourning);
 }
 
 #[test]
 fn duplicated_messages_do_harm_if_they_count_twice() {
     let faults = FaultPlan { repeat_one_in: 3, until_us: 100_000, ..FaultPlan::default() };
     let repeats = |seed| Scenario { faults: faults.clone(), ..busy(seed) };
-    let checks = [Check::Owners, Check::Values, Check::Starvation, Check::Panic, Check::Leak];
-    is_found(Plant::KeepsRepeats, 30, &checks, repeats);
+    let checks = [
+        WorldCheck::Owners,
+        WorldCheck::Values,
+        WorldCheck::Starvation,
+        WorldCheck::Panic,
+        WorldCheck::Leak,
+    ];
+    is_found(SeededBug::KeepsRepeats, 30, &checks, repeats);
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use latchwork_hunt::{Choice, Scenario, run};
+use latchwork_hunt::{Scenario, SwarmChoice, run};
 
 fn seeds() -> Range<u64> {
     let given = std::env::var("LATCHWORK_SEEDS").ok();
@@ -19,7 +19,7 @@ fn a_survey_of_many_worlds() {
     let (mut failures, mut sums) = (BTreeMap::<String, Vec<u64>>::new(), [0u64; 6]);
     let mut strikes = Vec::new();
     for seed in seeds() {
-        let scenario = Scenario::from_seed(seed, &Choice::default());
+        let scenario = Scenario::from_seed(seed, &SwarmChoice::default());
         let report = run(&scenario);
         let of = [report.events, report.verbs, report.operations, report.clean_errors];
         of.iter().zip(&mut sums).for_each(|(n, sum)| *sum += n);

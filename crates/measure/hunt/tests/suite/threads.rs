@@ -2,9 +2,9 @@
 
 use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::{
-    BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, StoreOrder, YcsbLoad,
+    BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, ScenarioStoreOrder, YcsbLoad,
 };
-use latchwork_hunt::{Check, Plant, Scenario, Workload, run_on_threads};
+use latchwork_hunt::{Scenario, SeededBug, Workload, WorldCheck, run_on_threads};
 
 fn scenario(protocol: Protocol, workload: Workload) -> Scenario {
     Scenario {
@@ -35,7 +35,7 @@ fn lines() {
 
 #[test]
 fn write_buffers() {
-    for order in [StoreOrder::Tso, StoreOrder::Pso] {
+    for order in [ScenarioStoreOrder::Tso, ScenarioStoreOrder::Pso] {
         clean(&Workload::Buffered(BufferedLoad { order, dropped: 10, ..BufferedLoad::default() }));
     }
 }
@@ -43,10 +43,10 @@ fn write_buffers() {
 #[test]
 fn writes_that_overtake_each_other_are_found_on_threads_too() {
     let workload = Workload::Buffered(BufferedLoad::default());
-    let plant = Some(Plant::Overtakes);
+    let plant = Some(SeededBug::Overtakes);
     let planted = Scenario { plant, ..scenario(Protocol::Selcc, workload) };
     let failure = run_on_threads(&planted, |_| {}).failure.expect("another order");
-    assert_eq!(failure.check, Check::StoreOrder, "{failure}");
+    assert_eq!(failure.check, WorldCheck::StoreOrder, "{failure}");
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn ycsb() {
 #[test]
 fn a_lost_write_is_found_on_threads_too() {
     let workload = Workload::Lines(LinesLoad::default());
-    let plant = Some(Plant::Forgets);
+    let plant = Some(SeededBug::Forgets);
     let planted = Scenario { plant, ..scenario(Protocol::Selcc, workload) };
     let failure = run_on_threads(&planted, |_| {}).failure.expect("writes were lost");
-    assert_eq!(failure.check, Check::Linearizability, "{failure}");
+    assert_eq!(failure.check, WorldCheck::Linearizability, "{failure}");
 }

@@ -1,11 +1,11 @@
 //! Worlds of many seeds, of each workload, with a few faults each. Without a bug they are clean.
 
 use latchwork_hunt::scenario::WorkloadKind;
-use latchwork_hunt::{Choice, Report, Scenario, run};
+use latchwork_hunt::{Scenario, SwarmChoice, WorldReport, run};
 
 /// Runs `count` worlds of one kind, which must all be clean.
-fn clean(kind: WorkloadKind, count: u64) -> Vec<Report> {
-    let choice = Choice { workloads: vec![kind], ..Choice::default() };
+fn clean(kind: WorkloadKind, count: u64) -> Vec<WorldReport> {
+    let choice = SwarmChoice { workloads: vec![kind], ..SwarmChoice::default() };
     let world = |seed| {
         let scenario = Scenario::from_seed(seed, &choice);
         let report = run(&scenario);
@@ -21,8 +21,8 @@ fn clean(kind: WorkloadKind, count: u64) -> Vec<Report> {
 }
 
 /// Checks that each kind of fault was injected in some world.
-fn all_struck(reports: &[Report]) {
-    let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
+fn all_struck(reports: &[WorldReport]) {
+    let sum = |count: fn(&WorldReport) -> u64| reports.iter().map(count).sum::<u64>();
     let counts = [
         ("delayed", sum(|r| r.faults.delayed)),
         ("lost", sum(|r| r.faults.lost)),
@@ -76,7 +76,7 @@ fn ycsb() {
 #[test]
 fn worlds_with_lines_of_every_size_are_clean() {
     for kind in WorkloadKind::ALL {
-        let choice = Choice { workloads: vec![kind], ..Choice::default() };
+        let choice = SwarmChoice { workloads: vec![kind], ..SwarmChoice::default() };
         for shift in 9..=16 {
             for seed in 0..2 {
                 let scenario = Scenario::from_seed(seed, &choice);
@@ -94,7 +94,7 @@ fn worlds_with_lines_of_every_size_are_clean() {
 #[test]
 fn the_same_scenario_is_the_same_world() {
     for kind in WorkloadKind::ALL {
-        let choice = Choice { workloads: vec![kind], ..Choice::default() };
+        let choice = SwarmChoice { workloads: vec![kind], ..SwarmChoice::default() };
         let scenario = Scenario::from_seed(11, &choice);
         let again = Scenario::parse(&scenario.to_toml()).expect("what was written");
         assert_eq!(run(&scenario), run(&again), "{kind:?}");

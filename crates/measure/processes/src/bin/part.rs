@@ -10,7 +10,7 @@ use latchwork_cluster::Member;
 use latchwork_harness::progress::{Extent, Title};
 use latchwork_harness::{
     AppError, Cluster, ClusterFlags, Course, FabricFlags, MIB, Named, NamesFiles, OutputFlags,
-    Part, Phase, Plan, Share, Warmup, outcome, stop,
+    PhaseProgress, Plan, RunPart, Share, Warmup, outcome, stop,
 };
 use latchwork_runtime::Time;
 
@@ -83,7 +83,7 @@ fn run(cli: &Cli, cluster: &Cluster) -> Result<(), AppError> {
     if odd == Some(Odd::Apart) {
         return Err(AppError::Failed("it broke apart from the others".to_owned()));
     }
-    let phase = Arc::new(Phase::new(cluster.process().1));
+    let phase = Arc::new(PhaseProgress::new(cluster.process().1));
     if let Some(of_one) = cli.odd {
         let at_once = of_one == Odd::Slow && !is_odd;
         let shared = phase.clone();
@@ -104,7 +104,12 @@ fn run(cli: &Cli, cluster: &Cluster) -> Result<(), AppError> {
     outcome::tell(None, |out| all.iter().try_for_each(|went| writeln!(out, "{went:?}")))
 }
 
-async fn work(phase: Arc<Phase>, member: Member, odd: Option<Odd>, at_once: bool) -> Option<()> {
+async fn work(
+    phase: Arc<PhaseProgress>,
+    member: Member,
+    odd: Option<Odd>,
+    at_once: bool,
+) -> Option<()> {
     let end = member.handle.now() + LONG;
     let mut steps = 0;
     while !phase.stopped() && !at_once && member.handle.now() < end {
@@ -125,7 +130,7 @@ async fn follow(course: Arc<Course>, member: Member) -> u64 {
     let share = Share::default();
     let mut measured = 0;
     while let Some(part) = course.next(&share, member.handle.now()) {
-        measured += u64::from(part == Part::Measured);
+        measured += u64::from(part == RunPart::Measured);
         member.handle.sleep(STEP).await;
     }
     measured

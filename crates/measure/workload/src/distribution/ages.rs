@@ -4,23 +4,23 @@ use latchwork_strict::strict_assert;
 
 use super::{Zipfian, refuse};
 use crate::WorkloadError;
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 
 /// A zipfian distribution over ages, with the newest item as the most popular one. The range grows
 /// with the number of items.
 #[derive(Clone, Debug)]
-pub struct Latest {
+pub struct LatestDistribution {
     ages: Zipfian,
 }
 
-impl Latest {
+impl LatestDistribution {
     /// Starts with `items` items and skew `theta`.
     ///
     /// # Errors
     ///
     /// As [`Zipfian::new`].
-    pub fn new(items: u64, theta: f64) -> Result<Latest, WorkloadError> {
-        Ok(Latest { ages: Zipfian::new(items, theta)? })
+    pub fn new(items: u64, theta: f64) -> Result<LatestDistribution, WorkloadError> {
+        Ok(LatestDistribution { ages: Zipfian::new(items, theta)? })
     }
 
     /// Draws an item number out of `0..items`; `items - 1` is the most popular.
@@ -28,7 +28,7 @@ impl Latest {
     /// `items` may grow from draw to draw. A smaller number than before is allowed: then an age
     /// beyond the number yields the oldest item.
     #[inline]
-    pub fn draw(&mut self, random: &mut Random, items: u64) -> u64 {
+    pub fn draw(&mut self, random: &mut WorkloadRandom, items: u64) -> u64 {
         self.ages.grow_to(items);
         strict_assert!(self.ages.items() >= items, "an age beyond the oldest");
         items.saturating_sub(1).saturating_sub(self.ages.draw(random))
@@ -65,7 +65,7 @@ impl Exponential {
 
     /// Draws an item number out of `0..items`; `items - 1` is the most popular.
     #[inline]
-    pub fn draw(&self, random: &mut Random, items: u64) -> u64 {
+    pub fn draw(&self, random: &mut WorkloadRandom, items: u64) -> u64 {
         let newest = items.saturating_sub(1);
         // The draw is from the part of the distribution inside the range, so that no draw is
         // discarded.
@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn latest_follows_the_newest_item() {
-        let mut latest = Latest::new(1000, YCSB_THETA).unwrap();
-        let mut random = Random::new(5);
+        let mut latest = LatestDistribution::new(1000, YCSB_THETA).unwrap();
+        let mut random = WorkloadRandom::new(5);
         for items in [1000, 1001, 1500, 10_000] {
             let mut newest = 0;
             for _ in 0..10_000 {
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn exponential_keeps_its_percentile() {
         let exponential = Exponential::new(95.0, 100.0).unwrap();
-        let mut random = Random::new(5);
+        let mut random = WorkloadRandom::new(5);
         let items = 10_000;
         let recent =
             (0..100_000).filter(|_| exponential.draw(&mut random, items) >= items - 100).count();
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn exponential_stays_inside_when_its_range_is_wider_than_the_items() {
         let exponential = Exponential::new(95.0, 1e6).unwrap();
-        let mut random = Random::new(5);
+        let mut random = WorkloadRandom::new(5);
         let mut seen = [0; 4];
         for _ in 0..40_000 {
             seen[exponential.draw(&mut random, 4) as usize] += 1;
@@ -123,6 +123,6 @@ mod tests {
         assert!(Exponential::new(100.0, 10.0).is_err());
         assert!(Exponential::new(0.0, 10.0).is_err());
         assert!(Exponential::new(95.0, 0.0).is_err());
-        assert!(Latest::new(0, YCSB_THETA).is_err());
+        assert!(LatestDistribution::new(0, YCSB_THETA).is_err());
     }
 }

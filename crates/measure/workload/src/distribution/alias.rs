@@ -4,7 +4,7 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use super::refuse;
 use crate::WorkloadError;
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 
 /// Item numbers by arbitrary weights, by Walker's alias method as Vose builds it. One draw costs
 /// two table lookups for any number of items.
@@ -73,7 +73,7 @@ impl Weighted {
 
     /// Draws an item number.
     #[inline]
-    pub fn draw(&self, random: &mut Random) -> u64 {
+    pub fn draw(&self, random: &mut WorkloadRandom) -> u64 {
         let item = random.below(self.columns.len() as u64);
         let column = self.columns[item as usize];
         strict_assert!(item < self.columns.len() as u64, "a column that is not there");
@@ -89,7 +89,7 @@ mod tests {
     fn shares_are_as_the_weights() {
         let weights = [1.0, 0.0, 5.0, 2.5, 0.5, 1.0];
         let weighted = Weighted::new(&weights).unwrap();
-        let mut random = Random::new(5);
+        let mut random = WorkloadRandom::new(5);
         let mut seen = [0u32; 6];
         for _ in 0..200_000 {
             seen[weighted.draw(&mut random) as usize] += 1;
@@ -107,7 +107,7 @@ mod tests {
         for weights in [&[][..], &[0.0], &[1.0, -1.0], &[f64::NAN], &[f64::INFINITY]] {
             assert!(Weighted::new(weights).is_err(), "{weights:?}");
         }
-        let mut random = Random::new(5);
+        let mut random = WorkloadRandom::new(5);
         assert_eq!(Weighted::new(&[0.1]).unwrap().draw(&mut random), 0);
     }
 }

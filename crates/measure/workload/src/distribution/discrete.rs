@@ -4,7 +4,7 @@ use latchwork_strict::strict_assert;
 
 use super::refuse;
 use crate::WorkloadError;
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 
 /// `N` alternatives, drawn in proportion to their weights. Weights need not add up to one.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ impl<const N: usize> Discrete<N> {
 
     /// Draws the index of an alternative. An alternative with weight zero is never drawn.
     #[inline]
-    pub fn draw(&self, random: &mut Random) -> usize {
+    pub fn draw(&self, random: &mut WorkloadRandom) -> usize {
         let at = random.next_u64();
         strict_assert!(self.last < N);
         self.ends.iter().position(|end| at < *end).unwrap_or(self.last)
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn weights_are_shares_of_their_sum() {
         let discrete = Discrete::new([0.0, 3.0, 0.0, 1.0, 0.0]).unwrap();
-        let mut random = Random::new(4);
+        let mut random = WorkloadRandom::new(4);
         let mut seen = [0; 5];
         for _ in 0..40_000 {
             seen[discrete.draw(&mut random)] += 1;

@@ -4,7 +4,7 @@ use latchwork_strict::strict_assert;
 
 use super::refuse;
 use crate::WorkloadError;
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 
 /// A fraction of the items, the lowest numbers, receives a fraction of the draws. Each of the two
 /// sets is uniform.
@@ -54,7 +54,7 @@ impl Hotspot {
 
     /// Draws an item number.
     #[inline]
-    pub fn draw(&self, random: &mut Random) -> u64 {
+    pub fn draw(&self, random: &mut WorkloadRandom) -> u64 {
         if random.next_f64() < self.hot_draws {
             strict_assert!(
                 self.hot_items < self.items || self.hot_draws >= 1.0,
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn the_hot_set_receives_its_share() {
         let hotspot = Hotspot::new(1000, 0.2, 0.8).unwrap();
-        let mut random = Random::new(11);
+        let mut random = WorkloadRandom::new(11);
         let mut hot = 0;
         let mut seen = vec![false; 1000];
         for _ in 0..100_000 {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn extreme_fractions_stay_inside() {
-        let mut random = Random::new(11);
+        let mut random = WorkloadRandom::new(11);
         for items in [1, 2, 3] {
             for data in [0.0, 0.001, 0.5, 0.999, 1.0] {
                 for operations in [0.0, 0.5, 1.0] {

@@ -25,7 +25,7 @@ mod scrambled;
 mod simple;
 mod zipfian;
 
-pub use ages::{Exponential, Latest};
+pub use ages::{Exponential, LatestDistribution};
 pub use alias::Weighted;
 pub use discrete::Discrete;
 pub use hotspot::Hotspot;

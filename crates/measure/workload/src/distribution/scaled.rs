@@ -4,7 +4,7 @@ use super::alias::Weighted;
 use super::refuse;
 use super::zipfian::zeta_of;
 use crate::WorkloadError;
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 use std::sync::Arc;
 
 use latchwork_strict::strict_assert;
@@ -142,7 +142,7 @@ impl ScaledZipfian {
 
     /// Draws an item number: its popularity, 0 for the hottest.
     #[inline]
-    pub fn draw(&self, random: &mut Random) -> u64 {
+    pub fn draw(&self, random: &mut WorkloadRandom) -> u64 {
         self.table.draw(random)
     }
 }
@@ -164,7 +164,7 @@ mod tests {
             for scale in [100, 1000] {
                 let items = FULL / scale;
                 let zipfian = ScaledZipfian::new(items, scale, theta).unwrap();
-                let mut random = Random::new(3);
+                let mut random = WorkloadRandom::new(3);
                 let mut seen = vec![0u32; items as usize];
                 for _ in 0..300_000 {
                     seen[zipfian.draw(&mut random) as usize] += 1;
@@ -194,7 +194,7 @@ mod tests {
                 let expected = plain(hottest, items * scale, theta);
                 assert!((zipfian.share(hottest) - expected).abs() < 1e-9, "{theta} {hottest}");
             }
-            let mut random = Random::new(4);
+            let mut random = WorkloadRandom::new(4);
             let firsts = (0..100_000).filter(|_| zipfian.draw(&mut random) == 0).count();
             let share = firsts as f64 / 100_000.0;
             assert!((share - plain(1, items * scale, theta)).abs() < 0.003, "{theta}: {share}");
@@ -239,7 +239,7 @@ mod tests {
                 for theta in [0.0, 0.99, 1.0, 10.0] {
                     let zipfian = ScaledZipfian::new(items, scale, theta).unwrap();
                     assert!((zipfian.share(items) - 1.0).abs() < 1e-9);
-                    assert!(zipfian.draw(&mut Random::new(1)) < items);
+                    assert!(zipfian.draw(&mut WorkloadRandom::new(1)) < items);
                 }
             }
         }

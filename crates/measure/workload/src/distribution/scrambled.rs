@@ -3,7 +3,7 @@
 use super::{YCSB_THETA, Zipfian, refuse};
 use crate::WorkloadError;
 use crate::hash::ycsb_hash;
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 
 /// The number of ranks that YCSB draws from, for any number of records.
 const RANKS: u64 = 10_000_000_000;
@@ -42,7 +42,7 @@ impl ScrambledZipfian {
 
     /// Draws an item number.
     #[inline]
-    pub fn draw(&self, random: &mut Random) -> u64 {
+    pub fn draw(&self, random: &mut WorkloadRandom) -> u64 {
         ycsb_hash(self.ranks.draw(random)) % self.items
     }
 }
@@ -55,7 +55,7 @@ mod tests {
     fn the_hottest_item_is_where_and_as_hot_as_ycsb_makes_it() {
         let items = 1_000_000;
         let scrambled = ScrambledZipfian::new(items).unwrap();
-        let mut random = Random::new(3);
+        let mut random = WorkloadRandom::new(3);
         let hottest = ycsb_hash(0) % items;
         let draws = 200_000;
         let hits = (0..draws).filter(|_| scrambled.draw(&mut random) == hottest).count();
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn items_stay_inside_and_none_is_left_out() {
         let scrambled = ScrambledZipfian::new(7).unwrap();
-        let mut random = Random::new(3);
+        let mut random = WorkloadRandom::new(3);
         let mut seen = [false; 7];
         for _ in 0..10_000 {
             seen[scrambled.draw(&mut random) as usize] = true;

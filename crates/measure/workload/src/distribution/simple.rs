@@ -4,7 +4,7 @@ use latchwork_strict::strict_assert;
 
 use super::refuse;
 use crate::WorkloadError;
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 
 /// All items with the same probability.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl Uniform {
 
     /// Draws an item number.
     #[inline]
-    pub fn draw(&self, random: &mut Random) -> u64 {
+    pub fn draw(&self, random: &mut WorkloadRandom) -> u64 {
         random.below(self.items)
     }
 }
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn uniform_reaches_every_item() {
         let uniform = Uniform::new(5).unwrap();
-        let mut random = Random::new(2);
+        let mut random = WorkloadRandom::new(2);
         let mut seen = [0; 5];
         for _ in 0..50_000 {
             seen[uniform.draw(&mut random) as usize] += 1;

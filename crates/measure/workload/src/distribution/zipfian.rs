@@ -5,7 +5,7 @@ use latchwork_strict::strict_assert;
 
 use super::refuse;
 use crate::WorkloadError;
-use crate::random::{Random, unit};
+use crate::random::{WorkloadRandom, unit};
 
 /// The skew of every distribution that YCSB calls "zipfian".
 pub const YCSB_THETA: f64 = 0.99;
@@ -165,7 +165,7 @@ impl Zipfian {
 
     /// Draws a rank.
     #[inline]
-    pub fn draw(&self, random: &mut Random) -> u64 {
+    pub fn draw(&self, random: &mut WorkloadRandom) -> u64 {
         self.rank(random.next_f64())
     }
 

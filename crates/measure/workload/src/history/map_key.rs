@@ -1,6 +1,6 @@
 //! One key of a map, for [`check_object`](super::check_object).
 
-use super::Model;
+use super::ObjectModel;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::marker::PhantomData;
@@ -63,7 +63,7 @@ impl<V> Default for MapKey<V> {
     }
 }
 
-impl<V: Clone + Eq + Hash + Debug> Model for MapKey<V> {
+impl<V: Clone + Eq + Hash + Debug> ObjectModel for MapKey<V> {
     type State = Option<V>;
     type Operation = MapOperation<V>;
 

@@ -55,10 +55,10 @@ mod sequential;
 mod store_order;
 
 pub use map_key::{MapKey, MapOperation};
-pub use object::{Model, ObjectViolation, check_object};
+pub use object::{ObjectModel, ObjectViolation, check_object};
 pub use register::{RegisterOperation, RegisterViolation, check_register};
 pub use sequential::{Access, Arrow, SequentialViolation, check_sequential};
-pub use store_order::{Step, StoreOrder, StoreOrderViolation, check_store_order};
+pub use store_order::{ProcessStep, StoreOrder, StoreOrderViolation, check_store_order};
 
 use latchwork_simulation::Time;
 use std::collections::BTreeMap;
@@ -88,14 +88,14 @@ impl<O> Call<O> {
 /// The calls of many clients, by key.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(bound(deserialize = "K: Ord + serde::Deserialize<'de>, O: serde::Deserialize<'de>"))]
-pub struct History<K, O> {
+pub struct CallHistory<K, O> {
     keys: BTreeMap<K, Vec<Call<O>>>,
 }
 
-impl<K: Ord + Clone, O> History<K, O> {
+impl<K: Ord + Clone, O> CallHistory<K, O> {
     /// A history without calls.
-    pub fn new() -> History<K, O> {
-        History { keys: BTreeMap::new() }
+    pub fn new() -> CallHistory<K, O> {
+        CallHistory { keys: BTreeMap::new() }
     }
 
     /// Adds a call. The order of adding does not matter.
@@ -104,7 +104,7 @@ impl<K: Ord + Clone, O> History<K, O> {
     }
 
     /// Adds all calls of another history, as of another worker.
-    pub fn merge(&mut self, other: History<K, O>) {
+    pub fn merge(&mut self, other: CallHistory<K, O>) {
         for (key, mut calls) in other.keys {
             self.keys.entry(key).or_default().append(&mut calls);
         }
@@ -132,8 +132,8 @@ impl<K: Ord + Clone, O> History<K, O> {
     }
 }
 
-impl<K: Ord + Clone, O> Default for History<K, O> {
-    fn default() -> History<K, O> {
-        History::new()
+impl<K: Ord + Clone, O> Default for CallHistory<K, O> {
+    fn default() -> CallHistory<K, O> {
+        CallHistory::new()
     }
 }

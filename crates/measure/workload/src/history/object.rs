@@ -42,7 +42,7 @@ const KEPT_MAX: usize = 512;
 const EAGER_MAX: usize = 2;
 
 /// An object: the effects of its operations, and the right answers.
-pub trait Model {
+pub trait ObjectModel {
     /// The state of the object.
     type State: Clone + Eq + Hash;
     /// An operation together with its answer.
@@ -89,7 +89,7 @@ struct Explanation<S> {
 }
 
 /// The calls that were invoked and have not returned, each in a slot.
-struct Open<'a, M: Model> {
+struct Open<'a, M: ObjectModel> {
     model: &'a M,
     slots: [Option<&'a Call<M::Operation>>; OPEN_MAX],
     /// The slots in use, as bits, and the slots of reads that return.
@@ -106,7 +106,7 @@ fn bits(mut of: u128) -> impl Iterator<Item = usize> {
     })
 }
 
-impl<'a, M: Model> Open<'a, M> {
+impl<'a, M: ObjectModel> Open<'a, M> {
     fn new(model: &'a M) -> Self {
         Open { model, slots: [None; OPEN_MAX], used: 0, reads: 0 }
     }
@@ -175,7 +175,7 @@ impl<'a, M: Model> Open<'a, M> {
 /// # Errors
 ///
 /// Fails when no order of the calls explains their answers, or when the checker gives up.
-pub fn check_object<M: Model>(
+pub fn check_object<M: ObjectModel>(
     model: &M,
     initial: M::State,
     calls: &[Call<M::Operation>],
@@ -186,11 +186,11 @@ pub fn check_object<M: Model>(
     quick.or_else(|_| follow(model, initial, calls, after_return))
 }
 
-type Explanations<M> = Vec<Explanation<<M as Model>::State>>;
+type Explanations<M> = Vec<Explanation<<M as ObjectModel>::State>>;
 
 /// Goes through the history; `after_return` gives the explanations that are left when a call has
 /// returned.
-fn follow<M: Model>(
+fn follow<M: ObjectModel>(
     model: &M,
     initial: M::State,
     calls: &[Call<M::Operation>],
@@ -237,7 +237,7 @@ fn events<O>(calls: &[Call<O>]) -> Vec<(Time, bool, usize)> {
 // hash. So every run drops the same explanations.
 
 /// All explanations in which the call in `slot` has taken effect, with the slot free again.
-fn after_return<M: Model>(
+fn after_return<M: ObjectModel>(
     open: &Open<'_, M>,
     explanations: Explanations<M>,
     slot: usize,
@@ -266,7 +266,7 @@ fn after_return<M: Model>(
 }
 
 /// The laziest explanations in which the call in `slot` has taken effect, with the slot free again.
-fn laziest<M: Model>(
+fn laziest<M: ObjectModel>(
     open: &Open<'_, M>,
     explanations: Explanations<M>,
     slot: usize,
@@ -320,7 +320,7 @@ pub(super) mod test_models {
     /// A register, to compare the two checkers.
     pub(in crate::history) struct Register;
 
-    impl Model for Register {
+    impl ObjectModel for Register {
         type State = u32;
         type Operation = RegisterOperation<u32>;
 

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use crate::history::check_object;
     use crate::history::object::test_models::Register;
-    use crate::random::Random;
+    use crate::random::WorkloadRandom;
 
     type Calls = Vec<Call<RegisterOperation<u32>>>;
 
@@ -299,7 +299,7 @@ mod tests {
 
     /// A random history: calls with real effects at instants inside their spans. Now and then a
     /// read returns another value.
-    fn random_history(random: &mut Random) -> Calls {
+    fn random_history(random: &mut WorkloadRandom) -> Calls {
         let count = 2 + random.below(7);
         let mut spans: Vec<(u64, u64, u64, bool)> = (0..count)
             .map(|_| {
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn zones_and_search_agree_on_random_histories() {
-        let mut random = Random::new(20);
+        let mut random = WorkloadRandom::new(20);
         let mut verdicts = [0; 2];
         for round in 0..20_000 {
             let history = random_history(&mut random);

@@ -249,7 +249,7 @@ fn peel(left: &mut [bool], before: &[Vec<usize>], after: &[Vec<usize>]) {
 mod tests {
     use super::*;
     use crate::history::{Call, RegisterOperation, check_register};
-    use crate::random::Random;
+    use crate::random::WorkloadRandom;
     use latchwork_simulation::Time;
 
     type Calls = Vec<Access<u8, char>>;
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn arrows_and_search_agree_on_random_histories() {
-        let mut random = Random::new(3);
+        let mut random = WorkloadRandom::new(3);
         let mut verdicts = [0; 2];
         for round in 0..5_000 {
             let mut versions = BTreeMap::new();

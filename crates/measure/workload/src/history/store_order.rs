@@ -36,7 +36,7 @@ pub enum StoreOrder {
 
 /// A step of a process. Every location holds 0 at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step<L> {
+pub enum ProcessStep<L> {
     /// Stored a value.
     Write(L, u64),
     /// Read a location and got this value.
@@ -89,7 +89,7 @@ struct State<L> {
 /// Fails when the machine of this order cannot produce the history.
 pub fn check_store_order<L>(
     order: StoreOrder,
-    processes: &[Vec<Step<L>>],
+    processes: &[Vec<ProcessStep<L>>],
     finals: &BTreeMap<L, u64>,
 ) -> Result<(), StoreOrderViolation>
 where
@@ -125,7 +125,7 @@ where
 
 struct Machine<'a, L> {
     order: StoreOrder,
-    processes: &'a [Vec<Step<L>>],
+    processes: &'a [Vec<ProcessStep<L>>],
     finals: &'a BTreeMap<L, u64>,
 }
 
@@ -138,9 +138,9 @@ impl<L: Copy + Ord + Debug> Machine<'_, L> {
                 let waits = self.order == StoreOrder::Sequential && !buffer.is_empty();
                 let can = !waits
                     && match *step {
-                        Step::Write(..) => true,
-                        Step::Fence => buffer.is_empty(),
-                        Step::Read(location, value) => {
+                        ProcessStep::Write(..) => true,
+                        ProcessStep::Fence => buffer.is_empty(),
+                        ProcessStep::Read(location, value) => {
                             let own = buffer.iter().rev().find(|store| store.0 == location);
                             let there = memory.get(&location).copied().unwrap_or(0);
                             own.map_or(there, |store| store.1) == value
@@ -149,7 +149,7 @@ impl<L: Copy + Ord + Debug> Machine<'_, L> {
                 if !can {
                     break;
                 }
-                if let Step::Write(location, value) = *step {
+                if let ProcessStep::Write(location, value) = *step {
                     buffer.push_back((location, value));
                 }
                 *next += 1;
@@ -196,12 +196,12 @@ impl<L: Copy + Ord + Debug> Machine<'_, L> {
 
 #[cfg(test)]
 mod tests {
-    use super::Step::{Fence, Read, Write};
+    use super::ProcessStep::{Fence, Read, Write};
     use super::StoreOrder::{Partial, Sequential, Total};
     use super::*;
 
     /// The levels at which a history is possible, from the strictest level on.
-    fn levels(processes: &[Vec<Step<char>>], finals: &[(char, u64)]) -> [bool; 3] {
+    fn levels(processes: &[Vec<ProcessStep<char>>], finals: &[(char, u64)]) -> [bool; 3] {
         let finals = finals.iter().copied().collect();
         [Sequential, Total, Partial]
             .map(|order| check_store_order(order, processes, &finals).is_ok())
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn reads_may_pass_stores_where_there_are_buffers_unless_there_is_a_fence() {
-        let store_buffering = |fence: &[Step<char>]| {
+        let store_buffering = |fence: &[ProcessStep<char>]| {
             let process = |mine, other| [&[Write(mine, 1)], fence, &[Read(other, 0)]].concat();
             levels(&[process('x', 'y'), process('y', 'x')], &[])
         };
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn stores_pass_stores_only_in_a_partial_order() {
         let reader = vec![Read('y', 1), Read('x', 0)];
-        let passing = |fence: &[Step<char>]| {
+        let passing = |fence: &[ProcessStep<char>]| {
             let writer = [&[Write('x', 1)], fence, &[Write('y', 1)]].concat();
             levels(&[writer, reader.clone()], &[])
         };

@@ -29,11 +29,11 @@ pub struct ItemNumber(pub u64);
     serde::Serialize,
     serde::Deserialize,
 )]
-pub struct Stamp(pub u64);
+pub struct ItemTag(pub u64);
 
-impl Stamp {
+impl ItemTag {
     /// The largest stamp.
-    pub const MAX: Stamp = Stamp((1 << 40) - 1);
+    pub const MAX: ItemTag = ItemTag((1 << 40) - 1);
 }
 
 /// An item with contents that no write left.
@@ -64,7 +64,7 @@ impl ItemLayout {
 
     /// Calls `set` with the index and the value of each word of an item.
     #[inline]
-    pub fn write(&self, item: ItemNumber, stamp: Stamp, mut set: impl FnMut(usize, u64)) {
+    pub fn write(&self, item: ItemNumber, stamp: ItemTag, mut set: impl FnMut(usize, u64)) {
         let first = first_word(item, stamp);
         set(0, first);
         for at in 1..self.words {
@@ -82,9 +82,9 @@ impl ItemLayout {
         &self,
         item: ItemNumber,
         mut get: impl FnMut(usize) -> u64,
-    ) -> Result<Stamp, Garbage> {
+    ) -> Result<ItemTag, Garbage> {
         let first = get(0);
-        let stamp = Stamp(first >> 24);
+        let stamp = ItemTag(first >> 24);
         if first != first_word(item, stamp) {
             return Err(Garbage { item, word: 0 });
         }
@@ -96,7 +96,7 @@ impl ItemLayout {
 }
 
 #[inline]
-fn first_word(item: ItemNumber, stamp: Stamp) -> u64 {
+fn first_word(item: ItemNumber, stamp: ItemTag) -> u64 {
     (stamp.0 << 24) | (mix(mix(item.0 ^ GOLDEN) ^ stamp.0) >> 40)
 }
 
@@ -113,11 +113,11 @@ mod tests {
     fn an_item_comes_back_and_every_other_word_is_noticed() {
         let layout = ItemLayout::new(32).unwrap();
         let mut words = [0; 4];
-        layout.write(ItemNumber(7), Stamp(12), |at, word| words[at] = word);
-        assert_eq!(layout.read(ItemNumber(7), |at| words[at]), Ok(Stamp(12)));
+        layout.write(ItemNumber(7), ItemTag(12), |at, word| words[at] = word);
+        assert_eq!(layout.read(ItemNumber(7), |at| words[at]), Ok(ItemTag(12)));
         assert!(layout.read(ItemNumber(8), |at| words[at]).is_err(), "another item's");
         let mut newer = [0; 4];
-        layout.write(ItemNumber(7), Stamp(13), |at, word| newer[at] = word);
+        layout.write(ItemNumber(7), ItemTag(13), |at, word| newer[at] = word);
         for torn in 1..4 {
             let get = |at: usize| if at < torn { newer[at] } else { words[at] };
             assert_eq!(
@@ -134,7 +134,7 @@ mod tests {
         assert!(ItemLayout::new(0).is_none() && ItemLayout::new(12).is_none());
         let layout = ItemLayout::new(8).unwrap();
         let mut only = 0;
-        layout.write(ItemNumber(0), Stamp::MAX, |_, word| only = word);
-        assert_eq!(layout.read(ItemNumber(0), |_| only), Ok(Stamp::MAX));
+        layout.write(ItemNumber(0), ItemTag::MAX, |_, word| only = word);
+        assert_eq!(layout.read(ItemNumber(0), |_| only), Ok(ItemTag::MAX));
     }
 }

@@ -24,12 +24,12 @@
 mod item;
 mod stream;
 
-pub use item::{Garbage, ItemLayout, ItemNumber, Stamp};
+pub use item::{Garbage, ItemLayout, ItemNumber, ItemTag};
 pub use stream::{Access, AccessStream, ClientIndex};
 
 use crate::WorkloadError;
 use crate::distribution::ScaledZipfian;
-use crate::histogram::Kind;
+use crate::histogram::OperationKindSet;
 
 /// The popularity of lines.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -91,7 +91,7 @@ pub enum MicroKind {
     Write,
 }
 
-impl Kind for MicroKind {
+impl OperationKindSet for MicroKind {
     const NAMES: &'static [&'static str] = &["READ", "WRITE"];
 
     fn index(self) -> usize {

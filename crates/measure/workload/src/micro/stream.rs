@@ -1,7 +1,7 @@
 //! The targets of accesses.
 
 use super::{ItemNumber, MicroKind, MicroWorkload, Region};
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 
 /// A client and its node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +27,7 @@ pub struct Access {
 #[derive(Clone, Debug)]
 pub struct AccessStream {
     workload: MicroWorkload,
-    random: Random,
+    random: WorkloadRandom,
     node: u64,
     reads: Chance,
     shared: Chance,
@@ -45,7 +45,7 @@ impl Chance {
         Chance((share * 2f64.powi(64)) as u128)
     }
 
-    fn draw(self, random: &mut Random) -> bool {
+    fn draw(self, random: &mut WorkloadRandom) -> bool {
         // A certain outcome costs no draw.
         match self.0 {
             0 => false,
@@ -60,7 +60,7 @@ impl AccessStream {
     pub fn new(workload: &MicroWorkload, client: ClientIndex, seed: u64) -> AccessStream {
         let config = workload.config();
         AccessStream {
-            random: Random::for_stream(seed, client.client),
+            random: WorkloadRandom::for_stream(seed, client.client),
             node: client.node,
             reads: Chance::new(workload.reads_of(client.node)),
             shared: Chance::new(config.sharing),

@@ -20,14 +20,14 @@ mod near;
 pub use near::near_matches;
 
 use crate::WorkloadError;
-use latchwork_files::Kind;
+use latchwork_files::InputKind;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 /// A file of properties.
-const FILE: Kind = Kind { name: "a property file", bytes_max: 1 << 20 };
+const FILE: InputKind = InputKind { name: "a property file", bytes_max: 1 << 20 };
 
 /// The source of a property.
 #[derive(Clone, Debug, PartialEq, Eq)]

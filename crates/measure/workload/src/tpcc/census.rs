@@ -2,11 +2,11 @@
 
 use super::populate::{Loaded, Population};
 use super::scale::DISTRICTS;
-use super::{Index, Table};
+use super::{TpccIndex, TpccTable};
 
 /// Rows of a table or entries of an index, and their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Size {
+pub struct TableSize {
     /// Rows, or entries.
     pub rows: u64,
     /// Bytes of their keys.
@@ -15,17 +15,17 @@ pub struct Size {
     pub row_bytes: u64,
 }
 
-impl Size {
+impl TableSize {
     fn add(&mut self, key: &[u8], row: &[u8]) {
         self.rows += 1;
         self.key_bytes += key.len() as u64;
         self.row_bytes += row.len() as u64;
     }
 
-    fn times(self, factor: u64, divisor: u64) -> Size {
+    fn times(self, factor: u64, divisor: u64) -> TableSize {
         let scaled =
             |n: u64| (u128::from(n) * u128::from(factor) / u128::from(divisor.max(1))) as u64;
-        Size {
+        TableSize {
             rows: scaled(self.rows),
             key_bytes: scaled(self.key_bytes),
             row_bytes: scaled(self.row_bytes),
@@ -36,8 +36,8 @@ impl Size {
 /// Sizes of all tables and indexes, without a store's overhead per row.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Census {
-    tables: [Size; Table::ALL.len()],
-    indexes: [Size; Index::ALL.len()],
+    tables: [TableSize; TpccTable::ALL.len()],
+    indexes: [TableSize; TpccIndex::ALL.len()],
 }
 
 impl Census {
@@ -50,12 +50,12 @@ impl Census {
     }
 
     /// A table's size.
-    pub fn table(&self, table: Table) -> Size {
+    pub fn table(&self, table: TpccTable) -> TableSize {
         self.tables[table as usize]
     }
 
     /// An index's size.
-    pub fn index(&self, index: Index) -> Size {
+    pub fn index(&self, index: TpccIndex) -> TableSize {
         self.indexes[index as usize]
     }
 
@@ -73,7 +73,7 @@ impl Population {
     pub fn estimate(&self) -> Census {
         let mut census = Census::default();
         // For a table that is divided, one part stands for all parts.
-        let mut seen = [false; Table::ALL.len()];
+        let mut seen = [false; TpccTable::ALL.len()];
         for part in (0..self.part_count()).map_while(|number| self.part(number)) {
             if seen.iter().all(|seen| *seen) {
                 break;
@@ -90,9 +90,9 @@ impl Population {
             let warehouses = u64::from(self.warehouses());
             let sampled = partial.table(table).rows;
             let (factor, divisor) = match table {
-                Table::Item => (u64::from(self.scale().items()), sampled),
-                Table::Stock => (u64::from(self.scale().items()) * warehouses, sampled),
-                Table::Warehouse | Table::District => (warehouses, 1),
+                TpccTable::Item => (u64::from(self.scale().items()), sampled),
+                TpccTable::Stock => (u64::from(self.scale().items()) * warehouses, sampled),
+                TpccTable::Warehouse | TpccTable::District => (warehouses, 1),
                 _ => (warehouses * u64::from(DISTRICTS), 1),
             };
             census.tables[table as usize] = partial.table(table).times(factor, divisor);

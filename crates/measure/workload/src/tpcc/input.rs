@@ -8,7 +8,7 @@ pub const LINES_MAX: usize = 15;
 
 /// One transaction with its input.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Transaction {
+pub enum TpccTransaction {
     /// Clause 2.4.
     NewOrder(NewOrderInput),
     /// Clause 2.5.
@@ -21,26 +21,26 @@ pub enum Transaction {
     StockLevel(StockLevelInput),
 }
 
-impl Transaction {
+impl TpccTransaction {
     /// The transaction's type.
     pub fn kind(&self) -> TransactionKind {
         match self {
-            Transaction::NewOrder(_) => TransactionKind::NewOrder,
-            Transaction::Payment(_) => TransactionKind::Payment,
-            Transaction::OrderStatus(_) => TransactionKind::OrderStatus,
-            Transaction::Delivery(_) => TransactionKind::Delivery,
-            Transaction::StockLevel(_) => TransactionKind::StockLevel,
+            TpccTransaction::NewOrder(_) => TransactionKind::NewOrder,
+            TpccTransaction::Payment(_) => TransactionKind::Payment,
+            TpccTransaction::OrderStatus(_) => TransactionKind::OrderStatus,
+            TpccTransaction::Delivery(_) => TransactionKind::Delivery,
+            TpccTransaction::StockLevel(_) => TransactionKind::StockLevel,
         }
     }
 
     /// The warehouse that the terminal belongs to.
     pub fn home(&self) -> u32 {
         match self {
-            Transaction::NewOrder(input) => input.warehouse,
-            Transaction::Payment(input) => input.warehouse,
-            Transaction::OrderStatus(input) => input.warehouse,
-            Transaction::Delivery(input) => input.warehouse,
-            Transaction::StockLevel(input) => input.warehouse,
+            TpccTransaction::NewOrder(input) => input.warehouse,
+            TpccTransaction::Payment(input) => input.warehouse,
+            TpccTransaction::OrderStatus(input) => input.warehouse,
+            TpccTransaction::Delivery(input) => input.warehouse,
+            TpccTransaction::StockLevel(input) => input.warehouse,
         }
     }
 }

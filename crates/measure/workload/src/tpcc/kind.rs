@@ -1,7 +1,7 @@
 //! The five transactions, and the standard's requirements on each.
 
 use crate::WorkloadError;
-use crate::histogram::Kind;
+use crate::histogram::OperationKindSet;
 use std::time::Duration;
 
 /// A transaction type, in the order of `--weight`.
@@ -78,7 +78,7 @@ impl std::str::FromStr for TransactionKind {
     }
 }
 
-impl Kind for TransactionKind {
+impl OperationKindSet for TransactionKind {
     const NAMES: &'static [&'static str] =
         &["NEW_ORDER", "PAYMENT", "ORDER_STATUS", "DELIVERY", "STOCK_LEVEL"];
 

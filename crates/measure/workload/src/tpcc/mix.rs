@@ -2,8 +2,8 @@
 
 use super::TransactionKind;
 use crate::WorkloadError;
-use crate::histogram::Kind;
-use crate::random::Random;
+use crate::histogram::OperationKindSet;
+use crate::random::WorkloadRandom;
 
 /// The share of each transaction, in percent.
 ///
@@ -79,7 +79,7 @@ impl std::str::FromStr for Weights {
 
 /// The method of choice, one of those in clause 5.2.4.2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Choice {
+pub enum MixChoice {
     /// From a deck of 100 cards that is shuffled whenever it is empty. So every hundred
     /// transactions of a terminal have the exact mix.
     #[default]
@@ -92,14 +92,14 @@ pub enum Choice {
 #[derive(Clone, Debug)]
 pub struct Mix {
     deck: [TransactionKind; 100],
-    choice: Choice,
+    choice: MixChoice,
     /// Cards that remain in the deck.
     left: usize,
 }
 
 impl Mix {
     /// A terminal's transactions from the first one.
-    pub fn new(weights: Weights, choice: Choice) -> Mix {
+    pub fn new(weights: Weights, choice: MixChoice) -> Mix {
         let mut cards = TransactionKind::ALL
             .into_iter()
             .flat_map(|kind| std::iter::repeat_n(kind, weights.percent(kind) as usize));
@@ -110,8 +110,8 @@ impl Mix {
 
     /// The next transaction.
     #[inline]
-    pub fn draw(&mut self, random: &mut Random) -> TransactionKind {
-        if self.choice == Choice::Independent {
+    pub fn draw(&mut self, random: &mut WorkloadRandom) -> TransactionKind {
+        if self.choice == MixChoice::Independent {
             return self.deck[random.below(100) as usize];
         }
         if self.left == 0 {
@@ -131,7 +131,8 @@ mod tests {
 
     #[test]
     fn a_deck_holds_the_exact_mix_and_another_order_each_time() {
-        let (mut mix, mut random) = (Mix::new(Weights::default(), Choice::Deck), Random::new(1));
+        let (mut mix, mut random) =
+            (Mix::new(Weights::default(), MixChoice::Deck), WorkloadRandom::new(1));
         let mut decks = Vec::new();
         for _ in 0..50 {
             let deck: Vec<_> = (0..100).map(|_| mix.draw(&mut random)).collect();
@@ -149,7 +150,8 @@ mod tests {
     #[test]
     fn independent_draws_follow_the_weights_only_on_average() {
         let weights = Weights::new([20, 20, 20, 20, 20]).unwrap();
-        let (mut mix, mut random) = (Mix::new(weights, Choice::Independent), Random::new(2));
+        let (mut mix, mut random) =
+            (Mix::new(weights, MixChoice::Independent), WorkloadRandom::new(2));
         let mut counts = [0u32; 5];
         let mut exact = 0;
         for _ in 0..1_000 {
@@ -166,8 +168,9 @@ mod tests {
     #[test]
     fn only_one_kind_is_only_that_kind() {
         for kind in TransactionKind::ALL {
-            for choice in [Choice::Deck, Choice::Independent] {
-                let (mut mix, mut random) = (Mix::new(Weights::only(kind), choice), Random::new(3));
+            for choice in [MixChoice::Deck, MixChoice::Independent] {
+                let (mut mix, mut random) =
+                    (Mix::new(Weights::only(kind), choice), WorkloadRandom::new(3));
                 assert!((0..300).all(|_| mix.draw(&mut random) == kind));
             }
         }

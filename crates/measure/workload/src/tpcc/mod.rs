@@ -47,17 +47,19 @@ mod terminal;
 mod think;
 pub mod values;
 
-pub use census::{Census, Size};
+pub use census::{Census, TableSize};
 pub use input::{
     CustomerChoice, DeliveryInput, LINES_MAX, LastName, NewOrderInput, NewOrderLine,
-    OrderStatusInput, PaymentInput, STOCK_LEVEL_ORDERS, StockLevelInput, Transaction,
+    OrderStatusInput, PaymentInput, STOCK_LEVEL_ORDERS, StockLevelInput, TpccTransaction,
 };
 pub use kind::TransactionKind;
-pub use mix::{Choice, Mix, Weights};
-pub use populate::{Loaded, Part, Population};
-pub use rows_of_part::Rows;
+pub use mix::{Mix, MixChoice, Weights};
+pub use populate::{LoadPart, Loaded, Population};
+pub use rows_of_part::PartRows;
 pub use scale::{DISTRICTS, Scale};
-pub use statistics::{CURRENT_PREFIX, Counts, SUMMARY_PREFIX, Statistics, Summary, Waiting};
-pub use table::{Index, Table};
+pub use statistics::{
+    CURRENT_PREFIX, SUMMARY_PREFIX, Statistics, Summary, TerminalWaiting, TransactionCounts,
+};
+pub use table::{TpccIndex, TpccTable};
 pub use terminal::{Home, InputSettings, RemoteLines, Terminal};
 pub use think::{TPMC_PER_WAREHOUSE_MAX, think_time};

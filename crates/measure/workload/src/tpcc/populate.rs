@@ -8,21 +8,26 @@
 //! Every row follows from the seed and its key alone. So any number of workers may load the parts
 //! in any order, and the database is the same.
 
-use super::rows_of_part::Rows;
+use super::rows_of_part::PartRows;
 use super::scale::{self, DISTRICTS, Scale};
 use super::values::Constants;
-use super::{Index, Table};
+use super::{TpccIndex, TpccTable};
 use crate::WorkloadError;
 use crate::hash::mix;
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 use std::num::NonZeroU64;
 
 /// The items, and the stock of a warehouse, are divided into this many parts.
 const CHUNKS: u32 = 10;
 
 /// Tables with one part per district.
-const BY_DISTRICT: [Table; 5] =
-    [Table::Customer, Table::History, Table::Order, Table::OrderLine, Table::NewOrder];
+const BY_DISTRICT: [TpccTable; 5] = [
+    TpccTable::Customer,
+    TpccTable::History,
+    TpccTable::Order,
+    TpccTable::OrderLine,
+    TpccTable::NewOrder,
+];
 
 /// Parts of a warehouse: its row, its districts, its stock, and the tables by district.
 const PARTS_OF_WAREHOUSE: u64 = 2 + CHUNKS as u64 + DISTRICTS as u64 * BY_DISTRICT.len() as u64;
@@ -54,9 +59,9 @@ pub struct Population {
 
 /// Rows of one table in one warehouse or district, with consecutive keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct LoadPart {
     /// The table.
-    pub table: Table,
+    pub table: TpccTable,
     /// The warehouse; 0 for items, which belong to none.
     pub warehouse: u32,
     /// The district; 0 where the table is not divided by districts.
@@ -69,13 +74,13 @@ pub struct Part {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loaded<'a> {
     /// Its table.
-    pub table: Table,
+    pub table: TpccTable,
     /// Its primary key.
     pub key: &'a [u8],
     /// The row.
     pub row: &'a [u8],
     /// The row's key in the table's secondary index, if the table has one.
-    pub index: Option<(Index, &'a [u8])>,
+    pub index: Option<(TpccIndex, &'a [u8])>,
 }
 
 impl Population {
@@ -119,27 +124,28 @@ impl Population {
 
     /// A part by its number from 0; `None` behind the last part. Some parts of very small databases
     /// are empty.
-    pub fn part(&self, number: u64) -> Option<Part> {
+    pub fn part(&self, number: u64) -> Option<LoadPart> {
         if number >= self.part_count() {
             return None;
         }
         let part =
-            |table, warehouse, district, numbers| Part { table, warehouse, district, numbers };
+            |table, warehouse, district, numbers| LoadPart { table, warehouse, district, numbers };
         let Some(number) = number.checked_sub(u64::from(CHUNKS)) else {
-            return Some(part(Table::Item, 0, 0, chunk(self.scale.items(), number as u32)));
+            return Some(part(TpccTable::Item, 0, 0, chunk(self.scale.items(), number as u32)));
         };
         let warehouse = (number / PARTS_OF_WAREHOUSE) as u32 + 1;
         Some(match (number % PARTS_OF_WAREHOUSE) as u32 {
-            0 => part(Table::Warehouse, warehouse, 0, 1..2),
-            1 => part(Table::District, warehouse, 0, 1..u32::from(DISTRICTS) + 1),
+            0 => part(TpccTable::Warehouse, warehouse, 0, 1..2),
+            1 => part(TpccTable::District, warehouse, 0, 1..u32::from(DISTRICTS) + 1),
             at if at < 2 + CHUNKS => {
-                part(Table::Stock, warehouse, 0, chunk(self.scale.items(), at - 2))
+                part(TpccTable::Stock, warehouse, 0, chunk(self.scale.items(), at - 2))
             }
             at => {
                 let at = at - 2 - CHUNKS;
                 let tables = BY_DISTRICT.len() as u32;
                 let table = BY_DISTRICT[(at % tables) as usize];
-                let begin = if table == Table::NewOrder { self.scale.delivered() + 1 } else { 1 };
+                let begin =
+                    if table == TpccTable::NewOrder { self.scale.delivered() + 1 } else { 1 };
                 let numbers = begin..self.scale.customers() + 1;
                 part(table, warehouse, (at / tables) as u8 + 1, numbers)
             }
@@ -147,15 +153,21 @@ impl Population {
     }
 
     /// The rows of a part, in the order of their keys.
-    pub fn rows(&self, part: Part) -> Rows<'_> {
-        Rows::new(self, part)
+    pub fn rows(&self, part: LoadPart) -> PartRows<'_> {
+        PartRows::new(self, part)
     }
 
     /// The generator of one row; `tag` is the number of the row's table.
     #[inline]
-    pub(super) fn random(&self, tag: u8, warehouse: u32, district: u8, number: u32) -> Random {
+    pub(super) fn random(
+        &self,
+        tag: u8,
+        warehouse: u32,
+        district: u8,
+        number: u32,
+    ) -> WorkloadRandom {
         let place = u64::from(tag) << 40 | u64::from(warehouse) << 8 | u64::from(district);
-        Random::for_stream(mix(self.seed ^ mix(place)), u64::from(number))
+        WorkloadRandom::for_stream(mix(self.seed ^ mix(place)), u64::from(number))
     }
 }
 

@@ -1,17 +1,17 @@
 //! The rows of the initial population one by one, with the contents of clause 4.3.3.1.
 
-use super::Table;
+use super::TpccTable;
 use super::key::{
     CustomerKey, DistrictKey, HistoryKey, ItemKey, OrderKey, OrderLineKey, StockKey, WarehouseKey,
     customer_name_key, order_by_customer_key,
 };
-use super::populate::{Loaded, Part, Population};
+use super::populate::{LoadPart, Loaded, Population};
 use super::row::{
     Credit, Customer, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse,
 };
 use super::scale::DISTRICTS;
 use super::values::{self, uniform};
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 use std::num::NonZeroU8;
 
 // Tags, above the tables' tags, for draws that must be independent of the draws of a table's rows.
@@ -27,9 +27,9 @@ pub(super) const PAID_CENTS: i64 = 1_000;
 /// The buffers are reused from row to row. So each row is borrowed from this object, which is no
 /// `Iterator`.
 #[derive(Debug)]
-pub struct Rows<'a> {
+pub struct PartRows<'a> {
     population: &'a Population,
-    part: Part,
+    part: LoadPart,
     /// The customers of a district's orders, for parts of ORDER.
     customers: Vec<u32>,
     /// For parts of ORDER-LINE, the current order and the number of its next line.
@@ -47,9 +47,9 @@ struct Lines {
     last: u8,
 }
 
-impl<'a> Rows<'a> {
-    pub(super) fn new(population: &'a Population, part: Part) -> Rows<'a> {
-        let customers = if part.table == Table::Order {
+impl<'a> PartRows<'a> {
+    pub(super) fn new(population: &'a Population, part: LoadPart) -> PartRows<'a> {
+        let customers = if part.table == TpccTable::Order {
             let mut random = population.random(PERMUTATION, part.warehouse, part.district, 0);
             values::permutation(&mut random, population.scale.customers())
         } else {
@@ -57,7 +57,7 @@ impl<'a> Rows<'a> {
         };
         let texts = Texts::default();
         let (key, row, index) = Default::default();
-        Rows { population, part, customers, lines: None, texts, key, row, index }
+        PartRows { population, part, customers, lines: None, texts, key, row, index }
     }
 
     /// The next row; `None` behind the last row.
@@ -66,19 +66,19 @@ impl<'a> Rows<'a> {
         self.key.clear();
         self.index.clear();
         let number = match self.part.table {
-            Table::OrderLine => self.next_line()?,
+            TpccTable::OrderLine => self.next_line()?,
             _ => self.part.numbers.next()?,
         };
         match self.part.table {
-            Table::Item => self.item(number),
-            Table::Warehouse => self.warehouse(),
-            Table::District => self.district(number as u8),
-            Table::Stock => self.stock(number),
-            Table::Customer => self.customer(number),
-            Table::History => self.history(number),
-            Table::Order => self.order(number),
-            Table::OrderLine => self.order_line(number),
-            Table::NewOrder => {
+            TpccTable::Item => self.item(number),
+            TpccTable::Warehouse => self.warehouse(),
+            TpccTable::District => self.district(number as u8),
+            TpccTable::Stock => self.stock(number),
+            TpccTable::Customer => self.customer(number),
+            TpccTable::History => self.history(number),
+            TpccTable::Order => self.order(number),
+            TpccTable::OrderLine => self.order_line(number),
+            TpccTable::NewOrder => {
                 self.key.extend_from_slice(&self.order_key(number).to_bytes());
                 NewOrder {}.encode(&mut self.row);
             }
@@ -89,7 +89,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The generator of row `number`, for one kind of draws.
-    fn random(&self, tag: u8, number: u32) -> Random {
+    fn random(&self, tag: u8, number: u32) -> WorkloadRandom {
         self.population.random(tag, self.part.warehouse, self.part.district, number)
     }
 
@@ -106,7 +106,7 @@ impl<'a> Rows<'a> {
 
     fn item(&mut self, item: u32) {
         self.key.extend_from_slice(&ItemKey { item }.to_bytes());
-        let mut random = self.random(Table::Item as u8, item);
+        let mut random = self.random(TpccTable::Item as u8, item);
         let original = self.chosen(item);
         let texts = self.texts.begin();
         texts.push(|out| values::push_a_string(&mut random, 14, 24, out));
@@ -123,7 +123,7 @@ impl<'a> Rows<'a> {
     fn warehouse(&mut self) {
         let warehouse = self.part.warehouse;
         self.key.extend_from_slice(&WarehouseKey { warehouse }.to_bytes());
-        let mut random = self.random(Table::Warehouse as u8, 1);
+        let mut random = self.random(TpccTable::Warehouse as u8, 1);
         let texts = self.texts.begin();
         texts.push(|out| values::push_a_string(&mut random, 6, 10, out));
         texts.push_address(&mut random);
@@ -144,7 +144,7 @@ impl<'a> Rows<'a> {
     fn district(&mut self, district: u8) {
         let warehouse = self.part.warehouse;
         self.key.extend_from_slice(&DistrictKey { warehouse, district }.to_bytes());
-        let mut random = self.random(Table::District as u8, u32::from(district));
+        let mut random = self.random(TpccTable::District as u8, u32::from(district));
         let texts = self.texts.begin();
         texts.push(|out| values::push_a_string(&mut random, 6, 10, out));
         texts.push_address(&mut random);
@@ -165,7 +165,7 @@ impl<'a> Rows<'a> {
     fn stock(&mut self, item: u32) {
         let warehouse = self.part.warehouse;
         self.key.extend_from_slice(&StockKey { warehouse, item }.to_bytes());
-        let mut random = self.random(Table::Stock as u8, item);
+        let mut random = self.random(TpccTable::Stock as u8, item);
         let original = self.chosen(item);
         let texts = self.texts.begin();
         texts.push(|out| values::push_data(&mut random, original, out));
@@ -182,10 +182,10 @@ impl<'a> Rows<'a> {
     }
 
     fn customer(&mut self, customer: u32) {
-        let Part { warehouse, district, .. } = self.part;
+        let LoadPart { warehouse, district, .. } = self.part;
         let key = CustomerKey { warehouse, district, customer };
         self.key.extend_from_slice(&key.to_bytes());
-        let mut random = self.random(Table::Customer as u8, customer);
+        let mut random = self.random(TpccTable::Customer as u8, customer);
         let credit = if self.chosen(customer) { Credit::Bad } else { Credit::Good };
         let scale = self.population.scale;
         // The first thousand customers have every last name once, in each scale with so many
@@ -225,10 +225,10 @@ impl<'a> Rows<'a> {
     }
 
     fn history(&mut self, customer: u32) {
-        let Part { warehouse, district, .. } = self.part;
+        let LoadPart { warehouse, district, .. } = self.part;
         let key = HistoryKey { warehouse, district, number: u64::from(customer) };
         self.key.extend_from_slice(&key.to_bytes());
-        let mut random = self.random(Table::History as u8, customer);
+        let mut random = self.random(TpccTable::History as u8, customer);
         let texts = self.texts.begin();
         texts.push(|out| values::push_a_string(&mut random, 12, 24, out));
         let row = History {
@@ -244,7 +244,7 @@ impl<'a> Rows<'a> {
 
     /// O_OL_CNT of an order, for the order's row and for its lines.
     fn line_count(&self, order: u32) -> u8 {
-        uniform(&mut self.random(Table::Order as u8, order), 5, 15) as u8
+        uniform(&mut self.random(TpccTable::Order as u8, order), 5, 15) as u8
     }
 
     fn order(&mut self, order: u32) {
@@ -282,12 +282,12 @@ impl<'a> Rows<'a> {
     }
 
     fn order_line(&mut self, order: u32) {
-        let Part { warehouse, district, .. } = self.part;
+        let LoadPart { warehouse, district, .. } = self.part;
         let line = self.lines.as_ref().map_or(1, |lines| lines.next);
         let key = OrderLineKey { warehouse, district, order, line };
         self.key.extend_from_slice(&key.to_bytes());
         // No order has more than 15 lines.
-        let mut random = self.random(Table::OrderLine as u8, order << 4 | u32::from(line));
+        let mut random = self.random(TpccTable::OrderLine as u8, order << 4 | u32::from(line));
         let delivered = order <= self.population.scale.delivered();
         let amount = if delivered { 0 } else { uniform(&mut random, 1, 999_999) };
         let texts = self.texts.begin();
@@ -325,7 +325,7 @@ impl Texts {
     }
 
     /// Appends two streets and a city.
-    fn push_address(&mut self, random: &mut Random) {
+    fn push_address(&mut self, random: &mut WorkloadRandom) {
         for _ in 0..3 {
             self.push(|out| values::push_a_string(random, 10, 20, out));
         }

@@ -1,14 +1,14 @@
 //! The outcomes of a run's transactions, and the figures that follow from them.
 
 use super::{TPMC_PER_WAREHOUSE_MAX, TransactionKind};
-use crate::histogram::{Failure, Kind, Latencies, LatencySummary, Measured};
-use crate::result::{Phase, ResultDocument};
+use crate::histogram::{Latencies, LatencySummary, Measured, OperationFailure, OperationKindSet};
+use crate::result::{ResultDocument, ResultPhase};
 use std::io::{self, Write};
 use std::time::Duration;
 
 /// Counts of one transaction type beside its latencies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub struct Counts {
+pub struct TransactionCounts {
     /// New orders that ended with the intended rollback (clause 2.4.1.4). They also count as
     /// completed.
     pub rollbacks: u64,
@@ -20,8 +20,8 @@ pub struct Counts {
     pub failed: u64,
 }
 
-impl Counts {
-    fn add(&mut self, other: Counts) {
+impl TransactionCounts {
+    fn add(&mut self, other: TransactionCounts) {
         self.rollbacks += other.rollbacks;
         self.aborts += other.aborts;
         self.retries += other.retries;
@@ -54,7 +54,7 @@ impl Counts {
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Statistics {
     latencies: Latencies<TransactionKind>,
-    counts: [Counts; 5],
+    counts: [TransactionCounts; 5],
 }
 
 impl Statistics {
@@ -86,7 +86,7 @@ impl Statistics {
     /// Records a transaction without a further attempt.
     pub fn failed(&mut self, kind: TransactionKind) {
         self.counts[kind.index()].failed += 1;
-        self.latencies.record_failure(kind, Failure::Error);
+        self.latencies.record_failure(kind, OperationFailure::Error);
     }
 
     /// Adds all counts of `other`.
@@ -109,13 +109,13 @@ impl Statistics {
     }
 
     /// The other counts of a type.
-    pub fn counts(&self, kind: TransactionKind) -> Counts {
+    pub fn counts(&self, kind: TransactionKind) -> TransactionCounts {
         self.counts[kind.index()]
     }
 
     /// The counts of all types together.
-    pub fn all_counts(&self) -> Counts {
-        let mut all = Counts::default();
+    pub fn all_counts(&self) -> TransactionCounts {
+        let mut all = TransactionCounts::default();
         self.counts.iter().for_each(|counts| all.add(*counts));
         all
     }
@@ -144,7 +144,7 @@ impl Statistics {
 
 /// A run in which terminals waited as the standard requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Waiting {
+pub struct TerminalWaiting {
     /// Warehouses in which terminals worked.
     pub warehouses: u32,
 }
@@ -157,7 +157,7 @@ pub struct Summary<'a> {
     /// The time.
     pub elapsed: Duration,
     /// Whether the run kept keying and think times, which the efficiency requires.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<TerminalWaiting>,
 }
 
 impl Summary<'_> {
@@ -222,8 +222,8 @@ impl Summary<'_> {
                 )?;
             }
             let counts = self.statistics.counts(kind);
-            if counts != Counts::default() {
-                let Counts { rollbacks, aborts, retries, failed } = counts;
+            if counts != TransactionCounts::default() {
+                let TransactionCounts { rollbacks, aborts, retries, failed } = counts;
                 writeln!(
                     out,
                     "{prefix} {name}_ABORT - Takes(s): {takes_s:.1}, Count: {aborts}, TPM: {:.1}, \
@@ -244,7 +244,7 @@ impl Summary<'_> {
 
     /// Puts all figures into a result document.
     pub fn fill(&self, document: &mut ResultDocument) {
-        let phase = Phase::new(self.statistics.total(), self.elapsed.as_secs_f64());
+        let phase = ResultPhase::new(self.statistics.total(), self.elapsed.as_secs_f64());
         document.set_measured(&phase, &self.statistics.latencies.measured());
         document.aborts = Some(self.statistics.all_counts().aborts);
         let measures = &mut document.measures;
@@ -258,7 +258,8 @@ impl Summary<'_> {
             if let Some(p90) = self.statistics.p90(kind) {
                 measures.insert(format!("{name}_p90_us"), p90.as_nanos() as f64 / 1e3);
             }
-            let Counts { rollbacks, aborts, retries, failed } = self.statistics.counts(kind);
+            let TransactionCounts { rollbacks, aborts, retries, failed } =
+                self.statistics.counts(kind);
             let counts = [
                 ("rollbacks", rollbacks),
                 ("aborts", aborts),
@@ -300,7 +301,7 @@ mod tests {
     #[test]
     fn figures_follow_from_counts_and_time() {
         let statistics = run();
-        let waiting = Some(Waiting { warehouses: 10 });
+        let waiting = Some(TerminalWaiting { warehouses: 10 });
         let summary = Summary { statistics: &statistics, elapsed: 60 * 1_000_000 * US, waiting };
         assert_eq!((summary.tpmc(), summary.tpm_total()), (100.0, 150.0));
         let efficiency = summary.efficiency_percent().unwrap();
@@ -316,7 +317,7 @@ mod tests {
     fn aborts_are_not_completed_transactions() {
         let statistics = run();
         assert_eq!((statistics.count(Payment), statistics.total()), (50, 150));
-        let counts = Counts { rollbacks: 0, aborts: 7, retries: 6, failed: 1 };
+        let counts = TransactionCounts { rollbacks: 0, aborts: 7, retries: 6, failed: 1 };
         assert_eq!(statistics.counts(Payment), counts);
         assert_eq!(statistics.counts(NewOrder).rollbacks, 10);
     }
@@ -324,7 +325,7 @@ mod tests {
     #[test]
     fn lines_are_those_of_go_tpc_with_nanoseconds() {
         let statistics = run();
-        let waiting = Some(Waiting { warehouses: 1 });
+        let waiting = Some(TerminalWaiting { warehouses: 1 });
         let summary =
             Summary { statistics: &statistics, elapsed: Duration::from_secs(600), waiting };
         let mut out = Vec::new();
@@ -353,7 +354,7 @@ mod tests {
     #[test]
     fn the_document_has_every_figure() {
         let statistics = run();
-        let waiting = Some(Waiting { warehouses: 1 });
+        let waiting = Some(TerminalWaiting { warehouses: 1 });
         let summary =
             Summary { statistics: &statistics, elapsed: Duration::from_secs(600), waiting };
         let mut document = ResultDocument::new("tpcc", "0", "unknown");
@@ -381,6 +382,9 @@ mod tests {
         let slow: Vec<_> = summary.too_slow().into_iter().map(|(kind, _)| kind).collect();
         assert_eq!(slow, [StockLevel]);
         statistics.clear();
-        assert_eq!((statistics.total(), statistics.all_counts()), (0, Counts::default()));
+        assert_eq!(
+            (statistics.total(), statistics.all_counts()),
+            (0, TransactionCounts::default())
+        );
     }
 }

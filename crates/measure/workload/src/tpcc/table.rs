@@ -5,7 +5,7 @@ use super::row::CUSTOMER_DATA_MAX;
 /// A table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
-pub enum Table {
+pub enum TpccTable {
     /// WAREHOUSE.
     Warehouse,
     /// DISTRICT.
@@ -26,32 +26,32 @@ pub enum Table {
     Stock,
 }
 
-impl Table {
+impl TpccTable {
     /// All, in the standard's order (clause 1.3.1).
-    pub const ALL: [Table; 9] = [
-        Table::Warehouse,
-        Table::District,
-        Table::Customer,
-        Table::History,
-        Table::NewOrder,
-        Table::Order,
-        Table::OrderLine,
-        Table::Item,
-        Table::Stock,
+    pub const ALL: [TpccTable; 9] = [
+        TpccTable::Warehouse,
+        TpccTable::District,
+        TpccTable::Customer,
+        TpccTable::History,
+        TpccTable::NewOrder,
+        TpccTable::Order,
+        TpccTable::OrderLine,
+        TpccTable::Item,
+        TpccTable::Stock,
     ];
 
     /// The standard's name.
     pub fn name(self) -> &'static str {
         match self {
-            Table::Warehouse => "WAREHOUSE",
-            Table::District => "DISTRICT",
-            Table::Customer => "CUSTOMER",
-            Table::History => "HISTORY",
-            Table::NewOrder => "NEW-ORDER",
-            Table::Order => "ORDER",
-            Table::OrderLine => "ORDER-LINE",
-            Table::Item => "ITEM",
-            Table::Stock => "STOCK",
+            TpccTable::Warehouse => "WAREHOUSE",
+            TpccTable::District => "DISTRICT",
+            TpccTable::Customer => "CUSTOMER",
+            TpccTable::History => "HISTORY",
+            TpccTable::NewOrder => "NEW-ORDER",
+            TpccTable::Order => "ORDER",
+            TpccTable::OrderLine => "ORDER-LINE",
+            TpccTable::Item => "ITEM",
+            TpccTable::Stock => "STOCK",
         }
     }
 
@@ -60,23 +60,23 @@ impl Table {
         // A name, two streets and a city.
         let address = 10 + 20 + 20 + 20;
         match self {
-            Table::Warehouse => 25 + address,
-            Table::District => 29 + address,
-            Table::Customer => 77 + 16 + 16 + 20 + 20 + 20 + CUSTOMER_DATA_MAX,
-            Table::History => 21 + 24,
-            Table::NewOrder => 0,
-            Table::Order => 15,
-            Table::OrderLine => 45,
-            Table::Item => 9 + 24 + 50,
-            Table::Stock => 254 + 50,
+            TpccTable::Warehouse => 25 + address,
+            TpccTable::District => 29 + address,
+            TpccTable::Customer => 77 + 16 + 16 + 20 + 20 + 20 + CUSTOMER_DATA_MAX,
+            TpccTable::History => 21 + 24,
+            TpccTable::NewOrder => 0,
+            TpccTable::Order => 15,
+            TpccTable::OrderLine => 45,
+            TpccTable::Item => 9 + 24 + 50,
+            TpccTable::Stock => 254 + 50,
         }
     }
 
     /// The secondary index over the table, if it has one.
-    pub fn index(self) -> Option<Index> {
+    pub fn index(self) -> Option<TpccIndex> {
         match self {
-            Table::Customer => Some(Index::CustomerByName),
-            Table::Order => Some(Index::OrderByCustomer),
+            TpccTable::Customer => Some(TpccIndex::CustomerByName),
+            TpccTable::Order => Some(TpccIndex::OrderByCustomer),
             _ => None,
         }
     }
@@ -85,30 +85,30 @@ impl Table {
 /// A secondary index. Each of its keys is unique, because it ends with the row's own number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
-pub enum Index {
+pub enum TpccIndex {
     /// CUSTOMER by district, last name and first name.
     CustomerByName,
     /// ORDER by customer, the newest first.
     OrderByCustomer,
 }
 
-impl Index {
+impl TpccIndex {
     /// All.
-    pub const ALL: [Index; 2] = [Index::CustomerByName, Index::OrderByCustomer];
+    pub const ALL: [TpccIndex; 2] = [TpccIndex::CustomerByName, TpccIndex::OrderByCustomer];
 
     /// The table of the index.
-    pub fn table(self) -> Table {
+    pub fn table(self) -> TpccTable {
         match self {
-            Index::CustomerByName => Table::Customer,
-            Index::OrderByCustomer => Table::Order,
+            TpccIndex::CustomerByName => TpccTable::Customer,
+            TpccIndex::OrderByCustomer => TpccTable::Order,
         }
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Index::CustomerByName => "CUSTOMER by name",
-            Index::OrderByCustomer => "ORDER by customer",
+            TpccIndex::CustomerByName => "CUSTOMER by name",
+            TpccIndex::OrderByCustomer => "ORDER by customer",
         }
     }
 }

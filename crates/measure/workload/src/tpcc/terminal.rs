@@ -3,13 +3,13 @@
 use super::TransactionKind;
 use super::input::{
     CustomerChoice, DeliveryInput, LINES_MAX, LastName, NewOrderInput, NewOrderLine,
-    OrderStatusInput, PaymentInput, StockLevelInput, Transaction,
+    OrderStatusInput, PaymentInput, StockLevelInput, TpccTransaction,
 };
-use super::mix::{Choice, Mix, Weights};
+use super::mix::{Mix, MixChoice, Weights};
 use super::scale::{DISTRICTS, Scale, warehouses};
 use super::values::{Constants, NonUniform, uniform};
 use crate::WorkloadError;
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 use std::num::NonZeroU8;
 use std::ops::RangeInclusive;
 
@@ -43,7 +43,7 @@ pub struct InputSettings {
     /// The mix.
     pub weights: Weights,
     /// The method of drawing.
-    pub choice: Choice,
+    pub choice: MixChoice,
     /// Lines that other warehouses supply.
     pub remote_lines: RemoteLines,
     /// Payments by customers of other warehouses, in percent; 15 is the standard's (clause
@@ -59,7 +59,7 @@ impl InputSettings {
             warehouses,
             constants: Constants::for_run(load, seed),
             weights: Weights::default(),
-            choice: Choice::default(),
+            choice: MixChoice::default(),
             remote_lines: RemoteLines::PerLine { percent: 1 },
             remote_payments_percent: 15,
         }
@@ -149,7 +149,7 @@ pub struct Terminal {
     last_names: NonUniform,
     customers: NonUniform,
     items: NonUniform,
-    random: Random,
+    random: WorkloadRandom,
 }
 
 impl Terminal {
@@ -172,34 +172,34 @@ impl Terminal {
             last_names: settings.constants.last_names(settings.scale),
             customers: settings.constants.customers(settings.scale),
             items: settings.constants.items(settings.scale),
-            random: Random::for_stream(seed, u64::from(number)),
+            random: WorkloadRandom::for_stream(seed, u64::from(number)),
         })
     }
 
     /// The terminal's own generator, for its think times.
-    pub fn random(&mut self) -> &mut Random {
+    pub fn random(&mut self) -> &mut WorkloadRandom {
         &mut self.random
     }
 
     /// The next transaction.
     #[inline]
-    pub fn next_transaction(&mut self) -> Transaction {
+    pub fn next_transaction(&mut self) -> TpccTransaction {
         let warehouse = match &self.home {
             Home::District { warehouse, .. } => *warehouse,
             Home::Anywhere(among) => uniform(&mut self.random, *among.start(), *among.end()),
         };
         match self.mix.draw(&mut self.random) {
-            TransactionKind::NewOrder => Transaction::NewOrder(self.new_order(warehouse)),
-            TransactionKind::Payment => Transaction::Payment(self.payment(warehouse)),
+            TransactionKind::NewOrder => TpccTransaction::NewOrder(self.new_order(warehouse)),
+            TransactionKind::Payment => TpccTransaction::Payment(self.payment(warehouse)),
             TransactionKind::OrderStatus => {
                 let district = self.district();
                 let customer = self.customer();
-                Transaction::OrderStatus(OrderStatusInput { warehouse, district, customer })
+                TpccTransaction::OrderStatus(OrderStatusInput { warehouse, district, customer })
             }
             TransactionKind::Delivery => {
                 let carrier = uniform(&mut self.random, 1, 10) as u8;
                 let carrier = NonZeroU8::new(carrier).unwrap_or(NonZeroU8::MIN);
-                Transaction::Delivery(DeliveryInput { warehouse, carrier })
+                TpccTransaction::Delivery(DeliveryInput { warehouse, carrier })
             }
             TransactionKind::StockLevel => {
                 let district = match self.home {
@@ -207,7 +207,7 @@ impl Terminal {
                     Home::Anywhere(_) => self.district(),
                 };
                 let threshold = uniform(&mut self.random, 10, 20) as i16;
-                Transaction::StockLevel(StockLevelInput { warehouse, district, threshold })
+                TpccTransaction::StockLevel(StockLevelInput { warehouse, district, threshold })
             }
         }
     }

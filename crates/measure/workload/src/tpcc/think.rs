@@ -1,7 +1,7 @@
 //! How long a terminal types and thinks (clause 5.2.5), for runs with the setting `wait`.
 
 use super::TransactionKind;
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 use std::time::Duration;
 
 /// The maximum of new orders per minute of one warehouse with ten waiting terminals. It follows
@@ -17,7 +17,7 @@ pub const TPMC_PER_WAREHOUSE_MAX: f64 = 12.86;
 /// let time = think_time(TransactionKind::Payment, &mut Random::new(1));
 /// assert!(time <= 10 * TransactionKind::Payment.mean_think_time());
 /// ```
-pub fn think_time(kind: TransactionKind, random: &mut Random) -> Duration {
+pub fn think_time(kind: TransactionKind, random: &mut WorkloadRandom) -> Duration {
     let mean = kind.mean_think_time();
     // In (0, 1], so the logarithm's argument is never zero.
     let uniform = 1.0 - random.next_f64();
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn think_times_are_exponential_and_cut() {
-        let mut random = Random::new(5);
+        let mut random = WorkloadRandom::new(5);
         for kind in TransactionKind::ALL {
             let mean = kind.mean_think_time().as_secs_f64();
             let times: Vec<f64> =

@@ -1,11 +1,11 @@
 //! Random values: the non-uniform numbers, last names and strings of clauses 2.1.6 and 4.3.2.
 
 use super::Scale;
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 
 /// A number in `from..=to`.
 #[inline]
-pub fn uniform(random: &mut Random, from: u32, to: u32) -> u32 {
+pub fn uniform(random: &mut WorkloadRandom, from: u32, to: u32) -> u32 {
     from + random.below(u64::from(to - from) + 1) as u32
 }
 
@@ -24,7 +24,7 @@ pub struct NonUniform {
 impl NonUniform {
     /// The next number.
     #[inline]
-    pub fn draw(&self, random: &mut Random) -> u32 {
+    pub fn draw(&self, random: &mut WorkloadRandom) -> u32 {
         let both = uniform(random, 0, self.mask) | uniform(random, self.from, self.to);
         // Below 2^33, hence the wide sum.
         let turned = u64::from(both) + u64::from(self.constant);
@@ -53,13 +53,13 @@ pub struct Constants {
 impl Constants {
     /// The constants of the initial population.
     pub fn for_load(seed: u64) -> Constants {
-        Constants::draw(&mut Random::for_stream(seed, LOAD_STREAM))
+        Constants::draw(&mut WorkloadRandom::for_stream(seed, LOAD_STREAM))
     }
 
     /// The constants of a run with `seed` on a database that was populated with `load`. The two
     /// constants of last names are 65 to 119 apart, and neither 96 nor 112 apart (clause 2.1.6.1).
     pub fn for_run(load: Constants, seed: u64) -> Constants {
-        let mut random = Random::for_stream(seed, RUN_STREAM);
+        let mut random = WorkloadRandom::for_stream(seed, RUN_STREAM);
         // In a range of 256, every number has a valid number on at least one side.
         loop {
             let run = Constants::draw(&mut random);
@@ -75,7 +75,7 @@ impl Constants {
         (65..=119).contains(&apart) && apart != 96 && apart != 112
     }
 
-    fn draw(random: &mut Random) -> Constants {
+    fn draw(random: &mut WorkloadRandom) -> Constants {
         Constants {
             last_name: uniform(random, 0, 255),
             customer: uniform(random, 0, 1023),
@@ -136,7 +136,7 @@ pub(super) fn syllables(number: u32) -> [&'static [u8]; 3] {
 const ALPHANUMERIC: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
 /// Appends `len` characters of `alphabet`, nine from each draw.
-fn push_characters(random: &mut Random, alphabet: &[u8], len: u32, out: &mut Vec<u8>) {
+fn push_characters(random: &mut WorkloadRandom, alphabet: &[u8], len: u32, out: &mut Vec<u8>) {
     let base = alphabet.len() as u64;
     let mut left = len as usize;
     while left > 0 {
@@ -153,23 +153,23 @@ fn push_characters(random: &mut Random, alphabet: &[u8], len: u32, out: &mut Vec
 }
 
 /// Appends a random a-string of `from..=to` letters and digits (clause 4.3.2.2).
-pub fn push_a_string(random: &mut Random, from: u32, to: u32, out: &mut Vec<u8>) {
+pub fn push_a_string(random: &mut WorkloadRandom, from: u32, to: u32, out: &mut Vec<u8>) {
     let len = uniform(random, from, to);
     push_characters(random, ALPHANUMERIC, len, out);
 }
 
 /// Appends a random n-string of `len` digits (clause 4.3.2.2).
-pub fn push_n_string(random: &mut Random, len: u32, out: &mut Vec<u8>) {
+pub fn push_n_string(random: &mut WorkloadRandom, len: u32, out: &mut Vec<u8>) {
     push_characters(random, b"0123456789", len, out);
 }
 
 /// A random state: two letters.
-pub fn state(random: &mut Random) -> [u8; 2] {
+pub fn state(random: &mut WorkloadRandom) -> [u8; 2] {
     [(); 2].map(|()| b'A' + random.below(26) as u8)
 }
 
 /// A random zip code (clause 4.3.2.7): four digits, then five ones.
-pub fn zip(random: &mut Random) -> [u8; 9] {
+pub fn zip(random: &mut WorkloadRandom) -> [u8; 9] {
     let mut zip = [b'1'; 9];
     for digit in &mut zip[..4] {
         *digit = b'0' + random.below(10) as u8;
@@ -208,7 +208,7 @@ pub fn is_original(data: &[u8]) -> bool {
 
 /// Appends I_DATA or S_DATA: 26 to 50 characters. If `original`, the mark stands at a random
 /// position.
-pub fn push_data(random: &mut Random, original: bool, out: &mut Vec<u8>) {
+pub fn push_data(random: &mut WorkloadRandom, original: bool, out: &mut Vec<u8>) {
     let begin = out.len();
     push_a_string(random, 26, 50, out);
     if original {
@@ -219,7 +219,7 @@ pub fn push_data(random: &mut Random, original: bool, out: &mut Vec<u8>) {
 }
 
 /// A random order of `1..=count` (Fisher and Yates).
-pub fn permutation(random: &mut Random, count: u32) -> Vec<u32> {
+pub fn permutation(random: &mut WorkloadRandom, count: u32) -> Vec<u32> {
     let mut numbers: Vec<u32> = (1..=count).collect();
     for last in (1..numbers.len()).rev() {
         numbers.swap(last, random.below(last as u64 + 1) as usize);

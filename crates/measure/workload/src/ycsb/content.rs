@@ -37,15 +37,15 @@ const WORD_FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
     serde::Serialize,
     serde::Deserialize,
 )]
-pub struct Version(u64);
+pub struct ContentVersion(u64);
 
-impl Version {
+impl ContentVersion {
     /// The version of a field without a write since its record was loaded or inserted.
-    pub const LOADED: Version = Version(0);
+    pub const LOADED: ContentVersion = ContentVersion(0);
 
     /// The version with this number.
-    pub const fn new(number: u64) -> Version {
-        Version(number)
+    pub const fn new(number: u64) -> ContentVersion {
+        ContentVersion(number)
     }
 
     /// Its number.
@@ -54,12 +54,12 @@ impl Version {
     }
 
     /// The version that a read-modify-write writes over this version.
-    pub const fn next(self) -> Version {
-        Version(self.0.wrapping_add(1))
+    pub const fn next(self) -> ContentVersion {
+        ContentVersion(self.0.wrapping_add(1))
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for ContentVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}", self.0)
     }
@@ -85,8 +85,8 @@ impl Versions {
     /// A version that no other write of the run has, for the first four billion writes of the
     /// worker.
     #[inline]
-    pub fn take(&mut self) -> Version {
-        let version = Version(self.next);
+    pub fn take(&mut self) -> ContentVersion {
+        let version = ContentVersion(self.next);
         self.next = self.next.wrapping_add(1 << 16);
         version
     }
@@ -128,25 +128,25 @@ pub(super) fn version_len(len: usize) -> usize {
 
 /// The seed of one field under one version.
 #[inline]
-pub(super) fn seed(key: ContentKey, field: FieldIndex, version: Version) -> u64 {
+pub(super) fn seed(key: ContentKey, field: FieldIndex, version: ContentVersion) -> u64 {
     mix(key.0 ^ mix(version.0.wrapping_add(u64::from(field.0).wrapping_mul(GOLDEN))))
 }
 
 /// The part of a version that a field of `len` bytes can keep.
-fn kept(version: Version, len: usize) -> Version {
+fn kept(version: ContentVersion, len: usize) -> ContentVersion {
     match version_len(len) {
         VERSION_LEN => version,
-        short => Version(version.0 & ((1 << (8 * short)) - 1)),
+        short => ContentVersion(version.0 & ((1 << (8 * short)) - 1)),
     }
 }
 
 /// The version at the head of a field.
 #[inline]
-pub(super) fn version_of(field: &[u8]) -> Version {
+pub(super) fn version_of(field: &[u8]) -> ContentVersion {
     let mut bytes = [0; VERSION_LEN];
     let len = version_len(field.len());
     bytes[..len].copy_from_slice(&field[..len]);
-    Version(u64::from_le_bytes(bytes))
+    ContentVersion(u64::from_le_bytes(bytes))
 }
 
 #[inline]
@@ -159,7 +159,7 @@ fn word(seed: u64, index: usize) -> [u8; 8] {
 
 /// Fills a field.
 #[inline]
-pub(super) fn fill(out: &mut [u8], key: ContentKey, field: FieldIndex, version: Version) {
+pub(super) fn fill(out: &mut [u8], key: ContentKey, field: FieldIndex, version: ContentVersion) {
     let version = kept(version, out.len());
     let seed = seed(key, field, version);
     let (head, body) = out.split_at_mut(version_len(out.len()));
@@ -174,7 +174,7 @@ pub(super) fn fill(out: &mut [u8], key: ContentKey, field: FieldIndex, version: 
 
 /// The version of a field with the bytes of exactly one write, else `None`.
 #[inline]
-pub(super) fn check(bytes: &[u8], key: ContentKey, field: FieldIndex) -> Option<Version> {
+pub(super) fn check(bytes: &[u8], key: ContentKey, field: FieldIndex) -> Option<ContentVersion> {
     let version = version_of(bytes);
     let seed = seed(key, field, version);
     let (words, tail) = bytes[version_len(bytes.len())..].as_chunks::<8>();
@@ -195,7 +195,7 @@ mod tests {
 
     fn field(len: usize, version: u64) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        fill(&mut bytes, KEY, FIELD, Version(version));
+        fill(&mut bytes, KEY, FIELD, ContentVersion(version));
         bytes
     }
 
@@ -234,7 +234,8 @@ mod tests {
     #[test]
     fn workers_never_take_the_same_version() {
         let (mut first, mut second) = (Versions::of_worker(0), Versions::of_worker(1));
-        let taken = [first.take(), first.take(), second.take(), second.take(), Version::LOADED];
+        let taken =
+            [first.take(), first.take(), second.take(), second.take(), ContentVersion::LOADED];
         for (i, version) in taken.iter().enumerate() {
             assert!(!taken[..i].contains(version));
         }

@@ -33,11 +33,11 @@ mod settings;
 mod stream;
 
 pub use builtin::Builtin;
-pub use content::{ContentKey, FieldIndex, VERSION_LEN, Version, Versions};
+pub use content::{ContentKey, ContentVersion, FieldIndex, VERSION_LEN, Versions};
 pub use inserts::InsertCounter;
 pub use key::{InsertOrder, KEY_LEN_MAX, KeyBuffer, KeyFormat, RecordNumber, ZERO_PADDING_MAX};
-pub use operation::{Fields, Operation, OperationKind};
-pub use record::{BadRecord, FieldLength, RECORD_LEN_MAX, RecordLayout};
+pub use operation::{Fields, OperationKind, YcsbOperation};
+pub use record::{BadYcsbRecord, FieldLength, RECORD_LEN_MAX, RecordLayout};
 pub use settings::{
     ClientSettings, CoreWorkload, Mix, RequestDistribution, ScanLength, ScanLengthDistribution,
 };

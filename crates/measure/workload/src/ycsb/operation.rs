@@ -2,7 +2,7 @@
 
 use super::content::FieldIndex;
 use super::key::RecordNumber;
-use crate::histogram::Kind;
+use crate::histogram::OperationKindSet;
 
 /// The fields that an operation touches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,7 +15,7 @@ pub enum Fields {
 
 /// One operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operation {
+pub enum YcsbOperation {
     /// Read fields of a record.
     Read {
         /// Which record.
@@ -56,15 +56,15 @@ pub enum Operation {
     },
 }
 
-impl Operation {
+impl YcsbOperation {
     /// The kind under which the operation is measured.
     pub fn kind(&self) -> OperationKind {
         match self {
-            Operation::Read { .. } => OperationKind::Read,
-            Operation::Update { .. } => OperationKind::Update,
-            Operation::Insert { .. } => OperationKind::Insert,
-            Operation::Scan { .. } => OperationKind::Scan,
-            Operation::ReadModifyWrite { .. } => OperationKind::ReadModifyWrite,
+            YcsbOperation::Read { .. } => OperationKind::Read,
+            YcsbOperation::Update { .. } => OperationKind::Update,
+            YcsbOperation::Insert { .. } => OperationKind::Insert,
+            YcsbOperation::Scan { .. } => OperationKind::Scan,
+            YcsbOperation::ReadModifyWrite { .. } => OperationKind::ReadModifyWrite,
         }
     }
 }
@@ -84,7 +84,7 @@ pub enum OperationKind {
     ReadModifyWrite,
 }
 
-impl Kind for OperationKind {
+impl OperationKindSet for OperationKind {
     const NAMES: &'static [&'static str] =
         &["READ", "UPDATE", "INSERT", "SCAN", "READ-MODIFY-WRITE"];
 

@@ -3,7 +3,7 @@
 use super::known::{IGNORED, IGNORED_PREFIX, KNOWN};
 use crate::WorkloadError;
 use crate::properties::{Duplicate, Properties, Property, near_matches};
-use latchwork_units::{Size, Time};
+use latchwork_units::{SizeUnit, TimeUnit};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         range: RangeInclusive<u16>,
     ) -> Result<Option<u16>, WorkloadError> {
         let Some(text) = self.text(key) else { return Ok(None) };
-        let size = latchwork_units::size(text, Size::B).and_then(|size| size.try_into().ok());
+        let size = latchwork_units::size(text, SizeUnit::B).and_then(|size| size.try_into().ok());
         match size.filter(|size| range.contains(size)) {
             Some(size) => Ok(Some(size)),
             None => {
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
     pub(super) fn time(&self, key: &'static str) -> Result<Option<Duration>, WorkloadError> {
         let most = Duration::from_secs(u64::from(u32::MAX));
         let Some(text) = self.text(key) else { return Ok(None) };
-        match latchwork_units::time(text, Time::Seconds).filter(|time| *time <= most) {
+        match latchwork_units::time(text, TimeUnit::Seconds).filter(|time| *time <= most) {
             Some(time) => Ok(Some(time)),
             None => {
                 let would_do = format!(

@@ -10,7 +10,7 @@
 //! With equal lengths a field is a known range of the record, so an update replaces it in place
 //! without reading the rest.
 
-use super::content::{self, ContentKey, FieldIndex, Version};
+use super::content::{self, ContentKey, ContentVersion, FieldIndex};
 use crate::WorkloadError;
 use crate::distribution::Zipfian;
 use crate::hash::mix;
@@ -68,7 +68,7 @@ impl FieldLength {
 
 /// Why a record's bytes are not those of any write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum BadRecord {
+pub enum BadYcsbRecord {
     /// The record's length differs from the layout's.
     #[error("the record has {found} bytes where {expected} belong")]
     Length {
@@ -198,7 +198,7 @@ impl RecordLayout {
     ///
     /// Fails when the record does not have that field.
     #[inline]
-    pub fn find(&self, record: &[u8], field: FieldIndex) -> Result<Range<usize>, BadRecord> {
+    pub fn find(&self, record: &[u8], field: FieldIndex) -> Result<Range<usize>, BadYcsbRecord> {
         let found = match self.place(field) {
             Some(place) => place,
             None => {
@@ -210,7 +210,7 @@ impl RecordLayout {
                 };
                 let start = if index == 0 { Some(data) } else { end(index - 1) };
                 let (Some(start), Some(end)) = (start, end(index)) else {
-                    return Err(BadRecord::Table { field });
+                    return Err(BadYcsbRecord::Table { field });
                 };
                 start..end
             }
@@ -218,13 +218,13 @@ impl RecordLayout {
         if field.0 < self.fields && found.start <= found.end && found.end <= record.len() {
             Ok(found)
         } else {
-            Err(BadRecord::Table { field })
+            Err(BadYcsbRecord::Table { field })
         }
     }
 
     /// Writes a whole record into `out`, replacing its contents. Allocates only when `out` must
     /// grow.
-    pub fn encode(&self, key: ContentKey, version: Version, out: &mut Vec<u8>) {
+    pub fn encode(&self, key: ContentKey, version: ContentVersion, out: &mut Vec<u8>) {
         out.clear();
         out.resize(self.table_len(), 0);
         for field in self.field_indices() {
@@ -247,7 +247,13 @@ impl RecordLayout {
 
     /// Writes the contents of one field. `out` is the whole field.
     #[inline]
-    pub fn fill_field(&self, key: ContentKey, field: FieldIndex, version: Version, out: &mut [u8]) {
+    pub fn fill_field(
+        &self,
+        key: ContentKey,
+        field: FieldIndex,
+        version: ContentVersion,
+        out: &mut [u8],
+    ) {
         content::fill(out, key, field, version);
     }
 
@@ -260,10 +266,10 @@ impl RecordLayout {
         &self,
         key: ContentKey,
         field: FieldIndex,
-        version: Version,
+        version: ContentVersion,
         old: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(), BadRecord> {
+    ) -> Result<(), BadYcsbRecord> {
         out.clear();
         out.resize(self.table_len(), 0);
         for other in self.field_indices() {
@@ -282,7 +288,7 @@ impl RecordLayout {
 
     /// The version that a whole field carries, unchecked.
     #[inline]
-    pub fn version_of(&self, field_bytes: &[u8]) -> Version {
+    pub fn version_of(&self, field_bytes: &[u8]) -> ContentVersion {
         content::version_of(field_bytes)
     }
 
@@ -297,8 +303,8 @@ impl RecordLayout {
         key: ContentKey,
         field: FieldIndex,
         bytes: &[u8],
-    ) -> Result<Version, BadRecord> {
-        let version = content::check(bytes, key, field).ok_or(BadRecord::Content { field })?;
+    ) -> Result<ContentVersion, BadYcsbRecord> {
+        let version = content::check(bytes, key, field).ok_or(BadYcsbRecord::Content { field })?;
         let whole = content::version_len(bytes.len()) == content::VERSION_LEN;
         let expected = match self.length {
             FieldLength::Constant(len) => usize::from(len),
@@ -307,7 +313,7 @@ impl RecordLayout {
             _ => bytes.len(),
         };
         if bytes.len() != expected {
-            return Err(BadRecord::Length { expected, found: bytes.len() });
+            return Err(BadYcsbRecord::Length { expected, found: bytes.len() });
         }
         Ok(version)
     }
@@ -322,8 +328,8 @@ impl RecordLayout {
         &self,
         key: ContentKey,
         record: &[u8],
-        mut versions: impl FnMut(FieldIndex, Version),
-    ) -> Result<(), BadRecord> {
+        mut versions: impl FnMut(FieldIndex, ContentVersion),
+    ) -> Result<(), BadYcsbRecord> {
         let mut end = self.table_len();
         for field in self.field_indices() {
             let place = self.find(record, field)?;
@@ -331,7 +337,7 @@ impl RecordLayout {
             versions(field, self.verify_field(key, field, &record[place])?);
         }
         if end != record.len() {
-            return Err(BadRecord::Length { expected: end, found: record.len() });
+            return Err(BadYcsbRecord::Length { expected: end, found: record.len() });
         }
         Ok(())
     }
@@ -368,7 +374,7 @@ mod tests {
             let mut record = Vec::new();
             for number in 0..200u64 {
                 let key = ContentKey::new(&number.to_le_bytes());
-                layout.encode(key, Version::new(number << 16), &mut record);
+                layout.encode(key, ContentVersion::new(number << 16), &mut record);
                 assert!(record.len() <= layout.len_max());
                 layout.verify(key, &record, |_, _| ()).unwrap();
             }
@@ -380,9 +386,9 @@ mod tests {
         for layout in layouts() {
             let key = ContentKey::new(b"user1");
             let (mut record, mut next) = (Vec::new(), Vec::new());
-            layout.encode(key, Version::LOADED, &mut record);
+            layout.encode(key, ContentVersion::LOADED, &mut record);
             for (step, field) in (0..40).zip([0, 9, 4, 4].into_iter().cycle()) {
-                let version = Version::new(step + 1);
+                let version = ContentVersion::new(step + 1);
                 layout.replace_field(key, FieldIndex(field), version, &record, &mut next).unwrap();
                 std::mem::swap(&mut record, &mut next);
                 let found = versions(&layout, key, &record);
@@ -400,7 +406,7 @@ mod tests {
         for layout in layouts() {
             let key = ContentKey::new(b"user1");
             let mut record = Vec::new();
-            layout.encode(key, Version::new(3 << 16), &mut record);
+            layout.encode(key, ContentVersion::new(3 << 16), &mut record);
             for cut in 0..record.len() {
                 assert!(layout.verify(key, &record[..cut], |_, _| ()).is_err(), "cut at {cut}");
             }
@@ -424,7 +430,7 @@ mod tests {
             let mut record = Vec::new();
             for number in 0..300u64 {
                 let key = ContentKey::new(&number.to_le_bytes());
-                layout.encode(key, Version::LOADED, &mut record);
+                layout.encode(key, ContentVersion::LOADED, &mut record);
                 lens.extend(layout.field_indices().map(|f| layout.find(&record, f).unwrap().len()));
             }
             let (min, max) = (lens.iter().min().unwrap(), lens.iter().max().unwrap());

@@ -3,14 +3,14 @@
 use super::content::FieldIndex;
 use super::inserts::InsertCounter;
 use super::key::RecordNumber;
-use super::operation::{Fields, Operation};
+use super::operation::{Fields, YcsbOperation};
 use super::settings::{CoreWorkload, RequestDistribution, ScanLengthDistribution};
 use crate::WorkloadError;
 use crate::distribution::{
-    Discrete, Exponential, Hotspot, Latest, ScaledZipfian, ScrambledZipfian, Sequential, Uniform,
-    YCSB_THETA, Zipfian,
+    Discrete, Exponential, Hotspot, LatestDistribution, ScaledZipfian, ScrambledZipfian,
+    Sequential, Uniform, YCSB_THETA, Zipfian,
 };
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 use std::sync::Arc;
 
 /// Maximum number of redraws of a record that is not inserted yet. Then a loaded record is taken.
@@ -32,7 +32,7 @@ enum Requests {
     ZipfianRecords(Zipfian),
     Scaled(ScaledZipfian),
     ScrambledZipfian(ScrambledZipfian),
-    Latest(Latest),
+    Latest(LatestDistribution),
     Hotspot(Hotspot),
     Sequential(Sequential),
     Exponential(Exponential),
@@ -64,7 +64,7 @@ enum ScanLengths {
 /// ```
 #[derive(Debug)]
 pub struct OperationStream {
-    random: Random,
+    random: WorkloadRandom,
     mix: Discrete<5>,
     requests: Requests,
     first: u64,
@@ -93,7 +93,7 @@ impl OperationStream {
         let scan = workload.scan_length;
         let lengths = u64::from(scan.max - scan.min.min(scan.max)) + 1;
         Ok(OperationStream {
-            random: Random::for_stream(seed, worker.index),
+            random: WorkloadRandom::for_stream(seed, worker.index),
             mix: Discrete::new(workload.mix.weights())?,
             requests: Requests::new(workload, worker)?,
             first: workload.records.start,
@@ -114,16 +114,17 @@ impl OperationStream {
 
     /// The next operation.
     #[inline]
-    pub fn draw(&mut self) -> Operation {
+    pub fn draw(&mut self) -> YcsbOperation {
         match self.mix.draw(&mut self.random) {
-            0 => {
-                Operation::Read { record: self.record(), fields: self.fields(self.read_all_fields) }
-            }
-            1 => Operation::Update {
+            0 => YcsbOperation::Read {
+                record: self.record(),
+                fields: self.fields(self.read_all_fields),
+            },
+            1 => YcsbOperation::Update {
                 record: self.record(),
                 fields: self.fields(self.write_all_fields),
             },
-            2 => Operation::Insert { record: self.inserts.claim() },
+            2 => YcsbOperation::Insert { record: self.inserts.claim() },
             3 => {
                 let first = self.record();
                 let longer = match &self.scan_lengths {
@@ -131,9 +132,9 @@ impl OperationStream {
                     ScanLengths::Zipfian(lengths) => lengths.draw(&mut self.random),
                 };
                 let records = self.scan_min.saturating_add(longer as u32);
-                Operation::Scan { first, records, fields: self.fields(self.read_all_fields) }
+                YcsbOperation::Scan { first, records, fields: self.fields(self.read_all_fields) }
             }
-            _ => Operation::ReadModifyWrite {
+            _ => YcsbOperation::ReadModifyWrite {
                 record: self.record(),
                 read: self.fields(self.read_all_fields),
                 write: self.fields(self.write_all_fields),
@@ -165,9 +166,9 @@ impl OperationStream {
 }
 
 impl Iterator for OperationStream {
-    type Item = Operation;
+    type Item = YcsbOperation;
 
-    fn next(&mut self) -> Option<Operation> {
+    fn next(&mut self) -> Option<YcsbOperation> {
         Some(self.draw())
     }
 }
@@ -185,7 +186,9 @@ impl Requests {
                 let items = loaded + expected_inserts(workload) + 1;
                 Requests::ScrambledZipfian(ScrambledZipfian::new(items)?)
             }
-            RequestDistribution::Latest { theta } => Requests::Latest(Latest::new(loaded, theta)?),
+            RequestDistribution::Latest { theta } => {
+                Requests::Latest(LatestDistribution::new(loaded, theta)?)
+            }
             RequestDistribution::Hotspot { data, operations } => {
                 Requests::Hotspot(Hotspot::new(loaded, data, operations)?)
             }
@@ -199,7 +202,7 @@ impl Requests {
     }
 
     #[inline]
-    fn draw(&mut self, random: &mut Random, known: u64) -> u64 {
+    fn draw(&mut self, random: &mut WorkloadRandom, known: u64) -> u64 {
         match self {
             Requests::Uniform(uniform) => uniform.draw(random),
             Requests::ZipfianRecords(zipfian) => {
@@ -290,7 +293,7 @@ mod tests {
             ]);
             let records =
                 stream(&workload, 3).take(100_000).filter_map(|operation| match operation {
-                    Operation::Read { record, .. } | Operation::Update { record, .. } => {
+                    YcsbOperation::Read { record, .. } | YcsbOperation::Update { record, .. } => {
                         Some(record)
                     }
                     _ => None,
@@ -326,8 +329,8 @@ mod tests {
             let mut newest = 0;
             for step in 0..20_000 {
                 match stream.draw() {
-                    Operation::Insert { record } => open.push(record),
-                    Operation::Read { record, .. } | Operation::Update { record, .. } => {
+                    YcsbOperation::Insert { record } => open.push(record),
+                    YcsbOperation::Read { record, .. } | YcsbOperation::Update { record, .. } => {
                         assert!(record.0 >= 1000 && record < stream.inserts.known());
                         newest = newest.max(record.0);
                     }
@@ -356,7 +359,9 @@ mod tests {
             ]);
             let mut sum = 0.0;
             for operation in stream(&workload, 3).take(10_000) {
-                let Operation::Scan { records, .. } = operation else { panic!("{operation:?}") };
+                let YcsbOperation::Scan { records, .. } = operation else {
+                    panic!("{operation:?}")
+                };
                 assert!((10..=100).contains(&records));
                 sum += f64::from(records);
             }
@@ -369,7 +374,7 @@ mod tests {
         let workload = workload(&["readallfields=false", "updateproportion=0", "readproportion=1"]);
         let mut seen = [0; 10];
         for operation in stream(&workload, 3).take(10_000) {
-            let Operation::Read { fields: Fields::One(field), .. } = operation else {
+            let YcsbOperation::Read { fields: Fields::One(field), .. } = operation else {
                 panic!("{operation:?}")
             };
             seen[usize::from(field.0)] += 1;

@@ -1,10 +1,10 @@
 //! The inputs of terminals have the distributions of clause 2.
 
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 use latchwork_workload::tpcc::values::{Constants, NonUniform, push_last_name};
 use latchwork_workload::tpcc::{
     CustomerChoice, Home, InputSettings, LastName, NewOrderInput, PaymentInput, RemoteLines, Scale,
-    StockLevelInput, Terminal, Transaction, TransactionKind, Weights,
+    StockLevelInput, Terminal, TpccTransaction, TransactionKind, Weights,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ fn terminal(settings: InputSettings) -> Terminal {
 fn new_orders(settings: InputSettings, count: usize) -> Vec<NewOrderInput> {
     let mut terminal = terminal(settings);
     let next = || match terminal.next_transaction() {
-        Transaction::NewOrder(input) => input,
+        TpccTransaction::NewOrder(input) => input,
         other => panic!("{other:?}"),
     };
     std::iter::repeat_with(next).take(count).collect()
@@ -33,7 +33,7 @@ fn new_orders(settings: InputSettings, count: usize) -> Vec<NewOrderInput> {
 fn payments(settings: InputSettings, count: usize) -> Vec<PaymentInput> {
     let mut terminal = terminal(settings);
     let next = || match terminal.next_transaction() {
-        Transaction::Payment(input) => input,
+        TpccTransaction::Payment(input) => input,
         other => panic!("{other:?}"),
     };
     std::iter::repeat_with(next).take(count).collect()
@@ -86,7 +86,7 @@ fn non_uniform(a: u32, constant: u32, from: u32, to: u32) -> BTreeMap<u32, f64> 
 }
 
 fn draws(distribution: NonUniform, count: usize) -> BTreeMap<u32, u64> {
-    let mut random = Random::new(17);
+    let mut random = WorkloadRandom::new(17);
     counted((0..count).map(|_| distribution.draw(&mut random)))
 }
 
@@ -111,7 +111,7 @@ fn items_are_as_non_uniform_as_the_standards() {
     // 8192 times 100000 pairs are many, so for A = 8191 the thirteen low bits are checked one by
     // one. A bit of the OR is set unless both numbers lack it.
     let constants = Constants { item: 0, ..LOAD };
-    let mut random = Random::new(23);
+    let mut random = WorkloadRandom::new(23);
     let items = constants.items(Scale::default());
     let draws: Vec<u32> = (0..200_000).map(|_| items.draw(&mut random)).collect();
     assert!(draws.iter().all(|item| (1..=100_000).contains(item)));
@@ -134,7 +134,7 @@ fn a_smaller_scale_keeps_its_numbers_within_its_rows() {
         let scale = Scale::new(items, customers).unwrap();
         for seed in 0..50 {
             let constants = Constants::for_load(seed);
-            let mut random = Random::new(seed);
+            let mut random = WorkloadRandom::new(seed);
             for _ in 0..200 {
                 assert!((1..=items).contains(&constants.items(scale).draw(&mut random)));
                 assert!((1..=customers).contains(&constants.customers(scale).draw(&mut random)));
@@ -279,19 +279,23 @@ fn the_other_transactions_stay_at_home() {
     let (mut carriers, mut thresholds, mut by_name) = (Vec::new(), Vec::new(), 0u32);
     for _ in 0..50_000 {
         match status.next_transaction() {
-            Transaction::OrderStatus(input) => {
+            TpccTransaction::OrderStatus(input) => {
                 assert_eq!(input.warehouse, 2);
                 by_name += u32::from(matches!(input.customer, CustomerChoice::LastName(_)));
             }
             other => panic!("{other:?}"),
         }
         match delivery.next_transaction() {
-            Transaction::Delivery(input) => carriers.push(u32::from(input.carrier.get())),
+            TpccTransaction::Delivery(input) => carriers.push(u32::from(input.carrier.get())),
             other => panic!("{other:?}"),
         }
         match stock.next_transaction() {
             // The terminal's own district (clause 2.8.1.1).
-            Transaction::StockLevel(StockLevelInput { warehouse: 2, district: 7, threshold }) => {
+            TpccTransaction::StockLevel(StockLevelInput {
+                warehouse: 2,
+                district: 7,
+                threshold,
+            }) => {
                 thresholds.push(threshold as u32);
             }
             other => panic!("{other:?}"),

@@ -2,7 +2,7 @@
 //! together. The twelve conditions hold after any number of transactions. A transaction that is
 //! lost, torn or done twice breaks them.
 
-use latchwork_workload::tpcc::check::{ConsistencyCheck, Report, StockCheck};
+use latchwork_workload::tpcc::check::{ConsistencyCheck, ConsistencyReport, StockCheck};
 use latchwork_workload::tpcc::key::{
     CustomerKey, DistrictKey, HistoryKey, ItemKey, OrderKey, OrderLineKey, StockKey, WarehouseKey,
     customer_name_prefix, customer_of_name_key, history_number, order_by_customer_key,
@@ -13,9 +13,9 @@ use latchwork_workload::tpcc::row::{
     note_payment, order_total_cents,
 };
 use latchwork_workload::tpcc::{
-    CustomerChoice, DISTRICTS, DeliveryInput, Home, Index, InputSettings, NewOrderInput,
-    OrderStatusInput, PaymentInput, Population, STOCK_LEVEL_ORDERS, Scale, StockLevelInput, Table,
-    Terminal, Transaction, TransactionKind,
+    CustomerChoice, DISTRICTS, DeliveryInput, Home, InputSettings, NewOrderInput, OrderStatusInput,
+    PaymentInput, Population, STOCK_LEVEL_ORDERS, Scale, StockLevelInput, Terminal, TpccIndex,
+    TpccTable, TpccTransaction, TransactionKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -59,8 +59,8 @@ struct RolledBack;
 impl Model {
     fn new(scale: Scale, warehouses: u32) -> (Model, InputSettings) {
         let population = Population::new(scale, warehouses, 4, 100).unwrap();
-        let tables = vec![Rows::new(); Table::ALL.len()];
-        let indexes = vec![Rows::new(); Index::ALL.len()];
+        let tables = vec![Rows::new(); TpccTable::ALL.len()];
+        let indexes = vec![Rows::new(); TpccIndex::ALL.len()];
         let (clock_us, payments, delivered, fault) = (1_000, 0, 0, None);
         let mut model =
             Model { scale, warehouses, tables, indexes, clock_us, payments, delivered, fault };
@@ -78,17 +78,17 @@ impl Model {
         (model, settings)
     }
 
-    fn get(&self, table: Table, key: &[u8]) -> Vec<u8> {
+    fn get(&self, table: TpccTable, key: &[u8]) -> Vec<u8> {
         self.tables[table as usize].get(key).unwrap_or_else(|| panic!("no {table:?}")).clone()
     }
 
-    fn insert(&mut self, table: Table, key: &[u8], row: Vec<u8>) {
+    fn insert(&mut self, table: TpccTable, key: &[u8], row: Vec<u8>) {
         let before = self.tables[table as usize].insert(key.to_vec(), row);
         assert!(before.is_none() || self.fault.is_some(), "{table:?} has the key already");
     }
 
     /// An update writes only the head of a row.
-    fn head(&mut self, table: Table, key: &[u8], write: impl FnOnce(&mut [u8])) {
+    fn head(&mut self, table: TpccTable, key: &[u8], write: impl FnOnce(&mut [u8])) {
         write(self.tables[table as usize].get_mut(key).expect("the row is there"));
     }
 
@@ -102,7 +102,7 @@ impl Model {
         };
         let mut prefix = Vec::new();
         customer_name_prefix(at, name.as_bytes(), &mut prefix);
-        let index = &self.indexes[Index::CustomerByName as usize];
+        let index = &self.indexes[TpccIndex::CustomerByName as usize];
         let named: Vec<&Vec<u8>> = index
             .range(prefix.clone()..)
             .map(|(key, _)| key)
@@ -110,16 +110,16 @@ impl Model {
             .collect();
         assert!(!named.is_empty(), "every last name is someone's");
         let customer = customer_of_name_key(named[CustomerChoice::middle(named.len())]).unwrap();
-        let row = self.get(Table::Customer, &customer.to_bytes());
+        let row = self.get(TpccTable::Customer, &customer.to_bytes());
         assert_eq!(Customer::decode(&row).unwrap().last, name.as_bytes());
         customer
     }
 
-    fn run(&mut self, transaction: &Transaction, faulty: bool) {
+    fn run(&mut self, transaction: &TpccTransaction, faulty: bool) {
         self.clock_us += 1;
         let fault = self.fault.filter(|_| faulty);
         match transaction {
-            Transaction::NewOrder(input) => {
+            TpccTransaction::NewOrder(input) => {
                 let before = self.clone_if(input.rolls_back && fault != Some(Fault::NotRolledBack));
                 let ended = self.new_order(input, fault);
                 assert_eq!(ended.is_err(), input.rolls_back);
@@ -127,10 +127,10 @@ impl Model {
                     *self = before;
                 }
             }
-            Transaction::Payment(input) => self.payment(input, fault),
-            Transaction::OrderStatus(input) => self.order_status(input),
-            Transaction::Delivery(input) => self.delivery(input, fault),
-            Transaction::StockLevel(input) => {
+            TpccTransaction::Payment(input) => self.payment(input, fault),
+            TpccTransaction::OrderStatus(input) => self.order_status(input),
+            TpccTransaction::Delivery(input) => self.delivery(input, fault),
+            TpccTransaction::StockLevel(input) => {
                 assert!(self.stock_level(input) <= self.scale.items());
             }
         }
@@ -143,19 +143,21 @@ impl Model {
     /// Clause 2.4.2.2.
     fn new_order(&mut self, input: &NewOrderInput, fault: Option<Fault>) -> Result<(), RolledBack> {
         let NewOrderInput { warehouse, district, customer, .. } = *input;
-        let warehouse_row = self.get(Table::Warehouse, &WarehouseKey { warehouse }.to_bytes());
+        let warehouse_row = self.get(TpccTable::Warehouse, &WarehouseKey { warehouse }.to_bytes());
         let warehouse_tax = Warehouse::decode(&warehouse_row).unwrap().tax_e4;
         let district_key = DistrictKey { warehouse, district };
-        let district_row = self.get(Table::District, &district_key.to_bytes());
+        let district_row = self.get(TpccTable::District, &district_key.to_bytes());
         let mut district_row = District::decode(&district_row).unwrap();
         let order = district_row.next_order;
         if fault != Some(Fault::SameOrder) {
             district_row.next_order += 1;
         }
         let customer_key = CustomerKey { warehouse, district, customer };
-        let customer_row = self.get(Table::Customer, &customer_key.to_bytes());
+        let customer_row = self.get(TpccTable::Customer, &customer_key.to_bytes());
         let discount = Customer::decode(&customer_row).unwrap().discount_e4;
-        self.head(Table::District, &district_key.to_bytes(), |row| district_row.write_updated(row));
+        self.head(TpccTable::District, &district_key.to_bytes(), |row| {
+            district_row.write_updated(row)
+        });
 
         let key = OrderKey { warehouse, district, order };
         let mut bytes = Vec::new();
@@ -167,27 +169,27 @@ impl Model {
             all_local: input.all_local(),
         };
         order_row.encode(&mut bytes);
-        self.insert(Table::Order, &key.to_bytes(), bytes.clone());
+        self.insert(TpccTable::Order, &key.to_bytes(), bytes.clone());
         let index = order_by_customer_key(customer_key, order).to_vec();
-        self.indexes[Index::OrderByCustomer as usize].insert(index, key.to_bytes().to_vec());
+        self.indexes[TpccIndex::OrderByCustomer as usize].insert(index, key.to_bytes().to_vec());
         NewOrder {}.encode(&mut bytes);
-        self.insert(Table::NewOrder, &key.to_bytes(), bytes.clone());
+        self.insert(TpccTable::NewOrder, &key.to_bytes(), bytes.clone());
 
         let mut sum_cents = 0;
         for (line, ordered) in (1..).zip(input.lines()) {
-            let Some(item) = self.tables[Table::Item as usize]
+            let Some(item) = self.tables[TpccTable::Item as usize]
                 .get(&ItemKey { item: ordered.item }.to_bytes()[..])
             else {
                 return Err(RolledBack);
             };
             let price_cents = Item::decode(item).unwrap().price_cents;
             let stock_key = StockKey { warehouse: ordered.supply_warehouse, item: ordered.item };
-            let stock_row = self.get(Table::Stock, &stock_key.to_bytes());
+            let stock_row = self.get(TpccTable::Stock, &stock_key.to_bytes());
             let mut stock = Stock::decode(&stock_row).unwrap();
             stock.take_out(ordered.quantity, ordered.supply_warehouse != warehouse);
             assert!((10..=100).contains(&stock.quantity), "{}", stock.quantity);
             if fault != Some(Fault::LostStock) || line > 1 {
-                self.head(Table::Stock, &stock_key.to_bytes(), |row| stock.write_updated(row));
+                self.head(TpccTable::Stock, &stock_key.to_bytes(), |row| stock.write_updated(row));
             }
             let amount_cents = i32::from(ordered.quantity) * price_cents;
             sum_cents += i64::from(amount_cents);
@@ -202,7 +204,7 @@ impl Model {
             line_row.encode(&mut bytes);
             if fault != Some(Fault::TornOrder) || line < order_row.lines {
                 let key = OrderLineKey { warehouse, district, order, line };
-                self.insert(Table::OrderLine, &key.to_bytes(), bytes.clone());
+                self.insert(TpccTable::OrderLine, &key.to_bytes(), bytes.clone());
             }
         }
         let total = order_total_cents(sum_cents, discount, warehouse_tax, district_row.tax_e4);
@@ -214,22 +216,24 @@ impl Model {
     fn payment(&mut self, input: &PaymentInput, fault: Option<Fault>) {
         let amount = i64::from(input.amount_cents);
         let warehouse = WarehouseKey { warehouse: input.warehouse };
-        let row = self.get(Table::Warehouse, &warehouse.to_bytes());
+        let row = self.get(TpccTable::Warehouse, &warehouse.to_bytes());
         let mut warehouse_row = Warehouse::decode(&row).unwrap();
         if fault != Some(Fault::LostWarehouse) {
             warehouse_row.ytd_cents += amount;
         }
-        self.head(Table::Warehouse, &warehouse.to_bytes(), |row| warehouse_row.write_updated(row));
+        self.head(TpccTable::Warehouse, &warehouse.to_bytes(), |row| {
+            warehouse_row.write_updated(row)
+        });
         let district = DistrictKey { warehouse: input.warehouse, district: input.district };
-        let row = self.get(Table::District, &district.to_bytes());
+        let row = self.get(TpccTable::District, &district.to_bytes());
         let mut district_row = District::decode(&row).unwrap();
         district_row.ytd_cents += amount;
-        self.head(Table::District, &district.to_bytes(), |row| district_row.write_updated(row));
+        self.head(TpccTable::District, &district.to_bytes(), |row| district_row.write_updated(row));
 
         let home =
             DistrictKey { warehouse: input.customer_warehouse, district: input.customer_district };
         let customer = self.customer(home, &input.customer);
-        let row = self.get(Table::Customer, &customer.to_bytes());
+        let row = self.get(TpccTable::Customer, &customer.to_bytes());
         let mut customer_row = Customer::decode(&row).unwrap();
         if fault != Some(Fault::LostCustomer) {
             customer_row.balance_cents -= amount;
@@ -242,9 +246,11 @@ impl Model {
             assert!(data.len() <= 500 && data.len() >= customer_row.data.len());
             let mut bytes = Vec::new();
             Customer { data: &data, ..customer_row }.encode(&mut bytes);
-            self.tables[Table::Customer as usize].insert(customer.to_bytes().to_vec(), bytes);
+            self.tables[TpccTable::Customer as usize].insert(customer.to_bytes().to_vec(), bytes);
         } else {
-            self.head(Table::Customer, &customer.to_bytes(), |row| customer_row.write_updated(row));
+            self.head(TpccTable::Customer, &customer.to_bytes(), |row| {
+                customer_row.write_updated(row)
+            });
         }
 
         self.payments += 1;
@@ -263,11 +269,11 @@ impl Model {
         };
         let mut bytes = Vec::new();
         history.encode(&mut bytes);
-        self.insert(Table::History, &key.to_bytes(), bytes);
+        self.insert(TpccTable::History, &key.to_bytes(), bytes);
     }
 
     /// The rows of a table whose keys begin with `prefix`.
-    fn below(&self, table: Table, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn below(&self, table: TpccTable, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let rows = self.tables[table as usize].range(prefix.to_vec()..);
         let rows = rows.take_while(|(key, _)| key.starts_with(prefix));
         rows.map(|(key, row)| (key.clone(), row.clone())).collect()
@@ -277,21 +283,21 @@ impl Model {
     fn order_status(&mut self, input: &OrderStatusInput) {
         let district = DistrictKey { warehouse: input.warehouse, district: input.district };
         let customer = self.customer(district, &input.customer);
-        let index = &self.indexes[Index::OrderByCustomer as usize];
+        let index = &self.indexes[TpccIndex::OrderByCustomer as usize];
         let first = index.range(customer.to_bytes().to_vec()..).next().unwrap();
         let (owner, newest) = order_of_customer_key(first.0).unwrap();
         if self.fault.is_some() {
             return;
         }
         assert_eq!(owner, customer, "every customer has an order");
-        let orders = self.below(Table::Order, &district.to_bytes());
+        let orders = self.below(TpccTable::Order, &district.to_bytes());
         let of_customer = orders.iter().filter_map(|(key, row)| {
             let mine = Order::decode(row).unwrap().customer == customer.customer;
             mine.then(|| OrderKey::from_bytes(key).unwrap())
         });
         assert_eq!(of_customer.max(), Some(newest));
-        let row = self.get(Table::Order, &newest.to_bytes());
-        let lines = self.below(Table::OrderLine, &newest.to_bytes());
+        let row = self.get(TpccTable::Order, &newest.to_bytes());
+        let lines = self.below(TpccTable::OrderLine, &newest.to_bytes());
         assert_eq!(lines.len(), usize::from(Order::decode(&row).unwrap().lines));
     }
 
@@ -300,31 +306,33 @@ impl Model {
         let warehouse = input.warehouse;
         for district in 1..=DISTRICTS {
             let place = DistrictKey { warehouse, district };
-            let oldest = self.tables[Table::NewOrder as usize]
+            let oldest = self.tables[TpccTable::NewOrder as usize]
                 .range(place.to_bytes().to_vec()..)
                 .next()
                 .map(|(key, _)| OrderKey::from_bytes(key).unwrap())
                 .filter(|key| key.district_key() == place);
             let Some(key) = oldest else { continue };
             if fault != Some(Fault::DeliveredTwice) {
-                self.tables[Table::NewOrder as usize].remove(&key.to_bytes()[..]);
+                self.tables[TpccTable::NewOrder as usize].remove(&key.to_bytes()[..]);
             }
-            let row = self.get(Table::Order, &key.to_bytes());
+            let row = self.get(TpccTable::Order, &key.to_bytes());
             let order = Order { carrier: Some(input.carrier), ..Order::decode(&row).unwrap() };
-            self.head(Table::Order, &key.to_bytes(), |row| order.write_updated(row));
+            self.head(TpccTable::Order, &key.to_bytes(), |row| order.write_updated(row));
             let mut sum_cents = 0;
-            for (line_key, row) in self.below(Table::OrderLine, &key.to_bytes()) {
+            for (line_key, row) in self.below(TpccTable::OrderLine, &key.to_bytes()) {
                 let mut line = OrderLine::decode(&row).unwrap();
                 sum_cents += i64::from(line.amount_cents);
                 line.delivered_us = NonZeroU64::new(self.clock_us);
-                self.head(Table::OrderLine, &line_key, |row| line.write_updated(row));
+                self.head(TpccTable::OrderLine, &line_key, |row| line.write_updated(row));
             }
             let customer = CustomerKey { warehouse, district, customer: order.customer };
-            let row = self.get(Table::Customer, &customer.to_bytes());
+            let row = self.get(TpccTable::Customer, &customer.to_bytes());
             let mut customer_row = Customer::decode(&row).unwrap();
             customer_row.balance_cents += sum_cents;
             customer_row.deliveries += 1;
-            self.head(Table::Customer, &customer.to_bytes(), |row| customer_row.write_updated(row));
+            self.head(TpccTable::Customer, &customer.to_bytes(), |row| {
+                customer_row.write_updated(row)
+            });
             self.delivered += 1;
         }
     }
@@ -332,26 +340,26 @@ impl Model {
     /// Clause 2.8.2.2.
     fn stock_level(&self, input: &StockLevelInput) -> u32 {
         let StockLevelInput { warehouse, district, threshold } = *input;
-        let row = self.get(Table::District, &DistrictKey { warehouse, district }.to_bytes());
+        let row = self.get(TpccTable::District, &DistrictKey { warehouse, district }.to_bytes());
         let next = District::decode(&row).unwrap().next_order;
         let mut items = BTreeSet::new();
         for order in next.saturating_sub(STOCK_LEVEL_ORDERS)..next {
             let key = OrderKey { warehouse, district, order };
-            for (_, row) in self.below(Table::OrderLine, &key.to_bytes()) {
+            for (_, row) in self.below(TpccTable::OrderLine, &key.to_bytes()) {
                 items.insert(OrderLine::decode(&row).unwrap().item);
             }
         }
         let low = items.iter().filter(|item| {
-            let row = self.get(Table::Stock, &StockKey { warehouse, item: **item }.to_bytes());
+            let row = self.get(TpccTable::Stock, &StockKey { warehouse, item: **item }.to_bytes());
             Stock::decode(&row).unwrap().quantity < threshold
         });
         low.count() as u32
     }
 
-    fn check(&self) -> Report {
+    fn check(&self) -> ConsistencyReport {
         let mut check = ConsistencyCheck::new(self.scale, self.warehouses, 1..=self.warehouses);
         let mut stock = StockCheck::new(self.scale, self.warehouses);
-        for (table, rows) in Table::ALL.into_iter().zip(&self.tables) {
+        for (table, rows) in TpccTable::ALL.into_iter().zip(&self.tables) {
             for (key, row) in rows {
                 check.add(table, key, row).unwrap();
                 stock.add(table, key, row).unwrap();

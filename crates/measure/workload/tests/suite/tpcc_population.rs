@@ -8,7 +8,7 @@ use latchwork_workload::tpcc::row::{
     Credit, Customer, District, History, Item, Order, OrderLine, Stock, Warehouse,
 };
 use latchwork_workload::tpcc::values::{is_original, push_last_name};
-use latchwork_workload::tpcc::{Census, Index, Loaded, Population, Scale, Table};
+use latchwork_workload::tpcc::{Census, Loaded, Population, Scale, TpccIndex, TpccTable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
@@ -72,18 +72,18 @@ fn a_warehouse_of_the_standard_has_its_rows_and_is_consistent() {
         }
         last = Some(place);
         match loaded.table {
-            Table::Warehouse => {
+            TpccTable::Warehouse => {
                 let row = Warehouse::decode(loaded.row).unwrap();
                 assert_eq!(row.ytd_cents, 30_000_000);
                 assert!(row.tax_e4 <= 2_000 && row.zip.ends_with(b"11111"));
                 assert!((6..=10).contains(&length(row.name)));
             }
-            Table::District => {
+            TpccTable::District => {
                 let row = District::decode(loaded.row).unwrap();
                 assert_eq!((row.ytd_cents, row.next_order), (3_000_000, 3_001));
                 assert!((10..=20).contains(&length(row.city)) && row.tax_e4 <= 2_000);
             }
-            Table::Customer => {
+            TpccTable::Customer => {
                 let row = Customer::decode(loaded.row).unwrap();
                 bad_credit += u32::from(row.credit == Credit::Bad);
                 seen.add("C_DISCOUNT", row.discount_e4);
@@ -103,19 +103,19 @@ fn a_warehouse_of_the_standard_has_its_rows_and_is_consistent() {
                     *names.entry(row.last.to_vec()).or_default() += 1;
                 }
                 let (index, name_key) = loaded.index.unwrap();
-                assert_eq!(index, Index::CustomerByName);
+                assert_eq!(index, TpccIndex::CustomerByName);
                 assert_eq!(customer_of_name_key(name_key), Some(key));
             }
-            Table::History => {
+            TpccTable::History => {
                 let row = History::decode(loaded.row).unwrap();
                 assert_eq!(row.amount_cents, 1_000);
                 seen.add("H_DATA", length(row.data));
             }
-            Table::NewOrder => {
+            TpccTable::NewOrder => {
                 let key = OrderKey::from_bytes(loaded.key).unwrap();
                 assert!((2_101..=3_000).contains(&key.order) && loaded.row.is_empty());
             }
-            Table::Order => {
+            TpccTable::Order => {
                 let row = Order::decode(loaded.row).unwrap();
                 let key = OrderKey::from_bytes(loaded.key).unwrap();
                 seen.add("O_OL_CNT", row.lines);
@@ -127,7 +127,7 @@ fn a_warehouse_of_the_standard_has_its_rows_and_is_consistent() {
                 in_place += u32::from(row.customer == key.order);
                 assert!(customers_of_orders.insert(customer), "{customer:?} has two orders");
             }
-            Table::OrderLine => {
+            TpccTable::OrderLine => {
                 let row = OrderLine::decode(loaded.row).unwrap();
                 let key = OrderLineKey::from_bytes(loaded.key).unwrap();
                 seen.add("OL_I_ID", row.item);
@@ -138,7 +138,7 @@ fn a_warehouse_of_the_standard_has_its_rows_and_is_consistent() {
                     _ => seen.add("OL_AMOUNT", row.amount_cents),
                 }
             }
-            Table::Item => {
+            TpccTable::Item => {
                 let row = Item::decode(loaded.row).unwrap();
                 original[0] += u32::from(is_original(row.data));
                 seen.add("I_PRICE", row.price_cents);
@@ -146,7 +146,7 @@ fn a_warehouse_of_the_standard_has_its_rows_and_is_consistent() {
                 seen.add("I_NAME", length(row.name));
                 seen.add("I_DATA", length(row.data));
             }
-            Table::Stock => {
+            TpccTable::Stock => {
                 let row = Stock::decode(loaded.row).unwrap();
                 original[1] += u32::from(is_original(row.data));
                 seen.add("S_QUANTITY", row.quantity);
@@ -159,18 +159,18 @@ fn a_warehouse_of_the_standard_has_its_rows_and_is_consistent() {
 
     // Clause 1.2.1.
     let rows = |table| census.table(table).rows;
-    assert_eq!(rows(Table::Item), 100_000);
-    assert_eq!(rows(Table::Warehouse), 1);
-    assert_eq!(rows(Table::Stock), 100_000);
-    assert_eq!(rows(Table::District), 10);
-    assert_eq!(rows(Table::Customer), 30_000);
-    assert_eq!(rows(Table::Order), 30_000);
-    assert_eq!(rows(Table::History), 30_000);
-    assert_eq!(rows(Table::NewOrder), 9_000);
+    assert_eq!(rows(TpccTable::Item), 100_000);
+    assert_eq!(rows(TpccTable::Warehouse), 1);
+    assert_eq!(rows(TpccTable::Stock), 100_000);
+    assert_eq!(rows(TpccTable::District), 10);
+    assert_eq!(rows(TpccTable::Customer), 30_000);
+    assert_eq!(rows(TpccTable::Order), 30_000);
+    assert_eq!(rows(TpccTable::History), 30_000);
+    assert_eq!(rows(TpccTable::NewOrder), 9_000);
     // Five standard deviations of the sum of 30000 numbers from 5 to 15 are 2740.
-    assert!(rows(Table::OrderLine).abs_diff(300_000) < 2_740, "{}", rows(Table::OrderLine));
-    assert_eq!(census.index(Index::CustomerByName).rows, 30_000);
-    assert_eq!(census.index(Index::OrderByCustomer).rows, 30_000);
+    assert!(rows(TpccTable::OrderLine).abs_diff(300_000) < 2_740, "{}", rows(TpccTable::OrderLine));
+    assert_eq!(census.index(TpccIndex::CustomerByName).rows, 30_000);
+    assert_eq!(census.index(TpccIndex::OrderByCustomer).rows, 30_000);
 
     // Exactly 10 % are chosen.
     assert_eq!((original, bad_credit), ([10_000, 10_000], 3_000));
@@ -202,7 +202,7 @@ fn a_warehouse_of_the_standard_has_its_rows_and_is_consistent() {
     let estimate = population.estimate();
     let (real, guess) = (census.bytes() as f64, estimate.bytes() as f64);
     assert!((guess / real - 1.0).abs() < 0.01, "{guess} for {real}");
-    assert_eq!(estimate.table(Table::Stock).rows, 100_000);
+    assert_eq!(estimate.table(TpccTable::Stock).rows, 100_000);
 }
 
 /// The contents of a database: a sum of hashes, so that the order of rows does not count.
@@ -212,7 +212,7 @@ fn fingerprint(population: &Population, parts: impl Iterator<Item = u64>) -> (u6
         let mut loaded = population.rows(part);
         while let Some(loaded) = loaded.next() {
             rows += 1;
-            let (_, index) = loaded.index.unwrap_or((Index::CustomerByName, &[]));
+            let (_, index) = loaded.index.unwrap_or((TpccIndex::CustomerByName, &[]));
             let mut hash = 0xCBF2_9CE4_8422_2325 ^ loaded.table as u64;
             for octet in loaded.key.iter().chain(loaded.row).chain(index) {
                 hash = (hash ^ u64::from(*octet)).wrapping_mul(0x0000_0100_0000_01B3);
@@ -259,11 +259,11 @@ fn warehouses_districts_and_tables_do_not_repeat_each_other() {
     let mut rows = 0;
     each(&population, |loaded| {
         let data = match loaded.table {
-            Table::Customer => Customer::decode(loaded.row).unwrap().data.to_vec(),
-            Table::History => History::decode(loaded.row).unwrap().data.to_vec(),
-            Table::OrderLine => OrderLine::decode(loaded.row).unwrap().district_info.to_vec(),
-            Table::Stock => Stock::decode(loaded.row).unwrap().data.to_vec(),
-            Table::Item => Item::decode(loaded.row).unwrap().data.to_vec(),
+            TpccTable::Customer => Customer::decode(loaded.row).unwrap().data.to_vec(),
+            TpccTable::History => History::decode(loaded.row).unwrap().data.to_vec(),
+            TpccTable::OrderLine => OrderLine::decode(loaded.row).unwrap().district_info.to_vec(),
+            TpccTable::Stock => Stock::decode(loaded.row).unwrap().data.to_vec(),
+            TpccTable::Item => Item::decode(loaded.row).unwrap().data.to_vec(),
             _ => return,
         };
         rows += 1;
@@ -285,9 +285,9 @@ fn the_smallest_database_is_consistent_too() {
         });
         let report = check.finish();
         assert!(report.is_ok(), "{report}");
-        assert_eq!(rows[&Table::Item], items);
-        assert_eq!(rows[&Table::Stock], 2 * items);
-        assert_eq!(rows[&Table::Customer], 20 * customers);
+        assert_eq!(rows[&TpccTable::Item], items);
+        assert_eq!(rows[&TpccTable::Stock], 2 * items);
+        assert_eq!(rows[&TpccTable::Customer], 20 * customers);
     }
 }
 

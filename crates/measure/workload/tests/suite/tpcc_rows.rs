@@ -1,34 +1,34 @@
 //! Rows become bytes and come back. Updates change only their first bytes. The standard's
 //! arithmetic is exact.
 
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 use latchwork_workload::tpcc::key::{CustomerKey, DistrictKey};
 use latchwork_workload::tpcc::row::{
     BadRow, CUSTOMER_DATA_MAX, Credit, Customer, District, History, Item, NewOrder, Order,
     OrderLine, Stock, Warehouse, note_payment, order_total_cents,
 };
 use latchwork_workload::tpcc::values::{ORIGINAL, is_original};
-use latchwork_workload::tpcc::{CustomerChoice, Population, Scale, Table};
+use latchwork_workload::tpcc::{CustomerChoice, Population, Scale, TpccTable};
 use std::num::{NonZeroU8, NonZeroU64};
 
 /// Decodes a row of the table and encodes it again.
-fn again(table: Table, row: &[u8]) -> Result<Vec<u8>, BadRow> {
+fn again(table: TpccTable, row: &[u8]) -> Result<Vec<u8>, BadRow> {
     let mut out = b"what was there before".to_vec();
     match table {
-        Table::Warehouse => Warehouse::decode(row)?.encode(&mut out),
-        Table::District => District::decode(row)?.encode(&mut out),
-        Table::Customer => Customer::decode(row)?.encode(&mut out),
-        Table::History => History::decode(row)?.encode(&mut out),
-        Table::NewOrder => NewOrder::decode(row)?.encode(&mut out),
-        Table::Order => Order::decode(row)?.encode(&mut out),
-        Table::OrderLine => OrderLine::decode(row)?.encode(&mut out),
-        Table::Item => Item::decode(row)?.encode(&mut out),
-        Table::Stock => Stock::decode(row)?.encode(&mut out),
+        TpccTable::Warehouse => Warehouse::decode(row)?.encode(&mut out),
+        TpccTable::District => District::decode(row)?.encode(&mut out),
+        TpccTable::Customer => Customer::decode(row)?.encode(&mut out),
+        TpccTable::History => History::decode(row)?.encode(&mut out),
+        TpccTable::NewOrder => NewOrder::decode(row)?.encode(&mut out),
+        TpccTable::Order => Order::decode(row)?.encode(&mut out),
+        TpccTable::OrderLine => OrderLine::decode(row)?.encode(&mut out),
+        TpccTable::Item => Item::decode(row)?.encode(&mut out),
+        TpccTable::Stock => Stock::decode(row)?.encode(&mut out),
     }
     Ok(out)
 }
 
-fn each_row(mut visit: impl FnMut(Table, &[u8])) {
+fn each_row(mut visit: impl FnMut(TpccTable, &[u8])) {
     let population = Population::new(Scale::new(30, 20).unwrap(), 1, 4, 5).unwrap();
     for part in (0..population.part_count()).map_while(|number| population.part(number)) {
         let mut rows = population.rows(part);
@@ -47,8 +47,10 @@ fn rows_of_every_table_come_back_as_they_were() {
 fn no_row_is_longer_or_shorter_than_it_says() {
     each_row(|table, row| {
         // The last text of these rows ends with the row, so only the texts before it have a length.
-        let ends_open =
-            matches!(table, Table::Customer | Table::History | Table::Item | Table::Stock);
+        let ends_open = matches!(
+            table,
+            TpccTable::Customer | TpccTable::History | TpccTable::Item | TpccTable::Stock
+        );
         let mut longer = row.to_vec();
         longer.push(b'x');
         assert_eq!(again(table, &longer).is_ok(), ends_open, "{table:?}");
@@ -88,23 +90,23 @@ fn what_transactions_change_is_the_short_beginning_of_a_row() {
             }};
         }
         match table {
-            Table::Warehouse => change!(Warehouse, |row| row.ytd_cents = -1),
-            Table::District => {
+            TpccTable::Warehouse => change!(Warehouse, |row| row.ytd_cents = -1),
+            TpccTable::District => {
                 change!(District, |row| (row.ytd_cents, row.next_order) = (-1, u32::MAX));
             }
-            Table::Customer => change!(Customer, |row| {
+            TpccTable::Customer => change!(Customer, |row| {
                 (row.balance_cents, row.ytd_payment_cents) = (-2, -3);
                 (row.payments, row.deliveries) = (u32::MAX, u32::MAX - 1);
             }),
-            Table::Order => change!(Order, |row| row.carrier = NonZeroU8::new(255)),
-            Table::OrderLine => {
+            TpccTable::Order => change!(Order, |row| row.carrier = NonZeroU8::new(255)),
+            TpccTable::OrderLine => {
                 change!(OrderLine, |row| row.delivered_us = NonZeroU64::new(u64::MAX));
             }
-            Table::Stock => change!(Stock, |row| {
+            TpccTable::Stock => change!(Stock, |row| {
                 (row.quantity, row.ytd) = (-1, u32::MAX);
                 (row.orders, row.remotes) = (u32::MAX - 1, u32::MAX - 2);
             }),
-            Table::History | Table::NewOrder | Table::Item => {}
+            TpccTable::History | TpccTable::NewOrder | TpccTable::Item => {}
         }
         assert_eq!(updated, whole, "{table:?}");
         assert_eq!(updated[len..], row[len..], "{table:?}");
@@ -185,7 +187,7 @@ fn the_customer_in_the_middle_is_number_half_rounded_up() {
 fn credit_is_kept() {
     let mut seen = [0, 0];
     each_row(|table, row| {
-        if table == Table::Customer {
+        if table == TpccTable::Customer {
             let credit = Customer::decode(row).unwrap().credit;
             seen[usize::from(credit == Credit::Bad)] += 1;
         }
@@ -199,7 +201,7 @@ fn the_longest_rows_are_as_long_as_the_tables_say() {
     let (t10, t16, t20, t24, t50) =
         (&text[..10], &text[..16], &text[..20], &text[..24], &text[..50]);
     let mut row = Vec::new();
-    let mut is_longest = |table: Table, encode: &dyn Fn(&mut Vec<u8>)| {
+    let mut is_longest = |table: TpccTable, encode: &dyn Fn(&mut Vec<u8>)| {
         encode(&mut row);
         assert_eq!(row.len(), table.row_len_max(), "{table:?}");
         assert_eq!(again(table, &row).unwrap(), row);
@@ -215,7 +217,7 @@ fn the_longest_rows_are_as_long_as_the_tables_say() {
         street_2: t20,
         city: t20,
     };
-    is_longest(Table::Warehouse, &|out| warehouse.encode(out));
+    is_longest(TpccTable::Warehouse, &|out| warehouse.encode(out));
     let district = District {
         ytd_cents: i64::MAX,
         next_order: 1,
@@ -227,7 +229,7 @@ fn the_longest_rows_are_as_long_as_the_tables_say() {
         street_2: t20,
         city: t20,
     };
-    is_longest(Table::District, &|out| district.encode(out));
+    is_longest(TpccTable::District, &|out| district.encode(out));
     let customer = Customer {
         balance_cents: i64::MIN,
         ytd_payment_cents: i64::MAX,
@@ -248,7 +250,7 @@ fn the_longest_rows_are_as_long_as_the_tables_say() {
         city: t20,
         data: &text,
     };
-    is_longest(Table::Customer, &|out| customer.encode(out));
+    is_longest(TpccTable::Customer, &|out| customer.encode(out));
     let history = History {
         customer_warehouse: 1,
         customer_district: 2,
@@ -257,10 +259,10 @@ fn the_longest_rows_are_as_long_as_the_tables_say() {
         amount_cents: 5,
         data: t24,
     };
-    is_longest(Table::History, &|out| history.encode(out));
-    is_longest(Table::NewOrder, &|out| NewOrder {}.encode(out));
+    is_longest(TpccTable::History, &|out| history.encode(out));
+    is_longest(TpccTable::NewOrder, &|out| NewOrder {}.encode(out));
     let order = Order { carrier: None, customer: 1, entered_us: 2, lines: 15, all_local: true };
-    is_longest(Table::Order, &|out| order.encode(out));
+    is_longest(TpccTable::Order, &|out| order.encode(out));
     let line = OrderLine {
         delivered_us: None,
         item: 1,
@@ -269,19 +271,19 @@ fn the_longest_rows_are_as_long_as_the_tables_say() {
         amount_cents: 4,
         district_info: t24.try_into().unwrap(),
     };
-    is_longest(Table::OrderLine, &|out| line.encode(out));
+    is_longest(TpccTable::OrderLine, &|out| line.encode(out));
     let item = Item { image: 1, price_cents: 2, name: t24, data: t50 };
-    is_longest(Table::Item, &|out| item.encode(out));
+    is_longest(TpccTable::Item, &|out| item.encode(out));
     let infos = [b'x'; 240];
     let stock =
         Stock { quantity: 1, ytd: 2, orders: 3, remotes: 4, district_infos: &infos, data: t50 };
-    is_longest(Table::Stock, &|out| stock.encode(out));
+    is_longest(TpccTable::Stock, &|out| stock.encode(out));
     each_row(|table, row| assert!(row.len() <= table.row_len_max()));
 }
 
 #[test]
 fn the_mark_is_found_wherever_it_is_and_nowhere_else() {
-    let mut random = Random::new(1);
+    let mut random = WorkloadRandom::new(1);
     let (mut with, mut without) = (0, 0);
     for _ in 0..20_000 {
         // Only letters of the mark, so that nearly every text has much of the mark.

@@ -1,7 +1,7 @@
 //! The zipfian of Gray's formula against `rand_distr`, which draws by rejection and is exact.
 
 use latchwork_workload::distribution::{YCSB_THETA, Zipfian, zeta};
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand_distr::Distribution;
@@ -23,7 +23,7 @@ fn histogram(ranks: impl Iterator<Item = u64>) -> Vec<f64> {
 
 fn ours(items: u64, theta: f64, seed: u64) -> Vec<f64> {
     let zipfian = Zipfian::new(items, theta).unwrap();
-    let mut random = Random::new(seed);
+    let mut random = WorkloadRandom::new(seed);
     histogram((0..DRAWS).map(|_| zipfian.draw(&mut random)))
 }
 

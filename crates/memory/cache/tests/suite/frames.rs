@@ -285,7 +285,7 @@ fn a_line_is_locked_without_the_protocol_where_that_has_nothing_to_say() {
     assert_eq!(lock(0, Ownership::Shared), TryLock::Locked((id, true)));
     assert_eq!(lock(0, Ownership::Shared), TryLock::Locked((id, false)));
     assert_eq!(frame.try_upgrade_lock_unasked(), TryLock::Ask);
-    assert!(!frame.try_invalidate() && !frame.asks_first(), "locked");
+    assert!(!frame.try_invalidate() && !frame.has_request_mark(), "locked");
     frame.promote();
     assert_eq!(lock(0, Ownership::Exclusive), TryLock::Refused);
     assert_eq!(frame.try_upgrade_lock_unasked(), TryLock::Refused, "one of two");
@@ -294,14 +294,14 @@ fn a_line_is_locked_without_the_protocol_where_that_has_nothing_to_say() {
     frame.promote();
     assert_eq!(frame.try_upgrade_lock_unasked(), TryLock::Locked(()));
     assert!(!frame.try_demote() && !frame.try_invalidate());
-    assert_eq!(frame.ask_first(), Ownership::Exclusive);
+    assert_eq!(frame.set_request_mark(), Ownership::Exclusive);
     assert_eq!(frame.unlock(Ownership::Exclusive), Unlocked { last: true, asked: true });
     assert_eq!(lock(0, Ownership::Shared), TryLock::Ask, "the protocol wants to be asked");
     assert_eq!(frame.try_lock(Ownership::Shared), Some(true), "as it does itself");
     assert_eq!(frame.try_upgrade_lock_unasked(), TryLock::Ask);
-    assert!(frame.try_upgrade_lock() && frame.asks_first());
+    assert!(frame.try_upgrade_lock() && frame.has_request_mark());
     frame.unlock(Ownership::Exclusive);
-    assert!(frame.try_invalidate() && frame.asks_first(), "until it says otherwise");
+    assert!(frame.try_invalidate() && frame.has_request_mark(), "until it says otherwise");
     cache.detach(id);
     assert_eq!(cache.attach(line(2)), Some(id));
     frame.publish(Ownership::Shared);

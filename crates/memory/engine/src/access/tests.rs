@@ -3,16 +3,16 @@
 use std::task::{Context, Poll, Waker};
 
 use latchwork_cache::Cache;
-use latchwork_coherence::{Mode, Need};
-use latchwork_fabric::{Fabric, Port};
+use latchwork_coherence::{AccessMode, Need};
+use latchwork_fabric::{AnyFabric, Port};
 use latchwork_memnode::{Epochs, Geometry, LineAllocator, Pool, PoolSettings};
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 use latchwork_verbs::ComputeNodeId;
 
 use super::{Attempt, End, LineAccess, Waiting, Worker};
-use crate::node::Node;
+use crate::node::CoherenceNode;
 use crate::testing::Alone;
-use crate::{NodeParts, Settings};
+use crate::{NodeParts, NodeSettings};
 
 /// Bug: an access that has ended removes the waiter of another access. Mechanism:
 ///
@@ -24,7 +24,7 @@ use crate::{NodeParts, Settings};
 /// Fix: a waiter that has left its record has no number any more.
 #[test]
 fn an_access_that_has_ended_has_no_part_in_the_next_record() {
-    let fabric = Fabric::from(latchwork_verbs_shm::Fabric::default());
+    let fabric = AnyFabric::from(latchwork_verbs_shm::ShmFabric::default());
     let bytes = 1 << 20;
     let memory = fabric.add_memory_node(bytes).expect("memory");
     let id = ComputeNodeId::new(1).expect("an id");
@@ -43,9 +43,9 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
         let epochs = Epochs::register(&pool, &port, id, settings).await.expect("the first");
         handle.remove_poller(&poller);
         let allocator = LineAllocator::new(&epochs);
-        let settings = Settings::default();
+        let settings = NodeSettings::default();
         let parts = NodeParts { id, cache, arena, geometry, allocator, epochs, settings };
-        let node = Node::new(parts, Alone);
+        let node = CoherenceNode::new(parts, Alone);
         let inbox = fabric.inbox(id).expect("the node's");
         let worker = Worker::start(&node, port, inbox, &handle);
         let inner = &worker.inner;
@@ -58,7 +58,7 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
             }
         };
 
-        let first = asked(Mode::Shared);
+        let first = asked(AccessMode::Shared);
         let waiting = Waiting::new(inner, addr, first);
         let mut context = Context::from_waker(Waker::noop());
         let frame = loop {
@@ -69,8 +69,8 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
             }
         };
         drop(worker.ticket(addr, frame));
-        assert_eq!(node.lines_under_way(), 0, "the record is over");
-        let second = asked(Mode::Exclusive);
+        assert_eq!(node.lines_in_flight(), 0, "the record is over");
+        let second = asked(AccessMode::Exclusive);
         assert_eq!(first, second, "the new record counts from zero, too");
         drop(waiting);
         let waiters = |addr| {

@@ -15,7 +15,7 @@ pub use table::{Setting, SettingError};
 
 /// The choice of the lines that eviction removes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Replacement {
+pub enum ReplacementChoice {
     /// Least recently used, estimated from epochs and a sample (ScaleStore 4.1).
     Epoch,
     /// Least recently used, exactly (SELCC 5.2). Each hit writes memory that all workers share.
@@ -50,7 +50,7 @@ pub enum Resend {
 /// Settings of a compute node. All settings may be changed at run time before the node starts.
 /// [`Settings::TABLE`] lists them by name.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct NodeSettings {
     /// Deadline: an access that waits longer for a line fails.
     pub deadline: Duration,
     /// How long reservations, and accesses that wait for the local latch, may keep a line from a
@@ -101,7 +101,7 @@ pub struct Settings {
     /// its own, and waits for the frame.
     pub evict_batch: usize,
     /// The choice of the lines that eviction removes.
-    pub replacement: Replacement,
+    pub replacement: ReplacementChoice,
     /// The frames that [`Replacement::Epoch`] samples for each wanted frame. It samples 16 at
     /// least.
     pub evict_sample: usize,
@@ -147,9 +147,9 @@ pub struct Settings {
     pub heeds_the_gone: bool,
 }
 
-impl Default for Settings {
+impl Default for NodeSettings {
     fn default() -> Self {
-        Settings {
+        NodeSettings {
             deadline: Duration::from_secs(10),
             lapse: Duration::from_millis(1),
             lease: Some(256),
@@ -167,7 +167,7 @@ impl Default for Settings {
             serve_interval: Duration::from_micros(20),
             evict_share: 32,
             evict_batch: 8,
-            replacement: Replacement::Epoch,
+            replacement: ReplacementChoice::Epoch,
             evict_sample: 4,
             epoch_share: 10,
             write_back_ring: 32,
@@ -185,14 +185,14 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl NodeSettings {
     /// The replacement policy for the cache of a node, for [`Cache::with_replacement`].
     pub fn replacement_policy(&self) -> ReplacementPolicy {
         match self.replacement {
-            Replacement::Epoch => {
+            ReplacementChoice::Epoch => {
                 ReplacementPolicy::Epoch { sample: self.evict_sample, share: self.epoch_share }
             }
-            Replacement::Lru => ReplacementPolicy::Lru,
+            ReplacementChoice::Lru => ReplacementPolicy::Lru,
         }
     }
 }
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn replacement_by_epochs_has_the_settings_sample_and_share() {
-        let settings = Settings { evict_sample: 7, epoch_share: 3, ..Settings::default() };
+        let settings = NodeSettings { evict_sample: 7, epoch_share: 3, ..NodeSettings::default() };
         let policy = ReplacementPolicy::Epoch { sample: 7, share: 3 };
         assert_eq!(settings.replacement_policy(), policy);
     }

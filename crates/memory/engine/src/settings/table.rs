@@ -7,7 +7,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::value::Value;
-use super::{Release, Replacement, Resend, Settings};
+use super::{NodeSettings, Release, ReplacementChoice, Resend};
 
 /// One setting with its name.
 pub struct Setting {
@@ -20,8 +20,8 @@ pub struct Setting {
     /// Values besides the default under which all guarantees must hold, too: the other position of
     /// a switch, the extremes of a number. Empty where a value changes only times.
     pub tries: &'static [&'static str],
-    get: fn(&Settings) -> String,
-    set: fn(&mut Settings, &str) -> bool,
+    get: fn(&NodeSettings) -> String,
+    set: fn(&mut NodeSettings, &str) -> bool,
 }
 
 impl fmt::Debug for Setting {
@@ -73,7 +73,7 @@ macro_rules! setting {
     }};
 }
 
-impl Settings {
+impl NodeSettings {
     /// All settings that a user may change, by name.
     pub const TABLE: &'static [Setting] = &[
         setting!("deadline": deadline of Duration [1],
@@ -110,7 +110,7 @@ impl Settings {
             "Eviction keeps one frame in this many free, and at most eight times evict-batch (SELCC 5.2.1)", []),
         setting!("evict-batch": evict_batch of usize [1],
             "Lines that one sweep evicts at most, ahead of need; 1: one at a time, when an access needs the frame (SELCC 5.2.1)", ["1"]),
-        setting!("replacement": replacement of Replacement,
+        setting!("replacement": replacement of ReplacementChoice,
             "How lines are chosen that leave the cache: by epochs of last use (ScaleStore 4.1) or by exact order (SELCC 5.2)", ["lru"]),
         setting!("evict-sample": evict_sample of usize [1],
             "Frames that replacement by epochs looks at for each that is wanted, and 16 at least (ScaleStore 4.2)", ["32"]),
@@ -158,7 +158,7 @@ impl Settings {
 
 impl Setting {
     /// The value of the setting in `settings`, as text that [`Settings::set`] takes.
-    pub fn value(&self, settings: &Settings) -> String {
+    pub fn value(&self, settings: &NodeSettings) -> String {
         (self.get)(settings)
     }
 }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn every_field_has_a_name() {
-        let shown = format!("{:#?}", Settings::default());
+        let shown = format!("{:#?}", NodeSettings::default());
         let field = |line: &str| {
             line.strip_prefix("    ")?.split_once(':').map(|(name, _)| name.to_owned())
         };
@@ -180,14 +180,14 @@ mod tests {
             shown.lines().filter_map(field).filter(|name| !name.starts_with(' ')).collect();
         fields.retain(|name| !NOT_BY_NAME.contains(&name.as_str()));
         let names: Vec<_> =
-            Settings::TABLE.iter().map(|setting| setting.name.replace('-', "_")).collect();
+            NodeSettings::TABLE.iter().map(|setting| setting.name.replace('-', "_")).collect();
         assert_eq!(names, fields, "the table has the fields of Settings, in their order");
     }
 
     #[test]
     fn values_come_back_and_change_one_field_each() {
-        let default = Settings::default();
-        for setting in Settings::TABLE {
+        let default = NodeSettings::default();
+        for setting in NodeSettings::TABLE {
             let mut same = default.clone();
             same.set(setting.name, &setting.value(&default)).expect("its own default");
             assert_eq!(format!("{same:?}"), format!("{default:?}"), "{}", setting.name);
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_one_line_with_what_would_do() {
-        let mut settings = Settings::default();
+        let mut settings = NodeSettings::default();
         let line = settings.set("pauses", "2us").unwrap_err().to_string();
         assert!(line.contains("pauses") && line.contains("pause-max"), "{line}");
         for (name, text, would_do) in
@@ -213,6 +213,6 @@ mod tests {
             assert!(line.contains(name) && !line.contains('\n'), "{line}");
             assert!(line.contains(would_do), "{line}");
         }
-        assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()));
+        assert_eq!(format!("{settings:?}"), format!("{:?}", NodeSettings::default()));
     }
 }

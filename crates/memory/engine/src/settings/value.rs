@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Release, Replacement, Resend};
+use super::{Release, ReplacementChoice, Resend};
 
 /// A type of settings. `least` is the lower bound of types with an order: a number, or nanoseconds.
 pub(super) trait Value: Sized {
@@ -18,7 +18,7 @@ const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us",
 
 impl Value for Duration {
     fn parse(text: &str, least: u64) -> Option<Self> {
-        latchwork_units::time(text, latchwork_units::Time::Seconds)
+        latchwork_units::time(text, latchwork_units::TimeUnit::Seconds)
             .filter(|duration| duration.as_nanos() >= u128::from(least))
     }
 
@@ -55,15 +55,17 @@ impl Value for bool {
     }
 }
 
-impl Value for Replacement {
+impl Value for ReplacementChoice {
     fn parse(text: &str, _least: u64) -> Option<Self> {
-        [Replacement::Epoch, Replacement::Lru].into_iter().find(|one| one.show() == text)
+        [ReplacementChoice::Epoch, ReplacementChoice::Lru]
+            .into_iter()
+            .find(|one| one.show() == text)
     }
 
     fn show(&self) -> String {
         match self {
-            Replacement::Epoch => "epoch",
-            Replacement::Lru => "lru",
+            ReplacementChoice::Epoch => "epoch",
+            ReplacementChoice::Lru => "lru",
         }
         .to_owned()
     }

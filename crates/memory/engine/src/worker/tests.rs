@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
-use latchwork_fabric::{Fabric, Port};
+use latchwork_fabric::{AnyFabric, Port};
 use latchwork_memnode::{Epochs, Geometry, LineAllocator, Pool, PoolSettings};
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, Poller, RealDriver, Time};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 
 use super::Worker;
-use crate::node::Node;
+use crate::node::CoherenceNode;
 use crate::poller::{COVER_INTERVAL, Pump};
 use crate::testing::Alone;
 use crate::timers::Alarm;
-use crate::{NodeParts, Settings, cover};
+use crate::{NodeParts, NodeSettings, cover};
 
 /// Longer than any step takes here, on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -120,7 +120,7 @@ fn a_worker_that_parks_on_a_contended_core_asks_for_cover() {
 /// Requests cover when its executor is about to park for the first time, and stops the executor
 /// when the executor has woken.
 struct AsksForCover {
-    node: Arc<Node<Alone>>,
+    node: Arc<CoherenceNode<Alone>>,
     asked: Cell<bool>,
     stop: AtomicBool,
 }
@@ -189,9 +189,9 @@ fn pump_of(worker: &Worker<Alone>) -> Pump<Alone> {
 /// and their executor.
 fn on_a_node(
     config: ExecutorConfig,
-    body: impl AsyncFnOnce(&Arc<Node<Alone>>, &dyn Fn(bool) -> Worker<Alone>, &Handle),
+    body: impl AsyncFnOnce(&Arc<CoherenceNode<Alone>>, &dyn Fn(bool) -> Worker<Alone>, &Handle),
 ) {
-    let fabric = Fabric::from(latchwork_verbs_shm::Fabric::default());
+    let fabric = AnyFabric::from(latchwork_verbs_shm::ShmFabric::default());
     let bytes = 1 << 20;
     let memory = fabric.add_memory_node(bytes).expect("memory");
     let id = ComputeNodeId::new(1).expect("an id");
@@ -208,9 +208,9 @@ fn on_a_node(
         let settings = PoolSettings::default();
         let epochs = Epochs::register(&pool, &port, id, settings).await.expect("the first");
         let allocator = LineAllocator::new(&epochs);
-        let settings = Settings::default();
+        let settings = NodeSettings::default();
         let parts = NodeParts { id, cache, arena, geometry, allocator, epochs, settings };
-        let node = Node::new(parts, Alone);
+        let node = CoherenceNode::new(parts, Alone);
         let start = |handles| {
             let port = Port::new(&fabric, id, &handle).expect("a port");
             let inbox = fabric.inbox(id).expect("the node's");

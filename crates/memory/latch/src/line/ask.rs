@@ -4,7 +4,7 @@ use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::ComputeNodeId;
 
 use super::{Line, Phase, Refused, answer};
-use crate::message::{Answer, GrantMode, Message, Request, RequestKind};
+use crate::message::{Answer, GrantMode, InvalidationRequest, LatchMessage, RequestKind};
 use crate::{
     Action, Hold, LatchWord, LocalCopy, NodeSet, REMEMBERED_MAX, Rules, Seq, Want, WordOp,
 };
@@ -85,7 +85,7 @@ impl Line {
                     Hold::Nothing,
                     "use of the copy ended before its release"
                 );
-                self.stand_back(rules, out);
+                self.hold_off_after_release(rules, out);
                 self.send_away(Answer::Released, out);
             }
             WordOp::Downgrade | WordOp::DowngradeFor(_) => self.report_settled(out),
@@ -112,7 +112,7 @@ impl Line {
     fn report_settled(&mut self, out: &mut Vec<Action>) {
         for (to, seq) in self.served.drain(..) {
             strict_assert!(to != self.me, "a node serves its own request");
-            out.push(Action::Send { to, message: Message::Settled { seq } });
+            out.push(Action::Send { to, message: LatchMessage::Settled { seq } });
         }
     }
 
@@ -178,15 +178,15 @@ impl Line {
         strict_assert!(!pledged.contains(self.me), "a node pledges to itself");
         strict_assert!(whom.less(pledged) == whom, "a node that has pledged is asked again");
         for asked in whom.iter() {
-            let request = Request {
+            let request = InvalidationRequest {
                 from: self.me,
                 asked,
                 kind,
                 seq: self.seq,
-                priority: self.priority_of_questions(rules),
+                priority: self.priority_of_requests(rules),
                 buffer: 0,
             };
-            out.push(Action::Send { to: asked, message: Message::Request(request) });
+            out.push(Action::Send { to: asked, message: LatchMessage::Request(request) });
         }
     }
 
@@ -245,7 +245,7 @@ impl Line {
     }
 
     /// The priority in this node's requests. The requests of other nodes are compared with it.
-    pub(super) fn priority_of_questions(&self, rules: &Rules) -> u8 {
+    pub(super) fn priority_of_requests(&self, rules: &Rules) -> u8 {
         if rules.aging { self.priority } else { 0 }
     }
 
@@ -265,14 +265,14 @@ impl Line {
     pub(super) fn received(
         &mut self,
         rules: &Rules,
-        message: Message,
+        message: LatchMessage,
         copy: &mut impl LocalCopy,
         out: &mut Vec<Action>,
     ) {
         match message {
-            Message::Request(request) => self.asked(rules, request, copy, out),
-            Message::Answer { answer: Answer::Queued, .. } => {}
-            Message::Answer { asked, seq, answer } => {
+            LatchMessage::Request(request) => self.asked(rules, request, copy, out),
+            LatchMessage::Answer { answer: Answer::Queued, .. } => {}
+            LatchMessage::Answer { asked, seq, answer } => {
                 let refused = match answer {
                     Answer::Dropped => Refused::Dropped,
                     Answer::Busy => Refused::Busy,
@@ -280,7 +280,7 @@ impl Line {
                 };
                 self.answered(rules, asked, seq, refused, copy, out);
             }
-            Message::Grant { asked, seq, mode, travelling } => {
+            LatchMessage::Grant { asked, seq, mode, travelling } => {
                 debug_assert_eq!(seq, self.seq, "a grant that nobody asked for");
                 self.registered = false;
                 self.unsettled = rules.settle && !self.settled_early;
@@ -294,12 +294,12 @@ impl Line {
                 self.remembered = travelling;
                 self.answered(rules, asked, seq, Refused::No, copy, out);
             }
-            Message::Pledged { by, asked, seq } => {
+            LatchMessage::Pledged { by, asked, seq } => {
                 self.received_pledge(rules, by, asked, seq, copy, out);
             }
-            Message::Taken { by, seq } => self.reported(rules, by, seq, true, copy, out),
-            Message::GaveUp { by, seq } => self.reported(rules, by, seq, false, copy, out),
-            Message::Settled { seq } => {
+            LatchMessage::Taken { by, seq } => self.reported(rules, by, seq, true, copy, out),
+            LatchMessage::GaveUp { by, seq } => self.reported(rules, by, seq, false, copy, out),
+            LatchMessage::Settled { seq } => {
                 if seq != self.seq {
                     return;
                 }
@@ -356,7 +356,7 @@ impl Line {
     fn asked(
         &mut self,
         rules: &Rules,
-        request: Request,
+        request: InvalidationRequest,
         copy: &impl LocalCopy,
         out: &mut Vec<Action>,
     ) {

@@ -5,7 +5,8 @@ use latchwork_verbs::ComputeNodeId;
 
 use super::{Line, Phase, answer};
 use crate::message::{
-    Answer, GrantMode, Message, Remembered, Request, RequestKind, TRAVELLING_MAX,
+    Answer, GrantMode, InvalidationRequest, LatchMessage, QueuedRequests, RequestKind,
+    TRAVELLING_MAX,
 };
 use crate::{Action, Hold, LocalCopy, Rules, Want, WordOp};
 
@@ -195,7 +196,7 @@ impl Line {
                     for request in all {
                         let serve = rules.registered_wait || request.from == first;
                         if request.kind == RequestKind::Read && serve {
-                            self.grant(request, GrantMode::Shared, Remembered::new(), out);
+                            self.grant(request, GrantMode::Shared, QueuedRequests::new(), out);
                         } else {
                             self.remembered.push(request);
                         }
@@ -217,7 +218,7 @@ impl Line {
     /// The requesters learn of the release by message, but this node knows of it first. Without a
     /// hold-off, this node would reach the word before the requesters every time. A requester with
     /// no earlier refusal causes no hold-off, because it is most likely refused seldom.
-    pub(super) fn stand_back(&mut self, rules: &Rules, out: &mut Vec<Action>) {
+    pub(super) fn hold_off_after_release(&mut self, rules: &Rules, out: &mut Vec<Action>) {
         let highest = self.remembered.iter().map(|request| request.priority).max();
         strict_assert_eq!(self.hold, Hold::Nothing);
         let Some(asked) = highest.filter(|_| !rules.forwarding) else { return };
@@ -230,15 +231,15 @@ impl Line {
                 rules.priority_max
             );
             self.phase = Phase::StandingBack;
-            out.push(Action::StandBack { priority });
+            out.push(Action::ReleaseHoldOff { priority });
         }
     }
 
     fn grant(
         &mut self,
-        request: Request,
+        request: InvalidationRequest,
         mode: GrantMode,
-        travelling: Remembered,
+        travelling: QueuedRequests,
         out: &mut Vec<Action>,
     ) {
         strict_assert_ne!(request.from, self.me, "a node grants its own request");
@@ -251,7 +252,8 @@ impl Line {
             mode == GrantMode::Exclusive || travelling.is_empty(),
             "requests travel with exclusive ownership only"
         );
-        let message = Message::Grant { asked: request.asked, seq: request.seq, mode, travelling };
+        let message =
+            LatchMessage::Grant { asked: request.asked, seq: request.seq, mode, travelling };
         out.push(Action::Forward { request, message });
     }
 
@@ -272,7 +274,7 @@ impl Line {
             if request.from == to {
                 answer(&request, Answer::Released, out);
             } else {
-                out.push(Action::Send { to, message: Message::Request(request) });
+                out.push(Action::Send { to, message: LatchMessage::Request(request) });
             }
         }
     }
@@ -291,10 +293,10 @@ impl Line {
 }
 
 /// Keeps the requests that can travel, those of the highest priority, and returns the others.
-fn split_off(rules: &Rules, travelling: &mut Remembered) -> Remembered {
+fn split_off(rules: &Rules, travelling: &mut QueuedRequests) -> QueuedRequests {
     let most = usize::from(rules.travelling_max).min(TRAVELLING_MAX);
     if travelling.len() <= most {
-        return Remembered::new();
+        return QueuedRequests::new();
     }
     // The sort is stable: among equals, the request that came first goes first.
     travelling.sort_by_key(|request| std::cmp::Reverse(request.priority));

@@ -13,7 +13,7 @@ use latchwork_strict::{strict_assert, strict_check};
 use latchwork_verbs::ComputeNodeId;
 use smallvec::SmallVec;
 
-use crate::message::{Answer, Message, Remembered, Request, RequestKind};
+use crate::message::{Answer, InvalidationRequest, LatchMessage, QueuedRequests, RequestKind};
 use crate::{Action, Event, Hold, LocalCopy, NodeSet, REMEMBERED_MAX, Rules, Seq, Want, WordOp};
 
 /// The state of the machine between events.
@@ -67,7 +67,7 @@ pub struct Line {
     /// read may upgrade that lock, and gives way to no other node. So this node gives way to every
     /// writer, whatever its own priority.
     met_lock: bool,
-    remembered: Remembered,
+    remembered: QueuedRequests,
     /// The readers that the downgrade in flight serves, or the writer that the hand-over in flight
     /// serves.
     served: SmallVec<[(ComputeNodeId, Seq); 4]>,
@@ -89,7 +89,7 @@ impl Line {
             seq,
             priority: 0,
             met_lock: false,
-            remembered: Remembered::new(),
+            remembered: QueuedRequests::new(),
             served: SmallVec::new(),
         }
     }
@@ -131,12 +131,12 @@ impl Line {
 
     /// Whether requests of other nodes are queued.
     #[inline]
-    pub fn is_asked_for(&self) -> bool {
+    pub fn has_requests(&self) -> bool {
         !self.remembered.is_empty()
     }
 
     /// The queued requests of other nodes, in order of arrival.
-    pub fn remembered(&self) -> &[Request] {
+    pub fn remembered(&self) -> &[InvalidationRequest] {
         &self.remembered
     }
 
@@ -152,7 +152,7 @@ impl Line {
     }
 
     /// Whether requests of this node are open, all of them to nodes of this set.
-    pub fn asks_only(&self, peers: NodeSet) -> bool {
+    pub fn only_requests(&self, peers: NodeSet) -> bool {
         matches!(self.phase, Phase::Asking { open, .. } if !open.is_empty() && open.less(peers).is_empty())
     }
 
@@ -176,7 +176,7 @@ impl Line {
         out: &mut Vec<Action>,
     ) {
         let asked = match &event {
-            Event::Received(Message::Request(request)) => Some(*request),
+            Event::Received(LatchMessage::Request(request)) => Some(*request),
             _ => None,
         };
         match event {
@@ -326,11 +326,11 @@ impl Line {
 
     /// Whether this node must let the requester write first. This is the order among nodes that
     /// share a line and all want to write it.
-    fn must_give_way_to(&self, rules: &Rules, request: &Request) -> bool {
+    fn must_give_way_to(&self, rules: &Rules, request: &InvalidationRequest) -> bool {
         // A met lock does not count while this node's own requests are open: the node could not
         // serve a queued request then, so two nodes would wait for each other.
         let by_lock = self.met_lock && matches!(self.phase, Phase::Rest | Phase::Pausing);
-        let mine = (self.priority_of_questions(rules), self.me);
+        let mine = (self.priority_of_requests(rules), self.me);
         request.kind == RequestKind::Write && (by_lock || (request.priority, request.from) > mine)
     }
 
@@ -359,8 +359,8 @@ impl Line {
     }
 }
 
-fn answer(request: &Request, answer: Answer, out: &mut Vec<Action>) {
-    let message = Message::Answer { asked: request.asked, seq: request.seq, answer };
+fn answer(request: &InvalidationRequest, answer: Answer, out: &mut Vec<Action>) {
+    let message = LatchMessage::Answer { asked: request.asked, seq: request.seq, answer };
     out.push(Action::Send { to: request.from, message });
 }
 

@@ -49,7 +49,7 @@ use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::ComputeNodeId;
 
 use super::{Line, Phase, Refused, answer};
-use crate::message::{Answer, Message, Request, RequestKind};
+use crate::message::{Answer, InvalidationRequest, LatchMessage, RequestKind};
 use crate::{Action, Hold, LatchWord, LocalCopy, NodeSet, Rules, Seq, WordOp};
 
 impl Line {
@@ -67,14 +67,14 @@ impl Line {
     // ---- a sharer --------------------------------------------------------------------------------
 
     /// Pledges the copy, whose use is already forbidden, to the requester `to`.
-    pub(super) fn pledge(&mut self, to: Request, out: &mut Vec<Action>) {
+    pub(super) fn pledge(&mut self, to: InvalidationRequest, out: &mut Vec<Action>) {
         strict_assert_eq!(self.hold, Hold::Nothing, "use of the copy ends before the pledge");
         strict_assert_ne!(to.from, self.me, "a node pledges its copy to itself");
         strict_assert_eq!(to.kind, RequestKind::Write, "only a writer gets a pledge");
-        let Request { from, asked, seq, priority, .. } = to;
+        let InvalidationRequest { from, asked, seq, priority, .. } = to;
         let pausing = self.phase == Phase::Pausing;
         self.phase = Phase::Pledged { to: from, seq, priority, pausing };
-        let message = Message::Pledged { by: self.me, asked, seq };
+        let message = LatchMessage::Pledged { by: self.me, asked, seq };
         out.push(Action::Send { to: from, message });
         for other in std::mem::take(&mut self.remembered) {
             if other == to {
@@ -88,7 +88,7 @@ impl Line {
     }
 
     /// A pledger's answer to a request. `None`: the request is queued until the report.
-    pub(super) fn answer_of_pledger(&self, request: &Request) -> Option<Answer> {
+    pub(super) fn answer_of_pledger(&self, request: &InvalidationRequest) -> Option<Answer> {
         let Phase::Pledged { to, seq, priority, .. } = self.phase else {
             return Some(Answer::Dropped);
         };
@@ -230,8 +230,11 @@ impl Line {
         let (by, seq) = (self.me, self.seq);
         strict_assert!(!pledged.contains(self.me), "a node reports to itself");
         for to in pledged.iter() {
-            let message =
-                if taken { Message::Taken { by, seq } } else { Message::GaveUp { by, seq } };
+            let message = if taken {
+                LatchMessage::Taken { by, seq }
+            } else {
+                LatchMessage::GaveUp { by, seq }
+            };
             out.push(Action::Send { to, message });
         }
     }
@@ -290,9 +293,9 @@ mod tests {
         line.step(&rules, unsent, &mut Unused, &mut out);
         assert_eq!((out.len(), line.is_wanted()), (0, false));
         assert!(!line.is_at_rest() && !line.is_asking(gone) && line.is_asking(sharer), "{line:?}");
-        let pledged = Message::Pledged { by: sharer, asked: sharer, seq: line.seq() };
+        let pledged = LatchMessage::Pledged { by: sharer, asked: sharer, seq: line.seq() };
         line.step(&rules, Event::Received(pledged), &mut Unused, &mut out);
-        let gave_up = Message::GaveUp { by: me, seq: line.seq() };
+        let gave_up = LatchMessage::GaveUp { by: me, seq: line.seq() };
         assert_eq!(out, [Action::Send { to: sharer, message: gave_up }]);
         assert_eq!((line.is_at_rest(), line.hold()), (true, Hold::Shared));
     }
@@ -308,17 +311,19 @@ mod tests {
         let mut line = Line::at_rest(me, Hold::Shared, Seq(0));
         let mut ask = |asked, seq| {
             let (kind, priority, buffer) = (RequestKind::Write, 0, 0);
-            let request = Request { from: writer, asked, kind, seq: Seq(seq), priority, buffer };
+            let request =
+                InvalidationRequest { from: writer, asked, kind, seq: Seq(seq), priority, buffer };
             let mut out = Vec::new();
-            let event = Event::Received(Message::Request(request));
+            let event = Event::Received(LatchMessage::Request(request));
             let rules = Rules { takeover: true, ..Rules::DISCIPLINE };
             line.step(&rules, event, &mut Unused, &mut out);
             out
         };
         let says = |message| Action::Send { to: writer, message };
-        let pledged = says(Message::Pledged { by: me, asked: me, seq: Seq(7) });
+        let pledged = says(LatchMessage::Pledged { by: me, asked: me, seq: Seq(7) });
         assert!(ask(me, 7).contains(&pledged));
-        let answered = |answer, asked, seq| says(Message::Answer { asked, seq: Seq(seq), answer });
+        let answered =
+            |answer, asked, seq| says(LatchMessage::Answer { asked, seq: Seq(seq), answer });
         assert_eq!(ask(other, 7), [answered(Answer::Released, other, 7)]);
         // A request of a later attempt has overtaken the report on this pledge.
         assert_eq!(ask(me, 8), [answered(Answer::Queued, me, 8)]);

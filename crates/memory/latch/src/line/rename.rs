@@ -3,7 +3,7 @@
 use latchwork_verbs::ComputeNodeId;
 
 use super::{Line, Phase};
-use crate::message::{Message, Request};
+use crate::message::{InvalidationRequest, LatchMessage};
 use crate::{LatchWord, NodeSet, WordOp};
 
 impl Line {
@@ -89,33 +89,33 @@ impl LatchWord {
     }
 }
 
-impl Request {
-    fn renamed(self, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> Request {
-        Request { from: name(self.from), asked: name(self.asked), ..self }
+impl InvalidationRequest {
+    fn renamed(self, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> InvalidationRequest {
+        InvalidationRequest { from: name(self.from), asked: name(self.asked), ..self }
     }
 }
 
-impl Message {
+impl LatchMessage {
     /// The same message where node `id` is called `name(id)`; see [`Line::renamed`].
     #[must_use]
-    pub fn renamed(&self, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> Message {
+    pub fn renamed(&self, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> LatchMessage {
         match self {
-            Message::Request(request) => Message::Request(request.renamed(name)),
-            &Message::Answer { asked, seq, answer } => {
-                Message::Answer { asked: name(asked), seq, answer }
+            LatchMessage::Request(request) => LatchMessage::Request(request.renamed(name)),
+            &LatchMessage::Answer { asked, seq, answer } => {
+                LatchMessage::Answer { asked: name(asked), seq, answer }
             }
-            &Message::Grant { asked, seq, mode, ref travelling } => Message::Grant {
+            &LatchMessage::Grant { asked, seq, mode, ref travelling } => LatchMessage::Grant {
                 asked: name(asked),
                 seq,
                 mode,
                 travelling: travelling.iter().map(|request| request.renamed(name)).collect(),
             },
-            &Message::Settled { seq } => Message::Settled { seq },
-            &Message::Pledged { by, asked, seq } => {
-                Message::Pledged { by: name(by), asked: name(asked), seq }
+            &LatchMessage::Settled { seq } => LatchMessage::Settled { seq },
+            &LatchMessage::Pledged { by, asked, seq } => {
+                LatchMessage::Pledged { by: name(by), asked: name(asked), seq }
             }
-            &Message::Taken { by, seq } => Message::Taken { by: name(by), seq },
-            &Message::GaveUp { by, seq } => Message::GaveUp { by: name(by), seq },
+            &LatchMessage::Taken { by, seq } => LatchMessage::Taken { by: name(by), seq },
+            &LatchMessage::GaveUp { by, seq } => LatchMessage::GaveUp { by: name(by), seq },
         }
     }
 }

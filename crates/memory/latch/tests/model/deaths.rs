@@ -9,7 +9,7 @@
 //! [spoilt](World::spoilt): there the engine gives the line up, and accesses end at their
 //! deadlines. All safety properties must hold there too, but a node need not get the line.
 
-use latchwork_latch::{Event, Hold, Line, Message, NodeSet, Rules, Seq, WordOp};
+use latchwork_latch::{Event, Hold, LatchMessage, Line, NodeSet, Rules, Seq, WordOp};
 use latchwork_verbs::ComputeNodeId;
 
 use crate::frame::{Bytes, Frame};
@@ -31,11 +31,13 @@ impl World {
         node.frame = Frame::EMPTY;
         (node.wanted, node.pausing, node.awaited, node.unsettled) = (None, false, 0, 0);
         self.wire.retain(|packet| {
-            let asks = matches!(&packet.message, Message::Request(request) if request.from == dead);
+            let asks =
+                matches!(&packet.message, LatchMessage::Request(request) if request.from == dead);
             !(asks && lost) && (packet.to != dead || is_own_question(packet))
         });
         let reports = |packet: &Packet, to| {
-            let (Message::Taken { by, .. } | Message::GaveUp { by, .. }) = packet.message else {
+            let (LatchMessage::Taken { by, .. } | LatchMessage::GaveUp { by, .. }) = packet.message
+            else {
                 return false;
             };
             packet.to == to && by == dead
@@ -50,7 +52,7 @@ impl World {
     /// A request to a dead node was not sent, and the requester is notified.
     pub(crate) fn refuse(&mut self, rules: &Rules, packet: usize) {
         let Packet { to, message, .. } = self.wire.remove(packet);
-        let Message::Request(request) = message else { unreachable!("only questions") };
+        let LatchMessage::Request(request) = message else { unreachable!("only questions") };
         let asks = |node: &Node| node.id == request.from && !node.dead;
         let Some(at) = self.nodes.iter().position(asks) else { return };
         let all = self.nodes.iter().fold(NodeSet::EMPTY, |all, node| all.with(node.id));
@@ -83,12 +85,12 @@ impl World {
     pub(crate) fn miss(&mut self, packet: &Packet) {
         self.spoilt |= match &packet.message {
             // The request was sent on, so no node is notified.
-            Message::Request(_) => true,
-            Message::Grant { travelling, .. } => !travelling.is_empty(),
+            LatchMessage::Request(_) => true,
+            LatchMessage::Grant { travelling, .. } => !travelling.is_empty(),
             // Its sender stays pledged.
-            Message::Pledged { .. } => true,
-            Message::Answer { .. } | Message::Settled { .. } => false,
-            Message::Taken { .. } | Message::GaveUp { .. } => false,
+            LatchMessage::Pledged { .. } => true,
+            LatchMessage::Answer { .. } | LatchMessage::Settled { .. } => false,
+            LatchMessage::Taken { .. } | LatchMessage::GaveUp { .. } => false,
         };
     }
 }
@@ -96,5 +98,5 @@ impl World {
 /// Whether this is a request from the requester to the node that it asked. A request that was sent
 /// on and returns to that node counts as well, though its requester would not be notified.
 pub(crate) fn is_own_question(packet: &Packet) -> bool {
-    matches!(&packet.message, Message::Request(request) if request.asked == packet.to)
+    matches!(&packet.message, LatchMessage::Request(request) if request.asked == packet.to)
 }

@@ -1,8 +1,9 @@
 //! Scenarios of one machine: its reaction to a request, by its own present state.
 
 use latchwork_latch::{
-    Action, Answer, Event, GrantMode, Hold, LatchWord, Line, LocalCopy, Message, REMEMBERED_MAX,
-    Remembered, Request, RequestKind, Rules, Seq, TRAVELLING_MAX, Want, WordOp,
+    Action, Answer, Event, GrantMode, Hold, InvalidationRequest, LatchMessage, LatchWord, Line,
+    LocalCopy, QueuedRequests, REMEMBERED_MAX, RequestKind, Rules, Seq, TRAVELLING_MAX, Want,
+    WordOp,
 };
 use latchwork_verbs::ComputeNodeId;
 
@@ -58,26 +59,33 @@ impl Machine {
         out
     }
 
-    fn takes_request(&mut self, request: Request) -> Vec<Action> {
-        self.take(Event::Received(Message::Request(request)))
+    fn takes_request(&mut self, request: InvalidationRequest) -> Vec<Action> {
+        self.take(Event::Received(LatchMessage::Request(request)))
     }
 }
 
-fn request(from: u8, kind: RequestKind) -> Request {
-    Request { from: node(from), asked: node(ME), kind, seq: Seq(1), priority: 0, buffer: 0 }
+fn request(from: u8, kind: RequestKind) -> InvalidationRequest {
+    InvalidationRequest {
+        from: node(from),
+        asked: node(ME),
+        kind,
+        seq: Seq(1),
+        priority: 0,
+        buffer: 0,
+    }
 }
 
 fn completed(op: WordOp, old: LatchWord) -> Event {
     Event::Completed { op, old }
 }
 
-fn answer_to(request: &Request, answer: Answer) -> Action {
-    let message = Message::Answer { asked: request.asked, seq: request.seq, answer };
+fn answer_to(request: &InvalidationRequest, answer: Answer) -> Action {
+    let message = LatchMessage::Answer { asked: request.asked, seq: request.seq, answer };
     Action::Send { to: request.from, message }
 }
 
 fn answer(to: u8, answer: Answer) -> Action {
-    let message = Message::Answer { asked: node(ME), seq: Seq(1), answer };
+    let message = LatchMessage::Answer { asked: node(ME), seq: Seq(1), answer };
     Action::Send { to: node(to), message }
 }
 
@@ -86,7 +94,7 @@ fn answer(to: u8, answer: Answer) -> Action {
 fn reaction(mut machine: Machine, kind: RequestKind) -> (Option<Answer>, Option<WordOp>) {
     let actions = machine.takes_request(request(2, kind));
     let said = actions.iter().find_map(|action| match action {
-        Action::Send { message: Message::Answer { answer, .. }, .. } => Some(*answer),
+        Action::Send { message: LatchMessage::Answer { answer, .. }, .. } => Some(*answer),
         _ => None,
     });
     let posted = actions.iter().find_map(|action| match action {
@@ -108,16 +116,19 @@ fn every_phase_has_its_reaction_to_a_writer() {
     let acquiring = || want_to_write(Nothing);
     let asking = || acquiring().after(completed(WordOp::AcquireExclusive, held_by(3)));
     let dropped = |by: ComputeNodeId| {
-        Event::Received(Message::Answer { asked: by, seq: Seq(8), answer: Answer::Dropped })
+        Event::Received(LatchMessage::Answer { asked: by, seq: Seq(8), answer: Answer::Dropped })
     };
     let upgrading = || want_to_write(Shared);
     let read_by_all = LatchWord::shared_by(node(ME)).plus(LatchWord::shared_by(node(3)).bits());
     let upgrade_asking = || upgrading().after(completed(WordOp::Upgrade, read_by_all));
     let releasing = |hold| rest(hold).after(Event::Evict);
-    let downgrading =
-        || rest(Exclusive).after(Event::Received(Message::Request(request(4, RequestKind::Read))));
-    let handing_over =
-        || rest(Exclusive).after(Event::Received(Message::Request(request(4, RequestKind::Write))));
+    let downgrading = || {
+        rest(Exclusive).after(Event::Received(LatchMessage::Request(request(4, RequestKind::Read))))
+    };
+    let handing_over = || {
+        rest(Exclusive)
+            .after(Event::Received(LatchMessage::Request(request(4, RequestKind::Write))))
+    };
     let queued = (Some(Answer::Queued), None);
     let dropped_at_once = (Some(Answer::Dropped), None);
 
@@ -153,7 +164,8 @@ fn a_reader_that_sends_a_reader_a_request_has_missed_a_downgrade() {
 fn the_highest_priority_is_served_first_and_then_the_first_that_came() {
     let mut machine = Machine::holding(Hold::Exclusive).reserved();
     for (from, priority) in [(2, 1), (3, 4), (4, 4), (5, 0)] {
-        machine.takes_request(Request { priority, ..request(from, RequestKind::Write) });
+        machine
+            .takes_request(InvalidationRequest { priority, ..request(from, RequestKind::Write) });
     }
     machine.copy.reserved = false;
     let actions = machine.take(Event::Serve);
@@ -161,7 +173,7 @@ fn the_highest_priority_is_served_first_and_then_the_first_that_came() {
         panic!("no forward: {actions:?}")
     };
     assert_eq!(request.from, node(3));
-    let Message::Grant { mode: GrantMode::Exclusive, travelling, .. } = message else {
+    let LatchMessage::Grant { mode: GrantMode::Exclusive, travelling, .. } = message else {
         panic!("not a grant: {message:?}")
     };
     let left: Vec<u8> = travelling.iter().map(|request| request.from.get()).collect();
@@ -172,7 +184,7 @@ fn the_highest_priority_is_served_first_and_then_the_first_that_came() {
 fn a_full_memory_refuses_and_keeps_what_it_has() {
     let mut machine = Machine::holding(Hold::Exclusive).reserved();
     // A node that sent requests to several nodes may be queued more than once.
-    let ask = |n: usize| Request {
+    let ask = |n: usize| InvalidationRequest {
         seq: Seq(n as u16),
         ..request(if n % 57 < 9 { n % 57 + 1 } else { n % 57 + 2 } as u8, RequestKind::Read)
     };
@@ -196,23 +208,25 @@ fn requests_that_a_grant_has_no_room_for_are_sent_on_behind_it() {
     let others = TRAVELLING_MAX as u8 + 3;
     for from in 11..=10 + others {
         let priority = from % 3;
-        machine.takes_request(Request { priority, ..request(from, RequestKind::Write) });
+        machine
+            .takes_request(InvalidationRequest { priority, ..request(from, RequestKind::Write) });
     }
     machine.copy.reserved = false;
     let mut actions = machine.take(Event::Serve);
     let posted = WordOp::HandOver(node(11));
     assert_eq!(actions.last(), Some(&Action::Post(posted)), "they are sent when that is complete");
     actions.extend(machine.take(completed(posted, held_by(ME))));
-    let Some(Action::Forward { message: Message::Grant { travelling, .. }, .. }) = actions.first()
+    let Some(Action::Forward { message: LatchMessage::Grant { travelling, .. }, .. }) =
+        actions.first()
     else {
         panic!("no forward: {actions:?}")
     };
     assert_eq!(travelling.len(), TRAVELLING_MAX);
     let new_owner = node(11);
-    let sent_on: Vec<Request> = actions
+    let sent_on: Vec<InvalidationRequest> = actions
         .iter()
         .filter_map(|action| match action {
-            Action::Send { to, message: Message::Request(request) } if *to == new_owner => {
+            Action::Send { to, message: LatchMessage::Request(request) } if *to == new_owner => {
                 Some(*request)
             }
             _ => None,
@@ -225,7 +239,9 @@ fn requests_that_a_grant_has_no_room_for_are_sent_on_behind_it() {
     all.sort_unstable();
     assert_eq!(all, (12..=10 + others).collect::<Vec<_>>(), "each once, and not the new owner");
     assert!(
-        !actions.iter().any(|a| matches!(a, Action::Send { message: Message::Answer { .. }, .. }))
+        !actions
+            .iter()
+            .any(|a| matches!(a, Action::Send { message: LatchMessage::Answer { .. }, .. }))
     );
 }
 
@@ -233,7 +249,7 @@ fn requests_that_a_grant_has_no_room_for_are_sent_on_behind_it() {
 fn a_request_that_overtakes_the_grant_is_sent_away() {
     let mut machine = Machine::holding(Hold::Nothing).after(Event::Want(Want::Exclusive));
     machine.take(completed(WordOp::AcquireExclusive, held_by(3)));
-    let sent_on = Request { asked: node(3), ..request(4, RequestKind::Write) };
+    let sent_on = InvalidationRequest { asked: node(3), ..request(4, RequestKind::Write) };
     assert_eq!(machine.takes_request(sent_on), [answer_to(&sent_on, Answer::Dropped)]);
 }
 
@@ -242,8 +258,9 @@ fn a_node_that_receives_a_line_queues_the_travelling_requests() {
     let mut machine = Machine::holding(Hold::Nothing).after(Event::Want(Want::Exclusive));
     machine.take(completed(WordOp::AcquireExclusive, held_by(3)));
     machine.copy.reserved = true;
-    let travelling: Remembered = (4..=7).map(|from| request(from, RequestKind::Write)).collect();
-    let grant = |travelling| Message::Grant {
+    let travelling: QueuedRequests =
+        (4..=7).map(|from| request(from, RequestKind::Write)).collect();
+    let grant = |travelling| LatchMessage::Grant {
         asked: node(3),
         seq: Seq(8),
         mode: GrantMode::Exclusive,
@@ -254,7 +271,7 @@ fn a_node_that_receives_a_line_queues_the_travelling_requests() {
     assert!(!machine.line.is_blocked(), "not before it is settled");
     let queued = machine.takes_request(request(2, RequestKind::Write));
     assert_eq!(queued, [answer(2, Answer::Queued)]);
-    machine.take(Event::Received(Message::Settled { seq: Seq(8) }));
+    machine.take(Event::Received(LatchMessage::Settled { seq: Seq(8) }));
     assert!(machine.line.is_blocked());
 }
 
@@ -263,11 +280,11 @@ fn an_answer_to_another_request_changes_nothing() {
     let mut machine = Machine::holding(Hold::Nothing).after(Event::Want(Want::Exclusive));
     machine.take(completed(WordOp::AcquireExclusive, held_by(3)));
     let before = machine.line.clone();
-    let stale = Message::Answer { asked: node(3), seq: Seq(7), answer: Answer::Dropped };
+    let stale = LatchMessage::Answer { asked: node(3), seq: Seq(7), answer: Answer::Dropped };
     assert_eq!(machine.take(Event::Received(stale)), []);
-    let other = Message::Answer { asked: node(4), seq: Seq(8), answer: Answer::Dropped };
+    let other = LatchMessage::Answer { asked: node(4), seq: Seq(8), answer: Answer::Dropped };
     assert_eq!(machine.take(Event::Received(other)), []);
-    assert_eq!(machine.take(Event::Received(Message::Settled { seq: Seq(7) })), []);
+    assert_eq!(machine.take(Event::Received(LatchMessage::Settled { seq: Seq(7) })), []);
     assert_eq!(machine.line, before);
 }
 
@@ -282,7 +299,7 @@ fn an_upgrade_sends_those_away_that_come_behind_it() {
 #[test]
 fn an_upgrade_waits_for_those_that_come_before_it() {
     let mut machine = Machine::holding(Hold::Shared).reserved();
-    let before = Request { priority: 1, ..request(2, RequestKind::Write) };
+    let before = InvalidationRequest { priority: 1, ..request(2, RequestKind::Write) };
     machine.takes_request(before);
     assert_eq!(machine.take(Event::Want(Want::Exclusive)), []);
     machine.copy.reserved = false;

@@ -1,6 +1,6 @@
 //! Single runs of the model, step by step: the language of the scenarios.
 
-use latchwork_latch::{Answer, Hold, LatchWord, Message, Want, WordOp};
+use latchwork_latch::{Answer, Hold, LatchMessage, LatchWord, Want, WordOp};
 use latchwork_verbs::ComputeNodeId;
 use stateright::Model;
 
@@ -114,7 +114,7 @@ impl Script {
     /// Node `from` is notified that its request to node `to`, which is dead, was not sent.
     pub(crate) fn refuse(&mut self, to: u8, from: u8) {
         let is_it = |packet: &Packet| {
-            let Message::Request(request) = packet.message else { return false };
+            let LatchMessage::Request(request) = packet.message else { return false };
             packet.to == node(to) && request.from == node(from)
         };
         let packet = self.world.wire.iter().position(is_it).expect("a question on its way");
@@ -136,7 +136,7 @@ impl Script {
     }
 
     /// Node `to` receives the one message that `is_it` accepts.
-    fn receive(&mut self, to: u8, is_it: impl Fn(&Message) -> bool) {
+    fn receive(&mut self, to: u8, is_it: impl Fn(&LatchMessage) -> bool) {
         let wire = &self.world.wire;
         let found = |at: &usize| wire[*at].to == node(to) && is_it(&wire[*at].message);
         let packet = (0..wire.len()).find(found);
@@ -145,34 +145,34 @@ impl Script {
     }
 
     pub(crate) fn receive_request(&mut self, to: u8, from: u8) {
-        self.receive(to, |m| matches!(m, Message::Request(r) if r.from == node(from)));
+        self.receive(to, |m| matches!(m, LatchMessage::Request(r) if r.from == node(from)));
     }
 
     pub(crate) fn receive_answer(&mut self, to: u8, by: u8, expected: Answer) {
         self.receive(to, |message| {
-            matches!(message, Message::Answer { asked, answer, .. }
+            matches!(message, LatchMessage::Answer { asked, answer, .. }
                 if *asked == node(by) && *answer == expected)
         });
     }
 
     pub(crate) fn receive_grant(&mut self, to: u8) {
-        self.receive(to, |message| matches!(message, Message::Grant { .. }));
+        self.receive(to, |message| matches!(message, LatchMessage::Grant { .. }));
     }
 
     pub(crate) fn receive_settled(&mut self, to: u8) {
-        self.receive(to, |message| matches!(message, Message::Settled { .. }));
+        self.receive(to, |message| matches!(message, LatchMessage::Settled { .. }));
     }
 
     pub(crate) fn receive_pledge(&mut self, to: u8, from: u8) {
-        self.receive(to, |m| matches!(m, Message::Pledged { by, .. } if *by == node(from)));
+        self.receive(to, |m| matches!(m, LatchMessage::Pledged { by, .. } if *by == node(from)));
     }
 
     pub(crate) fn receive_taken(&mut self, to: u8, from: u8) {
-        self.receive(to, |m| matches!(m, Message::Taken { by, .. } if *by == node(from)));
+        self.receive(to, |m| matches!(m, LatchMessage::Taken { by, .. } if *by == node(from)));
     }
 
     pub(crate) fn receive_gave_up(&mut self, to: u8, from: u8) {
-        self.receive(to, |m| matches!(m, Message::GaveUp { by, .. } if *by == node(from)));
+        self.receive(to, |m| matches!(m, LatchMessage::GaveUp { by, .. } if *by == node(from)));
     }
 
     /// Node `id` wants the line while no other node is in its way, gets it and uses it.

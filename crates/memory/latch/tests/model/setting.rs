@@ -2,7 +2,8 @@
 //! model.
 
 use latchwork_latch::{
-    Action, Event, Hold, Line, LocalCopy, Message, Request, RequestKind, Rules, Want, WordOp,
+    Action, Event, Hold, InvalidationRequest, LatchMessage, Line, LocalCopy, RequestKind, Rules,
+    Want, WordOp,
 };
 use latchwork_verbs::ComputeNodeId;
 use stateright::{Model, Property};
@@ -292,8 +293,8 @@ impl Setting {
         }
     }
 
-    fn may_arrive(&self, world: &World, message: &Message) -> bool {
-        let Message::Request(request) = message else { return true };
+    fn may_arrive(&self, world: &World, message: &LatchMessage) -> bool {
+        let LatchMessage::Request(request) = message else { return true };
         let mut senders = world.nodes.iter().filter(|node| node.id == request.from);
         let undoes = senders.any(|node| node.flights.iter().any(|f| f.op == WordOp::Undo));
         !(self.undo_before_question && undoes)
@@ -400,7 +401,7 @@ fn locked_lines_stay(world: &World) -> bool {
 /// A node that has locked the line queues no request that would have to wait for the unlock.
 fn nobody_waits_for_lock(world: &World) -> bool {
     world.nodes.iter().all(|node| {
-        let stands_back = |request: &Request| match node.frame.locked {
+        let stands_back = |request: &InvalidationRequest| match node.frame.locked {
             None => false,
             Some(Want::Shared) => request.kind == RequestKind::Write,
             Some(Want::Exclusive) => true,
@@ -433,7 +434,7 @@ fn rest_is_rest(world: &World) -> bool {
         let line = &node.line;
         let fresh = || *line == Line::at_rest(node.id, line.hold(), line.seq());
         // It differs from a line at rest in that, and in nothing else.
-        let stands_back = || line.stands_back() && !line.is_asked_for() && node.pausing;
+        let stands_back = || line.stands_back() && !line.has_requests() && node.pausing;
         let alone = || node.dead || (node.flights.is_empty() && node.awaited == 0);
         !(line.is_at_rest() || line.is_idle()) || ((fresh() || stands_back()) && alone())
     })
@@ -449,22 +450,22 @@ pub(crate) fn questions_are_one(world: &World) -> bool {
             once &= found & bit == 0;
             found |= bit;
         };
-        let own = |request: &&Request| request.from == node.id;
+        let own = |request: &&InvalidationRequest| request.from == node.id;
         for other in &world.nodes {
             other.line.remembered().iter().filter(own).for_each(|request| find(request.asked));
         }
         for Packet { to, message, .. } in &world.wire {
             match message {
-                Message::Request(request) if own(&request) => find(request.asked),
-                Message::Grant { travelling, .. } => {
+                LatchMessage::Request(request) if own(&request) => find(request.asked),
+                LatchMessage::Grant { travelling, .. } => {
                     travelling.iter().filter(own).for_each(|request| find(request.asked));
                 }
                 _ => {}
             }
             match message {
-                Message::Grant { asked, .. }
-                | Message::Answer { asked, .. }
-                | Message::Pledged { asked, .. }
+                LatchMessage::Grant { asked, .. }
+                | LatchMessage::Answer { asked, .. }
+                | LatchMessage::Pledged { asked, .. }
                     if *to == node.id =>
                 {
                     find(*asked);

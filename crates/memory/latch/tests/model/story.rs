@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use latchwork_latch::{GrantMode, Hold, LatchWord, Message, RequestKind, Want, WordOp};
+use latchwork_latch::{GrantMode, Hold, LatchMessage, LatchWord, RequestKind, Want, WordOp};
 use latchwork_verbs::ComputeNodeId;
 
 use crate::frame::Bytes;
@@ -124,19 +124,19 @@ fn bytes(bytes: Bytes) -> &'static str {
     }
 }
 
-fn content(message: &Message) -> String {
+fn content(message: &LatchMessage) -> String {
     match message {
-        Message::Request(request) => match request.kind {
+        LatchMessage::Request(request) => match request.kind {
             RequestKind::Read => format!("{:?}'s question to read", request.from),
             RequestKind::Write => format!("{:?}'s question to write", request.from),
         },
-        Message::Answer { asked, answer, .. } => format!("{asked:?}'s answer {answer:?}"),
-        Message::Grant { mode: GrantMode::Shared, .. } => "a grant to read".to_owned(),
-        Message::Grant { mode: GrantMode::Exclusive, .. } => "a grant to write".to_owned(),
-        Message::Settled { .. } => "a settled notice".to_owned(),
-        Message::Pledged { by, .. } => format!("{by:?}'s pledge"),
-        Message::Taken { by, .. } => format!("{by:?}'s report: taken"),
-        Message::GaveUp { by, .. } => format!("{by:?}'s report: gave up"),
+        LatchMessage::Answer { asked, answer, .. } => format!("{asked:?}'s answer {answer:?}"),
+        LatchMessage::Grant { mode: GrantMode::Shared, .. } => "a grant to read".to_owned(),
+        LatchMessage::Grant { mode: GrantMode::Exclusive, .. } => "a grant to write".to_owned(),
+        LatchMessage::Settled { .. } => "a settled notice".to_owned(),
+        LatchMessage::Pledged { by, .. } => format!("{by:?}'s pledge"),
+        LatchMessage::Taken { by, .. } => format!("{by:?}'s report: taken"),
+        LatchMessage::GaveUp { by, .. } => format!("{by:?}'s report: gave up"),
     }
 }
 

@@ -9,8 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrayvec::ArrayVec;
 use latchwork_latch::{
-    Action, Answer, Event, Hold, Inspection, LatchWord, Line, Message, Request, Rules, Seq, Want,
-    WordOp, WordVerb,
+    Action, Answer, Event, Hold, InvalidationRequest, LatchMessage, LatchWord, Line, Rules, Seq,
+    Want, WordOp, WordProbe, WordVerb,
 };
 use latchwork_verbs::ComputeNodeId;
 
@@ -61,7 +61,7 @@ impl Flight {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Packet {
     pub(crate) to: ComputeNodeId,
-    pub(crate) message: Message,
+    pub(crate) message: LatchMessage,
     pub(crate) forwarded: Option<Bytes>,
 }
 
@@ -271,7 +271,12 @@ impl World {
             Some(Breach::Acknowledges) => {
                 // The release takes effect. The machine continues as one that holds nothing.
                 self.word = self.word.plus(LatchWord::shared_by(me).bits().wrapping_neg());
-                self.feed(rules, at, Event::Received(Message::Taken { by, seq }), Bytes::Stale);
+                self.feed(
+                    rules,
+                    at,
+                    Event::Received(LatchMessage::Taken { by, seq }),
+                    Bytes::Stale,
+                );
             }
             Some(Breach::ReleasesItself) => {
                 self.post(rules, at, WordOp::ReleaseShared, Bytes::Stale);
@@ -317,16 +322,16 @@ impl World {
                 moving.stage = Stage::Report;
             }
             Stage::Inspect => match self.inspect(moving.op, id) {
-                Some(Inspection::Over { old }) => {
+                Some(WordProbe::Over { old }) => {
                     (moving.old, moving.source, moving.stage) = (old, Bytes::Stale, Stage::Report);
                     if has_acquired(moving) {
                         moving.bytes = self.memory;
                     }
                 }
-                Some(Inspection::Again) if moving.op.writes_back() => {
+                Some(WordProbe::Again) if moving.op.writes_back() => {
                     (moving.bytes, moving.stage) = (moving.source, Stage::WriteBack);
                 }
-                Some(Inspection::Again) => moving.stage = Stage::Atomic,
+                Some(WordProbe::Again) => moving.stage = Stage::Atomic,
                 None => self.blame(Fault::Untold(id, moving.op)),
             },
             Stage::Report => {
@@ -362,8 +367,8 @@ impl World {
         }
     }
 
-    fn inspect(&self, op: WordOp, by: ComputeNodeId) -> Option<Inspection> {
-        if self.blind { Some(Inspection::Again) } else { op.inspect(by, self.word) }
+    fn inspect(&self, op: WordOp, by: ComputeNodeId) -> Option<WordProbe> {
+        if self.blind { Some(WordProbe::Again) } else { op.inspect(by, self.word) }
     }
 
     /// The connection fails during an operation: landed parts stay, and the rest never lands.
@@ -382,9 +387,9 @@ impl World {
         let Packet { to, message, forwarded } = self.wire.remove(packet);
         let at = self.nodes.iter().position(|node| node.id == to).expect("checked when sent");
         match &message {
-            Message::Request(_) => {}
-            Message::Answer { asked, .. } => self.is_answered(at, *asked),
-            Message::Grant { asked, .. } => {
+            LatchMessage::Request(_) => {}
+            LatchMessage::Answer { asked, .. } => self.is_answered(at, *asked),
+            LatchMessage::Grant { asked, .. } => {
                 self.is_answered(at, *asked);
                 let node = &mut self.nodes[at];
                 node.unsettled += 1;
@@ -393,9 +398,9 @@ impl World {
                     self.blame(Fault::ForwardedIntoUse(to));
                 }
             }
-            Message::Settled { .. } => self.nodes[at].unsettled -= 1,
-            Message::Pledged { asked, .. } => self.is_answered(at, *asked),
-            Message::Taken { by, seq } | Message::GaveUp { by, seq } => {
+            LatchMessage::Settled { .. } => self.nodes[at].unsettled -= 1,
+            LatchMessage::Pledged { asked, .. } => self.is_answered(at, *asked),
+            LatchMessage::Taken { by, seq } | LatchMessage::GaveUp { by, seq } => {
                 if self.nodes[at].pledged.take() != Some((*by, *seq)) {
                     self.blame(Fault::PledgesMixedUp(to));
                 }
@@ -444,22 +449,23 @@ impl World {
                 // No outcome depends on it: the machine treats it like `Serve`, and that event
                 // never finds work.
                 Action::Send {
-                    message: Message::Answer { answer: Answer::Queued, .. }, ..
+                    message: LatchMessage::Answer { answer: Answer::Queued, .. },
+                    ..
                 } => {}
-                Action::Send { message: Message::GaveUp { .. }, .. }
+                Action::Send { message: LatchMessage::GaveUp { .. }, .. }
                     if self.breach == Some(Breach::ForgetsGaveUp) => {}
                 Action::Send { to, message } => {
-                    if let Message::Request(request) = &message
+                    if let LatchMessage::Request(request) = &message
                         && request.from == self.nodes[at].id
                     {
                         if owed {
                             self.blame(Fault::AskedTooEarly(request.from));
                         }
                         self.nodes[at].awaited |= 1 << to.index();
-                    } else if let Message::Request(request) = &message {
+                    } else if let LatchMessage::Request(request) = &message {
                         self.breach_of_questions(request, to);
                     }
-                    if let Message::Pledged { by, seq, .. } = message
+                    if let LatchMessage::Pledged { by, seq, .. } = message
                         && self.nodes[at].pledged.replace((to, seq)).is_some()
                     {
                         self.blame(Fault::PledgesMixedUp(by));
@@ -469,7 +475,9 @@ impl World {
                 Action::Forward { request, message } => {
                     self.send(Packet { to: request.from, message, forwarded: Some(bytes) });
                 }
-                Action::Pause { .. } | Action::StandBack { .. } => self.nodes[at].pausing = true,
+                Action::Pause { .. } | Action::ReleaseHoldOff { .. } => {
+                    self.nodes[at].pausing = true
+                }
                 Action::HoldOff { .. } => {}
             }
         }
@@ -481,12 +489,12 @@ impl World {
     }
 
     /// What happens in addition when a request is sent on.
-    fn breach_of_questions(&mut self, request: &Request, to: ComputeNodeId) {
-        let Request { from, asked, seq, .. } = *request;
-        let refusal = Message::Answer { asked, seq, answer: Answer::Dropped };
+    fn breach_of_questions(&mut self, request: &InvalidationRequest, to: ComputeNodeId) {
+        let InvalidationRequest { from, asked, seq, .. } = *request;
+        let refusal = LatchMessage::Answer { asked, seq, answer: Answer::Dropped };
         match self.breach {
             Some(Breach::SendsOnTwice) => {
-                self.send(Packet { to, message: Message::Request(*request), forwarded: None });
+                self.send(Packet { to, message: LatchMessage::Request(*request), forwarded: None });
             }
             Some(Breach::RefusesWhatItSendsOn) => {
                 self.send(Packet { to: from, message: refusal, forwarded: None });

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use latchwork_fabric::{Fabric, Port};
+use latchwork_fabric::{AnyFabric, Port};
 use latchwork_memnode::{
     Catalogue, EpochWorker, Epochs, Geometry, LineAllocator, ObjectKind, Pool, PoolError,
     PoolSettings,
@@ -35,11 +35,15 @@ struct Member {
     catalogue: Arc<Catalogue>,
 }
 
-fn worker(fabric: &shm::Fabric, id: u8, clock: Clock) -> (Executor<RealDriver>, Handle, Rc<Port>) {
+fn worker(
+    fabric: &shm::ShmFabric,
+    id: u8,
+    clock: Clock,
+) -> (Executor<RealDriver>, Handle, Rc<Port>) {
     let config = ExecutorConfig { seed: u64::from(id), ..ExecutorConfig::default() };
     let executor = Executor::new(RealDriver::with_clock(clock), config);
     let handle = executor.handle();
-    let fabric = Fabric::from(fabric.clone());
+    let fabric = AnyFabric::from(fabric.clone());
     let port = Port::new(&fabric, ComputeNodeId::new(id).unwrap(), &handle).unwrap();
     handle.add_poller(port.poller());
     (executor, handle, port)
@@ -62,7 +66,7 @@ where
     T: Send,
     F: Future<Output = T>,
 {
-    let fabric = shm::Fabric::default();
+    let fabric = shm::ShmFabric::default();
     let bytes = (chunks + 1) * CHUNK;
     let memory = fabric.add_memory_node(bytes as usize).unwrap();
     for id in 1..=NODES {

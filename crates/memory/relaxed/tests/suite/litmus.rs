@@ -12,7 +12,7 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_relaxed::{Consistency, WriteBuffer};
 use latchwork_simulation::Random;
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::history::Step::{Fence, Read, Write};
+use latchwork_workload::history::ProcessStep::{Fence, Read, Write};
 use latchwork_workload::history::check_store_order;
 
 use crate::common::programs::{LOCATIONS, Litmus, Program, TELLING, all, order, place};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use latchwork_cluster::{Member, Protocol, Simulated};
 use latchwork_coherence::{CoherentMemory, MemoryError};
 use latchwork_relaxed::{
-    Consistency, LossCause, LostWrite, LostWrites, RelaxedError, Settings, WriteBuffer,
+    Consistency, LossCause, LostWrite, LostWrites, RelaxedError, WriteBuffer, WriteBufferSettings,
 };
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
@@ -24,7 +24,8 @@ fn buffer(
     consistency: Consistency,
     told: &Told,
 ) -> WriteBuffer<latchwork_cluster::Worker> {
-    let settings = Settings { consistency, deadline: DEADLINE, ..Settings::default() };
+    let settings =
+        WriteBufferSettings { consistency, deadline: DEADLINE, ..WriteBufferSettings::default() };
     let told = told.clone();
     WriteBuffer::new(member.memory.clone(), settings, move |lost| told.borrow_mut().push(lost))
         .expect("settings")

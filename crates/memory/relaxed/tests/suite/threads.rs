@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use latchwork_cluster::{Embedded, Member, Protocol, Worker};
 use latchwork_coherence::CoherentMemory;
-use latchwork_relaxed::{Consistency, LostWrites, RelaxedError, Settings, WriteBuffer};
+use latchwork_relaxed::{Consistency, LostWrites, RelaxedError, WriteBuffer, WriteBufferSettings};
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::history::Step::{Fence, Read, Write};
+use latchwork_workload::history::ProcessStep::{Fence, Read, Write};
 use latchwork_workload::history::check_store_order;
 
 use crate::common::programs::{LOCATIONS, Program, TELLING, all, order, place};
@@ -40,9 +40,16 @@ fn cluster(protocol: Protocol) -> Embedded {
 }
 
 /// No write is lost while the machine does other work.
-fn settings(consistency: Consistency) -> Settings {
+fn settings(consistency: Consistency) -> WriteBufferSettings {
     let linger = Duration::from_micros(5);
-    Settings { consistency, deadline: LIMIT, linger, batch: 4, entries: 8, ..Settings::default() }
+    WriteBufferSettings {
+        consistency,
+        deadline: LIMIT,
+        linger,
+        batch: 4,
+        entries: 8,
+        ..WriteBufferSettings::default()
+    }
 }
 
 fn buffer(member: &Member, consistency: Consistency) -> WriteBuffer<Worker> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use latchwork_cluster::{Member, Protocol, Simulated, Worker};
 use latchwork_coherence::CoherentMemory;
-use latchwork_relaxed::{Consistency, LostWrites, RelaxedError, Settings, WriteBuffer};
+use latchwork_relaxed::{Consistency, LostWrites, RelaxedError, WriteBuffer, WriteBufferSettings};
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{Faults, SimConfig};
@@ -37,7 +37,7 @@ struct Record {
 }
 
 struct Load {
-    settings: Settings,
+    settings: WriteBufferSettings,
     operations: usize,
     /// Of a hundred writes and flushes, the number that is dropped at a random moment.
     dropped: u64,
@@ -242,7 +242,7 @@ fn a_write_is_visible_by_its_deadline_or_never() {
         let (mut oldest, mut longest, mut lost, mut written) =
             (Duration::ZERO, Duration::ZERO, 0, 0);
         for seed in 60..84 {
-            let settings = Settings { linger, deadline, ..settings(level, seed) };
+            let settings = WriteBufferSettings { linger, deadline, ..settings(level, seed) };
             let record = run(&world(seed), Load { settings, operations: 150, dropped: 0, loses });
             let stalest = stalest(&record);
             assert!(stalest <= deadline, "{level}, seed {seed}: missed a write of {stalest:?} ago");
@@ -281,8 +281,12 @@ fn a_write_of_a_worker_that_parks_is_visible_by_its_deadline() {
                 let lines = meeting.lines(&member, 2).await;
                 meeting.meet(&member, 2, &mut 0).await;
                 if member.index == 0 {
-                    let settings =
-                        Settings { consistency: level, linger, deadline, ..Settings::default() };
+                    let settings = WriteBufferSettings {
+                        consistency: level,
+                        linger,
+                        deadline,
+                        ..WriteBufferSettings::default()
+                    };
                     let buffer =
                         WriteBuffer::new(member.memory.clone(), settings, |lost| panic!("{lost}"));
                     let buffer = buffer.expect("settings");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use latchwork_cluster::{Member, Protocol, Worker};
 use latchwork_coherence::CoherentMemory;
-use latchwork_relaxed::{Consistency, RelaxedError, Settings, WriteBuffer};
+use latchwork_relaxed::{Consistency, RelaxedError, WriteBuffer, WriteBufferSettings};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 
@@ -55,7 +55,7 @@ fn contended<F>(
             while meeting.came.get() == 0 {
                 member.handle.sleep(Duration::from_micros(2)).await;
             }
-            let settings = Settings { deadline, ..settings(level, 1) };
+            let settings = WriteBufferSettings { deadline, ..settings(level, 1) };
             // A failed test has lost them too.
             let on_loss = |lost| assert!(std::thread::panicking(), "{lost}");
             let buffer = WriteBuffer::new(member.memory.clone(), settings, on_loss);

@@ -27,7 +27,7 @@ pub(crate) fn check_step(cluster: &Simulated, seed: u64) {
 pub(crate) fn check_at_rest(cluster: &Simulated, seed: u64) {
     let mut lines = BTreeMap::<_, LatchWord>::new();
     for node in cluster.nodes() {
-        assert_eq!(node.lines_under_way(), 0, "seed {seed}: {:?} is not at rest", node.id());
+        assert_eq!(node.lines_in_flight(), 0, "seed {seed}: {:?} is not at rest", node.id());
         for (addr, state) in node.cache().lines() {
             let word = lines.entry(addr).or_insert(LatchWord::FREE);
             *word = word.plus(match state.ownership() {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, Member};
-use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
+use latchwork_coherence::{AccessMode, CoherentMemory, MemoryError, Need, Upgrade};
 use latchwork_memnode::ObjectKind;
 use latchwork_verbs::GlobalAddr;
 
@@ -187,7 +187,8 @@ async fn read_then_write(member: &Member, line: GlobalAddr) -> Result<(), Memory
 }
 
 async fn drop_midway(member: &Member, line: GlobalAddr) -> Result<(), MemoryError> {
-    let mode = if member.handle.random_below(2) == 0 { Mode::Shared } else { Mode::Exclusive };
+    let mode =
+        if member.handle.random_below(2) == 0 { AccessMode::Shared } else { AccessMode::Exclusive };
     let patience = Duration::from_nanos(member.handle.random_below(8000));
     let access = member.memory.ensure(Need { addr: line, mode });
     match member.handle.timeout(member.handle.now() + patience, access).await {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, Member, Simulated};
 use latchwork_coherence::CoherentMemory;
-use latchwork_engine::{Counters, Settings};
+use latchwork_engine::{Counters, NodeSettings};
 use latchwork_memnode::ObjectKind;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{NicProfile, SimConfig};
@@ -26,7 +26,7 @@ pub(crate) struct World {
     /// The profile of the NICs.
     pub(crate) nic: &'static str,
     pub(crate) seed: u64,
-    pub(crate) settings: Settings,
+    pub(crate) settings: NodeSettings,
 }
 
 /// The result of a world.
@@ -53,7 +53,7 @@ impl Outcome {
 
 impl World {
     pub(crate) fn of(nodes: &[Does], workers: usize) -> World {
-        let (nodes, settings) = (nodes.to_vec(), Settings::default());
+        let (nodes, settings) = (nodes.to_vec(), NodeSettings::default());
         World {
             nodes,
             workers,

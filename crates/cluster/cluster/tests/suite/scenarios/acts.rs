@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use latchwork_cluster::read_message;
-use latchwork_latch::{LatchWord, Message, NodeSet, WordOp, WordVerb};
-use latchwork_verbs::{ComputeNodeId, GlobalAddr, Request, Target};
+use latchwork_latch::{LatchMessage, LatchWord, NodeSet, WordOp, WordVerb};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, Target, WorkRequest};
 use latchwork_verbs_sim::Passing;
 
 /// Compute nodes, by index.
@@ -25,7 +25,7 @@ pub(crate) fn id(node: usize) -> ComputeNodeId {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Act {
     Op(WordOp),
-    Letter { to: usize, message: Message },
+    Letter { to: usize, message: LatchMessage },
 }
 
 /// The watched lines, by the address of their latch words, with all values of the words.
@@ -73,14 +73,14 @@ pub(crate) fn read(lines: &Lines, passing: &Passing<'_>) -> Option<(GlobalAddr, 
     let from = passing.from.index();
     match passing.target {
         Target::Compute(to, _) => passing.requests.iter().find_map(|request| {
-            let Request::Send(wire) = request else { return None };
+            let WorkRequest::Send(wire) = request else { return None };
             let (line, message) = read_message(wire)?;
             Some((line, from, Act::Letter { to: to.index(), message }))
         }),
         Target::Memory(node) => passing.requests.iter().find_map(|request| {
             let (latch, verb) = match *request {
-                Request::FetchAdd { remote, add } => (remote, WordVerb::Add(add)),
-                Request::CompareSwap { remote, expected, desired } => {
+                WorkRequest::FetchAdd { remote, add } => (remote, WordVerb::Add(add)),
+                WorkRequest::CompareSwap { remote, expected, desired } => {
                     let (expected, desired) =
                         (LatchWord::from_bits(expected), LatchWord::from_bits(desired));
                     (remote, WordVerb::CompareSwap { expected, desired })
@@ -124,7 +124,11 @@ pub(crate) fn any_op(node: usize) -> impl Fn(usize, &Act) -> bool {
     move |from, act| from == node && matches!(act, Act::Op(_))
 }
 
-fn letter(from: usize, to: usize, kind: impl Fn(&Message) -> bool) -> impl Fn(usize, &Act) -> bool {
+fn letter(
+    from: usize,
+    to: usize,
+    kind: impl Fn(&LatchMessage) -> bool,
+) -> impl Fn(usize, &Act) -> bool {
     move |sender, act| {
         matches!(act, Act::Letter { to: receiver, message }
             if sender == from && *receiver == to && kind(message))
@@ -133,7 +137,7 @@ fn letter(from: usize, to: usize, kind: impl Fn(&Message) -> bool) -> impl Fn(us
 
 /// A request of `from` that is sent to `to`.
 pub(crate) fn request(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
-    letter(from, to, |message| matches!(message, Message::Request(_)))
+    letter(from, to, |message| matches!(message, LatchMessage::Request(_)))
 }
 
 /// A request of another node that `from` sends on to `to`.
@@ -141,7 +145,7 @@ pub(crate) fn sent_on(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
     letter(
         from,
         to,
-        move |message| matches!(message, Message::Request(request) if request.from != id(from)),
+        move |message| matches!(message, LatchMessage::Request(request) if request.from != id(from)),
     )
 }
 
@@ -154,33 +158,33 @@ pub(crate) fn answer(
     letter(
         from,
         to,
-        move |message| matches!(message, Message::Answer { answer, .. } if *answer == which),
+        move |message| matches!(message, LatchMessage::Answer { answer, .. } if *answer == which),
     )
 }
 
 /// A grant with the line.
 pub(crate) fn grant(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
-    letter(from, to, |message| matches!(message, Message::Grant { .. }))
+    letter(from, to, |message| matches!(message, LatchMessage::Grant { .. }))
 }
 
 /// A report that a giver's operation is complete.
 pub(crate) fn settled(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
-    letter(from, to, |message| matches!(message, Message::Settled { .. }))
+    letter(from, to, |message| matches!(message, LatchMessage::Settled { .. }))
 }
 
 /// A pledge.
 pub(crate) fn pledge(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
-    letter(from, to, |message| matches!(message, Message::Pledged { .. }))
+    letter(from, to, |message| matches!(message, LatchMessage::Pledged { .. }))
 }
 
 /// A report that a pledge was used.
 pub(crate) fn taken(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
-    letter(from, to, |message| matches!(message, Message::Taken { .. }))
+    letter(from, to, |message| matches!(message, LatchMessage::Taken { .. }))
 }
 
 /// A report that a pledge was not used.
 pub(crate) fn gave_up(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
-    letter(from, to, |message| matches!(message, Message::GaveUp { .. }))
+    letter(from, to, |message| matches!(message, LatchMessage::GaveUp { .. }))
 }
 
 /// These nodes.

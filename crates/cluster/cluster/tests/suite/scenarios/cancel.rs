@@ -2,7 +2,7 @@
 //! operations take effect once or not at all.
 
 use latchwork_cache::Ownership;
-use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
+use latchwork_coherence::{AccessMode, CoherentMemory, MemoryError, Need, Upgrade};
 use latchwork_memnode::LineAllocator;
 use latchwork_runtime::JoinHandle;
 use latchwork_verbs::GlobalAddr;
@@ -112,7 +112,7 @@ fn a_dropped_upgrade_is_done_or_not() {
 fn a_dropped_holder_releases_at_once() {
     in_some_worlds(|seed| {
         let hold = |stage: &Stage, line: &GlobalAddr| {
-            let need = Need { addr: *line, mode: Mode::Exclusive };
+            let need = Need { addr: *line, mode: AccessMode::Exclusive };
             stage.start(A, async move |member| {
                 let _ticket = member.memory.ensure(need).await.expect("no error");
                 member.handle.sleep(A_WHILE / 2).await;
@@ -136,7 +136,7 @@ fn a_dropped_wait_for_a_frame_is_forgotten() {
         let frames = stage.node(A).cache().capacity();
         let lines: Vec<_> = (0..frames + 2).map(|_| stage.line()).collect();
         let mut tickets: Vec<_> =
-            lines[..frames].iter().map(|line| stage.take(A, *line, Mode::Shared)).collect();
+            lines[..frames].iter().map(|line| stage.take(A, *line, AccessMode::Shared)).collect();
         let (dropped, stays) = (stage.reads(A, lines[frames]), stage.reads(A, lines[frames + 1]));
         stage.pass(A_WHILE);
         assert!(!dropped.is_finished() && !stays.is_finished(), "no frame is free");

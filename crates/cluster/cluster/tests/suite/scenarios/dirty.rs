@@ -74,7 +74,7 @@ fn an_owner_that_changed_nothing_writes_back_what_came_with_the_line() {
         let stage = Stage::new(2, seed);
         let line = stage.line();
         stage.end(pokes(&stage, A, line, 7, 1));
-        let ticket = stage.take(B, line, latchwork_coherence::Mode::Exclusive);
+        let ticket = stage.take(B, line, latchwork_coherence::AccessMode::Exclusive);
         stage.drop_on(B, ticket);
         stage.pass(A_WHILE);
         stage.evict_now(B, line);
@@ -204,7 +204,7 @@ fn only_what_changed_is_written_back() {
             };
             assert_eq!(written(&downgrade), whole.unwrap_or(8));
             let unchanged = || {
-                let ticket = stage.take(A, line, latchwork_coherence::Mode::Exclusive);
+                let ticket = stage.take(A, line, latchwork_coherence::AccessMode::Exclusive);
                 stage.drop_on(A, ticket);
                 stage.evict_now(A, line);
             };

@@ -1,7 +1,7 @@
 //! Eviction, against all other operations on the line or on its frame.
 
 use latchwork_cache::{FrameId, Ownership};
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 use latchwork_latch::{Answer, WordOp};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::Leg;
@@ -135,10 +135,10 @@ fn frame_of(stage: &Stage, node: usize, line: GlobalAddr) -> FrameId {
 fn a_frame_that_is_being_forwarded_is_not_used_for_another_line() {
     in_every_world(|seed| {
         for (leg, mode) in [
-            (Leg::There, Mode::Exclusive),
-            (Leg::Back, Mode::Exclusive),
-            (Leg::There, Mode::Shared),
-            (Leg::Back, Mode::Shared),
+            (Leg::There, AccessMode::Exclusive),
+            (Leg::Back, AccessMode::Exclusive),
+            (Leg::There, AccessMode::Shared),
+            (Leg::Back, AccessMode::Shared),
         ] {
             let stage = Stage::with(2, 4, seed);
             let (line, crowd) = (stage.line(), crowd(&stage));
@@ -173,7 +173,7 @@ fn a_frame_that_awaits_a_forward_is_not_used_for_another_line() {
             let (line, crowd) = (stage.line(), crowd(&stage));
             stage.write(A, line, 1);
             let late = stage.hold(Leg::There, line, grant(A, B));
-            let access = stage.takes(B, line, Mode::Exclusive);
+            let access = stage.takes(B, line, AccessMode::Exclusive);
             stage.until("A forwards", || late.held() == 1);
             let frame = frame_of(&stage, B, line);
             if drops {

@@ -2,7 +2,7 @@
 //! the rest once.
 
 use latchwork_cache::Ownership;
-use latchwork_coherence::{Mode, Upgrade};
+use latchwork_coherence::{AccessMode, Upgrade};
 use latchwork_latch::{Answer, LatchWord, WordOp};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::Leg;
@@ -45,9 +45,10 @@ fn looks(stage: &Stage) -> u64 {
 fn a_claim_that_is_cut_off_is_made_once() {
     with_every_cut(|stage, cut| {
         let line = stage.line();
-        for (mode, which) in
-            [(Mode::Shared, WordOp::AcquireShared), (Mode::Exclusive, WordOp::AcquireExclusive)]
-        {
+        for (mode, which) in [
+            (AccessMode::Shared, WordOp::AcquireShared),
+            (AccessMode::Exclusive, WordOp::AcquireExclusive),
+        ] {
             let before = looks(&stage);
             let access = cutting(&stage, line, op(B, which), cut, || stage.takes(B, line, mode));
             let ticket = stage.end(access).expect("granted");
@@ -128,7 +129,7 @@ fn a_release_that_is_cut_off_is_made_once_and_takes_the_changes_along() {
                 Some(value) => _ = stage.write(A, line, value),
             }
             cutting(&stage, line, op(A, which), cut, || assert!(stage.evict(A, line)));
-            stage.until("A is through", || stage.node(A).lines_under_way() == 0);
+            stage.until("A is through", || stage.node(A).lines_in_flight() == 0);
             assert_eq!((stage.word(line), looks(&stage)), (LatchWord::FREE, before + 1));
         }
         assert!(stage.memory(line).iter().all(|&word| word == 3));
@@ -146,7 +147,7 @@ fn a_downgrade_that_is_cut_off_is_made_once_and_writes_the_changes_back() {
         let reader = cutting(&stage, line, downgrades, cut, || stage.reads(B, line));
         assert_eq!(stage.end(reader), 4);
         stage.until("both are through", || {
-            stage.node(A).lines_under_way() + stage.node(B).lines_under_way() == 0
+            stage.node(A).lines_in_flight() + stage.node(B).lines_in_flight() == 0
         });
         assert_eq!(stage.word(line), s(&[A, B]));
         assert!(stage.memory(line).iter().all(|&word| word == 4));
@@ -242,7 +243,7 @@ fn two_grants_of_one_downgrade_are_doubted_apart() {
             let stage = Stage::new(3, seed);
             let line = stage.line();
             stage.write(A, line, 1);
-            let ticket = stage.take(A, line, Mode::Exclusive);
+            let ticket = stage.take(A, line, AccessMode::Exclusive);
             let readers = [B, C].map(|node| stage.reads(node, line));
             stage.until("A remembers both", || {
                 [B, C].iter().all(|&node| stage.count(line, answer(A, node, Answer::Queued)) == 1)

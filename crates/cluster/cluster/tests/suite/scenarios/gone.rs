@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use latchwork_cache::Ownership;
 use latchwork_cluster::{ClusterConfig, Lock};
-use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, MemoryError, Mode, Need};
+use latchwork_coherence::{AccessMode, CoherentMemory, LineLocks, LockOutcome, MemoryError, Need};
 use latchwork_latch::WordOp;
 use latchwork_verbs::{GlobalAddr, MemoryNodeId, VerbError};
 use latchwork_verbs_sim::Leg;
@@ -27,7 +27,7 @@ fn lose_b(stage: &Stage) {
 }
 
 /// The error of an access that cannot succeed. It must come before the deadline is over.
-fn fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> MemoryError {
+fn fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: AccessMode) -> MemoryError {
     let since = stage.now();
     let end = stage.end(stage.takes(worker, line, mode));
     let took = stage.now() - since;
@@ -55,7 +55,7 @@ fn a_line_of_a_lost_owner_fails_and_others_do_not() {
         let line = stage.line();
         stage.write(B, line, 1);
         lose_b(&stage);
-        for mode in [Mode::Shared, Mode::Exclusive, Mode::Shared] {
+        for mode in [AccessMode::Shared, AccessMode::Exclusive, AccessMode::Shared] {
             for node in [A, C] {
                 let error = fails(&stage, node, line, mode);
                 assert!(is_disconnected(&error), "seed {seed}: {error}");
@@ -74,7 +74,7 @@ fn a_line_with_a_lost_reader_can_still_be_read() {
         let line = stage.line();
         assert_eq!((stage.read(A, line), stage.read(B, line)), (0, 0));
         lose_b(&stage);
-        let error = fails(&stage, A, line, Mode::Exclusive);
+        let error = fails(&stage, A, line, AccessMode::Exclusive);
         assert!(is_disconnected(&error), "seed {seed}: {error}");
         assert_eq!(stage.read(A, line), 0, "the copy is still good");
         assert_eq!(stage.read(C, line), 0);
@@ -92,13 +92,13 @@ fn a_hand_over_to_a_lost_node_ends_for_the_giver() {
         let line = stage.line();
         stage.write(A, line, 1);
         let forward = stage.hold(Leg::There, line, grant(A, B));
-        let access = stage.takes(B, line, Mode::Exclusive);
+        let access = stage.takes(B, line, AccessMode::Exclusive);
         stage.until("the word names B", || stage.word(line) == x(B));
         access.abort();
         lose_b(&stage);
         drop(forward);
         for node in [A, C] {
-            let error = fails(&stage, node, line, Mode::Shared);
+            let error = fails(&stage, node, line, AccessMode::Shared);
             assert!(is_disconnected(&error), "seed {seed}: {error}");
         }
         others_go_on(&stage);
@@ -115,17 +115,17 @@ fn a_downgrade_for_a_lost_reader_loses_nothing() {
         let line = stage.line();
         stage.write(A, line, 1);
         let forward = stage.hold(Leg::There, line, grant(A, B));
-        let access = stage.takes(B, line, Mode::Shared);
+        let access = stage.takes(B, line, AccessMode::Shared);
         stage.until("the downgrade lands", || stage.word(line) == s(&[A, B]));
         access.abort();
         lose_b(&stage);
         drop(forward);
-        stage.until("A is through", || stage.node(A).lines_under_way() == 0);
+        stage.until("A is through", || stage.node(A).lines_in_flight() == 0);
         assert_eq!(stage.owns(A, line), Ownership::Shared);
         assert_eq!((stage.read(A, line), stage.read(C, line)), (1, 1));
         assert!(stage.memory(line).iter().all(|&word| word == 1));
         // C sends a request to A as well. A gives its copy up in vain, and can fetch it again.
-        let error = fails(&stage, C, line, Mode::Exclusive);
+        let error = fails(&stage, C, line, AccessMode::Exclusive);
         assert!(is_disconnected(&error), "seed {seed}: {error}");
         assert_eq!(stage.read(A, line), 1);
         others_go_on(&stage);
@@ -141,12 +141,12 @@ fn a_request_that_travelled_to_a_lost_node_ends_at_the_deadline() {
         let stage = stage(seed);
         let line = stage.line();
         stage.write(A, line, 1);
-        let ticket = stage.take(A, line, Mode::Exclusive);
-        let access = stage.takes(B, line, Mode::Exclusive);
+        let ticket = stage.take(A, line, AccessMode::Exclusive);
+        let access = stage.takes(B, line, AccessMode::Exclusive);
         stage.until("A remembers B", || {
             stage.count(line, answer(A, B, latchwork_latch::Answer::Queued)) == 1
         });
-        let late = stage.takes(C, line, Mode::Exclusive);
+        let late = stage.takes(C, line, AccessMode::Exclusive);
         stage.until("A remembers C", || {
             stage.count(line, answer(A, C, latchwork_latch::Answer::Queued)) == 1
         });
@@ -158,7 +158,7 @@ fn a_request_that_travelled_to_a_lost_node_ends_at_the_deadline() {
         drop(forward);
         let end = stage.end(late);
         assert!(matches!(end, Err(MemoryError::Timeout { .. })), "seed {seed}: {end:?}");
-        assert!(is_disconnected(&fails(&stage, A, line, Mode::Shared)));
+        assert!(is_disconnected(&fails(&stage, A, line, AccessMode::Shared)));
         others_go_on(&stage);
         stage.abandon();
     });
@@ -193,14 +193,14 @@ fn lines_on_a_lost_memory_node_take_no_frames_with_them() {
             stage.run(A, async move |member| member.memory.upgrade(seen, None).await.map(drop));
         assert!(is_disconnected(&upgrade.expect_err("the word is gone")), "seed {seed}");
         for line in &lost[2..] {
-            let error = fails(&stage, A, *line, Mode::Shared);
+            let error = fails(&stage, A, *line, AccessMode::Shared);
             assert!(is_disconnected(&error), "seed {seed}: {error}");
         }
         for (i, line) in (1..).zip(&kept) {
             assert_eq!((stage.write(A, *line, i), stage.read(B, *line)), (0, i));
         }
         for line in &lost[..2] {
-            let error = fails(&stage, A, *line, Mode::Exclusive);
+            let error = fails(&stage, A, *line, AccessMode::Exclusive);
             assert!(is_disconnected(&error), "seed {seed}: {error}");
         }
         stage.abandon();
@@ -232,7 +232,7 @@ fn lines_of_nodes_that_are_known_to_be_lost_take_no_frames_with_them() {
             [B, C].iter().all(|node| !stage.node(A).minds(id(*node)))
         });
         for line in &lost {
-            let error = fails(&stage, A, *line, Mode::Exclusive);
+            let error = fails(&stage, A, *line, AccessMode::Exclusive);
             let gone = matches!(error, MemoryError::Fabric(VerbError::Unreachable { .. }));
             assert!(gone, "seed {seed}: {error}");
         }
@@ -244,7 +244,7 @@ fn lines_of_nodes_that_are_known_to_be_lost_take_no_frames_with_them() {
 }
 
 /// The error of a lock attempt that cannot succeed. It comes in time, as for accesses.
-fn lock_fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> MemoryError {
+fn lock_fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: AccessMode) -> MemoryError {
     let since = stage.now();
     let need = Need { addr: line, mode };
     let end = stage.run(worker, async move |member| member.memory.lock(need).await.map(drop));
@@ -254,7 +254,7 @@ fn lock_fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> Mem
 }
 
 #[track_caller]
-fn lock(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> Lock {
+fn lock(stage: &Stage, worker: usize, line: GlobalAddr, mode: AccessMode) -> Lock {
     let need = Need { addr: line, mode };
     match stage.run(worker, async move |member| member.memory.lock(need).await) {
         Ok(LockOutcome::Got(lock)) => lock,
@@ -270,22 +270,22 @@ fn locks_of_a_lost_node_are_errors_and_not_locks() {
     in_every_world(|seed| {
         let stage = stage(seed);
         let (written, read) = (stage.line(), stage.line());
-        let held = [(written, Mode::Exclusive), (read, Mode::Shared)]
+        let held = [(written, AccessMode::Exclusive), (read, AccessMode::Shared)]
             .map(|(line, mode)| lock(&stage, B, line, mode));
         lose_b(&stage);
         for node in [A, C] {
-            for mode in [Mode::Shared, Mode::Exclusive] {
+            for mode in [AccessMode::Shared, AccessMode::Exclusive] {
                 let error = lock_fails(&stage, node, written, mode);
                 assert!(is_disconnected(&error), "seed {seed}: {error}");
                 let error = fails(&stage, node, written, mode);
                 assert!(is_disconnected(&error), "seed {seed}: {error}");
             }
         }
-        let theirs = [A, C].map(|node| (node, lock(&stage, node, read, Mode::Shared)));
+        let theirs = [A, C].map(|node| (node, lock(&stage, node, read, AccessMode::Shared)));
         for (node, lock) in theirs {
             stage.drop_on(node, lock);
         }
-        let error = lock_fails(&stage, A, read, Mode::Exclusive);
+        let error = lock_fails(&stage, A, read, AccessMode::Exclusive);
         assert!(is_disconnected(&error), "seed {seed}: {error}");
         assert_eq!(stage.node(A).locked_lines() + stage.node(C).locked_lines(), 0);
         others_go_on(&stage);
@@ -303,21 +303,21 @@ fn the_frame_of_a_locked_line_that_is_lost_comes_back_with_the_end_of_the_lock()
         let stage = stage(seed);
         let lines: Vec<_> = (0..24).map(|_| stage.line()).collect();
         let lost = *lines.iter().find(|line| line.node().0 == 1).expect("two memory nodes");
-        let mut held = lock(&stage, A, lost, Mode::Shared);
+        let mut held = lock(&stage, A, lost, AccessMode::Shared);
         stage.sim().lose_memory_node(MemoryNodeId(1)).expect("it was there");
         let (end, held) = stage.run(A, async move |member| {
             let end = member.memory.upgrade_lock(&mut held).await;
             (end, held)
         });
         assert!(is_disconnected(&end.expect_err("the word is gone")), "seed {seed}");
-        assert_eq!(held.need().mode, Mode::Shared, "what it was");
+        assert_eq!(held.need().mode, AccessMode::Shared, "what it was");
         assert_eq!(stage.owns(A, lost), Ownership::Shared, "the copy is good under the lock");
-        assert!(is_disconnected(&lock_fails(&stage, A, lost, Mode::Shared)), "seed {seed}");
+        assert!(is_disconnected(&lock_fails(&stage, A, lost, AccessMode::Shared)), "seed {seed}");
         let free = stage.node(A).cache().free_frames();
         stage.drop_on(A, held);
         assert_eq!(stage.node(A).cache().free_frames(), free + 1, "seed {seed}");
         assert_eq!((stage.frame(A, lost), stage.node(A).locked_lines()), (None, 0));
-        assert!(is_disconnected(&fails(&stage, A, lost, Mode::Shared)), "seed {seed}");
+        assert!(is_disconnected(&fails(&stage, A, lost, AccessMode::Shared)), "seed {seed}");
         stage.abandon();
     });
 }
@@ -331,7 +331,7 @@ fn an_answer_to_a_lost_node_disturbs_no_other() {
         let line = stage.line();
         stage.write(A, line, 1);
         let question = stage.hold(Leg::There, line, request(B, A));
-        let access = stage.takes(B, line, Mode::Exclusive);
+        let access = stage.takes(B, line, AccessMode::Exclusive);
         stage.until("B asks", || question.held() == 1);
         stage.evict_now(A, line);
         access.abort();

@@ -1,7 +1,7 @@
 //! Hand-overs whose messages and operations arrive late or in another order.
 
 use latchwork_cache::Ownership;
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 use latchwork_latch::{Answer, WordOp};
 use latchwork_verbs_sim::Leg;
 
@@ -14,7 +14,7 @@ use crate::scenarios::stage::*;
 #[test]
 fn a_grant_that_is_overtaken_by_its_settled_is_settled() {
     in_every_world(|seed| {
-        for mode in [Mode::Exclusive, Mode::Shared] {
+        for mode in [AccessMode::Exclusive, AccessMode::Shared] {
             let mut stage = Stage::new(2, seed);
             stage.add_worker(B);
             let line = stage.line();
@@ -24,7 +24,7 @@ fn a_grant_that_is_overtaken_by_its_settled_is_settled() {
             stage.until("the grant is in B's inbox", || late.held() == 1);
             stage.until("A reports", || stage.count(line, settled(A, B)) == 1);
             stage.pass(A_WHILE);
-            assert_eq!(stage.node(A).lines_under_way(), 0, "A is through");
+            assert_eq!(stage.node(A).lines_in_flight(), 0, "A is through");
             assert_eq!(stage.owns(B, line), Ownership::Invalid, "B is not");
             drop(late);
             let ticket = stage.end(access).expect("no error");

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use latchwork_coherence::{CoherentMemory, Mode};
+use latchwork_coherence::{AccessMode, CoherentMemory};
 use latchwork_engine::CpuCosts;
 use latchwork_latch::{Answer, WordOp};
 use latchwork_runtime::{JoinHandle, Time};
@@ -169,11 +169,11 @@ fn a_line_is_released_that_was_held_when_the_last_access_was_dropped() {
         let mut stage = Stage::on(config);
         let second = stage.add_worker(A);
         let line = stage.line();
-        stage.until("A is at rest", || stage.node(A).lines_under_way() == 0);
+        stage.until("A is at rest", || stage.node(A).lines_in_flight() == 0);
         let late = stage.hold(Leg::Back, line, op(A, WordOp::AcquireExclusive));
         let writer = stage.writes(second, line, 1);
         stage.until("the operation has landed", || late.held() == 1);
-        let dropped = stage.takes(A, line, Mode::Exclusive);
+        let dropped = stage.takes(A, line, AccessMode::Exclusive);
         stage.pass(Duration::from_micros(2));
         drop(late);
         stage.until("the line is written", || writer.is_finished());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchwork_coherence::{CoherentMemory, Mode};
+use latchwork_coherence::{AccessMode, CoherentMemory};
 use latchwork_latch::{Answer, WordOp};
 use latchwork_verbs_sim::Leg;
 
@@ -21,7 +21,7 @@ fn a_request_that_waits_for_a_worker_that_leaves_is_served_by_the_handler() {
         let line = stage.line();
         stage.write(A, line, 1);
         let task = stage.start(A, async move |member| {
-            let need = latchwork_coherence::Need { addr: line, mode: Mode::Exclusive };
+            let need = latchwork_coherence::Need { addr: line, mode: AccessMode::Exclusive };
             let ticket = member.memory.ensure(need).await;
             member.handle.sleep(Duration::from_secs(1000)).await;
             drop(ticket);
@@ -84,7 +84,7 @@ fn a_pause_that_the_handler_began_ends_in_time() {
         let line = stage.line();
         stage.write(A, line, 1);
         let question = stage.hold(Leg::There, line, request(B, A));
-        let access = stage.takes(B, line, Mode::Exclusive);
+        let access = stage.takes(B, line, AccessMode::Exclusive);
         stage.until("B asks", || question.held() == 1);
         stage.evict_now(A, line);
         access.abort();
@@ -94,7 +94,7 @@ fn a_pause_that_the_handler_began_ends_in_time() {
         stage.leave(B);
         let since = stage.now();
         drop(answers);
-        stage.until("B is at rest", || stage.node(B).lines_under_way() == 0);
+        stage.until("B is at rest", || stage.node(B).lines_in_flight() == 0);
         assert_eq!(stage.count(line, op(B, WordOp::AcquireExclusive)), 2);
         assert!(stage.now() - since < A_WHILE, "seed {seed}: {:?}", stage.now() - since);
         stage.finish();
@@ -135,7 +135,7 @@ fn a_clone_that_goes_after_its_worker_left_leaves_nothing_behind() {
         let second = stage.add_worker(A);
         let line = stage.line();
         // Otherwise A's other worker would request the line for all.
-        stage.until("A is at rest", || stage.node(A).lines_under_way() == 0);
+        stage.until("A is at rest", || stage.node(A).lines_in_flight() == 0);
         let (actor, member) = stage.take_worker(second);
         let memory = member.memory.clone();
         stage.end(actor.handle().spawn_service(memory.leave())).expect("nothing is in flight");
@@ -147,7 +147,7 @@ fn a_clone_that_goes_after_its_worker_left_leaves_nothing_behind() {
         forgotten.abort();
         let since = stage.now();
         drop(late);
-        stage.until("A knows of its line", || stage.node(A).lines_under_way() == 0);
+        stage.until("A knows of its line", || stage.node(A).lines_in_flight() == 0);
         assert_eq!(stage.read(B, line), 0);
         assert_eq!(stage.write(A, line, 2), 0);
         assert!(stage.now() - since < SOON, "seed {seed}: {:?}", stage.now() - since);
@@ -168,7 +168,7 @@ fn an_idle_cluster_makes_no_events() {
             stage.write(C, lines[1], 1);
             // A request that waits for a reservation keeps one worker checking. After that, none
             // checks.
-            let ticket = stage.take(C, lines[1], Mode::Exclusive);
+            let ticket = stage.take(C, lines[1], AccessMode::Exclusive);
             let writer = stage.writes(A, lines[1], 2);
             stage.pass(Duration::from_micros(100));
             stage.drop_on(C, ticket);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use latchwork_cache::Ownership;
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 use latchwork_latch::{Answer, WordOp};
 use latchwork_verbs_sim::Leg;
 
@@ -26,8 +26,10 @@ fn a_request_is_served_when_the_last_of_two_workers_releases() {
         let second = stage.add_worker(A);
         let line = stage.line();
         stage.write(A, line, 1);
-        let tickets =
-            [stage.take(A, line, Mode::Exclusive), stage.take(second, line, Mode::Exclusive)];
+        let tickets = [
+            stage.take(A, line, AccessMode::Exclusive),
+            stage.take(second, line, AccessMode::Exclusive),
+        ];
         let writer = stage.writes(B, line, 2);
         stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
         let [first, last] = tickets;
@@ -48,7 +50,7 @@ fn a_request_that_arrives_just_after_the_holder_looked_is_served_at_once() {
     in_every_world(|seed| {
         let stage = Stage::new(2, seed);
         let line = stage.line();
-        let ticket = stage.take(A, line, Mode::Exclusive);
+        let ticket = stage.take(A, line, AccessMode::Exclusive);
         let late = stage.hold(Leg::Inbox, line, request(B, A));
         let writer = stage.writes(B, line, 2);
         stage.until("the request is in A's inbox", || late.held() == 1);
@@ -95,7 +97,7 @@ fn a_reservation_that_is_kept_too_long_expires() {
         let stage = Stage::with(2, 4, seed);
         let (line, others) =
             (stage.line(), [stage.line(), stage.line(), stage.line(), stage.line()]);
-        let ticket = stage.take(A, line, Mode::Exclusive);
+        let ticket = stage.take(A, line, AccessMode::Exclusive);
         let writer = stage.writes(B, line, 2);
         stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
         let since = stage.now();
@@ -120,7 +122,7 @@ fn a_reservation_that_expires_at_once_keeps_no_node_waiting() {
         config.node.lapse = Duration::ZERO;
         let stage = Stage::on(config);
         let line = stage.line();
-        let ticket = stage.take(A, line, Mode::Exclusive);
+        let ticket = stage.take(A, line, AccessMode::Exclusive);
         let since = stage.now();
         assert_eq!(stage.write(B, line, 2), 0);
         assert!(stage.now() - since < 4 * SOON, "seed {seed}: {:?}", stage.now() - since);
@@ -163,7 +165,7 @@ fn a_change_from_reading_to_writing_lets_an_invalidation_in_between() {
     in_every_world(|seed| {
         let stage = Stage::releasing(2, seed);
         let line = stage.line();
-        let ticket = stage.take(A, line, Mode::Shared);
+        let ticket = stage.take(A, line, AccessMode::Shared);
         let writer = stage.writes(B, line, 2);
         stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
         let change = stage.writes(A, line, 3);
@@ -189,8 +191,8 @@ fn a_node_that_was_granted_a_line_uses_it_once_before_it_goes() {
         stage.write(A, line, 1);
         // C's request travels to B with the line.
         let late = stage.hold(Leg::There, line, grant(A, B));
-        let hold_a = stage.take(A, line, Mode::Exclusive);
-        let access = stage.takes(B, line, Mode::Exclusive);
+        let hold_a = stage.take(A, line, AccessMode::Exclusive);
+        let access = stage.takes(B, line, AccessMode::Exclusive);
         stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
         let third = stage.writes(C, line, 3);
         stage.until("A remembers C", || stage.count(line, answer(A, C, Answer::Queued)) == 1);

@@ -1,7 +1,7 @@
 //! More requesters of a line than a hand-over has room for.
 
 use latchwork_cluster::Ticket;
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 use latchwork_latch::{Answer, TRAVELLING_MAX};
 use latchwork_runtime::JoinHandle;
 use latchwork_verbs::GlobalAddr;
@@ -18,7 +18,7 @@ const NODES: usize = TRAVELLING_MAX + LEFT + 2;
 fn wanted_by_all(seed: u64) -> (Stage, GlobalAddr, Ticket, Vec<JoinHandle<u64>>) {
     let stage = Stage::on(small(NODES, 1, 16, seed));
     let line = stage.line();
-    let ticket = stage.take(A, line, Mode::Exclusive);
+    let ticket = stage.take(A, line, AccessMode::Exclusive);
     stage.write(A, line, 0);
     let writers = (B..NODES).map(|node| {
         let writer = stage.writes(node, line, node as u64);

@@ -1,7 +1,7 @@
 //! Messages that arrive after the state of the line has changed.
 
 use latchwork_cache::Ownership;
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 use latchwork_latch::{Answer, WordOp};
 use latchwork_verbs_sim::Leg;
 
@@ -19,7 +19,7 @@ fn a_request_that_arrives_after_an_eviction_is_answered() {
         let writer = stage.writes(B, line, 2);
         stage.until("B asks", || late.held() == 1);
         stage.evict_now(A, line);
-        assert_eq!((stage.word(line), stage.node(A).lines_under_way()), (s(&[]), 0));
+        assert_eq!((stage.word(line), stage.node(A).lines_in_flight()), (s(&[]), 0));
         drop(late);
         assert_eq!(stage.end(writer), 1);
         assert_eq!(stage.count(line, answer(A, B, Answer::Dropped)), 1);
@@ -84,7 +84,7 @@ fn a_request_that_arrives_after_a_hand_over_leads_to_the_new_holder() {
         let writer = stage.writes(B, line, 3);
         stage.until("B asks A", || late.held() == 1);
         assert_eq!(stage.write(C, line, 2), 1);
-        stage.until("A is through with it", || stage.node(A).lines_under_way() == 0);
+        stage.until("A is through with it", || stage.node(A).lines_in_flight() == 0);
         assert_eq!(stage.word(line), x(C));
         drop(late);
         assert_eq!(stage.end(writer), 2);
@@ -206,7 +206,7 @@ fn a_grant_that_comes_before_the_other_answers_is_good() {
         stage.until("C remembers A", || stage.count(line, answer(C, A, Answer::Queued)) == 1);
         stage.pass(A_WHILE);
         assert!(!reader.is_finished(), "C's question to B is still out");
-        assert_eq!(stage.node(C).lines_under_way(), 1);
+        assert_eq!(stage.node(C).lines_in_flight(), 1);
         drop(to_b);
         assert_eq!(stage.end(reader), 6);
         stage.finish();
@@ -233,14 +233,14 @@ fn a_hand_over_does_not_bring_a_writer_its_own_requests() {
         // B is refused once, so that its next request comes before C's.
         assert_eq!(stage.write(A, line, 1), 0);
         let question = stage.hold(Leg::There, line, request(B, A));
-        let claims = stage.takes(B, line, Mode::Exclusive);
+        let claims = stage.takes(B, line, AccessMode::Exclusive);
         stage.until("B asks A", || question.held() == 1);
         stage.evict_now(A, line);
         let claim = stage.hold(Leg::There, line, op(B, WordOp::AcquireExclusive));
         drop(question);
         stage.until("B was sent away and tries again", || claim.held() == 1);
         assert_eq!(stage.write(A, line, 2), 1);
-        let ticket = stage.take(A, line, Mode::Exclusive);
+        let ticket = stage.take(A, line, AccessMode::Exclusive);
         drop(to_a);
         stage.until("A remembers C", || stage.count(line, answer(A, C, Answer::Queued)) == 1);
         drop(claim);

@@ -1,6 +1,6 @@
 //! The order in which requests are served (SELCC 5.3.2).
 
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 use latchwork_latch::{Answer, WordOp};
 use latchwork_verbs_sim::Leg;
 
@@ -23,7 +23,7 @@ fn first_of_two(seed: u64, aging: bool) -> usize {
     let claim = stage.hold(Leg::There, line, op(C, WordOp::AcquireExclusive));
     drop(question);
     stage.until("C was refused and tries again", || claim.held() == 1);
-    let ticket = stage.take(A, line, Mode::Exclusive);
+    let ticket = stage.take(A, line, AccessMode::Exclusive);
     let early = stage.writes(B, line, 2);
     stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
     drop(claim);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchwork_latch::{Message, WordOp};
+use latchwork_latch::{LatchMessage, WordOp};
 use latchwork_verbs_sim::Leg;
 
 use crate::scenarios::stage::*;
@@ -70,7 +70,7 @@ fn a_node_that_gets_a_pledge_back_keeps_backing_off() {
             assert!(QUESTIONS.contains(&claims), "seed {seed}: {claims} by {node}");
         }
         let pledges = stage.count(line, |_, act| {
-            matches!(act, Act::Letter { message: Message::Pledged { .. }, .. })
+            matches!(act, Act::Letter { message: LatchMessage::Pledged { .. }, .. })
         });
         assert!(pledges > 0, "seed {seed}: there were pledges");
         drop(late);

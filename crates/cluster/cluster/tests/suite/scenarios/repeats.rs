@@ -2,7 +2,7 @@
 
 use latchwork_cache::Ownership;
 use latchwork_cluster::Node;
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 use latchwork_latch::Answer;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{Gate, Leg};
@@ -33,14 +33,14 @@ fn ask_twice(stage: &Stage) -> (GlobalAddr, GlobalAddr, Gate) {
     let line = stage.line();
     stage.write(A, line, 1);
     let question = stage.hold(Leg::Inbox, line, request(B, A));
-    let writer = stage.takes(B, line, Mode::Exclusive);
+    let writer = stage.takes(B, line, AccessMode::Exclusive);
     stage.until("B asks", || question.held() == 1);
     assert!(question.deliver_copy(|_| true));
     let ticket = stage.end(writer).expect("granted");
     let frame = stage.node(B).cache().find(line).expect("granted");
     stage.drop_on(B, ticket);
     assert_eq!(stage.write(A, line, 5), 1);
-    stage.until("all are through with it", || stage.node(B).lines_under_way() == 0);
+    stage.until("all are through with it", || stage.node(B).lines_in_flight() == 0);
     assert_eq!(stage.count(line, grant(A, B)), 1);
     let other = reuse_frame(stage, frame);
     assert_eq!(stage.word(line), x(A));
@@ -88,7 +88,7 @@ fn a_hand_over_with_every_message_duplicated_happens_once() {
         let stage = Stage::new(3, seed);
         let line = stage.line();
         stage.write(A, line, 1);
-        let ticket = stage.take(A, line, Mode::Exclusive);
+        let ticket = stage.take(A, line, AccessMode::Exclusive);
         let copies = stage.hold(Leg::Inbox, line, |_, _| true);
         let mut delivered = 0;
         let writers = [stage.writes(B, line, 2), stage.writes(C, line, 3)];

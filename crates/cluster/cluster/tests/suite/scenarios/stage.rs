@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use latchwork_cache::{FrameState, Ownership, ReadVersion, WriteGuard};
 use latchwork_cluster::{ClusterConfig, Member, Node, Simulated, Ticket};
-use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
-use latchwork_fabric::Fabric;
+use latchwork_coherence::{AccessMode, CoherentMemory, MemoryError, Need, Upgrade};
+use latchwork_fabric::AnyFabric;
 use latchwork_latch::LatchWord;
 use latchwork_runtime::{JoinHandle, Time, VirtualWorker};
 use latchwork_simulation::RunEnd;
@@ -124,7 +124,7 @@ impl Stage {
         &self.cluster.nodes()[node]
     }
 
-    pub(crate) fn sim(&self) -> latchwork_verbs_sim::Fabric {
+    pub(crate) fn sim(&self) -> latchwork_verbs_sim::SimFabric {
         fabric(&self.cluster)
     }
 
@@ -205,7 +205,7 @@ impl Stage {
         &self,
         worker: usize,
         line: GlobalAddr,
-        mode: Mode,
+        mode: AccessMode,
     ) -> JoinHandle<Result<Ticket, MemoryError>> {
         self.start(worker, async move |member| {
             member.memory.ensure(Need { addr: line, mode }).await
@@ -221,7 +221,7 @@ impl Stage {
     }
 
     /// Waits for a line, and keeps the line.
-    pub(crate) fn take(&self, worker: usize, line: GlobalAddr, mode: Mode) -> Ticket {
+    pub(crate) fn take(&self, worker: usize, line: GlobalAddr, mode: AccessMode) -> Ticket {
         self.end(self.takes(worker, line, mode)).expect("no error")
     }
 
@@ -254,7 +254,7 @@ impl Stage {
     pub(crate) fn evict_now(&self, worker: usize, line: GlobalAddr) {
         assert!(self.evict(worker, line), "the line is not in use");
         let node = self.member(worker).node;
-        self.until("the line is given up", || self.node(node).lines_under_way() == 0);
+        self.until("the line is given up", || self.node(node).lines_in_flight() == 0);
     }
 
     /// Lets node A give a line up, and waits until its frame is free. Other operations may be in
@@ -460,9 +460,9 @@ impl Stage {
     }
 }
 
-fn fabric(cluster: &Simulated) -> latchwork_verbs_sim::Fabric {
+fn fabric(cluster: &Simulated) -> latchwork_verbs_sim::SimFabric {
     match cluster.fabric() {
-        Fabric::Sim(fabric) => fabric.clone(),
+        AnyFabric::Sim(fabric) => fabric.clone(),
         _ => unreachable!("a simulated cluster"),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use latchwork_coherence::Mode;
+use latchwork_coherence::AccessMode;
 use latchwork_latch::{Answer, WordOp};
 use latchwork_verbs_sim::Leg;
 
@@ -65,7 +65,7 @@ fn a_request_is_served_in_the_sweep_in_which_the_ticket_is_dropped() {
     in_every_world(|seed| {
         let stage = Stage::new(2, seed);
         let line = stage.line();
-        let ticket = stage.take(A, line, Mode::Exclusive);
+        let ticket = stage.take(A, line, AccessMode::Exclusive);
         let writer = stage.writes(B, line, 2);
         stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
         let since = stage.now();

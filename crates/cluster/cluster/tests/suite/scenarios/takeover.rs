@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use latchwork_cache::Ownership;
 use latchwork_cluster::ClusterConfig;
-use latchwork_coherence::{MemoryError, Mode, Upgrade};
+use latchwork_coherence::{AccessMode, MemoryError, Upgrade};
 use latchwork_engine::Counters;
 use latchwork_latch::{Answer, WordOp};
 use latchwork_verbs::GlobalAddr;
@@ -41,7 +41,7 @@ fn write_to_shared(seed: u64, takeover: bool) -> (Stage, GlobalAddr, Counters) {
     let line = shared(&stage);
     let before = stage.cluster.counters();
     assert_eq!(stage.write(A, line, 1), 0);
-    stage.until("all are through", || (A..=C).all(|node| stage.node(node).lines_under_way() == 0));
+    stage.until("all are through", || (A..=C).all(|node| stage.node(node).lines_in_flight() == 0));
     let counted = stage.cluster.counters() - before;
     (stage, line, counted)
 }
@@ -216,7 +216,7 @@ fn a_writer_that_cannot_reach_every_sharer_releases_its_pledges() {
         let line = shared(&stage);
         stage.sim().disconnect(id(B)).expect("it was there");
         let late = stage.hold(Leg::There, line, pledge(C, A));
-        let error = stage.end(stage.takes(A, line, Mode::Exclusive)).expect_err("B is gone");
+        let error = stage.end(stage.takes(A, line, AccessMode::Exclusive)).expect_err("B is gone");
         assert!(matches!(error, MemoryError::Fabric(_)), "seed {seed}: {error}");
         stage.until("C has pledged", || late.held() == 1);
         drop(late);
@@ -236,13 +236,14 @@ fn a_pledge_to_a_lost_node_keeps_the_line_and_every_wait_ends() {
         let line = shared(&stage);
         let other = stage.line();
         let late = stage.hold(Leg::There, line, pledge(C, A));
-        let access = stage.takes(A, line, Mode::Exclusive);
+        let access = stage.takes(A, line, AccessMode::Exclusive);
         stage.until("C has pledged", || late.held() == 1);
         access.abort();
         stage.sim().disconnect(id(A)).expect("it was there");
         drop(late);
         let since = stage.now();
-        let error = stage.end(stage.takes(C, line, Mode::Shared)).expect_err("A never reports");
+        let error =
+            stage.end(stage.takes(C, line, AccessMode::Shared)).expect_err("A never reports");
         assert!(matches!(error, MemoryError::Timeout { .. }), "seed {seed}: {error}");
         assert!(stage.now() - since <= DEADLINE + Duration::from_millis(1));
         assert_eq!((stage.write(C, other, 1), stage.read(D, other)), (0, 1));

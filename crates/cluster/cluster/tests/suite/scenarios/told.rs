@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use latchwork_cache::Ownership;
 use latchwork_cluster::{ClusterConfig, SimulatedNode};
-use latchwork_coherence::{MemoryError, Mode};
+use latchwork_coherence::{AccessMode, MemoryError};
 use latchwork_latch::WordOp;
 use latchwork_verbs::{BATCH_MAX, GlobalAddr, MemoryNodeId, VerbError};
 use latchwork_verbs_sim::{Leg, SimConfig};
@@ -35,7 +35,7 @@ fn tell_all(stage: &Stage, dead: usize) {
 }
 
 /// The error of an access that cannot succeed. It comes before the deadline.
-fn fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> VerbError {
+fn fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: AccessMode) -> VerbError {
     let since = stage.now();
     let end = stage.end(stage.takes(worker, line, mode));
     assert!(stage.now() - since < DEADLINE / 2, "seed {}: it waits", stage.seed);
@@ -80,14 +80,14 @@ fn copies_that_the_dead_share_take_no_frames_with_them() {
         for line in dead.iter().cycle().take(40) {
             assert_eq!(stage.read(A, *line), 0);
             assert!(matches!(
-                fails(&stage, A, *line, Mode::Exclusive),
+                fails(&stage, A, *line, AccessMode::Exclusive),
                 VerbError::Unreachable { .. }
             ));
             assert_eq!((stage.read(A, *line), stage.owns(A, *line)), (0, Ownership::Shared));
         }
         // Also for lines that are not cached. C also got a request, and has its copies again.
         for line in &dead {
-            let error = fails(&stage, A, *line, Mode::Exclusive);
+            let error = fails(&stage, A, *line, AccessMode::Exclusive);
             assert!(matches!(error, VerbError::Unreachable { .. }), "seed {seed}: {error}");
         }
         for line in lines.iter().filter(|line| stage.owns(C, **line) == Ownership::Shared) {
@@ -119,7 +119,7 @@ fn two_nodes_that_cannot_reach_the_dead_one_answer_each_other() {
             stage.cluster.silence(B);
             tell_all(&stage, B);
             for line in lines.iter().cycle().take(24) {
-                let accesses = [A, C].map(|node| stage.takes(node, *line, Mode::Exclusive));
+                let accesses = [A, C].map(|node| stage.takes(node, *line, AccessMode::Exclusive));
                 for access in accesses {
                     let end = stage.end(access);
                     let unsent =
@@ -127,7 +127,7 @@ fn two_nodes_that_cannot_reach_the_dead_one_answer_each_other() {
                     assert!(unsent, "seed {seed}: {end:?}");
                 }
                 for node in [A, C] {
-                    stage.until("the line is at rest", || stage.node(node).lines_under_way() == 0);
+                    stage.until("the line is at rest", || stage.node(node).lines_in_flight() == 0);
                     assert_eq!(stage.read(node, *line), 0, "seed {seed}");
                 }
             }
@@ -153,7 +153,7 @@ fn a_request_that_was_not_sent_yet_when_its_node_was_found_dead_costs_no_frame()
             lines.iter().map(|line| stage.hold(Leg::There, *line, request(A, B))).collect();
         let sent = || on_the_way.iter().map(|gate| gate.held()).sum::<usize>();
         let accesses: Vec<_> =
-            lines.iter().map(|line| stage.takes(A, *line, Mode::Exclusive)).collect();
+            lines.iter().map(|line| stage.takes(A, *line, AccessMode::Exclusive)).collect();
         stage.until("there is no room for more", || sent() == BATCH_MAX);
         stage.until("A asks for all of them", || {
             stage.node(A).counters().invalidations_sent > BATCH_MAX as u64
@@ -185,14 +185,14 @@ fn a_request_posted_between_the_fabric_and_the_node_learning_of_a_death_costs_no
         stage.cluster.silence(B);
         stage.sim().remove_peer(id(A), id(B)).expect("nodes of this fabric");
         for line in &lines {
-            for mode in [Mode::Exclusive, Mode::Shared] {
+            for mode in [AccessMode::Exclusive, AccessMode::Shared] {
                 let error = fails(&stage, A, *line, mode);
                 assert!(matches!(error, VerbError::Unreachable { .. }), "seed {seed}: {error}");
             }
         }
         tell_all(&stage, B);
         for line in &lines {
-            let error = fails(&stage, A, *line, Mode::Exclusive);
+            let error = fails(&stage, A, *line, AccessMode::Exclusive);
             assert!(matches!(error, VerbError::Unreachable { .. }), "seed {seed}: {error}");
         }
         a_cache_without(&stage, 0);
@@ -209,14 +209,14 @@ fn a_batch_rung_as_the_lease_ended_takes_no_effect_where_its_node_is_fenced() {
         let stage = Stage::on(config(seed));
         let line = stage.line();
         let rung = stage.hold(Leg::There, line, op(B, WordOp::AcquireExclusive));
-        let access = stage.takes(B, line, Mode::Exclusive);
+        let access = stage.takes(B, line, AccessMode::Exclusive);
         stage.until("B has rung", || rung.held() == 1);
         stage.cluster.lapse(B);
         // B rings no doorbell any more and gets no completion. So it checks its lease when another
         // event makes it run.
         let other = stage.line();
-        let end = stage.end(stage.takes(B, other, Mode::Shared));
-        let barred = |end| matches!(end, Err(MemoryError::Fabric(VerbError::Barred)));
+        let end = stage.end(stage.takes(B, other, AccessMode::Shared));
+        let barred = |end| matches!(end, Err(MemoryError::Fabric(VerbError::SelfFenced)));
         assert!(barred(end), "seed {seed}");
         assert!(barred(stage.end(access)), "seed {seed}");
         tell_all(&stage, B);
@@ -240,13 +240,13 @@ fn what_was_rung_as_the_lease_ended_is_the_dead_nodes_where_it_took_effect() {
         stage.write(B, written, 7);
         let rung = stage.hold(Leg::There, line, op(B, WordOp::AcquireExclusive));
         let back = stage.hold(Leg::There, written, op(B, WordOp::ReleaseExclusive));
-        let access = stage.takes(B, line, Mode::Exclusive);
+        let access = stage.takes(B, line, AccessMode::Exclusive);
         stage.until("B has rung", || rung.held() == 1);
         assert!(stage.evict(B, written));
         stage.until("B has rung again", || back.held() == 1);
         stage.cluster.lapse(B);
         let other = stage.line();
-        stage.end(stage.takes(B, other, Mode::Shared)).expect_err("it is barred");
+        stage.end(stage.takes(B, other, AccessMode::Shared)).expect_err("it is barred");
         stage.end(access).expect_err("it is barred");
         // All frames of B are free again, and hold other data.
         for frame in 0..stage.node(B).cache().capacity() {
@@ -262,7 +262,7 @@ fn what_was_rung_as_the_lease_ended_is_the_dead_nodes_where_it_took_effect() {
         stage.until("that, too", || stage.word(written) == latchwork_latch::LatchWord::FREE);
         tell_all(&stage, B);
         for node in [A, C] {
-            let error = fails(&stage, node, line, Mode::Shared);
+            let error = fails(&stage, node, line, AccessMode::Shared);
             assert!(matches!(error, VerbError::Unreachable { .. }), "seed {seed}: {error}");
         }
         assert_eq!((stage.write(A, written, 8), stage.read(C, written)), (7, 8), "seed {seed}");

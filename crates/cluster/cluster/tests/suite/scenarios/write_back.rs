@@ -96,7 +96,7 @@ fn the_frame_of_a_clean_line_is_free_at_once() {
                 if which == WordOp::ReleaseShared {
                     stage.read(A, line);
                 } else {
-                    let ticket = stage.take(A, line, latchwork_coherence::Mode::Exclusive);
+                    let ticket = stage.take(A, line, latchwork_coherence::AccessMode::Exclusive);
                     stage.drop_on(A, ticket);
                 }
                 let late = stage.hold(Leg::Back, line, op(A, which));
@@ -176,7 +176,7 @@ fn without_a_slot_a_line_is_written_back_from_its_frame() {
             assert_eq!(stage.node(A).cache().find(second), Some(kept), "nowhere to copy it to");
             write_into(&stage, frame, third, 3);
             drop((late, later));
-            stage.until("both are complete", || stage.node(A).lines_under_way() == 0);
+            stage.until("both are complete", || stage.node(A).lines_in_flight() == 0);
             assert_eq!((stage.frame(A, second), copies(&stage)), (None, 0));
             assert!(all_are(&stage.memory(first), 1) && all_are(&stage.memory(second), 2));
             stage.finish();

@@ -10,7 +10,7 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_engine::Counters;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{NicProfile, SimConfig};
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 const LIMIT: Duration = Duration::from_secs(10);
 pub(crate) const NODES: usize = 4;
@@ -20,7 +20,7 @@ const WRITES: usize = 2_000;
 pub(crate) const ALL: u64 = (NODES * 2 * WRITES) as u64;
 
 /// Chooses the next line of a worker from all lines and its previous line.
-pub(crate) type Next = fn(&Member, &mut Random, usize) -> usize;
+pub(crate) type Next = fn(&Member, &mut WorkloadRandom, usize) -> usize;
 
 /// The load of four nodes.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ pub(crate) fn accesses(
     let work = move |member: Member| {
         let lines = used.clone();
         async move {
-            let (mut random, mut at) = (Random::for_stream(7, member.index as u64), 0);
+            let (mut random, mut at) = (WorkloadRandom::for_stream(7, member.index as u64), 0);
             let (start, mut written) = (member.handle.now(), 0);
             for _ in 0..WRITES {
                 at = next(&member, &mut random, at);
@@ -134,6 +134,6 @@ pub(crate) fn accesses(
 }
 
 /// Any line, with uniform chance.
-pub(crate) fn anywhere(_: &Member, random: &mut Random, _: usize) -> usize {
+pub(crate) fn anywhere(_: &Member, random: &mut WorkloadRandom, _: usize) -> usize {
     random.below(LINES as u64) as usize
 }

@@ -2,17 +2,17 @@
 //! otherwise on request.
 
 use latchwork_cluster::{Member, Protocol};
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 use crate::switches::load::{ALL, LINES, Load, NODES, accesses, anywhere, writes};
 
 /// Every other write is to the line of the previous write.
-fn often_again(member: &Member, random: &mut Random, last: usize) -> usize {
+fn often_again(member: &Member, random: &mut WorkloadRandom, last: usize) -> usize {
     if random.below(2) == 0 { last } else { anywhere(member, random, last) }
 }
 
 /// Each node has its own lines.
-fn at_home(member: &Member, random: &mut Random, _: usize) -> usize {
+fn at_home(member: &Member, random: &mut WorkloadRandom, _: usize) -> usize {
     let share = LINES / NODES;
     member.node * share + random.below(share as u64) as usize
 }

@@ -1,12 +1,12 @@
 //! The choice of lines that leave a full cache (SELCC 5.2, ScaleStore 4.1).
 
 use latchwork_cluster::{Member, Protocol};
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 use crate::switches::load::{LINES, Load, accesses};
 
 /// Three of four reads are of a quarter of the lines.
-fn popular(_: &Member, random: &mut Random, _: usize) -> usize {
+fn popular(_: &Member, random: &mut WorkloadRandom, _: usize) -> usize {
     let below = if random.below(4) == 0 { LINES } else { LINES / 4 };
     random.below(below as u64) as usize
 }

@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use latchwork_cluster::{Member, Protocol};
-use latchwork_engine::Settings;
-use latchwork_workload::random::Random;
+use latchwork_engine::NodeSettings;
+use latchwork_workload::random::WorkloadRandom;
 
 use crate::switches::load::{LINES, Load, Next, accesses};
 
 /// Popular lines of all nodes, and the other lines.
-fn skewed(_: &Member, random: &mut Random, _: usize) -> usize {
+fn skewed(_: &Member, random: &mut WorkloadRandom, _: usize) -> usize {
     let below = if random.below(2) == 0 { 4 } else { LINES as u64 };
     random.below(below) as usize
 }
 
-fn at_one(_: &Member, _: &mut Random, _: usize) -> usize {
+fn at_one(_: &Member, _: &mut WorkloadRandom, _: usize) -> usize {
     0
 }
 
@@ -45,7 +45,7 @@ fn none_does_nothing() {
     let default = outcome("", None);
     assert_eq!(outcome("", None), default, "the same world twice");
     let mut without = BTreeSet::new();
-    for setting in Settings::TABLE.iter().filter(|setting| !setting.tries.is_empty()) {
+    for setting in NodeSettings::TABLE.iter().filter(|setting| !setting.tries.is_empty()) {
         let base = match setting.name {
             "lease" | "evict-sample" | "linger" => outcome(setting.name, None),
             _ => default.clone(),

@@ -45,7 +45,7 @@ pub(crate) struct Shape {
 impl Shape {
     /// A shape from the seed: each one is small and different.
     pub(crate) fn drawn(seed: u64, protocol: Protocol) -> Shape {
-        let mut random = latchwork_workload::random::Random::new(seed);
+        let mut random = latchwork_workload::random::WorkloadRandom::new(seed);
         let mut between = |least: u64, most: u64| least + random.below(most - least + 1);
         Shape {
             seed,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use latchwork_blink::{Insertion, Leaf, Replacement, Tree, TreeConfig, TreeError};
+use latchwork_blink::{Insertion, Leaf, ReplaceOutcome, Tree, TreeConfig, TreeError};
 use latchwork_cluster::{Embedded, Member, Protocol, Simulated, Worker};
 
 use crate::tree::shape::{FAN_OUT_3, Shape, seeds};
@@ -109,8 +109,8 @@ async fn add(tree: &Tree<Worker>, board: &Board, member: &Member) -> Result<(), 
     let now = board.now();
     let n = in_use(now, member.handle.random_below(KEYS));
     pass_time(member).await;
-    let admit = |stamp: &latchwork_blink::Stamp| stamp.read < now && stamp.removed < now;
-    match tree.insert_seen(&even_key(n), &entry(now, 0), admit, |_| (), |_| ()).await? {
+    let admit = |stamp: &latchwork_blink::LeafStamp| stamp.read < now && stamp.removed < now;
+    match tree.insert_stamped(&even_key(n), &entry(now, 0), admit, |_| (), |_| ()).await? {
         Insertion::New { .. } => board.lived(n, now, 0),
         Insertion::Exists { .. } => {}
         Insertion::Refused(_) => board.refuse(),
@@ -129,16 +129,16 @@ async fn delete(tree: &Tree<Worker>, board: &Board, member: &Member) -> Result<(
     }
     pass_time(member).await;
     let (key, new) = (even_key(n), entry(added, now));
-    match tree.replace_seen(&key, &old, &new, |stamp| stamp.read < now).await? {
-        Replacement::Done { .. } => board.lived(n, added, now),
-        Replacement::Missing(_) | Replacement::Different(_) => return Ok(()),
-        Replacement::Refused(_) => {
+    match tree.replace_stamped(&key, &old, &new, |stamp| stamp.read < now).await? {
+        ReplaceOutcome::Done { .. } => board.lived(n, added, now),
+        ReplaceOutcome::Missing(_) | ReplaceOutcome::Different(_) => return Ok(()),
+        ReplaceOutcome::Refused(_) => {
             board.refuse();
             return Ok(());
         }
     }
     pass_time(member).await;
-    assert!(tree.remove_seen(&key, &new, 0, now).await?, "somebody else took {n} away");
+    assert!(tree.remove_stamped(&key, &new, 0, now).await?, "somebody else took {n} away");
     Ok(())
 }
 
@@ -161,13 +161,13 @@ async fn read(tree: &Tree<Worker>, board: &Board, member: &Member) -> Result<(),
     };
     if is_down {
         let from = even_key(last);
-        tree.scan_down_seen(Bound::Included(&from), usize::MAX, visit, |leaf| leaves.push(leaf))
+        tree.scan_down_stamped(Bound::Included(&from), usize::MAX, visit, |leaf| leaves.push(leaf))
             .await?;
         seen.reverse();
     } else {
         let (from, to) = (even_key(first), even_key(last));
         let (from, to) = (Bound::Included(&from[..]), Bound::Included(&to[..]));
-        tree.scan_up_seen(from, to, usize::MAX, visit, |leaf| leaves.push(leaf)).await?;
+        tree.scan_up_stamped(from, to, usize::MAX, visit, |leaf| leaves.push(leaf)).await?;
     }
     for leaf in leaves {
         let raised = tree.raise_read(&leaf, now).await?;

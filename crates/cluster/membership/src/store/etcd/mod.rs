@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use crate::error::MembershipError;
-use crate::store::{Change, Compare, Entry, Grant, LeaseId, Snapshot, Store};
+use crate::store::{Compare, Grant, KeyChange, LeaseId, Snapshot, Store, StoreEntry};
 
 use address::Address;
 use watcher::Watcher;
@@ -140,7 +140,7 @@ impl Store for EtcdStore {
     fn commit(
         &self,
         compares: &[Compare],
-        changes: &[Change],
+        changes: &[KeyChange],
         limit: Duration,
     ) -> Result<Option<u64>, MembershipError> {
         let compare = |compare: &Compare| match compare {
@@ -152,12 +152,12 @@ impl Store for EtcdStore {
                 etcd_client::Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)
             }
         };
-        let change = |change: &Change| match change {
-            Change::Put { key, value, lease } => {
+        let change = |change: &KeyChange| match change {
+            KeyChange::Put { key, value, lease } => {
                 let options = lease.map(|lease| PutOptions::new().with_lease(number(lease.0)));
                 TxnOp::put(key.as_str(), value.clone(), options)
             }
-            Change::Delete(key) => TxnOp::delete(key.as_str(), None),
+            KeyChange::Delete(key) => TxnOp::delete(key.as_str(), None),
         };
         let compares: Vec<_> = compares.iter().map(compare).collect();
         let changes: Vec<_> = changes.iter().map(change).collect();
@@ -169,7 +169,7 @@ impl Store for EtcdStore {
         })
     }
 
-    fn get(&self, key: &str, limit: Duration) -> Result<Option<Entry>, MembershipError> {
+    fn get(&self, key: &str, limit: Duration) -> Result<Option<StoreEntry>, MembershipError> {
         let mut client = self.client.kv_client().max_decoding_message_size(ANSWER_MAX);
         let key = key.to_owned();
         let found = self.call(limit, async move { client.get(key, None).await })?;
@@ -274,8 +274,8 @@ fn with_tls(_options: ConnectOptions, _address: &Address) -> Result<ConnectOptio
 fn with_tls(options: ConnectOptions, address: &Address) -> Result<ConnectOptions, String> {
     use etcd_client::{Certificate, Identity, TlsOptions};
 
-    const PEM: latchwork_files::Kind =
-        latchwork_files::Kind { name: "a key or certificates", bytes_max: 1 << 20 };
+    const PEM: latchwork_files::InputKind =
+        latchwork_files::InputKind { name: "a key or certificates", bytes_max: 1 << 20 };
     let read = |path: &std::path::PathBuf| {
         let bytes = latchwork_files::read(path, PEM);
         let bytes = bytes.map_err(|error| format!("{}: {error}", path.display()))?;
@@ -332,7 +332,7 @@ fn caused(mut why: String, error: &dyn std::error::Error) -> String {
     why
 }
 
-fn entry(name: &str, kv: &KeyValue) -> Result<Entry, MembershipError> {
+fn entry(name: &str, kv: &KeyValue) -> Result<StoreEntry, MembershipError> {
     let key = kv.key_str().map_err(|_| MembershipError::Foreign {
         store: name.to_owned(),
         key: String::from_utf8_lossy(kv.key()).into_owned(),
@@ -340,7 +340,7 @@ fn entry(name: &str, kv: &KeyValue) -> Result<Entry, MembershipError> {
     })?;
     let lease = (kv.lease() != 0).then(|| lease_id(kv.lease()));
     let modified = kv.mod_revision().unsigned_abs();
-    Ok(Entry { key: key.to_owned(), value: kv.value().to_vec(), modified, lease })
+    Ok(StoreEntry { key: key.to_owned(), value: kv.value().to_vec(), modified, lease })
 }
 
 fn lease_id(id: i64) -> LeaseId {

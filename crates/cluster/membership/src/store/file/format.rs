@@ -172,7 +172,7 @@ mod tests {
         for (key, value, lease) in
             [("/a", all, Some(lease)), ("/b", Vec::new(), None), ("/c", b" \n\\".to_vec(), None)]
         {
-            let put = crate::store::Change::Put { key: key.into(), value, lease };
+            let put = crate::store::KeyChange::Put { key: key.into(), value, lease };
             state.commit(&[], &[put]).unwrap().unwrap();
         }
         Image { boot: "this-one".into(), state }

@@ -13,7 +13,7 @@ use latchwork_strict::strict_assert;
 
 use crate::error::MembershipError;
 use crate::store::state::State;
-use crate::store::{Change, Compare, Entry, Grant, LeaseId, Snapshot, Store};
+use crate::store::{Compare, Grant, KeyChange, LeaseId, Snapshot, Store, StoreEntry};
 use crate::time::{Deadline, since_boot};
 
 use format::{HEADER_MAX, Header, Image};
@@ -202,13 +202,13 @@ impl Store for FileStore {
     fn commit(
         &self,
         compares: &[Compare],
-        changes: &[Change],
+        changes: &[KeyChange],
         limit: Duration,
     ) -> Result<Option<u64>, MembershipError> {
         self.change(limit, |state, _| state.commit(compares, changes))?
     }
 
-    fn get(&self, key: &str, limit: Duration) -> Result<Option<Entry>, MembershipError> {
+    fn get(&self, key: &str, limit: Duration) -> Result<Option<StoreEntry>, MembershipError> {
         self.look(limit, |state| state.get(key))
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use latchwork_membership::{
-    Change, Compare, Entry, Grant, LeaseId, MembershipError, Snapshot, Store,
+    Compare, Grant, KeyChange, LeaseId, MembershipError, Snapshot, Store, StoreEntry,
 };
 
 use super::{now, sleep};
@@ -97,7 +97,7 @@ impl Store for Faulty {
     fn commit(
         &self,
         compares: &[Compare],
-        changes: &[Change],
+        changes: &[KeyChange],
         limit: Duration,
     ) -> Result<Option<u64>, MembershipError> {
         let result = self.connected()?.commit(compares, changes, limit);
@@ -109,7 +109,7 @@ impl Store for Faulty {
         if once.is_ok() { Err(self.lost()) } else { result }
     }
 
-    fn get(&self, key: &str, limit: Duration) -> Result<Option<Entry>, MembershipError> {
+    fn get(&self, key: &str, limit: Duration) -> Result<Option<StoreEntry>, MembershipError> {
         self.connected()?.get(key, limit)
     }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Member, Simulated, Worker};
 use latchwork_coherence::CoherentMemory;
-use latchwork_partition::{Partitioned, Rows, Settings, Site, Stats};
+use latchwork_partition::{PartitionSettings, Partitioned, Site, Stats, TransactionRows};
 use latchwork_txn::schema::ColumnType;
-use latchwork_txn::{Database, DatabaseId, Node, NodeId, Schema, Table, Transaction};
+use latchwork_txn::{Database, DatabaseId, NodeId, Schema, Table, Transaction, TransactionNode};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 use latchwork_wal::storage::Torn;
@@ -28,7 +28,7 @@ pub(crate) struct Nodes {
     done: Cell<usize>,
     /// Rows of each node.
     rows: u8,
-    pub(crate) transactions: latchwork_txn::Settings,
+    pub(crate) transactions: latchwork_txn::TransactionSettings,
 }
 
 /// One node.
@@ -88,13 +88,15 @@ fn start(nodes: usize) -> Simulated {
 }
 
 impl Nodes {
-    pub(crate) fn new(nodes: usize, rows: u8, settings: &Settings) -> Rc<Nodes> {
+    pub(crate) fn new(nodes: usize, rows: u8, settings: &PartitionSettings) -> Rc<Nodes> {
         let directory = LogDirectory::open(Arc::new(Torn::new(1)), DatabaseId(1)).expect("empty");
         let sites = (0..nodes).map(|_| Arc::new(Site::new(1, settings.clone()))).collect();
         // Only a log is slow here.
         let log_deadline = Duration::from_millis(10);
-        let transactions =
-            latchwork_txn::Settings { log_deadline, ..latchwork_txn::Settings::default() };
+        let transactions = latchwork_txn::TransactionSettings {
+            log_deadline,
+            ..latchwork_txn::TransactionSettings::default()
+        };
         let (root, done) = Default::default();
         Rc::new(Nodes { sites, directory, root, done, rows, transactions })
     }
@@ -103,9 +105,9 @@ impl Nodes {
     pub(crate) async fn join(&self, member: &Member, device: Device) -> Started {
         let (handle, memory) = (&member.handle, member.memory.clone());
         let id = NodeId(member.node as u8);
-        let settings = latchwork_wal::Settings::default();
+        let settings = latchwork_wal::LogSettings::default();
         let log = Log::simulated(&self.directory, id, settings, handle, device).expect("closed");
-        let node = Node::new(id, Some(log.clone()), self.transactions.clone());
+        let node = TransactionNode::new(id, Some(log.clone()), self.transactions.clone());
         let count = self.sites.len();
         let database = if member.node == 0 {
             let database = Database::create(memory, node, DatabaseId(1)).await.expect("room");
@@ -169,7 +171,7 @@ impl Started {
     /// Writes row 0 of these nodes.
     pub(crate) async fn write(
         &self,
-        tx: &mut latchwork_partition::Transaction<Worker>,
+        tx: &mut latchwork_partition::PartitionedTransaction<Worker>,
         parts: &[u8],
         value: u64,
     ) -> Result<(), latchwork_txn::TxnError> {

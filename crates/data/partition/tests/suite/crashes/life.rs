@@ -10,17 +10,20 @@ use std::time::Duration;
 
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Member, Simulated};
-use latchwork_coherence::{CoherentMemory, LineLocks, Mail};
-use latchwork_history::{Operation, Recorder, Recording};
-use latchwork_partition::{Partitioned, Rows as _, Site, Transaction, resolve};
+use latchwork_coherence::{CoherentMemory, LineLocks, UserMessages};
+use latchwork_history::{RecordedOperation, Recorder, Recording};
+use latchwork_partition::{
+    Partitioned, PartitionedTransaction, Site, TransactionRows as _, resolve,
+};
 use latchwork_txn::schema::ColumnType;
 use latchwork_txn::{
-    Database, DatabaseId, Node, NodeId, Range, Recovery, Schema, Scheme, Settings, Table, TxnError,
+    Database, DatabaseId, NodeId, Range, Recovery, Schema, Scheme, Table, TransactionNode,
+    TransactionSettings, TxnError,
 };
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 use latchwork_wal::storage::Torn;
-use latchwork_wal::{Device, Log, LogDirectory, Mode, WalError};
+use latchwork_wal::{CommitMode, Device, Log, LogDirectory, WalError};
 
 use crate::crashes::judge::{Judge, Rows};
 
@@ -34,7 +37,7 @@ const TASKS: usize = 4;
 pub(crate) struct Life {
     pub(crate) seed: u64,
     pub(crate) scheme: Scheme,
-    pub(crate) mode: Mode,
+    pub(crate) mode: CommitMode,
     pub(crate) nodes: usize,
 }
 
@@ -55,7 +58,7 @@ struct Shared {
     directory: Arc<LogDirectory>,
     recovery: Recovery,
     root: RefCell<Option<GlobalAddr>>,
-    nodes: RefCell<Vec<Arc<Node>>>,
+    nodes: RefCell<Vec<Arc<TransactionNode>>>,
     sites: Vec<Arc<Site>>,
     judge: RefCell<Judge>,
     device: Torn,
@@ -106,7 +109,7 @@ impl Life {
             ..ClusterConfig::default()
         };
         let cluster = Simulated::start(config, SimConfig::default()).expect("a good configuration");
-        let settings = latchwork_partition::Settings {
+        let settings = latchwork_partition::PartitionSettings {
             again: Duration::from_micros(400),
             deadline: Duration::from_millis(4),
             idle: Duration::from_millis(8),
@@ -144,11 +147,11 @@ impl Shared {
         let memory = member.memory.clone();
         let handle = member.handle.clone();
         let _operation = memory.enter().await.expect("memory is in order");
-        let settings = latchwork_wal::Settings {
+        let settings = latchwork_wal::LogSettings {
             mode: self.life.mode,
             segment_bytes: 4096,
             interval: Duration::from_micros(200),
-            ..latchwork_wal::Settings::default()
+            ..latchwork_wal::LogSettings::default()
         };
         let id = NodeId(member.node as u8);
         let log = Log::simulated(&self.directory, id, settings, &handle, Device::default());
@@ -157,8 +160,13 @@ impl Shared {
         // Local transactions release early, and parts wait for what they depend on.
         let early_release = (self.life.seed / 10).is_multiple_of(2);
         let scheme = self.life.scheme;
-        let settings = Settings { scheme, log_deadline, early_release, ..Settings::default() };
-        let node = Node::new(id, Some(log.expect("it is closed")), settings);
+        let settings = TransactionSettings {
+            scheme,
+            log_deadline,
+            early_release,
+            ..TransactionSettings::default()
+        };
+        let node = TransactionNode::new(id, Some(log.expect("it is closed")), settings);
         self.nodes.borrow_mut().push(node.clone());
         let database = match member.node {
             0 => self.start(memory, node).await,
@@ -199,7 +207,7 @@ impl Shared {
     }
 
     /// Recovers, and has the result checked.
-    async fn start<M: LineLocks>(&self, memory: M, node: Arc<Node>) -> Database<M> {
+    async fn start<M: LineLocks>(&self, memory: M, node: Arc<TransactionNode>) -> Database<M> {
         let database = Database::create(memory, node, DATABASE).await.expect("room");
         self.recovery.run(&database).await.expect("room");
         for part in 0..PARTS {
@@ -243,7 +251,11 @@ impl Shared {
         *self.left.borrow_mut() = Some(self.device.crash(self.life.seed));
     }
 
-    async fn transaction<M: LineLocks + Mail>(&self, node: &Partitioned<M>, tables: &[Table<M>]) {
+    async fn transaction<M: LineLocks + UserMessages>(
+        &self,
+        node: &Partitioned<M>,
+        tables: &[Table<M>],
+    ) {
         let handle = node.database().memory().handle();
         if handle.random_below(4) == 0 {
             return self.look(node, tables, handle.random_below(KEYS) as u32).await;
@@ -266,7 +278,7 @@ impl Shared {
                 // held together.
                 Err(TxnError::Exists | TxnError::NotFound) => {}
                 // Another node commits it alone, and has not reported the outcome in time.
-                Err(TxnError::Unheard { .. }) => return,
+                Err(TxnError::NoAnswer { .. }) => return,
                 Err(error) if self.was_full.get() && is_refused(&error) => {
                     self.judge.borrow_mut().refused += 1;
                     self.judge.borrow_mut().refuse(tag);
@@ -278,7 +290,7 @@ impl Shared {
         }
     }
 
-    async fn write<M: LineLocks + Mail>(
+    async fn write<M: LineLocks + UserMessages>(
         &self,
         node: &Partitioned<M>,
         tables: &[Table<M>],
@@ -295,7 +307,12 @@ impl Shared {
     }
 
     /// Reads a row of any node, and reports what it read.
-    async fn look<M: LineLocks + Mail>(&self, node: &Partitioned<M>, tables: &[Table<M>], id: u32) {
+    async fn look<M: LineLocks + UserMessages>(
+        &self,
+        node: &Partitioned<M>,
+        tables: &[Table<M>],
+        id: u32,
+    ) {
         let mut row = Vec::new();
         let looked = async {
             let mut tx = node.begin().await?;
@@ -313,15 +330,15 @@ impl Shared {
                 let tag = found.then(|| u64::from_le_bytes(row[..8].try_into().expect("8 bytes")));
                 self.judge.borrow_mut().saw(id, tag, cts.0);
             }
-            Err(TxnError::Conflict(_) | TxnError::Unheard { .. }) => {}
+            Err(TxnError::Conflict(_) | TxnError::NoAnswer { .. }) => {}
             Err(error) => panic!("{}: {error}", self.life.seed),
         }
     }
 }
 
 /// Puts and deletes rows, and reports the writes.
-async fn change<M: LineLocks + Mail>(
-    tx: &mut Transaction<M>,
+async fn change<M: LineLocks + UserMessages>(
+    tx: &mut PartitionedTransaction<M>,
     tables: &[Table<M>],
     keys: &BTreeMap<u32, bool>,
     row: &[u8],
@@ -368,7 +385,7 @@ async fn rows<M: LineLocks>(database: &Database<M>) -> Rows {
     let mut versions = BTreeMap::new();
     for transaction in &recording.history().transactions {
         for operation in &transaction.operations {
-            let Operation::Scan(scan) = operation else { continue };
+            let RecordedOperation::Scan(scan) = operation else { continue };
             let with_version = scan.seen.iter().filter_map(|seen| Some((&seen.key, seen.version?)));
             let with_version = with_version.filter(|(key, _)| key.len() == 4);
             versions.extend(with_version.map(|(key, version)| (key_of(key), version)));

@@ -8,7 +8,7 @@ mod judge;
 mod life;
 
 use latchwork_txn::Scheme;
-use latchwork_wal::Mode;
+use latchwork_wal::CommitMode;
 use latchwork_wal::storage::Torn;
 
 use judge::Judge;
@@ -16,7 +16,7 @@ use life::{Life, Tally};
 
 /// Several lives on one device. Each life has its own number of nodes, among which the same parts
 /// are distributed.
-fn world(seed: u64, scheme: Scheme, mode: Mode) -> (Judge, Tally) {
+fn world(seed: u64, scheme: Scheme, mode: CommitMode) -> (Judge, Tally) {
     let mut device = Torn::new(seed);
     let (mut judge, mut tally) = (Judge::new(mode), Tally::default());
     for number in 0..4 {
@@ -32,7 +32,7 @@ fn world(seed: u64, scheme: Scheme, mode: Mode) -> (Judge, Tally) {
 fn worlds(seeds: std::ops::Range<u64>) -> (usize, usize, usize, Tally) {
     let (mut acknowledged, mut unknown, mut refused, mut all) = (0, 0, 0, Tally::default());
     for seed in seeds {
-        let mode = if seed % 4 == 3 { Mode::Async } else { Mode::Sync };
+        let mode = if seed % 4 == 3 { CommitMode::Async } else { CommitMode::Sync };
         let (judge, tally) = world(seed, Scheme::ALL[seed as usize % 3], mode);
         acknowledged += judge.acknowledged;
         unknown += judge.unknown;

@@ -2,8 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use latchwork_coherence::{LineLocks, Mail, MemoryError};
-use latchwork_partition::{Answer, Operation, Partitioned, Rows, Transaction, What};
+use latchwork_coherence::{LineLocks, MemoryError, UserMessages};
+use latchwork_partition::{
+    OperationAnswer, PartitionOperation, Partitioned, PartitionedTransaction, RowOperation,
+    TransactionRows,
+};
 use latchwork_runtime::Handle;
 use latchwork_txn::{Range, Table, TxnError};
 use latchwork_verbs::VerbError;
@@ -55,7 +58,7 @@ fn row_of(amount: u64, part: u8, bucket: u8) -> Vec<u8> {
 }
 
 /// Runs one transaction until it commits or is given up.
-pub(crate) async fn transaction<M: LineLocks + Mail>(
+pub(crate) async fn transaction<M: LineLocks + UserMessages>(
     node: &Partitioned<M>,
     tables: &[Table<M>],
     keys: u8,
@@ -88,13 +91,13 @@ pub(crate) async fn transaction<M: LineLocks + Mail>(
         Err(TxnError::Memory(error))
             if matches!(*error, MemoryError::Fabric(VerbError::Ambiguous { .. })) => {}
         // An error of a node that was away for too long.
-        Err(TxnError::Unheard { .. } | TxnError::Contended { .. }) => {}
+        Err(TxnError::NoAnswer { .. } | TxnError::Contended { .. }) => {}
         other => panic!("{steps:?}: {other:?}"),
     }
 }
 
-async fn step<M: LineLocks + Mail>(
-    tx: &mut Transaction<M>,
+async fn step<M: LineLocks + UserMessages>(
+    tx: &mut PartitionedTransaction<M>,
     tables: &[Table<M>],
     step: &Step,
 ) -> Result<(), TxnError> {
@@ -158,19 +161,23 @@ async fn step<M: LineLocks + Mail>(
         }
         Step::Move(from, to) => {
             for (id, add) in [(from, u64::MAX), (to, 1)] {
-                let on = |what| Operation { table: of(id.0).id(), what };
+                let on = |what| PartitionOperation { table: of(id.0).id(), what };
                 let key = key_of(id).to_vec();
-                let get = on(What::Get { key: key.clone(), for_update: true });
-                let [Answer::Row(Some(row))] = &tx.batch(id.0, vec![get]).await?[..] else {
+                let get = on(RowOperation::Get { key: key.clone(), for_update: true });
+                let [OperationAnswer::Row(Some(row))] = &tx.batch(id.0, vec![get]).await?[..]
+                else {
                     return Ok(());
                 };
                 let amount = u64::from_le_bytes(row[..8].try_into().expect("8 bytes"));
                 let bytes = amount.wrapping_add(add).to_le_bytes().to_vec();
-                let put =
-                    on(What::UpdatePart { key: key.clone(), offset: 0, bytes: bytes.clone() });
-                let again = on(What::Get { key, for_update: false });
+                let put = on(RowOperation::UpdatePart {
+                    key: key.clone(),
+                    offset: 0,
+                    bytes: bytes.clone(),
+                });
+                let again = on(RowOperation::Get { key, for_update: false });
                 let answers = tx.batch(id.0, vec![put, again]).await?;
-                let [Answer::Done, Answer::Row(Some(row))] = &answers[..] else {
+                let [OperationAnswer::Done, OperationAnswer::Row(Some(row))] = &answers[..] else {
                     panic!("{answers:?}")
                 };
                 assert_eq!(row[..8], bytes);

@@ -9,11 +9,15 @@ use std::time::Duration;
 
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Member, Simulated};
-use latchwork_coherence::{CoherentMemory, LineLocks, Mail};
-use latchwork_history::{Operation, Options, Outcome, Recording};
-use latchwork_partition::{Gathering, Partitioned, Rows, Settings, Site, Stats};
+use latchwork_coherence::{CoherentMemory, LineLocks, UserMessages};
+use latchwork_history::{CheckOptions, RecordedOperation, Recording, TransactionOutcome};
+use latchwork_partition::{
+    PartitionSettings, Partitioned, PrepareCollector, Site, Stats, TransactionRows,
+};
 use latchwork_txn::schema::{ColumnType, Order};
-use latchwork_txn::{Database, DatabaseId, Node, NodeId, Range, Schema, Scheme, Table, TxnError};
+use latchwork_txn::{
+    Database, DatabaseId, NodeId, Range, Schema, Scheme, Table, TransactionNode, TxnError,
+};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{Faults, SimConfig};
 use latchwork_wal::storage::Torn;
@@ -116,15 +120,15 @@ impl World {
         };
         let cluster =
             Simulated::start(config, shape.network.clone()).expect("a good configuration");
-        let settings = Settings {
+        let settings = PartitionSettings {
             again: Duration::from_micros(400),
             deadline: Duration::from_millis(4),
             idle: Duration::from_millis(8),
             ask: Duration::from_millis(1),
             tick: Duration::from_micros(200),
         };
-        let gathering = Arc::new(Gathering::default());
-        let site = |_| Site::new(1, settings.clone()).gathering(gathering.clone());
+        let gathering = Arc::new(PrepareCollector::default());
+        let site = |_| Site::new(1, settings.clone()).prepare_collector(gathering.clone());
         let device = Torn::new(shape.seed);
         let directory = LogDirectory::open(Arc::new(device), DatabaseId(shape.seed));
         let world = Rc::new(World {
@@ -171,13 +175,16 @@ impl World {
         let _operation = memory.enter().await.expect("memory is in order");
         let id = NodeId(member.node as u8);
         let log = self.shape.logged.then(|| {
-            let settings = latchwork_wal::Settings::default();
+            let settings = latchwork_wal::LogSettings::default();
             let log = Log::simulated(&self.directory, id, settings, &handle, Device::default());
             log.expect("it is closed")
         });
         let scheme = self.shape.scheme;
-        let settings = latchwork_txn::Settings { scheme, ..latchwork_txn::Settings::default() };
-        let node = Node::new(id, log, settings);
+        let settings = latchwork_txn::TransactionSettings {
+            scheme,
+            ..latchwork_txn::TransactionSettings::default()
+        };
+        let node = TransactionNode::new(id, log, settings);
         let database = match member.node {
             0 => {
                 let id = DatabaseId(self.shape.seed);
@@ -240,12 +247,18 @@ impl World {
 
     /// When everything is quiet: the rows are what the history states, and the index leads to all
     /// of them.
-    async fn settle<M: LineLocks + Mail>(&self, node: &Partitioned<M>, tables: &[Table<M>]) {
+    async fn settle<M: LineLocks + UserMessages>(
+        &self,
+        node: &Partitioned<M>,
+        tables: &[Table<M>],
+    ) {
         let mut expected: BTreeMap<Vec<u8>, (u64, bool)> = BTreeMap::new();
         for transaction in &self.recording.history().transactions {
-            let Outcome::Committed { cts } = transaction.outcome else { continue };
+            let TransactionOutcome::Committed { cts } = transaction.outcome else { continue };
             for operation in &transaction.operations {
-                let Operation::Write { table: of, key, change } = operation else { continue };
+                let RecordedOperation::Write { table: of, key, change } = operation else {
+                    continue;
+                };
                 if tables.iter().any(|table| *of == table.id().0) {
                     let latest = expected.entry(key.to_vec()).or_default();
                     *latest = (*latest).max((cts, change.is_put()));
@@ -283,16 +296,16 @@ impl World {
 
     fn report(&self) -> Report {
         let history = self.recording.history();
-        let options = Options { is_strict: true, ..Options::default() };
+        let options = CheckOptions { is_strict: true, ..CheckOptions::default() };
         let verdict = latchwork_history::check(&history, options);
         assert!(verdict.is_serializable(), "{:?}\n{verdict}", self.shape);
         assert_eq!(verdict.undecided, 0, "{:?}\n{verdict}", self.shape);
         let mut report = Report::default();
         for transaction in &history.transactions {
             match transaction.outcome {
-                Outcome::Committed { .. } => report.commits += 1,
-                Outcome::Aborted { .. } => report.aborts += 1,
-                Outcome::Unknown { .. } => panic!("{:?}: all have heard", self.shape),
+                TransactionOutcome::Committed { .. } => report.commits += 1,
+                TransactionOutcome::Aborted { .. } => report.aborts += 1,
+                TransactionOutcome::Unknown { .. } => panic!("{:?}: all have heard", self.shape),
             }
         }
         for site in &self.sites {

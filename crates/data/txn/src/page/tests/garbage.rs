@@ -83,7 +83,7 @@ proptest! {
         on_a_copy(&|page| drop(page.widen(slot, value.len())));
         on_a_copy(&|page| drop(page.publish(std::iter::once(slot), Timestamp(1))));
         on_a_copy(&|page| {
-            page.raise_read_stamp(Timestamp(1));
+            page.raise_read_timestamp(Timestamp(1));
         });
     }
 }

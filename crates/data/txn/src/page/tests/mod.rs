@@ -223,7 +223,7 @@ proptest! {
                 }
                 Op::ReadStamp(to) => {
                     let was = page.read_stamp();
-                    let dirty = page.raise_read_stamp(Timestamp(to));
+                    let dirty = page.raise_read_timestamp(Timestamp(to));
                     prop_assert_eq!(open(&image).read_stamp(), was.max(Timestamp(to)));
                     Ok(dirty)
                 }

@@ -130,11 +130,12 @@ fn a_column_is_read_and_written_as_its_type_only() {
     schema.write(&mut row, level, &(-1_i16).into()).expect("fits");
     // Any number that fits.
     schema.write(&mut row, level, &7_u64.into()).expect("fits");
-    for wrong in [Value::from(40_000_u32), (-40_000_i32).into(), u64::MAX.into(), "ab".into()] {
+    for wrong in [ColumnValue::from(40_000_u32), (-40_000_i32).into(), u64::MAX.into(), "ab".into()]
+    {
         let refused = schema.write(&mut row, level, &wrong);
         assert!(matches!(refused, Err(SchemaError::WrongValue { .. })), "{wrong:?}");
     }
-    for wrong in [Value::from("abc"), "a".into(), 7_u8.into()] {
+    for wrong in [ColumnValue::from("abc"), "a".into(), 7_u8.into()] {
         let refused = schema.write(&mut row, tag, &wrong);
         assert!(matches!(refused, Err(SchemaError::WrongValue { .. })), "{wrong:?}");
     }

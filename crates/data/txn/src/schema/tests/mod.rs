@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::sample::Index as Pick;
 
 use super::column::number;
-use super::{ColumnId, ColumnType, Order, Schema, Value};
+use super::{ColumnId, ColumnType, ColumnValue, Order, Schema};
 
 /// Types with short values, so that two rows often agree in some of them.
 fn any_type() -> impl Strategy<Value = ColumnType> {
@@ -86,11 +86,11 @@ fn any_row() -> impl Strategy<Value = Vec<Seed>> {
 
 /// A value of a type. The minimum, the maximum and their neighbours are more frequent than other
 /// numbers.
-fn value(kind: ColumnType, (choice, random, bytes): &Seed) -> Value<'static> {
+fn value(kind: ColumnType, (choice, random, bytes): &Seed) -> ColumnValue<'static> {
     let sized = |len: usize| {
         let mut bytes = bytes.clone();
         bytes.resize(len, 0);
-        Value::Bytes(bytes.into())
+        ColumnValue::Bytes(bytes.into())
     };
     match kind {
         ColumnType::Bytes(len) => sized(len.into()),
@@ -114,29 +114,32 @@ fn value(kind: ColumnType, (choice, random, bytes): &Seed) -> Value<'static> {
 }
 
 /// A row of a table: the value of each column.
-fn values(schema: &Schema, seeds: &[Seed]) -> Vec<Value<'static>> {
+fn values(schema: &Schema, seeds: &[Seed]) -> Vec<ColumnValue<'static>> {
     let columns = schema.columns().iter().zip(seeds);
     columns.map(|(column, seed)| value(column.column_type(), seed)).collect()
 }
 
-fn pick<'v>(all: &[Value<'v>], columns: impl IntoIterator<Item = ColumnId>) -> Vec<Value<'v>> {
+fn pick<'v>(
+    all: &[ColumnValue<'v>],
+    columns: impl IntoIterator<Item = ColumnId>,
+) -> Vec<ColumnValue<'v>> {
     columns.into_iter().map(|id| all[id.index()].clone()).collect()
 }
 
-fn key_of(schema: &Schema, all: &[Value<'_>]) -> Vec<u8> {
+fn key_of(schema: &Schema, all: &[ColumnValue<'_>]) -> Vec<u8> {
     let mut key = Vec::new();
     schema.encode_key(&pick(all, schema.key_columns()), &mut key).expect("values of the columns");
     key
 }
 
-fn row_of(schema: &Schema, all: &[Value<'_>]) -> Vec<u8> {
+fn row_of(schema: &Schema, all: &[ColumnValue<'_>]) -> Vec<u8> {
     let mut row = Vec::new();
     let values = pick(all, schema.row_columns().iter().copied());
     schema.encode_row(&values, &mut row).expect("values of the columns");
     row
 }
 
-fn index_key_of(schema: &Schema, index: usize, all: &[Value<'_>]) -> Vec<u8> {
+fn index_key_of(schema: &Schema, index: usize, all: &[ColumnValue<'_>]) -> Vec<u8> {
     let mut out = vec![77];
     schema
         .index_key(index, &key_of(schema, all), &row_of(schema, all), &mut out)

@@ -7,11 +7,11 @@ use crate::Key;
 use crate::schema::end_of_prefix;
 
 /// The order of two values of one column.
-fn compare(one: &Value<'_>, two: &Value<'_>) -> Ordering {
+fn compare(one: &ColumnValue<'_>, two: &ColumnValue<'_>) -> Ordering {
     match (one, two) {
-        (Value::Unsigned(one), Value::Unsigned(two)) => one.cmp(two),
-        (Value::Signed(one), Value::Signed(two)) => one.cmp(two),
-        (Value::Bytes(one), Value::Bytes(two)) => one.cmp(two),
+        (ColumnValue::Unsigned(one), ColumnValue::Unsigned(two)) => one.cmp(two),
+        (ColumnValue::Signed(one), ColumnValue::Signed(two)) => one.cmp(two),
+        (ColumnValue::Bytes(one), ColumnValue::Bytes(two)) => one.cmp(two),
         _ => panic!("{one:?} and {two:?} are of different types"),
     }
 }
@@ -19,8 +19,8 @@ fn compare(one: &Value<'_>, two: &Value<'_>) -> Ordering {
 /// The order of two rows by some of their columns.
 fn compare_by(
     columns: impl Iterator<Item = (ColumnId, Order)>,
-    one: &[Value<'_>],
-    two: &[Value<'_>],
+    one: &[ColumnValue<'_>],
+    two: &[ColumnValue<'_>],
 ) -> Ordering {
     let by_column = columns.map(|(id, order)| {
         let ascending = compare(&one[id.index()], &two[id.index()]);

@@ -167,12 +167,12 @@ fn too_many_of_anything_are_refused() {
 fn values_that_do_not_fit_are_refused() {
     let schema = table().index("i", [("name", UP)]).build().expect("good");
     let mut out = Vec::new();
-    let mut row = |values: &[Value<'_>]| schema.encode_row(values, &mut out).unwrap_err();
+    let mut row = |values: &[ColumnValue<'_>]| schema.encode_row(values, &mut out).unwrap_err();
     let says = |error: SchemaError, expected: &str| assert_eq!(error.to_string(), expected);
     says(row(&[1_u8.into()]), "1 values for the 3 columns of a row of table T");
-    let (n, text, blob) = (Value::from(1_u8), Value::from("x"), Value::from("y"));
+    let (n, text, blob) = (ColumnValue::from(1_u8), ColumnValue::from("x"), ColumnValue::from("y"));
     says(
-        row(&[Value::from(-32_769_i32), text.clone(), blob.clone()]),
+        row(&[ColumnValue::from(-32_769_i32), text.clone(), blob.clone()]),
         "column n is i16 and cannot hold -32769",
     );
     says(row(&[text.clone(), text.clone(), blob.clone()]), "column n is i16 and cannot hold bytes");
@@ -182,7 +182,7 @@ fn values_that_do_not_fit_are_refused() {
     );
     says(row(&[n.clone(), text, 7_u8.into()]), "column rest is blob and cannot hold the number 7");
 
-    let key = |values: &[Value<'_>]| schema.encode_key(values, &mut Vec::new()).unwrap_err();
+    let key = |values: &[ColumnValue<'_>]| schema.encode_key(values, &mut Vec::new()).unwrap_err();
     says(key(&[]), "0 values for the 1 columns of the primary key of table T");
     says(key(&[n.clone(), n.clone()]), "2 values for the 1 columns of the primary key of table T");
     says(key(&[(-1_i64).into()]), "column id is u32 and cannot hold -1");
@@ -219,8 +219,8 @@ fn a_number_fits_if_its_type_has_it() {
         let schema = Schema::builder("T").column("c", kind).primary_key(["c"]).build();
         let schema = schema.expect("good");
         for number in [min - 1, min, min + 1, -1, 0, 1, max - 1, max, max + 1] {
-            let unsigned = u64::try_from(number).map(Value::Unsigned);
-            let signed = i64::try_from(number).map(Value::Signed);
+            let unsigned = u64::try_from(number).map(ColumnValue::Unsigned);
+            let signed = i64::try_from(number).map(ColumnValue::Signed);
             for value in [unsigned, signed].into_iter().flatten() {
                 let mut key = Vec::new();
                 let encoded = schema.encode_key(&[value], &mut key);
@@ -228,9 +228,9 @@ fn a_number_fits_if_its_type_has_it() {
                 if encoded.is_ok() {
                     let read = schema.key(&key).expect("a key").get(ColumnId::new(0));
                     let read = match read.expect("its column") {
-                        Value::Unsigned(read) => i128::from(read),
-                        Value::Signed(read) => i128::from(read),
-                        Value::Bytes(_) => panic!("{kind} is a number"),
+                        ColumnValue::Unsigned(read) => i128::from(read),
+                        ColumnValue::Signed(read) => i128::from(read),
+                        ColumnValue::Bytes(_) => panic!("{kind} is a number"),
                     };
                     assert_eq!(read, number);
                 }

@@ -462,7 +462,7 @@ fn when_the_log_fails_no_client_sees_what_the_log_had_not_taken() {
             }
             for told in Told::ALL {
                 let error = told.tell(&database, &table).await.expect_err("it may not last");
-                assert!(matches!(error, TxnError::NotLasting(_)), "{told:?}: {error}");
+                assert!(matches!(error, TxnError::NotDurable(_)), "{told:?}: {error}");
             }
             assert_eq!(get(&database, &table, 3).await, Some(1), "what is lasting is told");
             let update = database.attempt(async |tx| tx.update(&table, &[2], &[79]).await);

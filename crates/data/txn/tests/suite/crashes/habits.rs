@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use latchwork_simulation::Random;
 use latchwork_txn::Scheme;
-use latchwork_wal::Mode;
+use latchwork_wal::CommitMode;
 
 /// The fault of the device before the end of a life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +24,7 @@ pub(crate) enum Fate {
 pub(crate) struct Habits {
     pub(crate) seed: u64,
     pub(crate) scheme: Scheme,
-    pub(crate) mode: Mode,
+    pub(crate) mode: CommitMode,
     pub(crate) nodes: usize,
     /// The number of timestamps that a worker draws at once.
     pub(crate) block: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Habits {
 
 impl Habits {
     /// Life number `number` of the world `seed`.
-    pub(crate) fn draw(seed: u64, number: u64, scheme: Scheme, mode: Mode) -> Habits {
+    pub(crate) fn draw(seed: u64, number: u64, scheme: Scheme, mode: CommitMode) -> Habits {
         let seed = seed * 10 + number;
         let mut random = Random::new(seed);
         let mut one_in = |n: u64| random.below(n) == 0;

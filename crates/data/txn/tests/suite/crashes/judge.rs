@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latchwork_wal::Mode;
+use latchwork_wal::CommitMode;
 
 /// A transaction: its changes, its tag, and its commit timestamp, if that is known.
 #[derive(Clone, Default, Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Intent {
 
 /// All transactions of all lives that may have committed.
 pub(crate) struct Judge {
-    mode: Mode,
+    mode: CommitMode,
     next_tag: u64,
     pub(crate) intents: BTreeMap<u64, Intent>,
     /// Transactions that were refused since the last crash.
@@ -40,7 +40,7 @@ pub(crate) struct Judge {
 pub(crate) type Rows = BTreeMap<u32, (u64, u64)>;
 
 impl Judge {
-    pub(crate) fn new(mode: Mode) -> Judge {
+    pub(crate) fn new(mode: CommitMode) -> Judge {
         Judge {
             mode,
             next_tag: 1,
@@ -113,7 +113,7 @@ impl Judge {
                 assert_eq!(told, cts, "{tag} was acknowledged with another timestamp");
             }
         }
-        let lasting = self.mode == Mode::Sync;
+        let lasting = self.mode == CommitMode::Sync;
         let missing = std::mem::take(&mut self.missing);
         for (key, since) in missing.into_iter().filter(|_| lasting) {
             let there = rows.get(&key).map_or(u64::MAX, |row| row.1);

@@ -10,11 +10,13 @@ use latchwork_cluster::{ClusterConfig, Member, Protocol, Simulated};
 use latchwork_coherence::{CoherentMemory, LineLocks};
 use latchwork_runtime::{Handle, Time};
 use latchwork_txn::schema::{ColumnType, Order};
-use latchwork_txn::{Database, DatabaseId, Node, NodeId, Recovery, Schema, Settings, TxnError};
+use latchwork_txn::{
+    Database, DatabaseId, NodeId, Recovery, Schema, TransactionNode, TransactionSettings, TxnError,
+};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 use latchwork_wal::storage::Torn;
-use latchwork_wal::storage::torn::Operation;
+use latchwork_wal::storage::torn::StorageOperation;
 use latchwork_wal::{Device, Log, LogDirectory};
 
 use crate::crashes::habits::{Fate, Habits};
@@ -41,7 +43,7 @@ pub(crate) struct Life {
     recovery: Recovery,
     root: RefCell<Option<GlobalAddr>>,
     /// The nodes that have opened the database.
-    nodes: RefCell<Vec<Arc<Node>>>,
+    nodes: RefCell<Vec<Arc<TransactionNode>>>,
     /// The number of times that a node has ended a step of the recovery.
     arrived: Cell<usize>,
     /// Whether the database is recovered and checked.
@@ -171,25 +173,25 @@ impl Life {
         self.until(&handle, || self.at_work.get() == 0).await;
     }
 
-    fn node(&self, number: usize, handle: &Handle) -> Arc<Node> {
-        let settings = latchwork_wal::Settings {
+    fn node(&self, number: usize, handle: &Handle) -> Arc<TransactionNode> {
+        let settings = latchwork_wal::LogSettings {
             mode: self.habits.mode,
             segment_bytes: 4096,
             interval: Duration::from_micros(200),
-            ..latchwork_wal::Settings::default()
+            ..latchwork_wal::LogSettings::default()
         };
         let id = NodeId(number as u8);
         let disk = Device { sync: self.habits.sync, ..Device::default() };
         let log = Log::simulated(&self.directory, id, settings, handle, disk);
         let log = log.expect("it is closed");
         let timestamp_block = self.habits.block;
-        let settings = Settings {
+        let settings = TransactionSettings {
             scheme: self.habits.scheme,
             timestamp_block,
             early_release: self.habits.early,
-            ..Settings::default()
+            ..TransactionSettings::default()
         };
-        Node::new(id, Some(log), settings)
+        TransactionNode::new(id, Some(log), settings)
     }
 
     async fn until(&self, handle: &Handle, mut what: impl FnMut() -> bool) {
@@ -262,7 +264,7 @@ impl Life {
             }
             Fate::Sync if all_there() => {
                 self.faulty.set(true);
-                self.device.fail(Operation::Sync, handle.random_below(20));
+                self.device.fail(StorageOperation::Sync, handle.random_below(20));
             }
             _ => {}
         }

@@ -11,7 +11,7 @@ mod stage;
 mod work;
 
 use latchwork_txn::Scheme;
-use latchwork_wal::Mode;
+use latchwork_wal::CommitMode;
 use latchwork_wal::storage::Torn;
 
 use habits::Habits;
@@ -23,7 +23,7 @@ const LIVES: u64 = 4;
 /// Several lives on one device.
 fn world(seed: u64) -> Judge {
     let scheme = Scheme::ALL[seed as usize % 3];
-    let mode = if seed % 4 == 3 { Mode::Async } else { Mode::Sync };
+    let mode = if seed % 4 == 3 { CommitMode::Async } else { CommitMode::Sync };
     let mut device = Torn::new(seed);
     let mut judge = Judge::new(mode);
     for number in 0..LIVES {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use latchwork_txn::{Scheme, TxnError};
 use latchwork_wal::storage::Torn;
-use latchwork_wal::{Mode, Settings};
+use latchwork_wal::{CommitMode, LogSettings};
 
 use crate::crashes::stage::{Stage, delete, get, put};
 
@@ -186,8 +186,8 @@ fn a_block_of_timestamps_does_not_outlive_a_checkpoint() {
 #[test]
 fn a_new_table_does_not_get_the_rows_of_one_that_was_lost() {
     let long = Duration::from_secs(20);
-    let slow = Settings { mode: Mode::Async, interval: long, ..Settings::default() };
-    let quick = Settings { interval: Duration::from_micros(1), ..slow.clone() };
+    let slow = LogSettings { mode: CommitMode::Async, interval: long, ..LogSettings::default() };
+    let quick = LogSettings { interval: Duration::from_micros(1), ..slow.clone() };
     let mut device = Torn::new(1);
     for life in 0..3 {
         let logs = [if life == 0 { slow.clone() } else { quick.clone() }, quick.clone()];

@@ -11,13 +11,13 @@ use latchwork_coherence::{CoherentMemory, LineLocks};
 use latchwork_runtime::Handle;
 use latchwork_txn::schema::{ColumnType, Order};
 use latchwork_txn::{
-    Checkpoint, Database, DatabaseId, Node, NodeId, Recovery, Schema, Scheme, Settings, Table,
-    Timestamp, Transaction, TxnError,
+    Checkpoint, Database, DatabaseId, NodeId, Recovery, Schema, Scheme, Table, Timestamp,
+    Transaction, TransactionNode, TransactionSettings, TxnError,
 };
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 use latchwork_wal::storage::Torn;
-use latchwork_wal::storage::torn::Operation;
+use latchwork_wal::storage::torn::StorageOperation;
 use latchwork_wal::{Device, Log, LogDirectory};
 
 const DATABASE: DatabaseId = DatabaseId(9);
@@ -30,7 +30,7 @@ pub(crate) struct Stage {
     /// The number of timestamps that a worker draws at once.
     pub(crate) block: u64,
     /// The log settings of each node.
-    pub(crate) logs: [latchwork_wal::Settings; 2],
+    pub(crate) logs: [latchwork_wal::LogSettings; 2],
     /// Commits release their locks early. The table has an index of amounts.
     pub(crate) early: bool,
     /// The device of the logs. Without the default device no transaction is ever aged.
@@ -45,7 +45,7 @@ struct Shared {
     directory: Arc<LogDirectory>,
     recovery: Recovery,
     root: RefCell<Option<GlobalAddr>>,
-    nodes: RefCell<Vec<Arc<Node>>>,
+    nodes: RefCell<Vec<Arc<TransactionNode>>>,
     turn: Cell<usize>,
 }
 
@@ -148,12 +148,16 @@ impl Part {
 
     /// Makes the next sync of a file fail.
     pub(crate) fn fail_sync(&self) {
-        self.shared.device.fail(Operation::Sync, 0);
+        self.shared.device.fail(StorageOperation::Sync, 0);
     }
 
     /// Opens the database, or tries to, as another node with another scheme.
     pub(crate) async fn open_as(&self, scheme: Scheme) -> Result<(), TxnError> {
-        let node = Node::new(NodeId(7), None, Settings { scheme, ..Settings::default() });
+        let node = TransactionNode::new(
+            NodeId(7),
+            None,
+            TransactionSettings { scheme, ..TransactionSettings::default() },
+        );
         let root = self.shared.root.borrow().expect("made");
         Database::open(self.memory.clone(), node, root).await.map(drop)
     }
@@ -169,14 +173,14 @@ impl Part {
         let settings = stage.logs[self.node].clone();
         let log = Log::simulated(&shared.directory, id, settings, handle, stage.disk);
         let elder_after = if stage.disk == Device::default() { 16 } else { 0 };
-        let settings = Settings {
+        let settings = TransactionSettings {
             scheme: stage.scheme,
             timestamp_block: stage.block,
             early_release: stage.early,
             elder_after,
-            ..Settings::default()
+            ..TransactionSettings::default()
         };
-        let node = Node::new(id, Some(log.expect("closed")), settings);
+        let node = TransactionNode::new(id, Some(log.expect("closed")), settings);
         let memory = self.memory.clone();
         let database = if self.node == 0 {
             let database = Database::create(memory, node.clone(), DATABASE).await.expect("room");

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use latchwork_coherence::LineLocks;
-use latchwork_history::{Operation, Recording};
+use latchwork_history::{RecordedOperation, Recording};
 use latchwork_runtime::Handle;
 use latchwork_txn::{Database, Range, Table, Transaction, TxnError};
 
@@ -79,7 +79,7 @@ impl Life {
                 self.judge.borrow_mut().saw(key, tag, cts.0);
             }
             Err(error) if error.conflict().is_some() => {}
-            Err(TxnError::NotLasting(_)) if self.faulty.get() => {}
+            Err(TxnError::NotDurable(_)) if self.faulty.get() => {}
             Err(error) => panic!("{:?}: {error}", self.habits),
         }
     }
@@ -120,7 +120,7 @@ impl Life {
                     return judge.refuse(tag);
                 }
                 Err(TxnError::InDoubt(_)) if self.faulty.get() => return,
-                Err(TxnError::NotLasting(_)) if self.faulty.get() => {
+                Err(TxnError::NotDurable(_)) if self.faulty.get() => {
                     return self.judge.borrow_mut().refuse(tag);
                 }
                 Err(error) => panic!("{:?}: {error}", self.habits),
@@ -194,7 +194,7 @@ pub(crate) async fn rows<M: LineLocks>(database: &Database<M>, table: &Table<M>)
     let mut versions = BTreeMap::new();
     for transaction in &recording.history().transactions {
         for operation in &transaction.operations {
-            let Operation::Scan(scan) = operation else { continue };
+            let RecordedOperation::Scan(scan) = operation else { continue };
             let with_version = scan.seen.iter().filter_map(|seen| Some((&seen.key, seen.version?)));
             versions.extend(with_version.map(|(key, version)| (key_of(key), version)));
         }

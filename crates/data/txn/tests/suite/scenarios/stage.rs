@@ -11,8 +11,8 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_runtime::{JoinHandle, VirtualWorker};
 use latchwork_txn::schema::{ColumnType, Order};
 use latchwork_txn::{
-    Database, DatabaseId, Health, Key, Node, NodeId, Prepared, Range, Schema, Scheme, Settings,
-    Table, Timestamp, Transaction, TxnError,
+    Database, DatabaseId, Health, Key, NodeId, Prepared, Range, Schema, Scheme, Table, Timestamp,
+    Transaction, TransactionNode, TransactionSettings, TxnError,
 };
 use latchwork_verbs_sim::SimConfig;
 
@@ -72,8 +72,8 @@ impl Stage {
             let memory = member.memory;
             let part = actor.run(LIMIT, async move {
                 let _operation = memory.enter().await.expect("memory is in order");
-                let settings = Settings { scheme, ..Settings::default() };
-                let node = Node::new(NodeId(node as u8), None, settings);
+                let settings = TransactionSettings { scheme, ..TransactionSettings::default() };
+                let node = TransactionNode::new(NodeId(node as u8), None, settings);
                 let database = match root {
                     Some(root) => Database::open(memory.clone(), node, root).await,
                     None => Database::create(memory.clone(), node, DatabaseId(1)).await,

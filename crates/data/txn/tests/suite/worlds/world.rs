@@ -10,10 +10,11 @@ use std::time::Duration;
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Member, Protocol, Simulated};
 use latchwork_coherence::{CoherentMemory, LineLocks};
-use latchwork_history::{Operation, Options, Outcome, Recording};
+use latchwork_history::{CheckOptions, RecordedOperation, Recording, TransactionOutcome};
 use latchwork_txn::schema::{ColumnType, Order};
 use latchwork_txn::{
-    Database, DatabaseId, Node, NodeId, Range, Schema, Scheme, Settings, Table, TxnError,
+    Database, DatabaseId, NodeId, Range, Schema, Scheme, Table, TransactionNode,
+    TransactionSettings, TxnError,
 };
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
@@ -105,7 +106,7 @@ fn lines(rows_per_line: Option<u16>) -> Schema {
 pub(crate) struct World {
     shape: Shape,
     root: RefCell<Option<GlobalAddr>>,
-    settings: Settings,
+    settings: TransactionSettings,
     logs: Arc<LogDirectory>,
     recording: Recording,
     /// The number of tasks that have not ended.
@@ -134,13 +135,13 @@ impl World {
         let read_lease = [4096, 5, 0][shape.seed as usize / 3 % 3];
         let scheme = shape.scheme;
         let extend_timestamps = shape.seed % 4 != 1;
-        let settings = Settings {
+        let settings = TransactionSettings {
             scheme,
             elder_after,
             read_lease,
             extend_timestamps,
             early_release: shape.early,
-            ..Settings::default()
+            ..TransactionSettings::default()
         };
         let device = Arc::new(Torn::new(shape.seed));
         let logs = LogDirectory::open(device, DatabaseId(shape.seed)).expect("empty");
@@ -167,10 +168,10 @@ impl World {
         let _operation = memory.enter().await.expect("memory is in order");
         let id = NodeId(member.node as u8);
         let log = self.shape.early.then(|| {
-            let (settings, handle) = (latchwork_wal::Settings::default(), memory.handle());
+            let (settings, handle) = (latchwork_wal::LogSettings::default(), memory.handle());
             Log::simulated(&self.logs, id, settings, handle, Device::default()).expect("closed")
         });
-        let node = Node::new(id, log, self.settings.clone());
+        let node = TransactionNode::new(id, log, self.settings.clone());
         let database = match first {
             true => {
                 let id = DatabaseId(self.shape.seed);
@@ -279,10 +280,12 @@ impl World {
         let mut expected: BTreeMap<Vec<u8>, (u64, bool)> = BTreeMap::new();
         let mut certain = true;
         for transaction in &self.recording.history().transactions {
-            certain &= !matches!(transaction.outcome, Outcome::Unknown { .. });
-            let Outcome::Committed { cts } = transaction.outcome else { continue };
+            certain &= !matches!(transaction.outcome, TransactionOutcome::Unknown { .. });
+            let TransactionOutcome::Committed { cts } = transaction.outcome else { continue };
             for operation in &transaction.operations {
-                let Operation::Write { table: of, key, change } = operation else { continue };
+                let RecordedOperation::Write { table: of, key, change } = operation else {
+                    continue;
+                };
                 if *of == table.id().0 {
                     let latest = expected.entry(key.to_vec()).or_default();
                     *latest = (*latest).max((cts, change.is_put()));
@@ -295,7 +298,7 @@ impl World {
 
     fn report(&self) -> Report {
         let history = self.recording.history();
-        let options = Options { is_strict: true, ..Options::default() };
+        let options = CheckOptions { is_strict: true, ..CheckOptions::default() };
         let verdict = latchwork_history::check(&history, options);
         assert!(verdict.is_serializable(), "{:?}\n{verdict}", self.shape);
         let certain = verdict.unknown > 0 || verdict.undecided == 0;
@@ -303,12 +306,12 @@ impl World {
         let mut report = Report::default();
         for transaction in &history.transactions {
             match transaction.outcome {
-                Outcome::Committed { .. } => {
+                TransactionOutcome::Committed { .. } => {
                     report.commits += 1;
                     report.operations += transaction.operations.len();
                 }
-                Outcome::Aborted { .. } => report.aborts += 1,
-                Outcome::Unknown { .. } => report.unknown += 1,
+                TransactionOutcome::Aborted { .. } => report.aborts += 1,
+                TransactionOutcome::Unknown { .. } => report.unknown += 1,
             }
         }
         report

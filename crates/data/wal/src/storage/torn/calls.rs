@@ -4,7 +4,7 @@ use std::io;
 
 use latchwork_strict::{strict_assert, strict_assert_eq};
 
-use super::{Lie, Move, Operation, Torn, World, power_off};
+use super::{Lie, Move, StorageOperation, Torn, World, power_off};
 use crate::storage::torn::inode::Inode;
 use crate::storage::{DirectoryLock, File, Locked, Storage};
 
@@ -29,7 +29,7 @@ impl Storage for Torn {
 
     fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
         let mut world = self.world.lock();
-        if !world.step(self.life, Operation::Create)? {
+        if !world.step(self.life, StorageOperation::Create)? {
             return world.failed("making a file");
         }
         if world.names.contains_key(name) {
@@ -54,7 +54,7 @@ impl Storage for Torn {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut world = self.world.lock();
-        if !world.step(self.life, Operation::Rename)? {
+        if !world.step(self.life, StorageOperation::Rename)? {
             return world.failed("renaming");
         }
         let inode = world.inode(from)?;
@@ -70,7 +70,7 @@ impl Storage for Torn {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut world = self.world.lock();
-        if !world.step(self.life, Operation::Remove)? {
+        if !world.step(self.life, StorageOperation::Remove)? {
             return world.failed("removing a file");
         }
         world.inode(name)?;
@@ -83,7 +83,7 @@ impl Storage for Torn {
 
     fn sync_directory(&self) -> io::Result<()> {
         let mut world = self.world.lock();
-        if !world.step(self.life, Operation::SyncDirectory)? {
+        if !world.step(self.life, StorageOperation::SyncDirectory)? {
             // Some of the changes are written, and all of them count as written.
             world.lasting = world.torn_names();
             return world.failed("syncing the directory");
@@ -167,7 +167,7 @@ impl File for TornFile {
 
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
         let mut world = self.torn.world.lock();
-        let works = world.step(self.torn.life, Operation::Append)?;
+        let works = world.step(self.torn.life, StorageOperation::Append)?;
         let room = world.capacity.saturating_sub(world.used()).min(bytes.len() as u64) as usize;
         strict_assert!(
             world.used() <= world.capacity || room == 0,
@@ -189,7 +189,7 @@ impl File for TornFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut world = self.torn.world.lock();
-        let works = world.step(self.torn.life, Operation::Sync)?;
+        let works = world.step(self.torn.life, StorageOperation::Sync)?;
         if works && world.off {
             return Err(power_off());
         }
@@ -205,7 +205,7 @@ impl File for TornFile {
 
     fn truncate(&self, length: u64) -> io::Result<()> {
         let mut world = self.torn.world.lock();
-        if !world.step(self.torn.life, Operation::Truncate)? {
+        if !world.step(self.torn.life, StorageOperation::Truncate)? {
             return world.failed("truncating");
         }
         world.inodes[self.inode].truncate(length as usize);

@@ -29,7 +29,7 @@ use inode::Inode;
 
 /// The operations that can be made to fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operation {
+pub enum StorageOperation {
     /// Making a file.
     Create,
     /// Writing behind the end of a file: some of the bytes are written.
@@ -77,7 +77,7 @@ struct World {
     /// Changes of names since the directory was synced.
     moves: Vec<Move>,
     capacity: u64,
-    fault: Option<(Operation, u64)>,
+    fault: Option<(StorageOperation, u64)>,
     lie: Option<Lie>,
     operations: u64,
     off_at: u64,
@@ -116,7 +116,7 @@ fn power_off() -> io::Error {
 impl World {
     /// Counts one more operation; `false` makes the operation fail. The last operation before the
     /// power goes off may take effect, but its outcome is not reported.
-    fn step(&mut self, life: u64, operation: Operation) -> io::Result<bool> {
+    fn step(&mut self, life: u64, operation: StorageOperation) -> io::Result<bool> {
         if self.off || self.life != life {
             return Err(power_off());
         }
@@ -219,7 +219,7 @@ impl Torn {
     }
 
     /// Makes one operation of this kind fail, after `after` other operations of this kind.
-    pub fn fail(&self, operation: Operation, after: u64) {
+    pub fn fail(&self, operation: StorageOperation, after: u64) {
         self.world.lock().fault = Some((operation, after));
     }
 

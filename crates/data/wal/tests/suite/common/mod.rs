@@ -6,8 +6,8 @@ use std::time::Duration;
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver, Time};
 use latchwork_wal::storage::Torn;
 use latchwork_wal::{
-    DatabaseId, Group, Kind, Log, LogDirectory, NodeId, Replayed, Settings, TableId, Timestamp,
-    WalError,
+    DatabaseId, Log, LogDirectory, LogRecord, LogRecordKind, LogSettings, NodeId, Replayed,
+    TableId, Timestamp, WalError,
 };
 
 pub(crate) const DATABASE: DatabaseId = DatabaseId(0xda7a);
@@ -29,7 +29,7 @@ pub(crate) fn open(torn: &Torn) -> Result<Arc<LogDirectory>, WalError> {
     LogDirectory::open(Arc::new(torn.clone()), DATABASE)
 }
 
-pub(crate) fn start(directory: &Arc<LogDirectory>, settings: Settings) -> Log {
+pub(crate) fn start(directory: &Arc<LogDirectory>, settings: LogSettings) -> Log {
     Log::threaded(directory, NODE, settings).expect("a log")
 }
 
@@ -38,8 +38,8 @@ pub(crate) fn at(counter: u64) -> Timestamp {
 }
 
 /// A commit that sets key `counter` to a value of `bytes` bytes.
-pub(crate) fn group(counter: u64, bytes: usize) -> Group {
-    let mut group = Group::new(Kind::Commit, at(counter));
+pub(crate) fn group(counter: u64, bytes: usize) -> LogRecord {
+    let mut group = LogRecord::new(LogRecordKind::Commit, at(counter));
     group.put(TABLE, &counter.to_be_bytes(), &vec![counter as u8; bytes]).expect("small");
     group
 }

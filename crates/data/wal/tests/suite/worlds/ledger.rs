@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use latchwork_wal::{Kind, LogDirectory, NodeId, Replayed, TableId, Timestamp};
+use latchwork_wal::{LogDirectory, LogRecordKind, NodeId, Replayed, TableId, Timestamp};
 
 pub(crate) type Key = (TableId, Vec<u8>);
 pub(crate) type Value = Option<Vec<u8>>;
@@ -82,7 +82,7 @@ impl Ledger {
     ) -> Result<Tables, String> {
         let found = Mutex::new(BTreeMap::new());
         let read = directory.read(2, |node, segment, offset, group| {
-            let own = |e: latchwork_wal::Entry<'_>| {
+            let own = |e: latchwork_wal::LogEntry<'_>| {
                 ((e.table, e.key.to_vec()), e.value.map(<[u8]>::to_vec))
             };
             let entries: Vec<(Key, Value)> = group.entries().map(own).collect();
@@ -98,7 +98,10 @@ impl Ledger {
             let Some(record) = self.records.get(at) else {
                 return Err(format!("{at} at {place:?} was never appended"));
             };
-            if *kind != Kind::Commit || record.node != place.0 || record.entries != *entries {
+            if *kind != LogRecordKind::Commit
+                || record.node != place.0
+                || record.entries != *entries
+            {
                 return Err(format!("{at} at {place:?} is not what was appended"));
             }
             if matches!(record.fate, Fate::Refused | Fate::Lost) {
@@ -111,11 +114,11 @@ impl Ledger {
             let last = last.entry(place.0).or_default();
             *last = (*last).max(self.records[at].order);
         }
-        self.judge_losses(floor, opened, |at| found.contains_key(&(*at, Kind::Commit)))?;
+        self.judge_losses(floor, opened, |at| found.contains_key(&(*at, LogRecordKind::Commit)))?;
         self.orders += 1;
         self.opened = self.orders;
         for (at, record) in &mut self.records {
-            let is_found = found.contains_key(&(*at, Kind::Commit));
+            let is_found = found.contains_key(&(*at, LogRecordKind::Commit));
             if is_found || *at <= floor && record.fate == Fate::Lasting {
                 record.fate = Fate::Lasting;
                 record.acknowledged = self.opened;
@@ -197,7 +200,7 @@ impl Ledger {
                 }
             }
         }
-        let of = |(table, latest): (TableId, &latchwork_wal::Latest)| {
+        let of = |(table, latest): (TableId, &latchwork_wal::LatestValue)| {
             let value = latest.value.as_ref().map(|value| value.to_vec());
             ((table, latest.key.to_vec()), (latest.timestamp, value))
         };

@@ -10,8 +10,8 @@ use latchwork_runtime::{ExecutorConfig, Handle, Time, VirtualWorker, run_all};
 use latchwork_simulation::{Kernel, Random};
 use latchwork_wal::storage::Torn;
 use latchwork_wal::{
-    CheckpointWriter, Device, Entry, Group, Kind, Log, LogDirectory, Mode, NodeId, Settings,
-    TableId, Timestamp, WalError,
+    CheckpointWriter, CommitMode, Device, Log, LogDirectory, LogEntry, LogRecord, LogRecordKind,
+    LogSettings, NodeId, TableId, Timestamp, WalError,
 };
 
 use crate::worlds::ledger::{Fate, Key, Ledger, Tables, Value};
@@ -21,7 +21,7 @@ const COMMITTERS: u64 = 4;
 const KEYS: u64 = 12;
 
 pub(crate) struct Life {
-    pub(crate) mode: Mode,
+    pub(crate) mode: CommitMode,
     pub(crate) torn: Torn,
     pub(crate) ledger: Rc<RefCell<Ledger>>,
     pub(crate) tables: RefCell<Tables>,
@@ -45,7 +45,7 @@ fn deadline(handle: &Handle) -> Time {
 
 impl Life {
     pub(crate) fn new(
-        mode: Mode,
+        mode: CommitMode,
         torn: Torn,
         ledger: Rc<RefCell<Ledger>>,
         tables: Tables,
@@ -74,13 +74,13 @@ impl Life {
     ) -> Result<(), String> {
         let kernel = Kernel::new(seed);
         let mut random = Random::new(seed);
-        let settings = Settings {
+        let settings = LogSettings {
             mode: self.mode,
             interval: Duration::from_micros(200),
             segment_bytes: 1024 << random.below(4),
             backlog_bytes: 16 << 10,
             witness: Duration::from_millis(1 + random.below(4)),
-            ..Settings::default()
+            ..LogSettings::default()
         };
         let device = Device { sync: Duration::from_micros(20), bytes_per_second: 100_000_000 };
         let workers: Vec<_> =
@@ -117,7 +117,7 @@ impl Life {
         handle: Handle,
         mut random: Random,
     ) -> Result<(), String> {
-        let mut group = Group::new(Kind::Commit, Timestamp::ZERO);
+        let mut group = LogRecord::new(LogRecordKind::Commit, Timestamp::ZERO);
         for _ in 0..random.below(30) {
             handle.sleep(Duration::from_nanos(random.below(60_000))).await;
             let keys: BTreeSet<Key> = (0..1 + random.below(3))
@@ -128,7 +128,7 @@ impl Life {
             }
             self.locked.borrow_mut().extend(keys.iter().cloned());
             let at = self.draw(log.node(), &keys);
-            group.reset(Kind::Commit, at);
+            group.reset(LogRecordKind::Commit, at);
             let mut entries: Vec<(Key, Value)> = Vec::new();
             for key in &keys {
                 let length = if random.below(20) == 0 { 3000 } else { random.below(200) };
@@ -154,7 +154,7 @@ impl Life {
             };
             let appended = waits.is_some();
             if let Some(position) = waits {
-                if self.mode == Mode::Async {
+                if self.mode == CommitMode::Async {
                     self.install(at, &entries);
                     // From now on both nodes see the commit.
                     self.locked.borrow_mut().retain(|key| !keys.contains(key));
@@ -162,23 +162,25 @@ impl Life {
                 match log.durable(&handle, &position, deadline(&handle)).await {
                     Ok(()) => {
                         self.ledger.borrow_mut().fate(at, Fate::Lasting);
-                        if self.mode == Mode::Sync {
+                        if self.mode == CommitMode::Sync {
                             self.install(at, &entries);
                         }
                     }
                     Err(WalError::Refused { .. }) => {
                         self.ledger.borrow_mut().fate(at, Fate::Refused);
-                        if self.mode == Mode::Async && !self.closing.get() {
+                        if self.mode == CommitMode::Async && !self.closing.get() {
                             return Err(format!("{at} was acknowledged and then refused"));
                         }
                     }
                     Err(WalError::Failed { .. }) => return Ok(()),
-                    Err(WalError::Timeout { .. }) if self.mode == Mode::Async => return Ok(()),
+                    Err(WalError::Timeout { .. }) if self.mode == CommitMode::Async => {
+                        return Ok(());
+                    }
                     Err(other) => return Err(format!("{at}: {other}")),
                 }
             }
             self.in_flight.borrow_mut().remove(&at);
-            if self.mode == Mode::Sync || !appended {
+            if self.mode == CommitMode::Sync || !appended {
                 self.locked.borrow_mut().retain(|key| !keys.contains(key));
             }
         }
@@ -270,7 +272,7 @@ impl Life {
             let Some(((at, value), key)) = next else { break };
             if value.is_some() || at > floor {
                 let (table, bytes, value) = (key.0, &key.1[..], value.as_deref());
-                let entry = Entry { timestamp: at, table, key: bytes, value };
+                let entry = LogEntry { timestamp: at, table, key: bytes, value };
                 parts[random.below(2) as usize].put(entry)?;
             }
             last = Some(key);

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use latchwork_simulation::Random;
 use latchwork_wal::storage::Storage;
 use latchwork_wal::storage::Torn;
-use latchwork_wal::storage::torn::{Lie, Operation};
-use latchwork_wal::{DatabaseId, LogDirectory, Mode, Opening, WalError};
+use latchwork_wal::storage::torn::{Lie, StorageOperation};
+use latchwork_wal::{CommitMode, DatabaseId, LogDirectory, Opening, WalError};
 
 use ledger::{Fate, Ledger, Opened};
 use life::Life;
@@ -52,17 +52,17 @@ struct Sum {
     hopeless: u32,
 }
 
-const OPERATIONS: [Operation; 7] = [
-    Operation::Create,
-    Operation::Append,
-    Operation::Sync,
-    Operation::Truncate,
-    Operation::Rename,
-    Operation::Remove,
-    Operation::SyncDirectory,
+const OPERATIONS: [StorageOperation; 7] = [
+    StorageOperation::Create,
+    StorageOperation::Append,
+    StorageOperation::Sync,
+    StorageOperation::Truncate,
+    StorageOperation::Rename,
+    StorageOperation::Remove,
+    StorageOperation::SyncDirectory,
 ];
 
-fn world(mode: Mode, seed: u64, trouble: Trouble, sum: &mut Sum) -> Result<(), String> {
+fn world(mode: CommitMode, seed: u64, trouble: Trouble, sum: &mut Sum) -> Result<(), String> {
     let mut random = Random::new(seed);
     let mut torn = Torn::new(seed);
     if let Some(lie) = trouble.lie {
@@ -187,7 +187,7 @@ fn end(torn: &Torn, random: &mut Random, sum: &mut Sum) -> Torn {
     if random.below(4) == 0 { torn.kill() } else { torn.crash(random.draw()) }
 }
 
-fn worlds(mode: Mode, seeds: Range<u64>, trouble: Trouble) -> Sum {
+fn worlds(mode: CommitMode, seeds: Range<u64>, trouble: Trouble) -> Sum {
     let mut sum = Sum::default();
     for seed in seeds.clone() {
         if let Err(wrong) = world(mode, seed, trouble, &mut sum) {
@@ -199,7 +199,7 @@ fn worlds(mode: Mode, seeds: Range<u64>, trouble: Trouble) -> Sum {
 }
 
 /// The violations found, with digits left out, and the count of worlds that had each.
-fn complaints(mode: Mode, seeds: u64, trouble: Trouble) -> BTreeMap<String, u64> {
+fn complaints(mode: CommitMode, seeds: u64, trouble: Trouble) -> BTreeMap<String, u64> {
     let mut complaints = BTreeMap::new();
     for seed in 0..seeds {
         if let Err(wrong) = world(mode, seed, trouble, &mut Sum::default()) {
@@ -213,7 +213,7 @@ fn complaints(mode: Mode, seeds: u64, trouble: Trouble) -> BTreeMap<String, u64>
 
 #[test]
 fn crashes_lose_nothing_that_was_acknowledged() {
-    for mode in Mode::ALL {
+    for mode in CommitMode::ALL {
         let sum = worlds(mode, 0..700, Trouble::default());
         assert!(sum.lasting > 10_000 && sum.lost > 500 && sum.checkpoints > 200, "{sum:?}");
         assert!(sum.crashes_while_opening > 200 && sum.refused == 0, "{sum:?}");
@@ -222,11 +222,11 @@ fn crashes_lose_nothing_that_was_acknowledged() {
 
 #[test]
 fn failing_operations_and_a_full_device_lose_nothing_that_was_acknowledged() {
-    for mode in Mode::ALL {
+    for mode in CommitMode::ALL {
         let sum = worlds(mode, 0..700, Trouble { faults: true, ..Trouble::default() });
         assert!(sum.lasting > 10_000 && sum.lost > 500, "{sum:?}");
         // A commit that is acknowledged before it is durable cannot be refused any more.
-        assert_eq!(sum.refused > 100, mode == Mode::Sync, "{sum:?}");
+        assert_eq!(sum.refused > 100, mode == CommitMode::Sync, "{sum:?}");
     }
 }
 
@@ -236,7 +236,7 @@ fn failing_operations_and_a_full_device_lose_nothing_that_was_acknowledged() {
 /// accepted loss is a consistent state.
 #[test]
 fn a_log_that_loses_its_end_is_noticed_and_what_is_accepted_is_a_state_that_was() {
-    for mode in Mode::ALL {
+    for mode in CommitMode::ALL {
         let sum = worlds(mode, 0..700, Trouble { cuts: true, ..Trouble::default() });
         assert!(sum.noticed > 500 && sum.silent > 100, "{sum:?}");
         assert!(sum.hopeless * 2 < sum.noticed, "{sum:?}");
@@ -254,7 +254,8 @@ fn a_device_that_lies_is_found_out() {
         Lie::SyncDirectory,
     ];
     for lie in lies {
-        let found = complaints(Mode::Sync, 200, Trouble { lie: Some(lie), ..Trouble::default() });
+        let found =
+            complaints(CommitMode::Sync, 200, Trouble { lie: Some(lie), ..Trouble::default() });
         assert!(!found.is_empty(), "{lie:?} made no difference");
     }
 }
@@ -263,7 +264,7 @@ fn a_device_that_lies_is_found_out() {
 #[test]
 fn a_checkpoint_that_does_not_wait_for_the_logs_is_found_out() {
     let trouble = Trouble { careless: true, ..Trouble::default() };
-    assert!(!complaints(Mode::Async, 300, trouble).is_empty());
+    assert!(!complaints(CommitMode::Async, 300, trouble).is_empty());
 }
 
 /// `WORLDS=1000..100000 cargo test --release -p latchwork-wal --test suite worlds:: -- --ignored
@@ -274,7 +275,7 @@ fn more_worlds() {
     let given = std::env::var("WORLDS").unwrap_or_else(|_| "1000..10000".to_owned());
     let (from, to) = given.split_once("..").expect("seeds from..to");
     let (from, to) = (from.parse().expect("a seed"), to.parse().expect("a seed"));
-    for mode in Mode::ALL {
+    for mode in CommitMode::ALL {
         for faults in [false, true] {
             worlds(mode, from..to, Trouble { faults, ..Trouble::default() });
         }

@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-use latchwork_verbs_ibv::{Config, Fabric};
+use latchwork_verbs_ibv::{IbvConfig, IbvFabric};
 
 /// The variable that `scripts/rxe-vm.sh` sets: with it, devices must be found.
 const IN_VM: &str = "RXE_HOSTS";
 
 /// A fabric on all devices. Without devices `None`, and one line with the reason.
-pub(crate) fn open(config: Config) -> Option<Fabric> {
-    match Fabric::open(config) {
+pub(crate) fn open(config: IbvConfig) -> Option<IbvFabric> {
+    match IbvFabric::open(config) {
         Ok(fabric) => Some(fabric),
         Err(error) => {
             assert!(
@@ -25,6 +25,6 @@ pub(crate) fn open(config: Config) -> Option<Fabric> {
 
 /// Long time limits, for an emulated virtual machine on a busy host: seven times a second without
 /// an acknowledgement.
-pub(crate) fn patient() -> Config {
-    Config { timeout: 18, ..Config::default() }
+pub(crate) fn patient() -> IbvConfig {
+    IbvConfig { timeout: 18, ..IbvConfig::default() }
 }

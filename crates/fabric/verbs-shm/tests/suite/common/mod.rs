@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
-use latchwork_verbs_shm::{Fabric, NodeName};
+use latchwork_verbs_shm::{ShmFabric, ShmNodeName};
 
 /// Far longer than any step takes, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,12 +20,12 @@ pub(crate) fn node(id: u8) -> ComputeNodeId {
     ComputeNodeId::new(id).unwrap()
 }
 
-pub(crate) fn compute(id: u8) -> NodeName {
-    NodeName::Compute(node(id))
+pub(crate) fn compute(id: u8) -> ShmNodeName {
+    ShmNodeName::Compute(node(id))
 }
 
-pub(crate) fn memory(id: u16) -> NodeName {
-    NodeName::Memory(MemoryNodeId(id))
+pub(crate) fn memory(id: u16) -> ShmNodeName {
+    ShmNodeName::Memory(MemoryNodeId(id))
 }
 
 /// A directory of one test, removed at the end of the test.
@@ -60,7 +60,7 @@ impl Drop for Directory {
 }
 
 /// Adds all nodes of each fabric as peers of the other fabrics.
-pub(crate) fn introduce(fabrics: &[(&Fabric, &[NodeName])]) {
+pub(crate) fn introduce(fabrics: &[(&ShmFabric, &[ShmNodeName])]) {
     for (i, (fabric, _)) in fabrics.iter().enumerate() {
         for (j, (other, nodes)) in fabrics.iter().enumerate() {
             for &name in nodes.iter().filter(|_| i != j) {

@@ -9,11 +9,11 @@ use latchwork_verbs::contract::{
     COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY_BYTES, MEMORY_NODES, REGION_BYTES, Script,
 };
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, Target};
-use latchwork_verbs_sim::{CpuProfile, Fabric, NicProfile, SimConfig};
+use latchwork_verbs_sim::{CpuProfile, NicProfile, SimConfig, SimFabric};
 
 pub(crate) struct World {
     pub(crate) kernel: Kernel,
-    pub(crate) fabric: Fabric,
+    pub(crate) fabric: SimFabric,
     regions: Vec<Arc<Region>>,
     // Kept only for its notifier: the test steps the scripts.
     worker: VirtualWorker,
@@ -27,7 +27,7 @@ impl World {
     pub(crate) fn new(seed: u64, config: SimConfig) -> Self {
         let kernel = Kernel::new(seed);
         let config = SimConfig { inbox_capacity: INBOX_CAPACITY, ..config };
-        let fabric = Fabric::new(&kernel, config);
+        let fabric = SimFabric::new(&kernel, config);
         for _ in 0..MEMORY_NODES {
             fabric.add_memory_node(MEMORY_BYTES).unwrap();
         }

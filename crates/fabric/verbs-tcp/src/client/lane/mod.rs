@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use latchwork_runtime::{Clock, Time};
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{Completion, Message, Request};
+use latchwork_verbs::{Completion, Message, WorkRequest};
 use rustix::event::PollFd;
 use slab::Slab;
 
@@ -123,7 +123,7 @@ impl Lane {
         }
     }
 
-    pub(crate) fn push(&mut self, region: u16, token: u64, requests: &[Request]) {
+    pub(crate) fn push(&mut self, region: u16, token: u64, requests: &[WorkRequest]) {
         strict_assert!(!requests.is_empty(), "an empty batch is posted");
         self.queue.push_back(Posted { token, region, len: requests.len(), begun: None });
         self.requests.push(requests);

@@ -11,7 +11,7 @@ use latchwork_verbs::{Completion, Message, WORD};
 use super::{Again, Lane, State};
 use crate::client::endpoint::Locals;
 use crate::client::flights::{Expect, Flight, Sent};
-use crate::wire::{FromAgent, Reply, put_ping};
+use crate::wire::{BatchReply, FromAgent, put_ping};
 
 /// Shortest and longest wait before a message that met a full inbox is sent again.
 const FULL_FIRST: Duration = Duration::from_micros(20);
@@ -80,7 +80,7 @@ impl Lane {
     fn reply(
         &mut self,
         now: Time,
-        reply: Reply<'_>,
+        reply: BatchReply<'_>,
         locals: &Locals,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), &'static str> {
@@ -114,7 +114,7 @@ impl Lane {
 #[inline]
 fn take_reply(
     sent: &Sent,
-    reply: Reply<'_>,
+    reply: BatchReply<'_>,
     flight: &mut Flight,
     locals: &Locals,
     messages: &mut VecDeque<Message>,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{LocalBuffer, Message, Request, Words};
+use latchwork_verbs::{LocalBuffer, Message, Words, WorkRequest};
 
 use super::{Lane, State};
 use crate::client::endpoint::Locals;
@@ -60,7 +60,7 @@ impl Lane {
         {
             // The flight already counts this message as open.
             let (mut frames, _) = self.frames();
-            frames.put(flight, 0, &[Request::Send(message)], |_| Words::new(&[]));
+            frames.put(flight, 0, &[WorkRequest::Send(message)], |_| Words::new(&[]));
         }
     }
 
@@ -113,7 +113,7 @@ impl Lane {
 
     /// Sends one frame of a batch that is too large for one frame. Frames are executed in their
     /// order, so the pieces of a request are also in order.
-    fn send_piece(&mut self, region: u16, request: &Request, locals: &Locals) {
+    fn send_piece(&mut self, region: u16, request: &WorkRequest, locals: &Locals) {
         let flight = self.begin();
         let front = self.queue.front_mut().expect("looked at");
         let done = front.begun.map_or(0, |(_, done)| done);
@@ -152,7 +152,7 @@ impl Frames<'_> {
         &mut self,
         flight: usize,
         region: u16,
-        requests: &[Request],
+        requests: &[WorkRequest],
         words: impl Fn(LocalBuffer) -> Words<'w>,
     ) {
         let Some(out) = &mut self.out else { return };
@@ -162,7 +162,7 @@ impl Frames<'_> {
         let start = begin_batch(out, requests.len(), region, seq);
         for request in requests {
             put_request(out, request, &words);
-            if let Request::Send(message) = request {
+            if let WorkRequest::Send(message) = request {
                 self.messages.push_back(*message);
             }
         }
@@ -185,15 +185,15 @@ struct Sizes {
 
 impl Sizes {
     #[inline]
-    fn of(batch: &[Request]) -> Self {
+    fn of(batch: &[WorkRequest]) -> Self {
         let mut sizes = Sizes::default();
         for request in batch {
             match request {
-                Request::Read { local, .. } | Request::ReadIf { local, .. } => {
+                WorkRequest::Read { local, .. } | WorkRequest::ReadIf { local, .. } => {
                     sizes.read += local.len as usize;
                 }
-                Request::Write { local, .. } => sizes.written += local.len as usize,
-                Request::Send(_) => sizes.sends = true,
+                WorkRequest::Write { local, .. } => sizes.written += local.len as usize,
+                WorkRequest::Send(_) => sizes.sends = true,
                 _ => {}
             }
         }

@@ -13,10 +13,10 @@ use latchwork_verbs::contract::{
     COMPUTE_NODES, INBOX_CAPACITY, MEMORY_BYTES, MEMORY_NODES, REGION_BYTES,
 };
 use latchwork_verbs::{
-    Completion, ComputeNodeId, Endpoint as _, MemoryNodeId, Outcome, Region, Request, Target,
-    VerbError,
+    AtomicOutcome, Completion, ComputeNodeId, Endpoint as _, MemoryNodeId, Region, Target,
+    VerbError, WorkRequest,
 };
-use latchwork_verbs_tcp::{Config, Endpoint, Fabric, Node, Secret, Security, Tls};
+use latchwork_verbs_tcp::{Secret, Security, TcpConfig, TcpEndpoint, TcpFabric, TcpNode, Tls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 /// The name that all certificates have.
@@ -39,7 +39,7 @@ impl Mode {
 
 pub(crate) struct Cluster {
     // The fabrics of memory nodes, then of compute nodes. With `Together` all are the same fabric.
-    fabrics: Vec<Fabric>,
+    fabrics: Vec<TcpFabric>,
     memory: Vec<Arc<Region>>,
     regions: Vec<Arc<Region>>,
 }
@@ -98,7 +98,8 @@ impl Cluster {
             let security = if mode == Mode::Tls { authority.security() } else { secret() };
             // Several threads, so that the agents really serve connections in parallel.
             let threads = 2;
-            Fabric::new(Config { inbox_capacity, threads, ..Config::new(security) }).unwrap()
+            TcpFabric::new(TcpConfig { inbox_capacity, threads, ..TcpConfig::new(security) })
+                .unwrap()
         };
         let count = usize::from(MEMORY_NODES) + usize::from(COMPUTE_NODES);
         let fabrics: Vec<_> = match mode {
@@ -112,7 +113,7 @@ impl Cluster {
             let fabric = &cluster.fabrics[usize::from(id)];
             let id = MemoryNodeId(id);
             let addr = fabric.serve_memory(id, Arc::clone(&region), loopback()).unwrap();
-            addrs.push((Node::Memory(id), addr));
+            addrs.push((TcpNode::Memory(id), addr));
             cluster.memory.push(region);
         }
         for id in (1..=COMPUTE_NODES).map(node) {
@@ -120,7 +121,7 @@ impl Cluster {
             let fabric = cluster.of(id);
             let addr = fabric.serve_compute(id, loopback()).unwrap();
             fabric.register(id, Arc::clone(&region)).unwrap();
-            addrs.push((Node::Compute(id), addr));
+            addrs.push((TcpNode::Compute(id), addr));
             cluster.regions.push(region);
         }
         if mode != Mode::Together {
@@ -134,11 +135,11 @@ impl Cluster {
     }
 
     /// The fabric of a compute node.
-    pub(crate) fn of(&self, node: ComputeNodeId) -> &Fabric {
+    pub(crate) fn of(&self, node: ComputeNodeId) -> &TcpFabric {
         &self.fabrics[usize::from(MEMORY_NODES) + node.index()]
     }
 
-    pub(crate) fn fabrics(&self) -> Vec<Fabric> {
+    pub(crate) fn fabrics(&self) -> Vec<TcpFabric> {
         self.fabrics.clone()
     }
 
@@ -168,7 +169,7 @@ impl Parking for Cluster {
 }
 
 /// Rings and polls until nothing is in flight. Returns the completions.
-pub(crate) fn finish(endpoint: &mut Endpoint, limit: Duration) -> Vec<Completion> {
+pub(crate) fn finish(endpoint: &mut TcpEndpoint, limit: Duration) -> Vec<Completion> {
     let clock = Clock::start();
     let mut done = Vec::new();
     endpoint.ring();
@@ -183,10 +184,10 @@ pub(crate) fn finish(endpoint: &mut Endpoint, limit: Duration) -> Vec<Completion
 
 /// Posts one batch and waits for it.
 pub(crate) fn call(
-    endpoint: &mut Endpoint,
+    endpoint: &mut TcpEndpoint,
     target: Target,
-    requests: &[Request],
-) -> Result<Outcome, VerbError> {
+    requests: &[WorkRequest],
+) -> Result<AtomicOutcome, VerbError> {
     endpoint.post(target, 7, requests).unwrap();
     let done = finish(endpoint, Duration::from_secs(60));
     assert_eq!((done.len(), done[0].token), (1, 7));
@@ -195,8 +196,8 @@ pub(crate) fn call(
 
 /// A memory node of 64 KiB, and compute node 1 that knows it, each in a fabric of its own.
 pub(crate) struct Pair {
-    pub(crate) there: Fabric,
-    pub(crate) here: Fabric,
+    pub(crate) there: TcpFabric,
+    pub(crate) here: TcpFabric,
     pub(crate) memory: Arc<Region>,
     pub(crate) local: Arc<Region>,
     /// The address at which the memory node listens.
@@ -204,27 +205,27 @@ pub(crate) struct Pair {
 }
 
 pub(crate) const MEMORY: Target = Target::Memory(MemoryNodeId(0));
-pub(crate) const MEMORY_NODE: Node = Node::Memory(MemoryNodeId(0));
+pub(crate) const MEMORY_NODE: TcpNode = TcpNode::Memory(MemoryNodeId(0));
 
 impl Pair {
     /// The client reaches the node at the address that `reach` returns.
     pub(crate) fn new(
-        there: Config,
-        here: Config,
+        there: TcpConfig,
+        here: TcpConfig,
         reach: impl FnOnce(SocketAddr) -> SocketAddr,
     ) -> Self {
-        let there = Fabric::new(there).unwrap();
+        let there = TcpFabric::new(there).unwrap();
         let memory = Region::zeroed(1 << 21).unwrap();
         let addr = there.serve_memory(MemoryNodeId(0), Arc::clone(&memory), loopback()).unwrap();
-        let here = Fabric::new(here).unwrap();
+        let here = TcpFabric::new(here).unwrap();
         here.serve_compute(node(1), loopback()).unwrap();
         let local = Region::zeroed(1 << 22).unwrap();
         here.register(node(1), Arc::clone(&local)).unwrap();
-        here.add_peer(Node::Compute(node(1)), MEMORY_NODE, reach(addr)).unwrap();
+        here.add_peer(TcpNode::Compute(node(1)), MEMORY_NODE, reach(addr)).unwrap();
         Pair { there, here, memory, local, addr }
     }
 
-    pub(crate) fn endpoint(&self) -> Endpoint {
+    pub(crate) fn endpoint(&self) -> TcpEndpoint {
         self.here.endpoint(node(1)).unwrap()
     }
 }

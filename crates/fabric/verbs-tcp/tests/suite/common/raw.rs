@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use latchwork_verbs_tcp::wire::{
-    ANSWER_LEN, Answer, Hello, Introduction, NONCE_LEN, VERSION, WELCOME_LEN, Welcome,
+    ANSWER_LEN, AgentGreeting, ClientGreeting, Hello, NONCE_LEN, VERSION, WELCOME_LEN, Welcome,
 };
 use ring::hmac;
 
@@ -22,16 +22,20 @@ pub(crate) fn connect(addr: SocketAddr) -> TcpStream {
 }
 
 /// Sends a hello. Returns the bytes of both sides and the agent's answer.
-pub(crate) fn hello(stream: &mut TcpStream, version: u16, secret: bool) -> (Vec<u8>, Answer) {
+pub(crate) fn hello(
+    stream: &mut TcpStream,
+    version: u16,
+    secret: bool,
+) -> (Vec<u8>, AgentGreeting) {
     let hello = Hello { version, secret, nonce: [9; NONCE_LEN] }.bytes();
     stream.write_all(&hello).unwrap();
     let mut answer = [0; ANSWER_LEN];
     stream.read_exact(&mut answer).unwrap();
-    ([&hello[..], &answer].concat(), Answer::parse(&answer).unwrap())
+    ([&hello[..], &answer].concat(), AgentGreeting::parse(&answer).unwrap())
 }
 
 /// A client greeting with its proof, behind the messages `said`.
-pub(crate) fn proof(said: &[u8], secret: &[u8], introduction: &Introduction) -> Vec<u8> {
+pub(crate) fn proof(said: &[u8], secret: &[u8], introduction: &ClientGreeting) -> Vec<u8> {
     let introduction = introduction.bytes();
     let signed = [b"latchwork tcp 1: client", said, &introduction].concat();
     let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), &signed);
@@ -50,7 +54,11 @@ pub(crate) fn introduce(stream: &mut TcpStream, introduction: &[u8]) -> Welcome 
 }
 
 /// Greets with a secret. Returns the agent's last message.
-pub(crate) fn greet(stream: &mut TcpStream, secret: &[u8], introduction: &Introduction) -> Welcome {
+pub(crate) fn greet(
+    stream: &mut TcpStream,
+    secret: &[u8],
+    introduction: &ClientGreeting,
+) -> Welcome {
     let (said, answer) = hello(stream, VERSION, true);
     assert_eq!(answer.refusal, None);
     introduce(stream, &proof(&said, secret, introduction))

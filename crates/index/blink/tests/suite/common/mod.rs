@@ -10,7 +10,7 @@ use std::time::Duration;
 use latchwork_cache::{
     Cache, FrameId, Hint, LINE_HEADER, OptimisticRead, Ownership, ReadVersion, WriteGuard,
 };
-use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
+use latchwork_coherence::{AccessMode, CoherentMemory, MemoryError, Need, Upgrade};
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
 use latchwork_verbs::{GlobalAddr, MemoryNodeId, WORD};
@@ -161,15 +161,15 @@ impl Shared {
                     line.set_word(word, *value);
                 }
                 self.cache.frame(id).publish(match need.mode {
-                    Mode::Shared => Ownership::Shared,
-                    Mode::Exclusive => Ownership::Exclusive,
+                    AccessMode::Shared => Ownership::Shared,
+                    AccessMode::Exclusive => Ownership::Exclusive,
                 });
                 pool.cached.insert(need.addr);
                 id
             }
         };
         let frame = self.cache.frame(id);
-        if need.mode == Mode::Exclusive && frame.state().ownership() == Ownership::Shared {
+        if need.mode == AccessMode::Exclusive && frame.state().ownership() == Ownership::Shared {
             frame.promote();
         }
         frame.reserve();
@@ -191,25 +191,25 @@ impl CoherentMemory for LocalMemory {
     type Operation = ();
 
     fn try_read(&self, addr: GlobalAddr) -> Result<OptimisticRead<'_>, Need> {
-        let need = Need { addr, mode: Mode::Shared };
+        let need = Need { addr, mode: AccessMode::Shared };
         let there = self.shared.is_there(addr).then(|| self.shared.cache.try_read(addr));
         there.flatten().ok_or(need)
     }
 
     fn try_write(&self, addr: GlobalAddr) -> Result<WriteGuard<'_>, Need> {
-        let need = Need { addr, mode: Mode::Exclusive };
+        let need = Need { addr, mode: AccessMode::Exclusive };
         let there = self.shared.is_there(addr).then(|| self.shared.cache.try_write(addr));
         there.flatten().ok_or(need)
     }
 
     fn try_read_at(&self, addr: GlobalAddr, hint: &Hint) -> Result<OptimisticRead<'_>, Need> {
-        let need = Need { addr, mode: Mode::Shared };
+        let need = Need { addr, mode: AccessMode::Shared };
         let there = self.shared.is_there(addr).then(|| self.shared.cache.try_read_at(addr, hint));
         there.flatten().ok_or(need)
     }
 
     fn try_latch<'a>(&'a self, seen: OptimisticRead<'a>) -> Result<WriteGuard<'a>, Need> {
-        seen.latch().ok_or(Need { addr: seen.addr(), mode: Mode::Exclusive })
+        seen.latch().ok_or(Need { addr: seen.addr(), mode: AccessMode::Exclusive })
     }
 
     fn hints(&self, read: &OptimisticRead<'_>) -> &[Hint] {
@@ -240,7 +240,7 @@ impl CoherentMemory for LocalMemory {
         ticket: Option<Ticket>,
     ) -> Result<(Upgrade, Option<Ticket>), MemoryError> {
         drop(ticket);
-        let ticket = self.ensure(Need { addr: seen.addr, mode: Mode::Exclusive }).await?;
+        let ticket = self.ensure(Need { addr: seen.addr, mode: AccessMode::Exclusive }).await?;
         Ok((Upgrade::Changed, Some(ticket)))
     }
 

@@ -5,46 +5,47 @@
 use std::ops::Bound;
 
 use latchwork_history::{
-    Change, Direction, History, Operation, Outcome, Report, Scan, Seen, Transaction, TransactionId,
+    Direction, HistoryReport, RecordedChange, RecordedOperation, RecordedTransaction, Scan,
+    SeenKey, TransactionHistory, TransactionId, TransactionOutcome,
 };
 
 /// A history under construction.
 #[derive(Default)]
 pub(crate) struct Maker {
-    pub(crate) history: History,
+    pub(crate) history: TransactionHistory,
 }
 
 impl Maker {
     /// A committed transaction, at the same time as all others.
     pub(crate) fn commit(&mut self, cts: u64) -> Made<'_> {
-        self.at(0, 1000, Outcome::Committed { cts })
+        self.at(0, 1000, TransactionOutcome::Committed { cts })
     }
 
     /// A transaction.
-    pub(crate) fn at(&mut self, begin: u64, end: u64, outcome: Outcome) -> Made<'_> {
+    pub(crate) fn at(&mut self, begin: u64, end: u64, outcome: TransactionOutcome) -> Made<'_> {
         let sequence = self.history.transactions.len() as u64;
         let id = TransactionId { node: 0, worker: 0, sequence };
         let operations = Vec::new();
-        self.history.transactions.push(Transaction { id, begin, end, outcome, operations });
+        self.history.transactions.push(RecordedTransaction { id, begin, end, outcome, operations });
         Made(self.history.transactions.last_mut().expect("it was pushed"))
     }
 
-    pub(crate) fn check(&self) -> Report {
+    pub(crate) fn check(&self) -> HistoryReport {
         latchwork_history::check(&self.history, Default::default())
     }
 
-    pub(crate) fn check_strictly(&self) -> Report {
-        let options = latchwork_history::Options { is_strict: true, ..Default::default() };
+    pub(crate) fn check_strictly(&self) -> HistoryReport {
+        let options = latchwork_history::CheckOptions { is_strict: true, ..Default::default() };
         latchwork_history::check(&self.history, options)
     }
 }
 
 /// A transaction under construction. All its keys are in table 1.
-pub(crate) struct Made<'a>(&'a mut Transaction);
+pub(crate) struct Made<'a>(&'a mut RecordedTransaction);
 
 impl Made<'_> {
     pub(crate) fn read(self, key: &str, version: u64) -> Self {
-        self.operation(Operation::Read {
+        self.operation(RecordedOperation::Read {
             table: 1,
             key: key.as_bytes().into(),
             version,
@@ -54,19 +55,19 @@ impl Made<'_> {
 
     pub(crate) fn read_value(self, key: &str, version: u64, hash: u64) -> Self {
         let key = key.as_bytes().into();
-        self.operation(Operation::Read { table: 1, key, version, hash: Some(hash) })
+        self.operation(RecordedOperation::Read { table: 1, key, version, hash: Some(hash) })
     }
 
     pub(crate) fn put(self, key: &str) -> Self {
-        self.write(key, Change::Put)
+        self.write(key, RecordedChange::Put)
     }
 
     pub(crate) fn delete(self, key: &str) -> Self {
-        self.write(key, Change::Delete)
+        self.write(key, RecordedChange::Delete)
     }
 
-    pub(crate) fn write(self, key: &str, change: Change) -> Self {
-        self.operation(Operation::Write { table: 1, key: key.as_bytes().into(), change })
+    pub(crate) fn write(self, key: &str, change: RecordedChange) -> Self {
+        self.operation(RecordedOperation::Write { table: 1, key: key.as_bytes().into(), change })
     }
 
     /// A scan of `from..=to` that saw these keys; version 0 for an entry without one.
@@ -82,11 +83,11 @@ impl Made<'_> {
         stopped: Option<&str>,
         seen: &[(&str, u64)],
     ) -> Self {
-        let seen = seen.iter().map(|(key, version)| Seen {
+        let seen = seen.iter().map(|(key, version)| SeenKey {
             key: key.as_bytes().into(),
             version: Some(*version).filter(|version| *version > 0),
         });
-        self.operation(Operation::Scan(Scan {
+        self.operation(RecordedOperation::Scan(Scan {
             table: 1,
             from: Bound::Included(from.as_bytes().into()),
             to: Bound::Included(to.as_bytes().into()),
@@ -96,7 +97,7 @@ impl Made<'_> {
         }))
     }
 
-    pub(crate) fn operation(self, operation: Operation) -> Self {
+    pub(crate) fn operation(self, operation: RecordedOperation) -> Self {
         self.0.operations.push(operation);
         self
     }

@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use latchwork_runtime::Time;
 
 use super::Verdict;
-use crate::Check;
-use crate::scenario::StoreOrder;
+use crate::WorldCheck;
+use crate::scenario::ScenarioStoreOrder;
 
 /// The time of an event, and its number among all events of its thread. A world has one thread, so
 /// there this is the order of all events.
@@ -31,7 +31,7 @@ type Slot = (usize, usize);
 
 /// An action of a task.
 #[derive(Clone, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum BufferAction {
     /// A write was issued. It is visible at `by`, if it is not lost.
     Wrote { line: usize, number: u64, issued: Time, by: Time },
     /// An update has begun. It may write this number or not.
@@ -55,7 +55,7 @@ pub(crate) struct Event {
     pub(crate) who: Option<Who>,
     pub(crate) began: Stamp,
     pub(crate) ended: Stamp,
-    pub(crate) deed: Deed,
+    pub(crate) deed: BufferAction,
 }
 
 /// A task, and its writer.
@@ -99,7 +99,7 @@ enum Step<'a> {
 }
 
 struct Judge<'a> {
-    order: StoreOrder,
+    order: ScenarioStoreOrder,
     events: &'a [Event],
     writers: BTreeMap<usize, Writer>,
     /// The writer of a write, and the write's index.
@@ -110,7 +110,7 @@ struct Judge<'a> {
 }
 
 /// Checks all reads.
-pub(crate) fn check(order: StoreOrder, events: &[Event]) -> Verdict {
+pub(crate) fn check(order: ScenarioStoreOrder, events: &[Event]) -> Verdict {
     let mut judge = Judge {
         order,
         events,
@@ -125,7 +125,7 @@ pub(crate) fn check(order: StoreOrder, events: &[Event]) -> Verdict {
 }
 
 fn wrong(text: String) -> Verdict {
-    Err((Check::StoreOrder, text))
+    Err((WorldCheck::StoreOrder, text))
 }
 
 impl<'a> Judge<'a> {
@@ -142,17 +142,22 @@ impl<'a> Judge<'a> {
                 of.writes.push(Issued { slot, number, issued, by, ended, lost, update });
             };
             match *deed {
-                Deed::Wrote { line, number, issued, by } => add(line, number, (issued, by), false),
-                Deed::Updated { line, number } => add(line, number, (ended.0, ended.0), true),
-                Deed::Updating { line, number } => {
+                BufferAction::Wrote { line, number, issued, by } => {
+                    add(line, number, (issued, by), false)
+                }
+                BufferAction::Updated { line, number } => {
+                    add(line, number, (ended.0, ended.0), true)
+                }
+                BufferAction::Updating { line, number } => {
                     self.perhaps.insert(((line, task), number));
                 }
-                Deed::Fenced { left } => of.left |= left,
-                Deed::Saw { .. } | Deed::Lost { .. } => {}
+                BufferAction::Fenced { left } => of.left |= left,
+                BufferAction::Saw { .. } | BufferAction::Lost { .. } => {}
             }
         }
         for Event { who, deed, .. } in self.events {
-            let (Some(Who { writer, .. }), &Deed::Lost { line, task, last, from }) = (*who, deed)
+            let (Some(Who { writer, .. }), &BufferAction::Lost { line, task, last, from }) =
+                (*who, deed)
             else {
                 continue;
             };
@@ -187,10 +192,11 @@ impl<'a> Judge<'a> {
         for event in self.events {
             let Some(Who { task, writer }) = event.who else { continue };
             match &event.deed {
-                Deed::Wrote { line, number, .. } | Deed::Updated { line, number } => {
+                BufferAction::Wrote { line, number, .. }
+                | BufferAction::Updated { line, number } => {
                     last.entry((writer, (*line, task))).or_default().push(*number);
                 }
-                &Deed::Lost { line, task, last: end, from } => {
+                &BufferAction::Lost { line, task, last: end, from } => {
                     let numbers = last.entry((writer, (line, task))).or_default();
                     numbers.retain(|number| {
                         let (_, at) = self.places[&((line, task), *number)];
@@ -198,7 +204,7 @@ impl<'a> Judge<'a> {
                         !(write.lost && *number <= end && write.issued >= from)
                     });
                 }
-                Deed::Saw { line, slots } => {
+                BufferAction::Saw { line, slots } => {
                     for (task, saw) in slots.iter().enumerate() {
                         let slot = (*line, task);
                         let Some(numbers) = last.get(&(writer, slot)) else { continue };
@@ -214,7 +220,7 @@ impl<'a> Judge<'a> {
                         }
                     }
                 }
-                Deed::Updating { .. } | Deed::Fenced { .. } => {}
+                BufferAction::Updating { .. } | BufferAction::Fenced { .. } => {}
             }
         }
         Ok(())
@@ -225,12 +231,15 @@ impl<'a> Judge<'a> {
         let mut steps: Vec<(Stamp, Step<'a>)> = Vec::new();
         for event in self.events {
             match (&event.deed, event.who) {
-                (Deed::Fenced { .. } | Deed::Updated { .. }, Some(Who { writer, .. })) => {
+                (
+                    BufferAction::Fenced { .. } | BufferAction::Updated { .. },
+                    Some(Who { writer, .. }),
+                ) => {
                     let writes = &self.writers[&writer].writes;
                     let count = writes.partition_point(|write| write.ended < event.began);
                     steps.push((event.ended, Step::First { writer, count }));
                 }
-                (Deed::Saw { .. }, _) => {
+                (BufferAction::Saw { .. }, _) => {
                     steps.push((event.began, Step::Read(event)));
                     steps.push((event.ended, Step::Seen(event)));
                 }
@@ -277,7 +286,7 @@ impl<'a> Judge<'a> {
     }
 
     fn held_against_floors(&self, event: &Event) -> Verdict {
-        let Deed::Saw { line, slots } = &event.deed else { return Ok(()) };
+        let BufferAction::Saw { line, slots } = &event.deed else { return Ok(()) };
         for (task, saw) in slots.iter().enumerate() {
             let floor = self.floors.get(&(*line, task)).copied().unwrap_or(0);
             if *saw < floor {
@@ -298,7 +307,7 @@ impl<'a> Judge<'a> {
 
     /// A write that another writer's task has seen is visible to all.
     fn seen(&mut self, event: &Event) -> Verdict {
-        let Deed::Saw { line, slots } = &event.deed else { return Ok(()) };
+        let BufferAction::Saw { line, slots } = &event.deed else { return Ok(()) };
         for (task, saw) in slots.iter().enumerate().filter(|(_, saw)| **saw > 0) {
             let slot = (*line, task);
             let Some(&(writer, at)) = self.places.get(&(slot, *saw)) else {
@@ -323,7 +332,7 @@ impl<'a> Judge<'a> {
                 ));
             }
             self.raise(slot, *saw);
-            if self.order == StoreOrder::Tso {
+            if self.order == ScenarioStoreOrder::Tso {
                 self.all_visible(writer, at + 1);
             }
         }

@@ -8,7 +8,7 @@ const LINES: usize = 2;
 struct History(Vec<Event>);
 
 impl History {
-    fn add(mut self, task: usize, deed: Deed) -> Self {
+    fn add(mut self, task: usize, deed: BufferAction) -> Self {
         let at = self.0.len() as u64 * 10;
         let stamp = |k| (Time::from_nanos(at + k), at + k);
         let who = Some(Who { task, writer: task });
@@ -19,23 +19,24 @@ impl History {
     fn wrote(self, task: usize, line: usize, number: u64) -> Self {
         let issued = Time::from_nanos(self.0.len() as u64 * 10 + 2);
         let by = issued + std::time::Duration::from_nanos(100);
-        self.add(task, Deed::Wrote { line, number, issued, by })
+        self.add(task, BufferAction::Wrote { line, number, issued, by })
     }
 
     fn saw(self, task: usize, line: usize, slots: [u64; LINES]) -> Self {
-        self.add(task, Deed::Saw { line, slots: slots.to_vec() })
+        self.add(task, BufferAction::Saw { line, slots: slots.to_vec() })
     }
 
     fn lost(self, task: usize, line: usize, last: u64) -> Self {
-        self.add(task, Deed::Lost { line, task, last, from: Time::ZERO })
+        self.add(task, BufferAction::Lost { line, task, last, from: Time::ZERO })
     }
 
     fn fence(self, task: usize) -> Self {
-        self.add(task, Deed::Fenced { left: false })
+        self.add(task, BufferAction::Fenced { left: false })
     }
 
     fn is_right(&self) -> [bool; 2] {
-        [StoreOrder::Tso, StoreOrder::Pso].map(|order| check(order, &self.0).is_ok())
+        [ScenarioStoreOrder::Tso, ScenarioStoreOrder::Pso]
+            .map(|order| check(order, &self.0).is_ok())
     }
 }
 
@@ -89,7 +90,7 @@ fn a_write_is_visible_by_its_deadline_unless_its_node_died() {
             all = all.saw(1, 1, [0, 0]);
         }
         all = all.saw(1, 0, [0, 0]);
-        if left { all.add(0, Deed::Fenced { left }) } else { all }
+        if left { all.add(0, BufferAction::Fenced { left }) } else { all }
     };
     assert_eq!(late(false).is_right(), [true, true]);
     assert_eq!(late(true).is_right(), [false, false]);

@@ -11,12 +11,12 @@ use latchwork_coherence::{CoherentMemory, MemoryError};
 use latchwork_relaxed::{RelaxedError, WriteBuffer};
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 use super::{ACCESSES_MAX, Buffered, SLOT};
-use crate::Check;
-use crate::checks::buffers::{Deed, Stamp, Who};
-use crate::scenario::{BufferedLoad, Plant};
+use crate::WorldCheck;
+use crate::checks::buffers::{BufferAction, Stamp, Who};
+use crate::scenario::{BufferedLoad, SeededBug};
 use crate::world::Process;
 
 /// One task.
@@ -26,7 +26,7 @@ pub(super) struct Client<'a> {
     pub(super) process: Process,
     pub(super) who: Who,
     pub(super) buffer: WriteBuffer<Worker>,
-    pub(super) random: RefCell<Random>,
+    pub(super) random: RefCell<WorkloadRandom>,
     /// The number of the task's last write.
     pub(super) number: Cell<u64>,
 }
@@ -36,7 +36,7 @@ impl Client<'_> {
         self.random.borrow_mut().below(bound)
     }
 
-    fn add(&self, began: Stamp, deed: Deed) {
+    fn add(&self, began: Stamp, deed: BufferAction) {
         self.load.add(self.member, Some(self.who), began, deed);
     }
 
@@ -85,7 +85,9 @@ impl Client<'_> {
                 // be late.
                 Ok(Err(RelaxedError::HeldBack(_))) if self.load.may_be_late() => Ok(()),
                 Ok(Err(error)) => {
-                    self.load.observer.fail(Check::Error, format!("{}: {error}", self.process));
+                    self.load
+                        .observer
+                        .fail(WorldCheck::Error, format!("{}: {error}", self.process));
                     Ok(())
                 }
             }
@@ -106,7 +108,7 @@ impl Client<'_> {
     async fn write(&self, line: usize) -> Result<(), RelaxedError> {
         let (began, number) = (self.load.stamp(self.member), self.next());
         let bytes = number.to_le_bytes();
-        let forgets = self.load.plant == Some(Plant::Forgets) && self.below(20) == 0;
+        let forgets = self.load.plant == Some(SeededBug::Forgets) && self.below(20) == 0;
         if !forgets {
             self.buffer.write(self.line(line), SLOT * self.who.task, &bytes).await?;
         }
@@ -115,7 +117,7 @@ impl Client<'_> {
         let issued = self.member.handle.now();
         let latest: Time = issued.max(self.load.observer.time(&self.member.handle));
         let by = latest + self.load.settings.deadline;
-        self.add(began, Deed::Wrote { line, number, issued, by });
+        self.add(began, BufferAction::Wrote { line, number, issued, by });
         Ok(())
     }
 
@@ -123,21 +125,21 @@ impl Client<'_> {
         let began = self.load.stamp(self.member);
         let ended = self.buffer.flush().await;
         if let Err(RelaxedError::Lost(_)) | Ok(()) = ended {
-            self.add(began, Deed::Fenced { left: false });
+            self.add(began, BufferAction::Fenced { left: false });
         }
         ended
     }
 
     async fn update(&self, line: usize) -> Result<(), RelaxedError> {
         let (began, number) = (self.load.stamp(self.member), self.next());
-        self.add(began, Deed::Updating { line, number });
+        self.add(began, BufferAction::Updating { line, number });
         let slot = SLOT * self.who.task;
         let change = |guard: &mut WriteGuard<'_>| {
             guard.words().set_u64(slot, number);
             guard.mark_dirty(slot..slot + SLOT);
         };
         self.buffer.update(self.line(line), change).await?;
-        self.add(began, Deed::Updated { line, number });
+        self.add(began, BufferAction::Updated { line, number });
         Ok(())
     }
 
@@ -147,7 +149,7 @@ impl Client<'_> {
         self.buffer.read(self.line(line), 0, &mut bytes).await?;
         let slots = bytes.chunks_exact(SLOT);
         let slots = slots.map(|slot| slot.try_into().map_or(0, u64::from_le_bytes)).collect();
-        self.add(began, Deed::Saw { line, slots });
+        self.add(began, BufferAction::Saw { line, slots });
         Ok(())
     }
 }

@@ -17,18 +17,20 @@ use std::rc::{Rc, Weak};
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::{CoherentMemory, MemoryError};
-use latchwork_relaxed::{Consistency, LossCause, LostWrites, RelaxedError, Settings, WriteBuffer};
+use latchwork_relaxed::{
+    Consistency, LossCause, LostWrites, RelaxedError, WriteBuffer, WriteBufferSettings,
+};
 use latchwork_verbs::{GlobalAddr, Words};
 use latchwork_workload::distribution::{YCSB_THETA, Zipfian};
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 use client::Client;
 
 use super::{FIND_LIMIT, Load, Record, Work, named, pass_time};
-use crate::Check;
+use crate::WorldCheck;
 use crate::checks::Verdict;
-use crate::checks::buffers::{self, Deed, Event, Stamp, Who};
-use crate::scenario::{BufferedLoad, Plant, Scenario, StoreOrder};
+use crate::checks::buffers::{self, BufferAction, Event, Stamp, Who};
+use crate::scenario::{BufferedLoad, Scenario, ScenarioStoreOrder, SeededBug};
 use crate::world::{Failing, Observer, Process};
 
 /// The bytes of a slot.
@@ -41,12 +43,12 @@ const ACCESSES_MAX: u32 = 2 * BufferedLoad::PATIENCE;
 /// The workload.
 pub(crate) struct Buffered {
     load: BufferedLoad,
-    settings: Settings,
+    settings: WriteBufferSettings,
     operations: u64,
     tasks: usize,
     slots: usize,
     seed: u64,
-    plant: Option<Plant>,
+    plant: Option<SeededBug>,
     may_fail: bool,
     observer: Rc<Observer>,
     zipfian: Option<Zipfian>,
@@ -59,14 +61,14 @@ pub(crate) struct Buffered {
 
 /// The actions and the reads of all tasks.
 pub(crate) struct BufferedRecord {
-    order: StoreOrder,
+    order: ScenarioStoreOrder,
     events: Vec<Event>,
 }
 
 impl Buffered {
     pub(crate) fn new(scenario: &Scenario, load: &BufferedLoad, observer: &Rc<Observer>) -> Self {
         let mut settings = load.settings(scenario);
-        if scenario.plant == Some(Plant::Overtakes) {
+        if scenario.plant == Some(SeededBug::Overtakes) {
             settings.consistency = Consistency::Pso;
         }
         Buffered {
@@ -111,7 +113,7 @@ impl Buffered {
         Ok(buffer)
     }
 
-    fn add(&self, member: &Member, who: Option<Who>, began: Stamp, deed: Deed) {
+    fn add(&self, member: &Member, who: Option<Who>, began: Stamp, deed: BufferAction) {
         let ended = self.stamp(member);
         self.events.borrow_mut().push(Event { who, began, ended, deed });
     }
@@ -127,16 +129,18 @@ impl Buffered {
                 LossCause::Order | LossCause::Abandoned => true,
             };
             if !may {
-                self.observer.fail(Check::Error, format!("task {}: lost {write}", who.task + 1));
+                self.observer
+                    .fail(WorldCheck::Error, format!("task {}: lost {write}", who.task + 1));
             }
             let Some(line) = self.lines.borrow().iter().position(|line| *line == write.addr) else {
-                self.observer.fail(Check::StoreOrder, format!("lost, and in no line: {write}"));
+                self.observer
+                    .fail(WorldCheck::StoreOrder, format!("lost, and in no line: {write}"));
                 continue;
             };
             let slots = write.bytes.chunks_exact(SLOT).zip(write.offset / SLOT..);
             for (bytes, task) in slots {
                 let last = bytes.try_into().map_or(0, u64::from_le_bytes);
-                let deed = Deed::Lost { line, task, last, from: write.issued };
+                let deed = BufferAction::Lost { line, task, last, from: write.issued };
                 self.add(member, Some(who), began, deed);
             }
         }
@@ -196,9 +200,9 @@ impl Load for Buffered {
             let who = Who { task, writer: task / self.tasks };
             let buffer = match self.buffer(&member, who) {
                 Ok(buffer) => buffer,
-                Err(text) => return self.observer.fail(Check::Scenario, text),
+                Err(text) => return self.observer.fail(WorldCheck::Scenario, text),
             };
-            let random = Random::for_stream(self.seed, u64::from(process.number));
+            let random = WorkloadRandom::for_stream(self.seed, u64::from(process.number));
             let random = RefCell::new(random);
             let number = Cell::new(0);
             let client =
@@ -220,13 +224,15 @@ impl Load for Buffered {
                 match buffer.leave().await {
                     Ok(()) => {}
                     Err(RelaxedError::Lost(lost)) => self.lost(&member, who, lost),
-                    Err(error) => self.observer.fail(Check::Error, format!("{process}: {error}")),
+                    Err(error) => {
+                        self.observer.fail(WorldCheck::Error, format!("{process}: {error}"))
+                    }
                 }
                 Ok::<(), MemoryError>(())
             };
             let about = ("leave", "its buffer".to_owned(), ACCESSES_MAX);
             self.observer.operation(process, about, leave).await;
-            self.add(&member, Some(who), began, Deed::Fenced { left: true });
+            self.add(&member, Some(who), began, BufferAction::Fenced { left: true });
         })
     }
 
@@ -238,7 +244,7 @@ impl Load for Buffered {
                 let look = async {
                     let _operation = member.memory.enter().await?;
                     let slots = self.look(&member, line).await?;
-                    self.add(&member, None, began, Deed::Saw { line, slots });
+                    self.add(&member, None, began, BufferAction::Saw { line, slots });
                     Ok::<(), MemoryError>(())
                 };
                 self.observer.operation(process, about, look).await;

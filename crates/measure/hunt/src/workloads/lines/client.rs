@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::Member;
-use latchwork_coherence::{CoherentMemory, MemoryError, Mode, Need, Upgrade};
+use latchwork_coherence::{AccessMode, CoherentMemory, MemoryError, Need, Upgrade};
 use latchwork_runtime::Time;
 use latchwork_verbs::{GlobalAddr, VerbError};
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 use super::{ACCESSES_MAX, LineCall, Lines, Stamp};
-use crate::Check;
+use crate::WorldCheck;
 use crate::checks::counter::Addition;
-use crate::scenario::{LinesLoad, Plant};
+use crate::scenario::{LinesLoad, SeededBug};
 use crate::world::Process;
 
 /// One task.
@@ -22,7 +22,7 @@ pub(super) struct Client<'a> {
     load: &'a Lines,
     member: &'a Member,
     process: Process,
-    random: RefCell<Random>,
+    random: RefCell<WorkloadRandom>,
     /// The time and the result of an earlier read of each line, for seeded bugs that need it.
     answered: RefCell<BTreeMap<usize, (Time, Stamp)>>,
 }
@@ -32,7 +32,7 @@ impl<'a> Client<'a> {
         load: &'a Lines,
         member: &'a Member,
         process: Process,
-        random: Random,
+        random: WorkloadRandom,
     ) -> Client<'a> {
         let (random, answered) = (RefCell::new(random), RefCell::default());
         Client { load, member, process, random, answered }
@@ -99,21 +99,21 @@ impl<'a> Client<'a> {
                 Stamp(first),
                 Stamp(last)
             );
-            self.load.observer.fail(Check::Values, text);
+            self.load.observer.fail(WorldCheck::Values, text);
         }
         Stamp(first)
     }
 
     pub(super) async fn read(&self, at: usize) -> Result<(), MemoryError> {
         let invoked = self.now();
-        if self.load.plant == Some(Plant::WaitsForNothing) && self.below(50) == 0 {
+        if self.load.plant == Some(SeededBug::WaitsForNothing) && self.below(50) == 0 {
             std::future::pending::<()>().await;
         }
         let read = self.member.memory.read(self.line(at), |w| (w.u64(0), w.u64(w.len() - 8)));
         let saw = self.not_torn(at, read.await?);
         let (invoked, saw) = match (self.load.plant, self.answered.borrow().get(&at)) {
-            (Some(Plant::Remembers), Some((_, remembered))) => (invoked, *remembered),
-            (Some(Plant::Backdates), Some(remembered)) => *remembered,
+            (Some(SeededBug::Remembers), Some((_, remembered))) => (invoked, *remembered),
+            (Some(SeededBug::Backdates), Some(remembered)) => *remembered,
             _ => (invoked, saw),
         };
         if self.load.plant.is_some() && self.below(2) == 0 {
@@ -129,13 +129,13 @@ impl<'a> Client<'a> {
         let last = words.len() - 8;
         let found = self.not_torn(at, (words.u64(0), words.u64(last)));
         let stamp = found.next(self.process);
-        if self.load.plant == Some(Plant::Forgets) && self.below(4) == 0 {
+        if self.load.plant == Some(SeededBug::Forgets) && self.below(4) == 0 {
             return (found, stamp);
         }
         words.set_u64(0, stamp.0);
         words.set_u64(last, stamp.0);
         self.load.observer.tell(guard.addr(), Some(stamp.0));
-        if self.load.plant != Some(Plant::ForgetsDirty) || self.below(4) > 0 {
+        if self.load.plant != Some(SeededBug::ForgetsDirty) || self.below(4) > 0 {
             guard.mark_dirty(0..8);
             guard.mark_dirty(last..last + 8);
         }
@@ -170,7 +170,7 @@ impl<'a> Client<'a> {
             if ticket.is_none() {
                 self.load
                     .observer
-                    .fail(Check::Error, format!("{line} was kept and is not reserved"));
+                    .fail(WorldCheck::Error, format!("{line} was kept and is not reserved"));
             }
             // Another task of this node may have written in between, but no other node.
             if let Ok(mut guard) = memory.try_write(line) {
@@ -183,7 +183,7 @@ impl<'a> Client<'a> {
     }
 
     async fn drop_midway(&self, at: usize) -> Result<(), MemoryError> {
-        let mode = if self.below(2) == 0 { Mode::Shared } else { Mode::Exclusive };
+        let mode = if self.below(2) == 0 { AccessMode::Shared } else { AccessMode::Exclusive };
         let patience = Duration::from_nanos(self.below(8000));
         let access = self.member.memory.ensure(Need { addr: self.line(at), mode });
         match self.member.handle.timeout(self.member.handle.now() + patience, access).await {

@@ -22,13 +22,13 @@ use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::distribution::{YCSB_THETA, Zipfian};
 use latchwork_workload::history::{Access, Call, RegisterOperation};
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 use super::{FIND_LIMIT, Load, Record, Work, named, pass_time};
 use crate::checks::Verdict;
 use crate::checks::counter::{self, Addition};
 use crate::checks::history::{self, Versioned};
-use crate::scenario::{LinesLoad, Plant, Scenario};
+use crate::scenario::{LinesLoad, Scenario, SeededBug};
 use crate::world::{Observer, Process};
 use client::Client;
 
@@ -113,7 +113,7 @@ impl fmt::Display for LineCall {
 pub(crate) struct Lines {
     load: LinesLoad,
     operations: u64,
-    plant: Option<Plant>,
+    plant: Option<SeededBug>,
     seed: u64,
     connections_fail: bool,
     observer: Rc<Observer>,
@@ -164,7 +164,7 @@ impl Load for Lines {
             let counter = make(&member).await.map_err(|error| error.to_string())?;
             // From here on only atomics use the line, and atomics bypass the caches.
             let node = member.memory.node();
-            while node.cache().find(counter).is_some() || node.is_under_way(counter) {
+            while node.cache().find(counter).is_some() || node.is_in_flight(counter) {
                 member.memory.evict(counter);
                 member.handle.sleep(Duration::from_micros(10)).await;
             }
@@ -193,7 +193,7 @@ impl Load for Lines {
 
     fn task(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
         Box::pin(async move {
-            let random = Random::for_stream(self.seed, u64::from(process.number) + 1);
+            let random = WorkloadRandom::for_stream(self.seed, u64::from(process.number) + 1);
             let client = Client::new(&self, &member, process, random);
             for _ in 0..self.operations {
                 client.operation().await;
@@ -208,7 +208,7 @@ impl Load for Lines {
 
     fn inspect(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
         Box::pin(async move {
-            let client = Client::new(&self, &member, process, Random::new(0));
+            let client = Client::new(&self, &member, process, WorkloadRandom::new(0));
             for at in 0..self.load.lines as usize {
                 client.observed("read at the end", at, client.read(at)).await;
             }

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use latchwork_cache::{Ownership, WriteGuard};
 use latchwork_cluster::{Lock, Member};
-use latchwork_coherence::{CoherentMemory, LineLocks, LockOutcome, MemoryError, Mode, Need};
+use latchwork_coherence::{AccessMode, CoherentMemory, LineLocks, LockOutcome, MemoryError, Need};
 use latchwork_runtime::Time;
 use latchwork_verbs::{GlobalAddr, Words};
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 use super::super::lines::{LineCall, Stamp};
 use super::Locks;
-use crate::Check;
-use crate::scenario::{LocksLoad, Plant};
+use crate::WorldCheck;
+use crate::scenario::{LocksLoad, SeededBug};
 use crate::world::Process;
 
 const AMOUNT: usize = 8;
@@ -47,7 +47,7 @@ impl Content {
 struct Held<'a> {
     client: &'a Client<'a>,
     at: usize,
-    mode: Mode,
+    mode: AccessMode,
     /// `None` for a task that did not lock, by a seeded bug.
     lock: Option<Lock>,
 }
@@ -62,7 +62,7 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         // Counted before the lock ends, because another task may take the lock at once after the
         // end.
-        self.count(|holders| *holders -= if self.mode == Mode::Shared { 1 } else { -1 });
+        self.count(|holders| *holders -= if self.mode == AccessMode::Shared { 1 } else { -1 });
         drop(self.lock.take());
     }
 }
@@ -72,7 +72,7 @@ pub(super) struct Client<'a> {
     load: &'a Locks,
     member: &'a Member,
     process: Process,
-    random: RefCell<Random>,
+    random: RefCell<WorkloadRandom>,
 }
 
 impl<'a> Client<'a> {
@@ -80,7 +80,7 @@ impl<'a> Client<'a> {
         load: &'a Locks,
         member: &'a Member,
         process: Process,
-        random: Random,
+        random: WorkloadRandom,
     ) -> Client<'a> {
         Client { load, member, process, random: RefCell::new(random) }
     }
@@ -97,7 +97,7 @@ impl<'a> Client<'a> {
         self.load.lines.borrow()[at]
     }
 
-    fn wrong(&self, check: Check, text: String) {
+    fn wrong(&self, check: WorldCheck, text: String) {
         self.load.observer.fail(check, format!("{}: {text}", self.process));
     }
 
@@ -172,7 +172,7 @@ impl<'a> Client<'a> {
         for (nth, at) in self.some_lines(count).into_iter().enumerate() {
             let writes = nth < 2 && count > 1;
             let upgrades = writes && self.percent(upgrades);
-            let mode = if writes && !upgrades { Mode::Exclusive } else { Mode::Shared };
+            let mode = if writes && !upgrades { AccessMode::Exclusive } else { AccessMode::Shared };
             let Some(lock) = self.lock(at, mode).await? else { return Ok(false) };
             let saw = self.read(at).await?;
             held.push((lock, writes, saw));
@@ -202,7 +202,7 @@ impl<'a> Client<'a> {
     async fn audit(&self) -> Result<bool, MemoryError> {
         let mut held = Vec::new();
         for at in self.some_lines(self.load.load.lines as usize) {
-            let Some(lock) = self.lock(at, Mode::Shared).await? else { return Ok(false) };
+            let Some(lock) = self.lock(at, AccessMode::Shared).await? else { return Ok(false) };
             held.push((lock, self.read(at).await?));
         }
         held.sort_by_key(|(lock, _)| lock.at);
@@ -218,9 +218,9 @@ impl<'a> Client<'a> {
         if other >= self.load.load.lines as usize {
             return Ok(true);
         }
-        let early = self.load.plant == Some(Plant::LooksTooEarly);
+        let early = self.load.plant == Some(SeededBug::LooksTooEarly);
         let seen = if early { self.look_unlocked(other).await? } else { None };
-        let Some(_lock) = self.lock(at, Mode::Exclusive).await? else { return Ok(false) };
+        let Some(_lock) = self.lock(at, AccessMode::Exclusive).await? else { return Ok(false) };
         // The fence is before the read: see `OptimisticRead::locked`.
         fence(Ordering::SeqCst);
         let seen = if early { seen } else { self.look_unlocked(other).await? };
@@ -231,7 +231,7 @@ impl<'a> Client<'a> {
         if found.is_some_and(|found| found.flag + seen.flag > 1) {
             let text =
                 format!("the flags of {} and {} are both set", self.line(at), self.line(other));
-            self.wrong(Check::Linearizability, text);
+            self.wrong(WorldCheck::Linearizability, text);
         }
         Ok(true)
     }
@@ -287,8 +287,8 @@ impl<'a> Client<'a> {
 
     /// Locks the line. There is no lock if another transaction has one, if the attempt is dropped,
     /// or if there are too many locks.
-    async fn lock(&self, at: usize, mode: Mode) -> Result<Option<Held<'_>>, MemoryError> {
-        if self.load.plant == Some(Plant::ForgetsToLock) && self.percent(20) {
+    async fn lock(&self, at: usize, mode: AccessMode) -> Result<Option<Held<'_>>, MemoryError> {
+        if self.load.plant == Some(SeededBug::ForgetsToLock) && self.percent(20) {
             return Ok(
                 Some(Held { client: self, at, mode, lock: None }).inspect(|held| self.holds(held))
             );
@@ -318,17 +318,17 @@ impl<'a> Client<'a> {
         let mut old = 0;
         held.count(|holders| {
             old = *holders;
-            *holders += if held.mode == Mode::Shared { 1 } else { -1 };
+            *holders += if held.mode == AccessMode::Shared { 1 } else { -1 };
         });
-        let alone = if held.mode == Mode::Shared { old >= 0 } else { old == 0 };
+        let alone = if held.mode == AccessMode::Shared { old >= 0 } else { old == 0 };
         if !alone && self.load.alone.get() {
             let text = format!("{} was locked {:?} beside {old}", self.line(held.at), held.mode);
-            self.wrong(Check::Owners, text);
+            self.wrong(WorldCheck::Owners, text);
         }
     }
 
     async fn upgrade(&self, held: &mut Held<'_>) -> Result<bool, MemoryError> {
-        if held.mode == Mode::Exclusive {
+        if held.mode == AccessMode::Exclusive {
             return Ok(true);
         }
         if let Some(lock) = &mut held.lock
@@ -337,7 +337,7 @@ impl<'a> Client<'a> {
             return Ok(false);
         }
         held.count(|holders| *holders -= 1);
-        held.mode = Mode::Exclusive;
+        held.mode = AccessMode::Exclusive;
         self.holds(held);
         Ok(true)
     }
@@ -382,7 +382,7 @@ impl<'a> Client<'a> {
             }
             Err(error) => {
                 let text = format!("{} is locked to write: {error}", self.line(at));
-                self.wrong(Check::Error, text);
+                self.wrong(WorldCheck::Error, text);
                 Ok(None)
             }
         }
@@ -391,7 +391,10 @@ impl<'a> Client<'a> {
     fn record(&self, at: usize, invoked: Time, saw: Content, wrote: Option<Stamp>) {
         let (process, line) = (self.process, self.line(at));
         if saw.stamp != saw.last {
-            self.wrong(Check::Values, format!("{line} is torn: {} and {}", saw.stamp, saw.last));
+            self.wrong(
+                WorldCheck::Values,
+                format!("{line} is torn: {} and {}", saw.stamp, saw.last),
+            );
         }
         let returned = self.load.observer.time(&self.member.handle);
         let call = LineCall { process, line, invoked, returned, saw: saw.stamp, wrote };
@@ -401,7 +404,7 @@ impl<'a> Client<'a> {
     fn is_unchanged(&self, at: usize, saw: Content, now: Content) {
         if saw != now {
             let text = format!("{} changed under a lock, from {saw:?} to {now:?}", self.line(at));
-            self.wrong(Check::Linearizability, text);
+            self.wrong(WorldCheck::Linearizability, text);
         }
     }
 
@@ -410,13 +413,13 @@ impl<'a> Client<'a> {
         let sum = all.iter().fold(0_u64, |sum, content| sum.wrapping_add(content.amount));
         if sum != 0 {
             let text = format!("all amounts together are {}: {all:?}", sum as i64);
-            self.wrong(Check::Linearizability, text);
+            self.wrong(WorldCheck::Linearizability, text);
         }
         if let Some(pair) =
             all.chunks(2).position(|pair| pair.iter().filter(|c| c.flag > 0).count() > 1)
         {
             let text = format!("both flags of pair {pair} are set: {all:?}");
-            self.wrong(Check::Linearizability, text);
+            self.wrong(WorldCheck::Linearizability, text);
         }
     }
 }

@@ -24,12 +24,12 @@ use latchwork_cache::WriteGuard;
 use latchwork_cluster::Member;
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 use super::lines::{LineCall, Stamp};
 use super::{FIND_LIMIT, Load, Record, Work, named, pass_time};
 use crate::checks::{Verdict, history};
-use crate::scenario::{LocksLoad, Plant, Scenario};
+use crate::scenario::{LocksLoad, Scenario, SeededBug};
 use crate::world::{Observer, Process};
 use client::Client;
 
@@ -37,7 +37,7 @@ use client::Client;
 pub(crate) struct Locks {
     load: LocksLoad,
     operations: u64,
-    plant: Option<Plant>,
+    plant: Option<SeededBug>,
     seed: u64,
     observer: Rc<Observer>,
     lines: RefCell<Vec<GlobalAddr>>,
@@ -108,7 +108,7 @@ impl Load for Locks {
 
     fn task(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
         Box::pin(async move {
-            let random = Random::for_stream(self.seed, u64::from(process.number) + 1);
+            let random = WorkloadRandom::for_stream(self.seed, u64::from(process.number) + 1);
             let client = Client::new(&self, &member, process, random);
             for _ in 0..self.operations {
                 client.operation().await;
@@ -123,7 +123,7 @@ impl Load for Locks {
 
     fn inspect(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
         Box::pin(async move {
-            let client = Client::new(&self, &member, process, Random::new(0));
+            let client = Client::new(&self, &member, process, WorkloadRandom::new(0));
             client.look_at_all().await;
         })
     }

@@ -8,13 +8,13 @@ use latchwork_blink::{Tree, TreeError, ValueMut};
 use latchwork_cluster::{Member, Worker};
 use latchwork_runtime::Time;
 use latchwork_workload::history::MapOperation;
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 use super::TreeWork;
 use super::content::{Content, Operation, key, number};
 use super::recorder::{Polls, drop_after, inserted, known};
 use crate::world::Process;
-use crate::{Check, Plant};
+use crate::{SeededBug, WorldCheck};
 
 /// One task.
 pub(super) struct Client<'a> {
@@ -22,7 +22,7 @@ pub(super) struct Client<'a> {
     pub(super) member: &'a Member,
     pub(super) process: Process,
     pub(super) tree: Tree<Worker>,
-    pub(super) random: RefCell<Random>,
+    pub(super) random: RefCell<WorkloadRandom>,
     pub(super) remembered: Cell<Option<(u64, Option<Content>)>>,
     pub(super) next_id: Cell<u64>,
 }
@@ -38,7 +38,7 @@ impl<'a> Client<'a> {
         tree: Tree<Worker>,
     ) -> Client<'a> {
         let number = u64::from(process.number);
-        let random = RefCell::new(Random::for_stream(load.seed, number));
+        let random = RefCell::new(WorkloadRandom::for_stream(load.seed, number));
         let (remembered, next_id) = (Cell::new(None), Cell::new(number << 32));
         Client { load, member, process, tree, random, remembered, next_id }
     }
@@ -92,7 +92,7 @@ impl<'a> Client<'a> {
         let get = async {
             let found = self.tree.get(&key(n)).await?.map(|bytes| self.whole(&bytes));
             Ok(match (self.load.plant, self.remembered.replace(Some((n, found)))) {
-                (Some(Plant::Remembers), Some((last, remembered))) if last == n => remembered,
+                (Some(SeededBug::Remembers), Some((last, remembered))) if last == n => remembered,
                 _ => found,
             })
         };
@@ -131,7 +131,7 @@ impl<'a> Client<'a> {
 
     async fn update(&self, n: u64) -> Result<(), TreeError> {
         let value = self.fresh();
-        let forget = self.load.plant == Some(Plant::Forgets) && self.random(4) == 0;
+        let forget = self.load.plant == Some(SeededBug::Forgets) && self.random(4) == 0;
         let update = async {
             let known = match forget {
                 true => self.tree.get(&key(n)).await?.is_some(),
@@ -291,14 +291,16 @@ impl<'a> Client<'a> {
     fn demand(&self, holds: bool, what: &str, seen: &[(u64, Content)]) {
         if !holds {
             let text = format!("{}: a scan should show {what}, and showed {seen:?}", self.process);
-            self.load.observer.fail(Check::Tree, text);
+            self.load.observer.fail(WorldCheck::Tree, text);
         }
     }
 
     /// The content of `bytes`. Bytes that are mixed from several values are a failure.
     pub(super) fn whole(&self, bytes: &[u8]) -> Content {
         Content::decode(bytes).unwrap_or_else(|what| {
-            self.load.observer.fail(Check::Values, format!("{}: a value is {what}", self.process));
+            self.load
+                .observer
+                .fail(WorldCheck::Values, format!("{}: a value is {what}", self.process));
             Content::unique(0)
         })
     }
@@ -312,7 +314,7 @@ impl<'a> Client<'a> {
                 Ok(n) => to.push((n, self.whole(value))),
                 Err(what) => {
                     let text = format!("{}: a scan showed {what}", self.process);
-                    self.load.observer.fail(Check::Values, text);
+                    self.load.observer.fail(WorldCheck::Values, text);
                 }
             }
             ControlFlow::Continue(())

@@ -1,7 +1,7 @@
 //! Keys and values that are unique and can be checked.
 
 use latchwork_strict::strict_assert;
-use latchwork_workload::history::{MapKey, MapOperation, Model};
+use latchwork_workload::history::{MapKey, MapOperation, ObjectModel};
 
 /// The bytes of key number `n`. The keys have the order of their numbers, have 4 to 40 bytes, and
 /// share long prefixes with their neighbours.
@@ -72,7 +72,7 @@ pub(crate) enum Operation {
 /// A key of the tree, absent at first.
 pub(crate) struct TreeKey;
 
-impl Model for TreeKey {
+impl ObjectModel for TreeKey {
     type State = Option<Content>;
     type Operation = Operation;
 

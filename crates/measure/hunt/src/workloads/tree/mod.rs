@@ -25,12 +25,12 @@ use latchwork_cache::WriteGuard;
 use latchwork_cluster::Member;
 use latchwork_coherence::CoherentMemory;
 use latchwork_strict::strict_assert;
-use latchwork_workload::history::{Call, MapOperation, Model, ObjectViolation, check_object};
+use latchwork_workload::history::{Call, MapOperation, ObjectModel, ObjectViolation, check_object};
 
 use super::{Load, Record, Work, pass_time};
-use crate::Check;
-use crate::checks::{Judgement, listed};
-use crate::scenario::{Plant, Scenario, TreeLoad};
+use crate::WorldCheck;
+use crate::checks::{CheckResult, listed};
+use crate::scenario::{Scenario, SeededBug, TreeLoad};
 use crate::world::{Observer, Process};
 use client::Client;
 use content::{Content, key};
@@ -42,7 +42,7 @@ const WALK_MAX: u32 = 1_000;
 pub(crate) struct TreeWork {
     load: TreeLoad,
     operations: u64,
-    plant: Option<Plant>,
+    plant: Option<SeededBug>,
     seed: u64,
     observer: Rc<Observer>,
     shared: Shared,
@@ -108,7 +108,7 @@ impl TreeWork {
         for (scan, seen) in [("up", up), ("down", down)] {
             if seen != got {
                 let text = format!("at rest, a scan {scan} shows {seen:?}, and each key {got:?}");
-                self.observer.fail(Check::Tree, text);
+                self.observer.fail(WorldCheck::Tree, text);
             }
         }
         self.ends.borrow_mut().push(got);
@@ -117,7 +117,7 @@ impl TreeWork {
 
     /// Corrupts the tree, if the scenario has this seeded bug.
     async fn scribble(&self, client: &Client<'_>) -> Result<(), TreeError> {
-        if self.plant != Some(Plant::Scribbles) {
+        if self.plant != Some(SeededBug::Scribbles) {
             return Ok(());
         }
         let scribble = |guard: &mut WriteGuard<'_>| {
@@ -190,19 +190,19 @@ impl TreeRecord {
         self.statistics = self.statistics.take().or(other.statistics);
     }
 
-    pub(crate) fn judge(&self) -> Judgement {
+    pub(crate) fn judge(&self) -> CheckResult {
         if let Some((first, other)) = self.ends.first().and_then(|first| {
             self.ends.iter().find(|other| *other != first).map(|other| (first, other))
         }) {
             let text = format!("at rest, nodes see different trees: {first:?} and {other:?}");
-            return Err((Check::Tree, text));
+            return Err((WorldCheck::Tree, text));
         }
         if let (Some(statistics), Some(end)) = (&self.statistics, self.ends.first())
             && statistics.entries != end.len() as u64
         {
             let (entries, seen) = (statistics.entries, end.len());
             let text = format!("the tree has {entries} entries, and {seen} keys are found");
-            return Err((Check::Tree, text));
+            return Err((WorldCheck::Tree, text));
         }
         judge_keys(&TreeKey, &self.calls)
     }
@@ -212,9 +212,9 @@ impl TreeRecord {
 /// number of keys for which this is not known. Two kinds of writes make the search endless: many
 /// overlapping writes on one key, and many failed writes that may take effect at any later time.
 /// Such a key is not a failure.
-pub(super) fn judge_keys<M, S>(model: &M, calls: &Calls<M::Operation>) -> Judgement
+pub(super) fn judge_keys<M, S>(model: &M, calls: &Calls<M::Operation>) -> CheckResult
 where
-    M: Model<State = Option<S>>,
+    M: ObjectModel<State = Option<S>>,
 {
     let undecided = Cell::new(0);
     let explained = calls.check(|calls| {
@@ -231,9 +231,9 @@ where
             format!("{violation}:{}", listed(calls.into_iter().map(shown), CALLS_SHOWN))
         })
     });
-    explained
-        .map(|()| undecided.get())
-        .map_err(|(key, violation)| (Check::Linearizability, format!("key {key}: {violation}")))
+    explained.map(|()| undecided.get()).map_err(|(key, violation)| {
+        (WorldCheck::Linearizability, format!("key {key}: {violation}"))
+    })
 }
 
 const CALLS_SHOWN: usize = 80;

@@ -10,12 +10,12 @@ use std::task::Poll;
 use latchwork_blink::TreeError;
 use latchwork_runtime::{Handle, Time};
 use latchwork_strict::strict_assert;
-use latchwork_workload::history::{Call, History};
+use latchwork_workload::history::{Call, CallHistory};
 
 use crate::world::Observer;
 
 /// The calls of many clients, key by key.
-pub(crate) type Calls<O> = History<u64, O>;
+pub(crate) type Calls<O> = CallHistory<u64, O>;
 
 /// Collects the calls of all tasks.
 pub(crate) struct Recorder<O> {

@@ -11,7 +11,7 @@ use latchwork_cluster::{Member, Worker};
 use latchwork_memnode::ObjectKind;
 use latchwork_verbs::GlobalAddr;
 
-use crate::Check;
+use crate::WorldCheck;
 use crate::world::{Observer, Process};
 
 /// The name of the tree in the catalogue.
@@ -117,7 +117,7 @@ impl Shared {
             match tree.validate().await {
                 Ok(statistics) => *self.statistics.borrow_mut() = Some(statistics),
                 Err(error @ TreeError::Memory(_)) => return Err(error),
-                Err(error) => self.observer.fail(Check::Tree, error.to_string()),
+                Err(error) => self.observer.fail(WorldCheck::Tree, error.to_string()),
             }
             Ok(())
         };

@@ -15,16 +15,16 @@ use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
 use latchwork_workload::history::MapOperation;
 use latchwork_workload::ycsb::{
-    ContentKey, CoreWorkload, Fields, InsertCounter, KeyBuffer, Operation, OperationStream,
-    RecordNumber, Version, Versions, WorkerIndex,
+    ContentKey, ContentVersion, CoreWorkload, Fields, InsertCounter, KeyBuffer, OperationStream,
+    RecordNumber, Versions, WorkerIndex, YcsbOperation,
 };
 
 use self::step::{Fielded, OneRecord, Step};
 use super::tree::{Calls, Recorder, Shared, inserted, judge_keys, known};
 use super::{Load, Record, Work, pass_time};
-use crate::Check;
-use crate::checks::Judgement;
-use crate::scenario::{Plant, Scenario, YcsbLoad};
+use crate::WorldCheck;
+use crate::checks::CheckResult;
+use crate::scenario::{Scenario, SeededBug, YcsbLoad};
 use crate::world::{Observer, Process};
 
 /// The most waits for a line in one operation, as an estimate.
@@ -35,7 +35,7 @@ pub(crate) struct Ycsb {
     workload: CoreWorkload,
     inserts: Arc<InsertCounter>,
     operations: u64,
-    plant: Option<Plant>,
+    plant: Option<SeededBug>,
     seed: u64,
     workers: u64,
     observer: Rc<Observer>,
@@ -84,12 +84,13 @@ impl Ycsb {
         let invoked = self.observer.time(&member.handle);
         let encode = |key: &Vec<u8>| {
             let mut bytes = Vec::new();
-            self.workload.layout.encode(ContentKey::new(key), Version::LOADED, &mut bytes);
+            self.workload.layout.encode(ContentKey::new(key), ContentVersion::LOADED, &mut bytes);
             bytes
         };
         let entries = self.loaded.iter().map(|key| (key, encode(key)));
         tree.bulk_load(entries, 0.8).await?;
-        let value = vec![Version::LOADED.number(); usize::from(self.workload.layout.fields())];
+        let value =
+            vec![ContentVersion::LOADED.number(); usize::from(self.workload.layout.fields())];
         for key in &self.loaded {
             let step = Step::Whole(MapOperation::Insert { value: value.clone(), inserted: true });
             let returned = Some(self.observer.time(&member.handle));
@@ -121,7 +122,7 @@ impl Load for Ycsb {
             let stream = OperationStream::new(&self.workload, &self.inserts, worker, self.seed);
             let mut stream = match stream {
                 Ok(stream) => stream,
-                Err(error) => return self.observer.fail(Check::Scenario, error.to_string()),
+                Err(error) => return self.observer.fail(WorldCheck::Scenario, error.to_string()),
             };
             let versions = RefCell::new(Versions::of_worker(index as u16));
             let client = Client { load: &self, member: &member, process, tree, versions };
@@ -165,7 +166,7 @@ impl YcsbRecord {
         self.statistics = self.statistics.take().or(other.statistics);
     }
 
-    pub(crate) fn judge(&self) -> Judgement {
+    pub(crate) fn judge(&self) -> CheckResult {
         judge_keys(&OneRecord, &self.calls)
     }
 }
@@ -188,27 +189,27 @@ impl Client<'_> {
         self.load.workload.keys.write(record, &mut KeyBuffer::new()).to_vec()
     }
 
-    async fn operation(&self, operation: Operation) {
+    async fn operation(&self, operation: YcsbOperation) {
         let about = |record: RecordNumber| format!("record {}", record.0);
         match operation {
-            Operation::Read { record, .. } => {
+            YcsbOperation::Read { record, .. } => {
                 self.observed("read", about(record), Box::pin(self.read(record))).await
             }
-            Operation::Update { record, fields } => {
+            YcsbOperation::Update { record, fields } => {
                 let update = Box::pin(self.update(record, fields));
                 self.observed("update", about(record), update).await
             }
-            Operation::Insert { record } => {
+            YcsbOperation::Insert { record } => {
                 let ended = self.observed("insert", about(record), Box::pin(self.insert(record)));
                 let ended = ended.await;
                 self.load.inserts.acknowledge(record);
                 ended
             }
-            Operation::Scan { first, records, .. } => {
+            YcsbOperation::Scan { first, records, .. } => {
                 let scan = Box::pin(self.scan(first, Some(records as usize)));
                 self.observed("scan from", about(first), scan).await
             }
-            Operation::ReadModifyWrite { record, write, .. } => {
+            YcsbOperation::ReadModifyWrite { record, write, .. } => {
                 let change = Box::pin(self.change(record, write));
                 self.observed("read and write", about(record), change).await
             }
@@ -228,10 +229,10 @@ impl Client<'_> {
     fn whole(&self, key: &[u8], bytes: &[u8]) -> Fielded {
         let mut versions = Fielded::new();
         let layout = &self.load.workload.layout;
-        let note = |_, version: Version| versions.push(version.number());
+        let note = |_, version: ContentVersion| versions.push(version.number());
         if let Err(bad) = layout.verify(ContentKey::new(key), bytes, note) {
             let text = format!("{}: {}: {bad}", self.process, String::from_utf8_lossy(key));
-            self.load.observer.fail(Check::Values, text);
+            self.load.observer.fail(WorldCheck::Values, text);
             versions.resize(usize::from(layout.fields()), 0);
         }
         versions
@@ -245,7 +246,12 @@ impl Client<'_> {
     }
 
     /// The positions of the fields in a record and their new contents, field by field.
-    fn contents(&self, key: &[u8], fields: &Range<u16>, version: Version) -> Vec<(usize, Vec<u8>)> {
+    fn contents(
+        &self,
+        key: &[u8],
+        fields: &Range<u16>,
+        version: ContentVersion,
+    ) -> Vec<(usize, Vec<u8>)> {
         let layout = &self.load.workload.layout;
         let field = |field| {
             let field = latchwork_workload::ycsb::FieldIndex(field);
@@ -280,8 +286,8 @@ impl Client<'_> {
     async fn insert(&self, record: RecordNumber) -> Result<(), TreeError> {
         let key = self.key(record);
         let (layout, mut bytes) = (&self.load.workload.layout, Vec::new());
-        layout.encode(ContentKey::new(&key), Version::LOADED, &mut bytes);
-        let value = vec![Version::LOADED.number(); usize::from(layout.fields())];
+        layout.encode(ContentKey::new(&key), ContentVersion::LOADED, &mut bytes);
+        let value = vec![ContentVersion::LOADED.number(); usize::from(layout.fields())];
         let told = |answer: Option<Result<(), TreeError>>| {
             let (value, inserted) = (value.clone(), inserted(answer)?);
             Ok(Step::Whole(MapOperation::Insert { value, inserted }))
@@ -293,7 +299,7 @@ impl Client<'_> {
         let (key, fields) = (self.key(record), self.each(fields));
         let version = self.versions.borrow_mut().take();
         let contents = self.contents(&key, &fields, version);
-        let forgets = self.load.plant == Some(Plant::Forgets);
+        let forgets = self.load.plant == Some(SeededBug::Forgets);
         let update = async {
             // Several fields need several steps, unless the record is written as a whole.
             if let ([(start, bytes)], false) = (&contents[..], forgets) {
@@ -344,7 +350,7 @@ impl Client<'_> {
         self.tree.scan_up(from, most.unwrap_or(usize::MAX), visit).await?;
         if !seen.is_sorted_by(|a, b| a.0 < b.0) {
             let text = format!("{}: a scan does not ascend", self.process);
-            self.load.observer.fail(Check::Tree, text);
+            self.load.observer.fail(WorldCheck::Tree, text);
         }
         let end = seen.last().filter(|_| most == Some(seen.len())).map(|(key, _)| key.clone());
         let loaded = self.load.loaded.iter();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use latchwork_workload::history::{MapKey, MapOperation, Model};
+use latchwork_workload::history::{MapKey, MapOperation, ObjectModel};
 
 /// The versions of a record's fields.
 pub(super) type Fielded = Vec<u64>;
@@ -26,7 +26,7 @@ fn with(mut record: Fielded, fields: &Range<u16>, version: u64) -> Fielded {
     record
 }
 
-impl Model for OneRecord {
+impl ObjectModel for OneRecord {
     type State = Option<Fielded>;
     type Operation = Step;
 

@@ -4,12 +4,12 @@
 use std::ops::Range;
 
 use latchwork_cluster::Protocol;
-use latchwork_hunt::{Check, Failure, Network, Plant, Scenario, run};
+use latchwork_hunt::{Network, Scenario, SeededBug, WorldCheck, WorldFailure, run};
 
 use crate::tree::{crowded, drawn, with_load};
 
 /// The failures of these worlds.
-fn noticed(seeds: Range<u64>, scenario: impl Fn(u64) -> Scenario) -> Vec<Failure> {
+fn noticed(seeds: Range<u64>, scenario: impl Fn(u64) -> Scenario) -> Vec<WorldFailure> {
     seeds.filter_map(|seed| run(&scenario(seed)).failure).collect()
 }
 
@@ -26,26 +26,26 @@ fn busy(seed: u64) -> Scenario {
     }
 }
 
-fn with_mistake(plant: Option<Plant>) -> Vec<Failure> {
+fn with_mistake(plant: Option<SeededBug>) -> Vec<WorldFailure> {
     noticed(0..20, |seed| Scenario { plant, ..busy(seed) })
 }
 
-fn assert_explained_by_nothing(failures: &[Failure]) {
+fn assert_explained_by_nothing(failures: &[WorldFailure]) {
     assert!(failures.len() >= 15, "only {} of 20 worlds were found wrong", failures.len());
     for failure in failures {
-        assert_eq!(failure.check, Check::Linearizability, "{failure}");
+        assert_eq!(failure.check, WorldCheck::Linearizability, "{failure}");
         assert!(failure.text.contains("nothing explains"), "{failure}");
     }
 }
 
 #[test]
 fn a_lost_update_is_noticed() {
-    assert_explained_by_nothing(&with_mistake(Some(Plant::Forgets)));
+    assert_explained_by_nothing(&with_mistake(Some(SeededBug::Forgets)));
 }
 
 #[test]
 fn a_stale_read_is_noticed() {
-    assert_explained_by_nothing(&with_mistake(Some(Plant::Remembers)));
+    assert_explained_by_nothing(&with_mistake(Some(SeededBug::Remembers)));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn clients_without_mistakes_are_not_accused() {
 }
 
 /// Fifteen crowded worlds with a rule off.
-fn with_rules(plant: Option<Plant>) -> Vec<Failure> {
+fn with_rules(plant: Option<SeededBug>) -> Vec<WorldFailure> {
     let deadline_us = 100_000;
     noticed(0..15, |seed| Scenario { plant, deadline_us, ..crowded(seed, Protocol::Selcc) })
 }
@@ -63,14 +63,14 @@ fn with_rules(plant: Option<Plant>) -> Vec<Failure> {
 /// effect. Mechanism: rule R4 is off.
 #[test]
 fn a_protocol_without_settling_is_noticed() {
-    assert!(!with_rules(Some(Plant::NoSettling)).is_empty());
+    assert!(!with_rules(Some(SeededBug::NoSettling)).is_empty());
 }
 
 /// Bug: a refused reader takes its bit back while the holder sets the bit for the reader.
 /// Mechanism: rule R2 is off, as in the published scheme.
 #[test]
 fn a_protocol_that_takes_refused_bits_back_is_noticed() {
-    assert!(!with_rules(Some(Plant::NoRegisteredWait)).is_empty());
+    assert!(!with_rules(Some(SeededBug::NoRegisteredWait)).is_empty());
 }
 
 #[test]

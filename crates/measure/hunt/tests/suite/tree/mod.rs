@@ -9,7 +9,7 @@ mod threads;
 
 use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::{TreeLoad, WorkloadKind};
-use latchwork_hunt::{Choice, Network, Report, Scenario, Workload, run};
+use latchwork_hunt::{Network, Scenario, SwarmChoice, Workload, WorldReport, run};
 
 /// The seeds of a test: `count` seeds from `first` on. With `LATCHWORK_WORLDS=100` in the
 /// environment there are a hundred times as many, for a long search.
@@ -20,7 +20,11 @@ fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
 
 /// A scenario from the seed, without faults.
 fn drawn(seed: u64, protocol: Protocol) -> Scenario {
-    let choice = Choice { workloads: vec![WorkloadKind::Tree], faults: false, ..Choice::default() };
+    let choice = SwarmChoice {
+        workloads: vec![WorkloadKind::Tree],
+        faults: false,
+        ..SwarmChoice::default()
+    };
     let deadline_us = 2_000_000;
     Scenario { protocol, deadline_us, ..Scenario::from_seed(seed, &choice) }
 }
@@ -51,7 +55,7 @@ fn with_load(mut scenario: Scenario, change: impl FnOnce(&mut TreeLoad)) -> Scen
 }
 
 /// Runs a world that must be clean.
-fn clean(scenario: Scenario) -> Report {
+fn clean(scenario: Scenario) -> WorldReport {
     let report = run(&scenario);
     if let Some(failure) = &report.failure {
         panic!("{failure}\n{}", scenario.to_toml());

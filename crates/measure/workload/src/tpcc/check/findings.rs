@@ -20,7 +20,7 @@ const NAMED_MAX: usize = 10;
 
 /// A row or sum that breaks a condition.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Violation {
+pub struct ConditionViolation {
     /// The offender, and how it breaks the condition.
     pub text: String,
 }
@@ -33,7 +33,7 @@ pub struct ConditionReport {
     /// Failed comparisons.
     pub violations: u64,
     /// The first violations.
-    pub named: Vec<Violation>,
+    pub named: Vec<ConditionViolation>,
 }
 
 /// Findings during the check.
@@ -51,24 +51,24 @@ impl Findings {
         if !holds {
             report.violations += 1;
             if report.named.len() < NAMED_MAX {
-                report.named.push(Violation { text: who() });
+                report.named.push(ConditionViolation { text: who() });
             }
         }
     }
 
-    pub(super) fn into_report(self) -> Report {
-        Report { findings: self }
+    pub(super) fn into_report(self) -> ConsistencyReport {
+        ConsistencyReport { findings: self }
     }
 }
 
 /// Whether a database is consistent, and if not, why.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Report {
+pub struct ConsistencyReport {
     /// First the placement of rows, then the standard's conditions, then the stocks.
     findings: Findings,
 }
 
-impl Report {
+impl ConsistencyReport {
     /// The findings of a condition; `None` for an unknown number.
     ///
     /// - 0: each row belongs to an existing warehouse, district and customer. Only failures are
@@ -99,7 +99,7 @@ impl Report {
     }
 
     /// Adds the findings of other warehouses.
-    pub fn merge(&mut self, other: Report) {
+    pub fn merge(&mut self, other: ConsistencyReport) {
         for (mine, theirs) in self.findings.conditions.iter_mut().zip(other.findings.conditions) {
             mine.compared += theirs.compared;
             mine.violations += theirs.violations;
@@ -127,7 +127,7 @@ fn check_name(number: usize) -> String {
 }
 
 /// One line for each condition, and one for each named offender.
-impl fmt::Display for Report {
+impl fmt::Display for ConsistencyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, report) in self.findings.conditions.iter().enumerate() {
             if number == STOCK && report.compared == 0 {

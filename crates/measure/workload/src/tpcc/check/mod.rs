@@ -35,10 +35,10 @@ mod stock;
 #[cfg(test)]
 mod tests;
 
-pub use findings::{CONDITIONS, ConditionReport, Report, Violation};
+pub use findings::{CONDITIONS, ConditionReport, ConditionViolation, ConsistencyReport};
 pub use stock::StockCheck;
 
-use super::Table;
+use super::TpccTable;
 use super::key::{CustomerKey, DistrictKey, HistoryKey, OrderKey, OrderLineKey, WarehouseKey};
 use super::row::{BadRow, Customer, District, History, Order, OrderLine, Warehouse};
 use super::scale::{DISTRICTS, Scale};
@@ -99,61 +99,61 @@ impl ConsistencyCheck {
     /// # Errors
     ///
     /// Fails when `key` or `row` does not belong to the table.
-    pub fn add(&mut self, table: Table, key: &[u8], row: &[u8]) -> Result<(), BadRow> {
+    pub fn add(&mut self, table: TpccTable, key: &[u8], row: &[u8]) -> Result<(), BadRow> {
         let bad = BadRow { table: table.name(), len: key.len() };
         match table {
-            Table::Warehouse => {
+            TpccTable::Warehouse => {
                 let key = WarehouseKey::from_bytes(key).ok_or(bad)?;
                 self.warehouse(key, &Warehouse::decode(row)?);
             }
-            Table::District => {
+            TpccTable::District => {
                 let key = DistrictKey::from_bytes(key).ok_or(bad)?;
                 self.district(key, &District::decode(row)?);
             }
-            Table::Customer => {
+            TpccTable::Customer => {
                 let key = CustomerKey::from_bytes(key).ok_or(bad)?;
                 self.customer(key, &Customer::decode(row)?);
             }
-            Table::History => {
+            TpccTable::History => {
                 let key = HistoryKey::from_bytes(key).ok_or(bad)?;
                 self.history(key, &History::decode(row)?);
             }
-            Table::NewOrder => self.new_order(OrderKey::from_bytes(key).ok_or(bad)?),
-            Table::Order => {
+            TpccTable::NewOrder => self.new_order(OrderKey::from_bytes(key).ok_or(bad)?),
+            TpccTable::Order => {
                 let key = OrderKey::from_bytes(key).ok_or(bad)?;
                 self.order(key, &Order::decode(row)?);
             }
-            Table::OrderLine => {
+            TpccTable::OrderLine => {
                 let key = OrderLineKey::from_bytes(key).ok_or(bad)?;
                 self.order_line(key, &OrderLine::decode(row)?);
             }
-            Table::Item | Table::Stock => {}
+            TpccTable::Item | TpccTable::Stock => {}
         }
         Ok(())
     }
 
     /// A row of WAREHOUSE.
     pub fn warehouse(&mut self, key: WarehouseKey, row: &Warehouse<'_>) {
-        if let Some(state) = self.place(Table::Warehouse, key.warehouse) {
+        if let Some(state) = self.place(TpccTable::Warehouse, key.warehouse) {
             state.warehouse(row);
         }
     }
 
     /// A row of DISTRICT.
     pub fn district(&mut self, key: DistrictKey, row: &District<'_>) {
-        if let Some(state) = self.place(Table::District, key.warehouse)
+        if let Some(state) = self.place(TpccTable::District, key.warehouse)
             && !state.district(key, row)
         {
-            self.stray(Table::District, key);
+            self.stray(TpccTable::District, key);
         }
     }
 
     /// A row of CUSTOMER.
     pub fn customer(&mut self, key: CustomerKey, row: &Customer<'_>) {
-        if let Some(state) = self.place(Table::Customer, key.warehouse)
+        if let Some(state) = self.place(TpccTable::Customer, key.warehouse)
             && !state.customer(key, row)
         {
-            self.stray(Table::Customer, key);
+            self.stray(TpccTable::Customer, key);
         }
     }
 
@@ -161,47 +161,47 @@ impl ConsistencyCheck {
     pub fn history(&mut self, key: HistoryKey, row: &History<'_>) {
         let amount_cents = i64::from(row.amount_cents);
         let paid_at = DistrictKey { warehouse: key.warehouse, district: key.district };
-        if let Some(state) = self.place(Table::History, key.warehouse)
+        if let Some(state) = self.place(TpccTable::History, key.warehouse)
             && !state.paid_at(paid_at, amount_cents)
         {
-            self.stray(Table::History, key);
+            self.stray(TpccTable::History, key);
         }
         let customer = CustomerKey {
             warehouse: row.customer_warehouse,
             district: row.customer_district,
             customer: row.customer,
         };
-        if let Some(state) = self.place(Table::History, customer.warehouse)
+        if let Some(state) = self.place(TpccTable::History, customer.warehouse)
             && !state.paid_for(customer, amount_cents)
         {
-            self.stray(Table::History, (key, customer));
+            self.stray(TpccTable::History, (key, customer));
         }
     }
 
     /// A row of NEW-ORDER.
     pub fn new_order(&mut self, key: OrderKey) {
-        if let Some(state) = self.place(Table::NewOrder, key.warehouse)
+        if let Some(state) = self.place(TpccTable::NewOrder, key.warehouse)
             && !state.new_order(key)
         {
-            self.stray(Table::NewOrder, key);
+            self.stray(TpccTable::NewOrder, key);
         }
     }
 
     /// A row of ORDER.
     pub fn order(&mut self, key: OrderKey, row: &Order) {
-        if let Some(state) = self.place(Table::Order, key.warehouse)
+        if let Some(state) = self.place(TpccTable::Order, key.warehouse)
             && !state.order(key, row)
         {
-            self.stray(Table::Order, (key, row.customer));
+            self.stray(TpccTable::Order, (key, row.customer));
         }
     }
 
     /// A row of ORDER-LINE.
     pub fn order_line(&mut self, key: OrderLineKey, row: &OrderLine<'_>) {
-        if let Some(state) = self.place(Table::OrderLine, key.warehouse)
+        if let Some(state) = self.place(TpccTable::OrderLine, key.warehouse)
             && !state.order_line(key, row)
         {
-            self.stray(Table::OrderLine, key);
+            self.stray(TpccTable::OrderLine, key);
         }
     }
 
@@ -215,7 +215,7 @@ impl ConsistencyCheck {
     }
 
     /// Makes the remaining comparisons.
-    pub fn finish(mut self) -> Report {
+    pub fn finish(mut self) -> ConsistencyReport {
         for (number, mut state) in self.states.into_iter().enumerate() {
             let warehouse = self.first + number as u32;
             for district in 1..=DISTRICTS {
@@ -228,7 +228,7 @@ impl ConsistencyCheck {
     }
 
     /// The state of a checked warehouse. A row of a warehouse that does not exist is a finding.
-    fn place(&mut self, table: Table, warehouse: u32) -> Option<&mut WarehouseState> {
+    fn place(&mut self, table: TpccTable, warehouse: u32) -> Option<&mut WarehouseState> {
         if !(1..=self.warehouses).contains(&warehouse) {
             self.stray(table, WarehouseKey { warehouse });
             return None;
@@ -236,7 +236,7 @@ impl ConsistencyCheck {
         self.states.get_mut(warehouse.checked_sub(self.first)? as usize)
     }
 
-    fn stray(&mut self, table: Table, key: impl std::fmt::Debug) {
+    fn stray(&mut self, table: TpccTable, key: impl std::fmt::Debug) {
         self.findings.compare(PLACEMENT, false, || {
             format!("a row of {} stands where the database has no place: {key:?}", table.name())
         });

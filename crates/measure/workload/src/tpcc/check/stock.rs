@@ -1,8 +1,8 @@
 //! A check beyond the standard: each line of a new order has reduced a stock. None of the twelve
 //! conditions covers STOCK, so a lost update there would pass them.
 
-use super::findings::{Report, STOCK};
-use crate::tpcc::Table;
+use super::findings::{ConsistencyReport, STOCK};
+use crate::tpcc::TpccTable;
 use crate::tpcc::key::{OrderLineKey, StockKey};
 use crate::tpcc::row::{BadRow, OrderLine, Stock};
 use crate::tpcc::scale::Scale;
@@ -47,14 +47,14 @@ impl StockCheck {
     /// # Errors
     ///
     /// Fails when `key` or `row` does not belong to the table.
-    pub fn add(&mut self, table: Table, key: &[u8], row: &[u8]) -> Result<(), BadRow> {
+    pub fn add(&mut self, table: TpccTable, key: &[u8], row: &[u8]) -> Result<(), BadRow> {
         let bad = BadRow { table: table.name(), len: key.len() };
         match table {
-            Table::Stock => {
+            TpccTable::Stock => {
                 let key = StockKey::from_bytes(key).ok_or(bad)?;
                 self.stock(key, &Stock::decode(row)?);
             }
-            Table::OrderLine => {
+            TpccTable::OrderLine => {
                 let key = OrderLineKey::from_bytes(key).ok_or(bad)?;
                 self.order_line(key, &OrderLine::decode(row)?);
             }
@@ -92,7 +92,7 @@ impl StockCheck {
     }
 
     /// Makes the comparisons, and adds the findings to those of the conditions.
-    pub fn finish_into(self, report: &mut Report) {
+    pub fn finish_into(self, report: &mut ConsistencyReport) {
         for (warehouse, sums) in (1u32..).zip(&self.warehouses) {
             let Sums { by_stock, by_lines } = sums;
             report.findings().compare(STOCK, by_stock == by_lines, || {

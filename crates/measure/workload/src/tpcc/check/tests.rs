@@ -14,7 +14,7 @@ fn scale() -> Scale {
 }
 
 /// All rows of a small population: of 20 orders in each district the last 6 are new.
-struct Database(BTreeMap<(Table, Vec<u8>), Vec<u8>>);
+struct Database(BTreeMap<(TpccTable, Vec<u8>), Vec<u8>>);
 
 impl Database {
     fn new() -> Database {
@@ -29,19 +29,19 @@ impl Database {
         Database(rows)
     }
 
-    fn row(&mut self, table: Table, key: &[u8]) -> &mut Vec<u8> {
+    fn row(&mut self, table: TpccTable, key: &[u8]) -> &mut Vec<u8> {
         self.0.get_mut(&(table, key.to_vec())).expect("the row is there")
     }
 
-    fn remove(&mut self, table: Table, key: &[u8]) -> Vec<u8> {
+    fn remove(&mut self, table: TpccTable, key: &[u8]) -> Vec<u8> {
         self.0.remove(&(table, key.to_vec())).expect("the row is there")
     }
 
-    fn insert(&mut self, table: Table, key: &[u8], row: Vec<u8>) {
+    fn insert(&mut self, table: TpccTable, key: &[u8], row: Vec<u8>) {
         assert_eq!(self.0.insert((table, key.to_vec()), row), None, "the row was not there");
     }
 
-    fn check(&self) -> Report {
+    fn check(&self) -> ConsistencyReport {
         let mut check = ConsistencyCheck::new(scale(), WAREHOUSES, 1..=WAREHOUSES);
         for ((table, key), row) in &self.0 {
             check.add(*table, key, row).unwrap();
@@ -62,7 +62,7 @@ impl Database {
 /// Reads a row, applies `change`, and writes the row back.
 macro_rules! change {
     ($database:expr, $Row:ident, $key:expr, |$row:ident| $change:expr) => {{
-        let bytes = $database.row(Table::$Row, &$key.to_bytes());
+        let bytes = $database.row(TpccTable::$Row, &$key.to_bytes());
         let before = bytes.clone();
         let mut $row = $Row::decode(&before).unwrap();
         $change;
@@ -113,7 +113,7 @@ fn condition_2_wants_the_next_order_behind_the_last() {
     database.breaks(&[2], &[named]);
 
     let mut database = Database::new();
-    database.remove(Table::NewOrder, &order(20).to_bytes());
+    database.remove(TpccTable::NewOrder, &order(20).to_bytes());
     database.breaks(&[2, 5, 11], &["the largest NO_O_ID is 19"]);
 }
 
@@ -121,7 +121,7 @@ fn condition_2_wants_the_next_order_behind_the_last() {
 fn condition_2_leaves_districts_without_new_orders_alone() {
     let mut database = Database::new();
     for number in 15..=20 {
-        database.remove(Table::NewOrder, &order(number).to_bytes());
+        database.remove(TpccTable::NewOrder, &order(number).to_bytes());
     }
     database.breaks(&[5, 11], &[]);
 }
@@ -129,7 +129,7 @@ fn condition_2_leaves_districts_without_new_orders_alone() {
 #[test]
 fn condition_3_wants_new_orders_without_a_gap() {
     let mut database = Database::new();
-    database.remove(Table::NewOrder, &order(17).to_bytes());
+    database.remove(TpccTable::NewOrder, &order(17).to_bytes());
     database.breaks(
         &[3, 5, 11],
         &["warehouse 2, district 10: NEW-ORDER has 5 rows from NO_O_ID 15 to 20"],
@@ -139,7 +139,7 @@ fn condition_3_wants_new_orders_without_a_gap() {
 #[test]
 fn condition_4_wants_as_many_lines_as_the_orders_promise() {
     let mut database = Database::new();
-    database.remove(Table::OrderLine, &line(17, 1).to_bytes());
+    database.remove(TpccTable::OrderLine, &line(17, 1).to_bytes());
     database.breaks(&[4, 6], &["warehouse 2, district 10: the sum of O_OL_CNT is "]);
 }
 
@@ -153,7 +153,7 @@ fn condition_5_wants_exactly_the_orders_without_carrier_to_be_new() {
     let mut database = Database::new();
     let mut row = Vec::new();
     NewOrder {}.encode(&mut row);
-    database.insert(Table::NewOrder, &order(21).to_bytes(), row);
+    database.insert(TpccTable::NewOrder, &order(21).to_bytes(), row);
     database
         .breaks(&[2, 5, 11], &["order 21: has no O_CARRIER_ID and is in NEW-ORDER (there is no"]);
 }
@@ -185,9 +185,9 @@ fn condition_7_wants_exactly_the_lines_of_delivered_orders_delivered() {
 #[test]
 fn condition_8_wants_the_payments_of_a_warehouse_to_be_its_own() {
     let mut database = Database::new();
-    let row = database.remove(Table::History, &payment(10, 7).to_bytes());
+    let row = database.remove(TpccTable::History, &payment(10, 7).to_bytes());
     let elsewhere = HistoryKey { warehouse: 1, district: 10, number: 1 << 63 };
-    database.insert(Table::History, &elsewhere.to_bytes(), row);
+    database.insert(TpccTable::History, &elsewhere.to_bytes(), row);
     database.breaks(
         &[8, 9],
         &[
@@ -200,9 +200,9 @@ fn condition_8_wants_the_payments_of_a_warehouse_to_be_its_own() {
 #[test]
 fn condition_9_wants_the_payments_of_a_district_to_be_its_own() {
     let mut database = Database::new();
-    let row = database.remove(Table::History, &payment(10, 7).to_bytes());
+    let row = database.remove(TpccTable::History, &payment(10, 7).to_bytes());
     let elsewhere = HistoryKey { warehouse: 2, district: 9, number: 1 << 63 };
-    database.insert(Table::History, &elsewhere.to_bytes(), row);
+    database.insert(TpccTable::History, &elsewhere.to_bytes(), row);
     database
         .breaks(&[9], &["warehouse 2, district 10: D_YTD is 200.00, the sum of H_AMOUNT 190.00"]);
 }
@@ -234,27 +234,27 @@ fn condition_12_wants_a_customer_to_have_had_what_was_paid_or_is_owed() {
 #[test]
 fn rows_that_are_lost_count_as_zero() {
     let mut database = Database::new();
-    database.remove(Table::Warehouse, &W.to_bytes());
+    database.remove(TpccTable::Warehouse, &W.to_bytes());
     database.breaks(&[1, 8], &["warehouse 2: W_YTD is 0.00"]);
 
     let mut database = Database::new();
-    database.remove(Table::District, &D.to_bytes());
+    database.remove(TpccTable::District, &D.to_bytes());
     database.breaks(&[1, 2, 9], &["district 10: D_NEXT_O_ID - 1 is -1"]);
 
     let mut database = Database::new();
-    database.remove(Table::Customer, &C.to_bytes());
+    database.remove(TpccTable::Customer, &C.to_bytes());
     database.breaks(&[10], &["customer 7: C_BALANCE is 0.00"]);
 
     let mut database = Database::new();
-    database.remove(Table::Order, &order(3).to_bytes());
+    database.remove(TpccTable::Order, &order(3).to_bytes());
     database.breaks(&[4, 6, 7, 11], &["order 3: O_OL_CNT is 0, rows"]);
 
     let mut database = Database::new();
-    database.remove(Table::Order, &order(17).to_bytes());
+    database.remove(TpccTable::Order, &order(17).to_bytes());
     database.breaks(&[4, 5, 6, 11], &["order 17"]);
 
     let mut database = Database::new();
-    database.remove(Table::History, &payment(10, 7).to_bytes());
+    database.remove(TpccTable::History, &payment(10, 7).to_bytes());
     database.breaks(&[8, 9, 10], &["customer 7"]);
 
     let empty = Database(BTreeMap::new()).check();
@@ -269,33 +269,33 @@ fn rows_without_a_place_are_named_and_break_nothing_off() {
     let strays: [(Spoil, &str); 4] = [
         (
             |database| {
-                let row = database.row(Table::Warehouse, &W.to_bytes()).clone();
+                let row = database.row(TpccTable::Warehouse, &W.to_bytes()).clone();
                 let key = WarehouseKey { warehouse: 3 };
-                database.insert(Table::Warehouse, &key.to_bytes(), row);
+                database.insert(TpccTable::Warehouse, &key.to_bytes(), row);
             },
             "WarehouseKey { warehouse: 3 }",
         ),
         (
             |database| {
-                let row = database.row(Table::Order, &order(1).to_bytes()).clone();
+                let row = database.row(TpccTable::Order, &order(1).to_bytes()).clone();
                 let key = OrderKey { warehouse: 1, district: 11, order: 1 };
-                database.insert(Table::Order, &key.to_bytes(), row);
+                database.insert(TpccTable::Order, &key.to_bytes(), row);
             },
             "district: 11",
         ),
         (
             |database| {
-                let row = database.row(Table::Customer, &C.to_bytes()).clone();
+                let row = database.row(TpccTable::Customer, &C.to_bytes()).clone();
                 let key = CustomerKey { customer: u32::MAX, ..C };
-                database.insert(Table::Customer, &key.to_bytes(), row);
+                database.insert(TpccTable::Customer, &key.to_bytes(), row);
             },
             "customer: 4294967295",
         ),
         (
             |database| {
-                let row = database.row(Table::NewOrder, &order(20).to_bytes()).clone();
+                let row = database.row(TpccTable::NewOrder, &order(20).to_bytes()).clone();
                 let key = OrderKey { district: 0, ..order(20) };
-                database.insert(Table::NewOrder, &key.to_bytes(), row);
+                database.insert(TpccTable::NewOrder, &key.to_bytes(), row);
             },
             "district: 0",
         ),
@@ -320,9 +320,9 @@ fn values_that_no_transaction_writes_do_not_break_the_check_off() {
     change!(database, Customer, C, |row| row.ytd_payment_cents = i64::MIN);
     database.breaks(&[1, 2, 8, 9, 10, 12], &["-92233720368547758.08"]);
     let mut check = ConsistencyCheck::new(scale(), WAREHOUSES, 1..=WAREHOUSES);
-    let error = check.add(Table::Order, &order(1).to_bytes(), b"short").unwrap_err();
+    let error = check.add(TpccTable::Order, &order(1).to_bytes(), b"short").unwrap_err();
     assert!(error.to_string().contains("5 bytes are no row of ORDER"), "{error}");
-    let error = check.add(Table::Order, b"short", b"short").unwrap_err();
+    let error = check.add(TpccTable::Order, b"short", b"short").unwrap_err();
     assert!(error.to_string().contains("no row of ORDER"), "{error}");
 }
 
@@ -396,7 +396,7 @@ fn stocks_that_nobody_took_anything_out_of_are_as_they_were() {
     );
 
     let mut database = Database::new();
-    let row = database.remove(Table::Stock, &stock.to_bytes());
-    database.insert(Table::Stock, &StockKey { warehouse: 0, item: 9 }.to_bytes(), row);
+    let row = database.remove(TpccTable::Stock, &stock.to_bytes());
+    database.insert(TpccTable::Stock, &StockKey { warehouse: 0, item: 9 }.to_bytes(), row);
     assert!(judge(&database).to_string().contains("1 rows name a warehouse"));
 }

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_fabric::{Fabric, Port};
+use latchwork_fabric::{AnyFabric, Port};
 use latchwork_memnode::{EpochWorker, Epochs, Geometry, LineAllocator, Pool, PoolSettings};
 use latchwork_runtime::{ExecutorConfig, Handle, JoinHandle, VirtualWorker, run_all};
 use latchwork_simulation::{Kernel, Random};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
-use latchwork_verbs_sim::{Fabric as SimFabric, SimConfig};
+use latchwork_verbs_sim::{SimConfig, SimFabric};
 
 pub(crate) const CHUNK: u64 = 64 << 10;
 pub(crate) const LINE: u32 = 512;
@@ -66,7 +66,7 @@ impl Node {
 /// A world: memory nodes, and compute nodes 1 to `n` with workers.
 pub(crate) struct World {
     pub kernel: Kernel,
-    pub fabric: Fabric,
+    pub fabric: AnyFabric,
     pub memory: Vec<(MemoryNodeId, u64)>,
     pub workers: Vec<Vec<Worker>>,
     running: Vec<VirtualWorker>,
@@ -86,7 +86,7 @@ impl World {
         config: SimConfig,
     ) -> World {
         let kernel = Kernel::new(seed);
-        let fabric = Fabric::from(SimFabric::new(&kernel, config));
+        let fabric = AnyFabric::from(SimFabric::new(&kernel, config));
         let memory = chunks
             .iter()
             .map(|chunks| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, Member, Protocol, Simulated};
 use latchwork_coherence::CoherentMemory;
-use latchwork_relaxed::{Consistency, Settings};
+use latchwork_relaxed::{Consistency, WriteBufferSettings};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{NicProfile, SimConfig};
 
@@ -54,15 +54,15 @@ pub(crate) fn config(nodes: usize, workers: usize, seed: u64, protocol: Protocol
 }
 
 /// Settings that differ from world to world, with a deadline that every world meets.
-pub(crate) fn settings(consistency: Consistency, seed: u64) -> Settings {
-    Settings {
+pub(crate) fn settings(consistency: Consistency, seed: u64) -> WriteBufferSettings {
+    WriteBufferSettings {
         consistency,
         deadline: Duration::from_secs(1),
         linger: Duration::from_micros([0, 2, 30][(seed / 2 % 3) as usize]),
         batch: [8, 2, 4, 1][(seed / 5 % 4) as usize],
         entries: 8,
         hold: Duration::from_micros([0, 10][(seed % 2) as usize]),
-        ..Settings::default()
+        ..WriteBufferSettings::default()
     }
 }
 

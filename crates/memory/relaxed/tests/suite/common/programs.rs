@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use latchwork_relaxed::Consistency;
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::history::Step::{Fence, Read, Write};
-use latchwork_workload::history::{Step, StoreOrder};
+use latchwork_workload::history::ProcessStep::{Fence, Read, Write};
+use latchwork_workload::history::{ProcessStep, StoreOrder};
 
-pub(crate) type Program = Vec<Vec<Step<char>>>;
+pub(crate) type Program = Vec<Vec<ProcessStep<char>>>;
 
 /// A program, with the outcome in question.
 pub(crate) struct Litmus {

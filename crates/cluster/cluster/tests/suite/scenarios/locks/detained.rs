@@ -8,16 +8,16 @@ use super::*;
 /// Locks a line to write, writes to it, and turns the lock into a node lock.
 #[track_caller]
 fn detained(stage: &Stage, worker: usize, line: GlobalAddr, value: u64) -> Lock {
-    let mut held = lock(stage, worker, line, Mode::Exclusive);
+    let mut held = lock(stage, worker, line, AccessMode::Exclusive);
     stage.write(worker, line, value);
     stage.run(worker, async move |member| {
-        member.memory.detain(&mut held);
+        member.memory.convert_to_node_lock(&mut held);
         held
     })
 }
 
 fn is_detained(stage: &Stage, worker: usize, line: GlobalAddr) -> bool {
-    stage.run(worker, async move |member| member.memory.is_detained(line, &Hint::default()))
+    stage.run(worker, async move |member| member.memory.has_node_lock(line, &Hint::default()))
 }
 
 #[test]
@@ -33,16 +33,16 @@ fn a_line_with_a_node_lock_is_locked_for_other_nodes_only() {
         assert!(is_detained(&stage, A, line));
         // Locked again and again, and each node lock keeps the line at the node.
         let second = detained(&stage, A, line, 2);
-        let reader = lock(&stage, A, line, Mode::Shared);
+        let reader = lock(&stage, A, line, AccessMode::Shared);
         stage.drop_on(A, first);
         stage.drop_on(A, reader);
-        is_refused(&stage, B, line, Mode::Shared);
+        is_refused(&stage, B, line, AccessMode::Shared);
         assert!(is_detained(&stage, A, line));
         assert_eq!(stage.node(A).locked_lines(), 1);
         stage.drop_on(A, second);
         assert!(!is_detained(&stage, A, line));
         assert_eq!(stage.node(A).locked_lines(), 0);
-        let held = lock(&stage, B, line, Mode::Exclusive);
+        let held = lock(&stage, B, line, AccessMode::Exclusive);
         assert_eq!(stage.read(B, line), 2);
         stage.drop_on(B, held);
         stage.finish();
@@ -81,14 +81,14 @@ fn lines_with_node_locks_are_not_evicted_and_have_a_bound() {
         for line in &lines[..most] {
             assert_eq!(stage.owns(A, *line), Ownership::Exclusive, "seed {seed}: evicted");
         }
-        let error = stage.end(locks(&stage, A, lines[most], Mode::Shared)).map(drop);
+        let error = stage.end(locks(&stage, A, lines[most], AccessMode::Shared)).map(drop);
         let error = error.expect_err("one too many").to_string();
         assert!(error.contains("lock-share"), "seed {seed}: {error}");
         // A line that is already under a node lock is not counted twice.
-        let again = lock(&stage, A, lines[0], Mode::Exclusive);
+        let again = lock(&stage, A, lines[0], AccessMode::Exclusive);
         stage.drop_on(A, again);
         held.into_iter().for_each(|held| stage.drop_on(A, held));
-        let held = lock(&stage, A, lines[most], Mode::Shared);
+        let held = lock(&stage, A, lines[most], AccessMode::Shared);
         stage.drop_on(A, held);
         assert_eq!(stage.node(A).locked_lines(), 0);
         stage.finish();
@@ -105,8 +105,8 @@ fn a_line_that_other_nodes_want_is_released() {
         let first = detained(&stage, A, line, 1);
         let second = detained(&stage, A, line, 2);
         let mut refused = 0;
-        while matches!(tries(&stage, A, line, Mode::Exclusive), Ok(LockOutcome::Got(_))) {
-            is_refused(&stage, B, line, Mode::Exclusive);
+        while matches!(tries(&stage, A, line, AccessMode::Exclusive), Ok(LockOutcome::Got(_))) {
+            is_refused(&stage, B, line, AccessMode::Exclusive);
             refused += 1;
             assert!(refused < 20, "seed {}: for ever", stage.seed);
         }
@@ -115,13 +115,13 @@ fn a_line_that_other_nodes_want_is_released() {
             is_refused(&stage, A, line, mode);
         }
         stage.drop_on(A, first);
-        is_refused(&stage, A, line, Mode::Exclusive);
+        is_refused(&stage, A, line, AccessMode::Exclusive);
         stage.drop_on(A, second);
         // B may be the first or not.
-        let held = lock(&stage, B, line, Mode::Exclusive);
+        let held = lock(&stage, B, line, AccessMode::Exclusive);
         assert_eq!(stage.read(B, line), 2);
         stage.drop_on(B, held);
-        stage.drop_on(A, lock(&stage, A, line, Mode::Exclusive));
+        stage.drop_on(A, lock(&stage, A, line, AccessMode::Exclusive));
         stage.finish();
     });
 }

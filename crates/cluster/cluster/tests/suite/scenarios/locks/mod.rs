@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use latchwork_cache::Ownership;
 use latchwork_cluster::{Lock, Protocol, Ticket};
-use latchwork_coherence::{LineLocks, LockOutcome, MemoryError, Mode, Need};
+use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, MemoryError, Need};
 use latchwork_latch::{Answer, WordOp};
 use latchwork_runtime::JoinHandle;
 use latchwork_verbs::GlobalAddr;
@@ -21,7 +21,7 @@ use latchwork_verbs_sim::Leg;
 use crate::common::small;
 use crate::scenarios::stage::*;
 
-const BOTH: [Mode; 2] = [Mode::Shared, Mode::Exclusive];
+const BOTH: [AccessMode; 2] = [AccessMode::Shared, AccessMode::Exclusive];
 
 /// The time for a read of the word, a request and its answer, in a network in which each may be
 /// late. A longer wait was for another event.
@@ -30,13 +30,13 @@ const AT_ONCE: Duration = Duration::from_micros(150);
 type Locked = Result<LockOutcome<Lock>, MemoryError>;
 
 /// Starts to lock a line.
-fn locks(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> JoinHandle<Locked> {
+fn locks(stage: &Stage, worker: usize, line: GlobalAddr, mode: AccessMode) -> JoinHandle<Locked> {
     stage.start(worker, async move |member| member.memory.lock(Need { addr: line, mode }).await)
 }
 
 /// Locks a line without a conflicting lock.
 #[track_caller]
-fn lock(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> Lock {
+fn lock(stage: &Stage, worker: usize, line: GlobalAddr, mode: AccessMode) -> Lock {
     match stage.end(locks(stage, worker, line, mode)).expect("no error") {
         LockOutcome::Got(lock) => lock,
         LockOutcome::Locked => panic!("seed {}: nobody has locked it so", stage.seed),
@@ -45,7 +45,7 @@ fn lock(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) -> Lock {
 
 /// Tries to lock a locked line: the attempt fails at once.
 #[track_caller]
-fn is_refused(stage: &Stage, worker: usize, line: GlobalAddr, mode: Mode) {
+fn is_refused(stage: &Stage, worker: usize, line: GlobalAddr, mode: AccessMode) {
     let since = stage.now();
     let end = stage.end(locks(stage, worker, line, mode)).expect("no error");
     assert!(matches!(end, LockOutcome::Locked), "seed {}: {mode:?} was locked", stage.seed);
@@ -66,7 +66,7 @@ fn tries(
     stage: &Stage,
     worker: usize,
     line: GlobalAddr,
-    mode: Mode,
+    mode: AccessMode,
 ) -> Result<LockOutcome<Lock>, Need> {
     stage.run(worker, async move |member| member.memory.try_lock(Need { addr: line, mode }))
 }
@@ -83,7 +83,7 @@ fn looks_in(
     stage: &Stage,
     worker: usize,
     line: GlobalAddr,
-    mode: Mode,
+    mode: AccessMode,
 ) -> JoinHandle<Option<Ticket>> {
     stage.start(worker, async move |member| {
         match member.memory.ensure_unlocked(Need { addr: line, mode }).await.expect("no error") {
@@ -112,14 +112,14 @@ fn many_lock_a_line_to_read_and_none_to_write_beside_them() {
         let stage = stage();
         let line = stage.line();
         stage.write(C, line, 1);
-        let first = lock(&stage, A, line, Mode::Shared);
-        let second = lock(&stage, B, line, Mode::Shared);
-        is_refused(&stage, C, line, Mode::Exclusive);
+        let first = lock(&stage, A, line, AccessMode::Shared);
+        let second = lock(&stage, B, line, AccessMode::Shared);
+        is_refused(&stage, C, line, AccessMode::Exclusive);
         assert_eq!((stage.read(A, line), stage.read(B, line)), (1, 1));
         stage.drop_on(A, first);
-        is_refused(&stage, C, line, Mode::Exclusive);
+        is_refused(&stage, C, line, AccessMode::Exclusive);
         stage.drop_on(B, second);
-        let third = lock(&stage, C, line, Mode::Exclusive);
+        let third = lock(&stage, C, line, AccessMode::Exclusive);
         assert_eq!(stage.word(line), x(C));
         stage.drop_on(C, third);
         stage.finish();
@@ -131,7 +131,7 @@ fn a_line_that_is_locked_to_write_is_refused_to_all() {
     in_every_way(2, |stage| {
         let stage = stage();
         let line = stage.line();
-        let held = lock(&stage, A, line, Mode::Exclusive);
+        let held = lock(&stage, A, line, AccessMode::Exclusive);
         stage.write(A, line, 7);
         for mode in BOTH {
             is_refused(&stage, B, line, mode);
@@ -139,7 +139,7 @@ fn a_line_that_is_locked_to_write_is_refused_to_all() {
         }
         assert_eq!(stage.owns(A, line), Ownership::Exclusive);
         stage.drop_on(A, held);
-        let held = lock(&stage, B, line, Mode::Shared);
+        let held = lock(&stage, B, line, AccessMode::Shared);
         assert_eq!(stage.read(B, line), 7);
         stage.drop_on(B, held);
         stage.finish();
@@ -151,15 +151,15 @@ fn a_lock_to_read_is_upgraded_unless_another_reads() {
     in_every_way(2, |stage| {
         let stage = stage();
         let line = stage.line();
-        let mine = lock(&stage, A, line, Mode::Shared);
-        let theirs = lock(&stage, B, line, Mode::Shared);
+        let mine = lock(&stage, A, line, AccessMode::Shared);
+        let theirs = lock(&stage, B, line, AccessMode::Shared);
         let (granted, mine) = upgrade(&stage, A, mine);
         assert!(!granted, "seed {}: beside a reader", stage.seed);
-        assert_eq!(mine.need().mode, Mode::Shared);
+        assert_eq!(mine.need().mode, AccessMode::Shared);
         stage.drop_on(B, theirs);
         let (granted, mine) = upgrade(&stage, A, mine);
         assert!(granted, "seed {}: alone", stage.seed);
-        is_refused(&stage, B, line, Mode::Shared);
+        is_refused(&stage, B, line, AccessMode::Shared);
         stage.write(A, line, 2);
         stage.drop_on(A, mine);
         stage.end(stage.reads(B, line));
@@ -172,7 +172,7 @@ fn two_that_upgrade_are_not_both_granted() {
     in_every_way(2, |stage| {
         let stage = stage();
         let line = stage.line();
-        let held = [A, B].map(|worker| (worker, lock(&stage, worker, line, Mode::Shared)));
+        let held = [A, B].map(|worker| (worker, lock(&stage, worker, line, AccessMode::Shared)));
         let tasks = held.map(|(worker, mut held)| {
             stage.start(worker, async move |member| {
                 let end = member.memory.upgrade_lock(&mut held).await.expect("no error");
@@ -196,15 +196,15 @@ fn workers_of_one_node_exclude_each_other() {
         let mut stage = Stage::new(1, seed);
         let second = stage.add_worker(A);
         let line = stage.line();
-        let one = lock(&stage, A, line, Mode::Shared);
-        let two = lock(&stage, second, line, Mode::Shared);
-        is_refused(&stage, second, line, Mode::Exclusive);
+        let one = lock(&stage, A, line, AccessMode::Shared);
+        let two = lock(&stage, second, line, AccessMode::Shared);
+        is_refused(&stage, second, line, AccessMode::Exclusive);
         let (granted, one) = upgrade(&stage, A, one);
         assert!(!granted, "seed {seed}: beside the other worker's lock");
         stage.drop_on(second, two);
         let (granted, one) = upgrade(&stage, A, one);
         assert!(granted, "seed {seed}: alone");
-        is_refused(&stage, second, line, Mode::Shared);
+        is_refused(&stage, second, line, AccessMode::Shared);
         assert_eq!(stage.node(A).locked_lines(), 1);
         stage.drop_on(A, one);
         assert_eq!(stage.node(A).locked_lines(), 0);
@@ -219,25 +219,27 @@ fn locked_lines_are_not_evicted_and_have_a_bound() {
         let stage = Stage::with(1, 8, seed);
         let lines: Vec<_> = (0..40).map(|_| stage.line()).collect();
         let most = stage.node(A).cache().capacity() / 2;
-        let mut held: Vec<_> =
-            lines[..most].iter().map(|line| lock(&stage, A, *line, Mode::Exclusive)).collect();
+        let mut held: Vec<_> = lines[..most]
+            .iter()
+            .map(|line| lock(&stage, A, *line, AccessMode::Exclusive))
+            .collect();
         for line in &lines {
             stage.write(A, *line, 3);
         }
         for line in &lines[..most] {
             assert_eq!(stage.owns(A, *line), Ownership::Exclusive, "seed {seed}: evicted");
         }
-        let error = stage.end(locks(&stage, A, lines[most], Mode::Shared)).map(drop);
+        let error = stage.end(locks(&stage, A, lines[most], AccessMode::Shared)).map(drop);
         let error = error.expect_err("one too many").to_string();
         assert!(error.contains("lock-share"), "seed {seed}: {error}");
         // A line that is already locked is not counted twice.
         let (last, again) = (held.pop(), lines[most - 1]);
         stage.drop_on(A, last);
-        held.extend([again, again].map(|line| lock(&stage, A, line, Mode::Shared)));
+        held.extend([again, again].map(|line| lock(&stage, A, line, AccessMode::Shared)));
         for _ in 0..2 {
             stage.drop_on(A, held.pop());
         }
-        held.push(lock(&stage, A, lines[most], Mode::Shared));
+        held.push(lock(&stage, A, lines[most], AccessMode::Shared));
         held.into_iter().for_each(|held| stage.drop_on(A, held));
         stage.finish();
     });
@@ -250,15 +252,15 @@ fn a_worker_that_leaves_unlocks() {
         let mut stage = Stage::new(2, seed);
         let line = stage.line();
         let task = stage.start(A, async move |member| {
-            let held = member.memory.lock(Need { addr: line, mode: Mode::Exclusive }).await;
+            let held = member.memory.lock(Need { addr: line, mode: AccessMode::Exclusive }).await;
             member.handle.sleep(Duration::from_secs(1000)).await;
             drop(held);
         });
         stage.until("A has locked the line", || stage.node(A).locked_lines() == 1);
-        is_refused(&stage, B, line, Mode::Exclusive);
+        is_refused(&stage, B, line, AccessMode::Exclusive);
         stage.leave(A);
         assert!(task.is_finished(), "aborted with its worker");
-        let held = lock(&stage, B, line, Mode::Exclusive);
+        let held = lock(&stage, B, line, AccessMode::Exclusive);
         stage.drop_on(B, held);
         stage.finish();
     });
@@ -275,12 +277,12 @@ fn a_lock_attempt_ends_in_time_when_the_owner_does_not_answer() {
         stage.write(A, line, 1);
         let silent = stage.hold(Leg::Inbox, line, request(B, A));
         let since = stage.now();
-        let end = stage.end(locks(&stage, B, line, Mode::Exclusive));
+        let end = stage.end(locks(&stage, B, line, AccessMode::Exclusive));
         assert!(matches!(end, Err(MemoryError::Timeout { .. })), "seed {seed}: {end:?}");
         assert!(stage.now() - since < Duration::from_millis(11), "seed {seed}");
         drop(silent);
         stage.pass(A_WHILE);
-        let held = lock(&stage, B, line, Mode::Exclusive);
+        let held = lock(&stage, B, line, AccessMode::Exclusive);
         stage.drop_on(B, held);
         stage.finish();
     });
@@ -294,8 +296,8 @@ fn under_sel_a_lock_holds_the_word() {
         config.policy = Protocol::Sel.policy();
         let stage = Stage::on(config);
         let line = stage.line();
-        let first = lock(&stage, A, line, Mode::Shared);
-        let second = lock(&stage, B, line, Mode::Shared);
+        let first = lock(&stage, A, line, AccessMode::Shared);
+        let second = lock(&stage, B, line, AccessMode::Shared);
         stage.pass(A_WHILE);
         assert_eq!(stage.word(line), s(&[A, B]));
         let (granted, first) = upgrade(&stage, A, first);
@@ -304,10 +306,10 @@ fn under_sel_a_lock_holds_the_word() {
         stage.until("B has given its copy back", || stage.word(line) == s(&[A]));
         let (granted, first) = upgrade(&stage, A, first);
         assert!(granted, "seed {seed}: alone");
-        is_refused(&stage, B, line, Mode::Shared);
-        is_refused(&stage, B, line, Mode::Exclusive);
-        assert!(stage.end(looks_in(&stage, B, line, Mode::Shared)).is_none(), "seed {seed}");
-        let again = tries(&stage, A, line, Mode::Shared).map(drop_outcome);
+        is_refused(&stage, B, line, AccessMode::Shared);
+        is_refused(&stage, B, line, AccessMode::Exclusive);
+        assert!(stage.end(looks_in(&stage, B, line, AccessMode::Shared)).is_none(), "seed {seed}");
+        let again = tries(&stage, A, line, AccessMode::Shared).map(drop_outcome);
         assert_eq!(again, Ok(LockOutcome::Locked), "seed {seed}: a lock of this node");
         stage.write(A, line, 9);
         stage.drop_on(A, first);

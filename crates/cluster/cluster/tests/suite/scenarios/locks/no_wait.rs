@@ -20,23 +20,23 @@ fn a_line_that_is_here_is_locked_without_waiting() {
         stage.read(A, line);
         stage.pass(A_WHILE);
         stage.forget();
-        let write = Need { addr: line, mode: Mode::Exclusive };
-        assert_eq!(tries(&stage, A, line, Mode::Exclusive).map(drop_outcome), Err(write));
-        let Ok(LockOutcome::Got(held)) = tries(&stage, A, line, Mode::Shared) else {
+        let write = Need { addr: line, mode: AccessMode::Exclusive };
+        assert_eq!(tries(&stage, A, line, AccessMode::Exclusive).map(drop_outcome), Err(write));
+        let Ok(LockOutcome::Got(held)) = tries(&stage, A, line, AccessMode::Shared) else {
             panic!("seed {}: it is here", stage.seed);
         };
-        assert_eq!((held.need().mode, stage.node(A).locked_lines()), (Mode::Shared, 1));
+        assert_eq!((held.need().mode, stage.node(A).locked_lines()), (AccessMode::Shared, 1));
         // No request is sent, because a lock at this node conflicts.
-        let refused = tries(&stage, A, line, Mode::Exclusive).map(drop_outcome);
+        let refused = tries(&stage, A, line, AccessMode::Exclusive).map(drop_outcome);
         assert_eq!(refused, Ok(LockOutcome::Locked));
         assert_eq!(stage.count(line, |_, _| true), 0, "seed {}: without a message", stage.seed);
-        is_refused(&stage, B, line, Mode::Exclusive);
+        is_refused(&stage, B, line, AccessMode::Exclusive);
         stage.drop_on(A, held);
         stage.write(A, line, 2);
-        let Ok(LockOutcome::Got(held)) = tries(&stage, A, line, Mode::Exclusive) else {
+        let Ok(LockOutcome::Got(held)) = tries(&stage, A, line, AccessMode::Exclusive) else {
             panic!("seed {}: it is here", stage.seed);
         };
-        is_refused(&stage, B, line, Mode::Shared);
+        is_refused(&stage, B, line, AccessMode::Shared);
         stage.drop_on(A, held);
         stage.finish();
     });
@@ -47,10 +47,10 @@ fn a_line_that_is_here_is_locked_without_waiting() {
 fn an_access_that_does_not_wait_for_locks_fails_at_once() {
     in_every_way(2, |stage| {
         for (lock_mode, mode, passes) in [
-            (Mode::Shared, Mode::Shared, true),
-            (Mode::Shared, Mode::Exclusive, false),
-            (Mode::Exclusive, Mode::Shared, false),
-            (Mode::Exclusive, Mode::Exclusive, false),
+            (AccessMode::Shared, AccessMode::Shared, true),
+            (AccessMode::Shared, AccessMode::Exclusive, false),
+            (AccessMode::Exclusive, AccessMode::Shared, false),
+            (AccessMode::Exclusive, AccessMode::Exclusive, false),
         ] {
             let stage = stage();
             let line = stage.line();
@@ -82,7 +82,7 @@ fn an_access_without_a_wait_fails_at_once_also_while_its_node_pauses() {
             let mut stage = stage();
             let second = stage.add_worker(B);
             let line = stage.line();
-            let held = lock(&stage, A, line, Mode::Exclusive);
+            let held = lock(&stage, A, line, AccessMode::Exclusive);
             let access = if write { stage.writes(B, line, 5) } else { stage.reads(B, line) };
             stage.pass(Duration::from_millis(5));
             for _ in 0..20 {
@@ -107,16 +107,16 @@ fn a_refused_reader_that_tries_again_fails_at_once() {
     in_every_way(2, |stage| {
         let stage = stage();
         let line = stage.line();
-        let held = lock(&stage, A, line, Mode::Exclusive);
-        is_refused(&stage, B, line, Mode::Shared);
+        let held = lock(&stage, A, line, AccessMode::Exclusive);
+        is_refused(&stage, B, line, AccessMode::Shared);
         for step in 0..40 {
             stage.pass(Duration::from_micros(97 * step));
-            is_refused(&stage, B, line, Mode::Shared);
-            is_refused(&stage, B, line, Mode::Exclusive);
+            is_refused(&stage, B, line, AccessMode::Shared);
+            is_refused(&stage, B, line, AccessMode::Exclusive);
         }
         stage.drop_on(A, held);
         stage.pass(Duration::from_millis(1));
-        let held = lock(&stage, B, line, Mode::Exclusive);
+        let held = lock(&stage, B, line, AccessMode::Exclusive);
         stage.drop_on(B, held);
         stage.finish();
     });
@@ -133,16 +133,16 @@ fn lines_that_were_refused_leave_frames_to_others() {
         let held: Vec<_> = lines
             .iter()
             .zip([A, C].into_iter().cycle())
-            .map(|(line, worker)| (worker, lock(&stage, worker, *line, Mode::Exclusive)))
+            .map(|(line, worker)| (worker, lock(&stage, worker, *line, AccessMode::Exclusive)))
             .collect();
         for _ in 0..3 {
-            lines.iter().for_each(|line| is_refused(&stage, B, *line, Mode::Shared));
+            lines.iter().for_each(|line| is_refused(&stage, B, *line, AccessMode::Shared));
         }
         let frames = stage.node(B).cache().capacity();
         let kept = lines.iter().filter(|line| stage.frame(B, **line).is_some()).count();
         assert!((1..=frames / 4).contains(&kept), "seed {seed}: {kept} of {frames}");
         for line in &others {
-            let mine = lock(&stage, B, *line, Mode::Exclusive);
+            let mine = lock(&stage, B, *line, AccessMode::Exclusive);
             assert_eq!(stage.write(B, *line, 1), 0, "seed {seed}");
             stage.drop_on(B, mine);
         }
@@ -151,7 +151,7 @@ fn lines_that_were_refused_leave_frames_to_others() {
         }
         stage.pass(Duration::from_millis(2));
         for line in &lines {
-            let mine = lock(&stage, B, *line, Mode::Shared);
+            let mine = lock(&stage, B, *line, AccessMode::Shared);
             stage.drop_on(B, mine);
         }
         stage.finish();
@@ -165,17 +165,17 @@ fn a_dropped_lock_attempt_ends_with_the_answer() {
         for mode in BOTH {
             let stage = stage();
             let line = stage.line();
-            let held = lock(&stage, A, line, Mode::Exclusive);
+            let held = lock(&stage, A, line, AccessMode::Exclusive);
             let wish = locks(&stage, B, line, mode);
             stage.until("B asks", || stage.count(line, request(B, A)) == 1);
             wish.abort();
             stage.pass(Duration::from_millis(2));
             // The bit of a refused reader stays, so its node reads the word.
             let asked = stage.count(line, request(B, A));
-            assert!(asked == 1 || mode == Mode::Shared, "seed {}: {asked}", stage.seed);
+            assert!(asked == 1 || mode == AccessMode::Shared, "seed {}: {asked}", stage.seed);
             stage.drop_on(A, held);
             stage.pass(Duration::from_millis(2));
-            assert_eq!(stage.node(B).lines_under_way(), 0, "seed {}", stage.seed);
+            assert_eq!(stage.node(B).lines_in_flight(), 0, "seed {}", stage.seed);
             stage.finish();
         }
     });

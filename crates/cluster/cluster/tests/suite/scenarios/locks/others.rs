@@ -9,7 +9,7 @@ fn an_access_without_a_lock_waits_for_the_end_of_the_lock() {
         for write in [false, true] {
             let stage = stage();
             let line = stage.line();
-            let held = lock(&stage, A, line, Mode::Exclusive);
+            let held = lock(&stage, A, line, AccessMode::Exclusive);
             let access = if write { stage.writes(B, line, 5) } else { stage.reads(B, line) };
             // Far longer than reservations last.
             stage.pass(Duration::from_millis(5));
@@ -31,7 +31,7 @@ fn a_lock_is_upgraded_before_the_accesses_that_wait_for_it() {
     in_every_way(2, |stage| {
         let stage = stage();
         let line = stage.line();
-        let mine = lock(&stage, A, line, Mode::Shared);
+        let mine = lock(&stage, A, line, AccessMode::Shared);
         stage.end(stage.reads(B, line));
         let write = stage.writes(B, line, 5);
         stage.pass(Duration::from_millis(5));
@@ -59,9 +59,9 @@ fn a_line_is_locked_while_its_hand_over_is_not_settled() {
         let line = stage.line();
         stage.write(A, line, 1);
         let late = stage.hold(Leg::There, line, op(A, WordOp::HandOver(id(B))));
-        let held = lock(&stage, B, line, Mode::Exclusive);
+        let held = lock(&stage, B, line, AccessMode::Exclusive);
         assert_eq!((late.held(), stage.word(line)), (1, x(A)));
-        let other = locks(&stage, C, line, Mode::Exclusive);
+        let other = locks(&stage, C, line, AccessMode::Exclusive);
         stage.until("C asks", || stage.count(line, request(C, A)) > 0);
         stage.pass(Duration::from_micros(10));
         assert!(!other.is_finished(), "seed {seed}: A's operation is in the way");
@@ -79,10 +79,10 @@ fn a_queued_request_is_refused_when_the_line_is_locked() {
     in_every_world(|seed| {
         let stage = Stage::new(2, seed);
         let line = stage.line();
-        let ticket = stage.take(A, line, Mode::Exclusive);
-        let other = locks(&stage, B, line, Mode::Exclusive);
+        let ticket = stage.take(A, line, AccessMode::Exclusive);
+        let other = locks(&stage, B, line, AccessMode::Exclusive);
         stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
-        let held = lock(&stage, A, line, Mode::Exclusive);
+        let held = lock(&stage, A, line, AccessMode::Exclusive);
         assert!(matches!(stage.end(other), Ok(LockOutcome::Locked)), "seed {seed}");
         stage.drop_on(A, ticket);
         stage.drop_on(A, held);
@@ -99,19 +99,19 @@ fn a_request_that_came_with_the_line_is_refused_when_the_line_is_locked() {
         for obtained in [false, true] {
             let stage = Stage::new(3, seed);
             let line = stage.line();
-            let ticket = stage.take(A, line, Mode::Exclusive);
+            let ticket = stage.take(A, line, AccessMode::Exclusive);
             let late = stage.hold(Leg::There, line, op(A, WordOp::HandOver(id(B))));
             let waiting = |from| stage.count(line, answer(A, from, Answer::Queued)) == 1;
-            let first = obtained.then(|| locks(&stage, B, line, Mode::Exclusive));
+            let first = obtained.then(|| locks(&stage, B, line, AccessMode::Exclusive));
             let access = (!obtained).then(|| stage.writes(B, line, 1));
             stage.until("A remembers B", || waiting(B));
-            let other = locks(&stage, C, line, Mode::Exclusive);
+            let other = locks(&stage, C, line, AccessMode::Exclusive);
             stage.until("A remembers C", || waiting(C));
             stage.drop_on(A, ticket);
             access.into_iter().for_each(|access| _ = stage.end(access));
             let held = match first {
                 Some(first) => stage.end(first).expect("no error"),
-                None => tries(&stage, B, line, Mode::Exclusive).expect("it is here"),
+                None => tries(&stage, B, line, AccessMode::Exclusive).expect("it is here"),
             };
             let LockOutcome::Got(held) = held else { panic!("seed {seed}: nobody has locked it") };
             assert!(matches!(stage.end(other), Ok(LockOutcome::Locked)), "seed {seed}");
@@ -133,14 +133,14 @@ fn a_line_that_is_being_given_up_is_not_locked() {
         let mut stage = Stage::on(config);
         let second = stage.add_worker(A);
         let line = stage.line();
-        let ticket = stage.take(A, line, Mode::Exclusive);
+        let ticket = stage.take(A, line, AccessMode::Exclusive);
         let access = stage.writes(B, line, 1);
         stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
         for mode in BOTH {
             let need = Need { addr: line, mode };
             assert_eq!(tries(&stage, second, line, mode).map(drop_outcome), Err(need));
         }
-        let late = locks(&stage, second, line, Mode::Exclusive);
+        let late = locks(&stage, second, line, AccessMode::Exclusive);
         stage.drop_on(A, ticket);
         stage.end(access);
         let LockOutcome::Got(held) = stage.end(late).expect("no error") else {
