@@ -155,8 +155,9 @@ done < <(printf '%s\n' /usr "${shares[@]}" | sort -u)
 processors=(-accel 'tcg,thread=multi' -smp 2)
 [ -z "$count" ] || processors=(-accel tcg -icount 'shift=1,sleep=off' -smp 1)
 # Always emulated: a boot takes seconds, and is the same on machines with and without KVM.
-# Without `rep movsb` for long copies: Soft-RoCE copies with the kernel's memcpy, QEMU executes that instruction byte by byte, and a
-# reader on the other processor would see half a word, which no RDMA device shows.
+# The processor is one on which the kernel's memcpy, with which Soft-RoCE copies, does not use
+# `rep movsb`. QEMU executes that instruction byte by byte, so that a reader on the other processor
+# sees half a word. No RDMA device shows that.
 boot_limit=${RXE_VM_BOOT_LIMIT:-120}
 deadline=$((SECONDS + limit))
 over='rxe-vm: \(ready\|failed\)'
