@@ -59,9 +59,10 @@ fn help_has_the_flags_of_workload_and_cluster_and_no_setting() {
 #[test]
 fn help_of_settings_has_those_of_workload_cluster_and_protocol() {
     let out = text(&microbench("--help-settings").stdout);
-    for line in ["  locality=0", "  cache-share", "  evict-batch=8", "  series-us", "  takeover=on"]
+    for setting in ["locality=0", "cache-share=", "evict-batch=8", "series-us=none", "takeover=on"]
     {
-        assert!(out.lines().any(|told| told == line), "{line}: {out}");
+        let start = format!("  {setting}");
+        assert!(out.lines().any(|line| line.starts_with(&start)), "{setting}: {out}");
     }
 }
 

@@ -345,7 +345,6 @@ impl Inner {
         let wait = self.wait(&stopped);
         let is_open = self.steps.is_over(Step::Tables, workers);
         if !is_open {
-            strict_assert!(member.index < workers, "a worker is counted that is not there");
             // No log is opened before it is certain that the database may be opened here.
             if self.leads(member) {
                 self.check_free(member).await?;

@@ -22,8 +22,8 @@ const MEMNODE: &str = r#"#!/bin/sh
 id= shared=
 while [ $# -gt 0 ]; do
     case $1 in
-        --node-id) id=$2 ;;
-        --shm-dir) shared=$2 ;;
+        node-id=*) id=${1#*=} ;;
+        shm-dir=*) shared=${1#*=} ;;
     esac
     shift
 done
@@ -37,7 +37,7 @@ const PROGRAM: &str = r#"#!/bin/sh
 how=$1 id= json=
 while [ $# -gt 0 ]; do
     case $1 in
-        --node-id) id=$2 ;;
+        node-id=*) id=${1#*=} ;;
         --json) json=$2 ;;
     esac
     shift

@@ -1,7 +1,5 @@
 //! The names of the files.
 
-use latchwork_strict::strict_assert;
-
 use crate::NodeId;
 
 /// The file locked by the process that has opened the directory.
@@ -15,13 +13,11 @@ pub(crate) const FRESH: &str = ".new";
 
 /// The name of a segment.
 pub(crate) fn segment(node: NodeId, number: u64) -> String {
-    strict_assert!(number > 0, "segments are numbered from 1");
     format!("{:02}-{number:010}.log", node.0)
 }
 
 /// The name of a checkpoint part.
 pub(crate) fn part(number: u64, part: u32) -> String {
-    strict_assert!(number > 0, "checkpoints are numbered from 1");
     format!("checkpoint-{number:010}-{part:04}.part")
 }
 

@@ -279,11 +279,11 @@ impl Shared {
     pub(super) fn end(&self, batch: &Taken, outcome: Result<(), WalError>, took: Option<Duration>) {
         let room = {
             let mut state = self.state.lock();
-            state.waiting = state.waiting.saturating_sub(batch.bytes.len());
             strict_assert!(
                 state.failed.is_some() || state.waiting >= batch.bytes.len(),
                 "more bytes were written than waited"
             );
+            state.waiting = state.waiting.saturating_sub(batch.bytes.len());
             state.refusing = None;
             if let Some(took) = took {
                 let stats = &mut state.stats;

@@ -129,12 +129,10 @@ impl<'a, M: ObjectModel> Open<'a, M> {
 
     fn leave(&mut self, slot: usize) {
         self.slots[slot] = None;
-        strict_assert!(
-            self.used & (1 << slot) == 0 && self.reads & !self.used == 0,
-            "a call that has ended is open"
-        );
+        strict_assert!(self.used & (1 << slot) != 0, "a call ends that is not open");
         self.used &= !(1 << slot);
         self.reads &= !(1 << slot);
+        strict_assert!(self.reads & !self.used == 0, "a read is open whose call has ended");
     }
 
     /// Applies the call in `slot`, if the call is open, not effective yet, and possible.
