@@ -7,9 +7,9 @@
 //!                                                      └──► panic, hang, too much memory: a failure
 //! ```
 //!
-//! A [`FuzzTarget`] takes bytes, asserts what must hold of them, and returns a *class*: which error, or
-//! what kind of success. The class is the coverage signal, because a stable compiler has no cheaper
-//! one.
+//! A [`FuzzTarget`] takes bytes, asserts what must hold of them, and returns a *class*: which
+//! error, or what kind of success. The class is the coverage signal, because a stable compiler has
+//! no cheaper one.
 //!
 //! The program runs each target in a worker process. A worker writes each input to a file before it
 //! runs the input. So an input that panics, overflows the stack, exceeds the memory limit or hangs

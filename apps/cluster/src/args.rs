@@ -246,8 +246,8 @@ pub(crate) struct Matrix {
 
 #[derive(Debug, Args)]
 pub(crate) struct Clean {
-    /// A directory that programs were given as their setting shm-dir; may be repeated. /dev/shm/latchwork is
-    /// looked at in any case.
+    /// A directory that programs were given as their setting shm-dir; may be repeated.
+    /// /dev/shm/latchwork is looked at in any case.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) shm_dir: Vec<PathBuf>,
 }

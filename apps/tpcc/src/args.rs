@@ -134,9 +134,9 @@ pub(crate) struct Flags {
     /// Each transaction is of any warehouse, so that all compute nodes work on all data.
     #[arg(long, global = true, conflicts_with_all = ["partitioned", "wait"], hide = true, help_heading = "Settings: Workload")]
     pub(crate) roaming: bool,
-    /// Each compute node has its share of the warehouses and alone touches their rows. A transaction
-    /// with rows of several nodes sends messages and commits by two-phase commit. Terminals work in
-    /// the warehouses of their node.
+    /// Each compute node has its share of the warehouses and alone touches their rows. A
+    /// transaction with rows of several nodes sends messages and commits by two-phase commit.
+    /// Terminals work in the warehouses of their node.
     #[arg(long, global = true, help_heading = "Workload")]
     pub(crate) partitioned: bool,
     /// Check the twelve consistency conditions at the end.
@@ -186,8 +186,8 @@ pub(crate) struct Flags {
     #[arg(long, global = true, value_name = "DIR", help_heading = "Log")]
     pub(crate) wal_dir: Option<PathBuf>,
     /// Go on where the log has lost what was durable: without the lost commits, and without those
-    /// that may have seen them. The program tells what is lost. `run` cuts the log for good, `check`
-    /// leaves it as it is.
+    /// that may have seen them. The program tells what is lost. `run` cuts the log for good,
+    /// `check` leaves it as it is.
     #[arg(long, global = true, hide = true, help_heading = "Settings: Log")]
     pub(crate) accept_loss: bool,
     /// How often a run writes a checkpoint, so that the log does not grow for ever; 0: never.

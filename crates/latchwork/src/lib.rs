@@ -66,8 +66,8 @@
 //!
 //! `Cluster::simulated(config, SimConfig::default())` runs the same program in virtual time, where
 //! one seed decides everything that a network leaves open. `Cluster::join` (feature `tcp`) makes
-//! this process one node of a cluster of processes. The rest of the program stays the same, with one
-//! exception: a database of several processes has no log.
+//! this process one node of a cluster of processes. The rest of the program stays the same, with
+//! one exception: a database of several processes has no log.
 //!
 //! # The crates
 //!

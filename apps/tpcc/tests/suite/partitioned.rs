@@ -150,7 +150,8 @@ fn partitions_that_are_killed_keep_what_they_acknowledged_and_nothing_by_halves(
     killed(24);
 }
 
-/// `KILLS=200 cargo test --release -p latchwork-tpcc --test suite partitioned:: -- --ignored --nocapture`
+/// `KILLS=200 cargo test --release -p latchwork-tpcc --test suite partitioned:: -- --ignored
+/// --nocapture`
 #[test]
 #[ignore = "as many kills as KILLS says"]
 fn more_kills() {

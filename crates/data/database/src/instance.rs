@@ -129,10 +129,10 @@ impl Instance {
         Instance::new(cluster, here, options, id, (None, None), Found::default(), None)
     }
 
-    /// Like [`in_memory`](Instance::in_memory), on a cluster of processes, of which this process has
-    /// the compute nodes `here`. Each process makes an instance with the same options. The first
-    /// worker of the cluster makes the database and its tables, and the other processes wait for
-    /// them.
+    /// Like [`in_memory`](Instance::in_memory), on a cluster of processes, of which this process
+    /// has the compute nodes `here`. Each process makes an instance with the same options. The
+    /// first worker of the cluster makes the database and its tables, and the other processes wait
+    /// for them.
     pub fn in_memory_here(
         cluster: &ClusterConfig,
         here: Range<usize>,

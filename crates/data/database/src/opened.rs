@@ -51,8 +51,8 @@ impl Opened {
     }
 
     /// Ends this worker's part. The first worker of a node waits for the other workers of its node,
-    /// and then until their log has written everything. A second close of this worker, by any clone,
-    /// does nothing.
+    /// and then until their log has written everything. A second close of this worker, by any
+    /// clone, does nothing.
     ///
     /// # Errors
     /// Those of the log.

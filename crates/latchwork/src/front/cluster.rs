@@ -34,8 +34,8 @@ use super::worker::ClusterWorker;
 ///   its log, and each tree has freed the lines that it kept for splits.
 /// - [`close`](Cluster::close) closes the databases and leaves a cluster of processes. It returns
 ///   their errors.
-/// - A cluster that is dropped without `close` does the same, and traces the errors. After a panic it
-///   does not leave: its node is dead for its peers, because its lines may be locked.
+/// - A cluster that is dropped without `close` does the same, and traces the errors. After a panic
+///   it does not leave: its node is dead for its peers, because its lines may be locked.
 /// - A process that is killed closes nothing. Every acknowledged commit is in its log.
 pub struct Cluster(Running);
 
@@ -105,8 +105,8 @@ impl Cluster {
         self.0.names.database(name)
     }
 
-    /// Runs `body` on every worker of every compute node of this process. Returns the results in the
-    /// order of the workers. While the body runs, all open databases are open on its worker. A
+    /// Runs `body` on every worker of every compute node of this process. Returns the results in
+    /// the order of the workers. While the body runs, all open databases are open on its worker. A
     /// program may run again for another phase: all workers end one phase before any begins the
     /// next.
     ///

@@ -30,8 +30,8 @@
 //! location. Writes are multi-copy atomic at every level, because they become visible by an
 //! exclusive access to the coherent line. [`WriteBuffer::flush`] is a full memory fence.
 //! [`WriteBuffer::update`] is an atomic operation that no write passes. The names of the litmus
-//! tests are those of Alglave, Maranget and Tautschnig, "Herding Cats", 2014; `tests/suite/litmus.rs` has
-//! all of them.
+//! tests are those of Alglave, Maranget and Tautschnig, "Herding Cats", 2014;
+//! `tests/suite/litmus.rs` has all of them.
 //!
 //! # When writes are merged
 //!

@@ -382,7 +382,8 @@ fn a_database_that_is_killed_loses_nothing_that_it_acknowledged() {
     kills(12, 1);
 }
 
-/// `KILLS=1000 cargo test --release -p latchwork-txn --test suite kill:: -- --ignored --exact more_kills`
+/// `KILLS=1000 cargo test --release -p latchwork-txn --test suite kill:: -- --ignored --exact
+/// more_kills`
 #[test]
 #[ignore = "as many kills as KILLS says"]
 fn more_kills() {

@@ -226,7 +226,8 @@ fn a_process_that_is_killed_loses_nothing_that_it_acknowledged() {
     kills(20, 1);
 }
 
-/// `KILLS=1000 cargo test --release -p latchwork-wal --test suite kill:: -- --ignored --exact more_kills`
+/// `KILLS=1000 cargo test --release -p latchwork-wal --test suite kill:: -- --ignored --exact
+/// more_kills`
 #[test]
 #[ignore = "as many kills as KILLS says"]
 fn more_kills() {

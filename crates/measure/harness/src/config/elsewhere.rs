@@ -1,6 +1,6 @@
 //! Flags and settings that single programs have: a file, or an environment, for several programs
-//! may set those that only one of them knows. A program's own are not looked up here. [`missing`](super::missing)
-//! keeps the list complete.
+//! may set those that only one of them knows. A program's own are not looked up here.
+//! [`missing`](super::missing) keeps the list complete.
 
 /// A program that takes configuration files, and what it has beyond what all share.
 pub(super) struct Program {

@@ -300,8 +300,8 @@ impl Places {
     }
 }
 
-/// Flags and settings of a program that other programs would not know in a file for several of them: for a test
-/// of the program, which expects none.
+/// Flags and settings of a program that other programs would not know in a file for several of
+/// them: for a test of the program, which expects none.
 pub fn missing<C: CommandFactory>(program: &str) -> Vec<String> {
     let shared: Vec<String> = flags::shared().into_iter().map(|flag| flag.name).collect();
     let flags = flags::of(&flags::complete(C::command()));

@@ -16,8 +16,8 @@ pub struct RdmaFlags {
     /// where there is that]
     #[arg(long, global = true, value_name = "N", value_parser = crate::parse::whole(0..=u8::MAX), hide = true, help_heading = "Settings: RDMA")]
     pub gid_index: Option<u8>,
-    /// How long no acknowledgement may come until a connection counts as failed: seven times as long
-    /// as one is waited for.
+    /// How long no acknowledgement may come until a connection counts as failed: seven times as
+    /// long as one is waited for.
     #[arg(long, global = true, value_name = "SECONDS", default_value = "1.8s", value_parser = crate::parse::seconds_f64, hide = true, help_heading = "Settings: RDMA")]
     pub rdma_timeout: f64,
 }

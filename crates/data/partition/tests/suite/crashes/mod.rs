@@ -56,8 +56,8 @@ fn nothing_acknowledged_is_lost_and_nothing_is_there_by_halves_after_any_of_many
     assert!(refused > 5, "{refused} were refused by devices that were full");
 }
 
-/// More of them: `WORLDS=1000..2000 cargo test --release -p latchwork-partition --test suite crashes:: --
-/// --ignored`.
+/// More of them: `WORLDS=1000..2000 cargo test --release -p latchwork-partition --test suite
+/// crashes:: -- --ignored`.
 #[test]
 #[ignore = "a long hunt"]
 fn more_crashes() {

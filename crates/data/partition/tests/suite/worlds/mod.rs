@@ -86,8 +86,8 @@ fn the_same_seed_is_the_same_history() {
     }
 }
 
-/// More of them: `WORLDS=1000..2000 cargo test --release -p latchwork-partition --test suite worlds:: --
-/// --ignored`.
+/// More of them: `WORLDS=1000..2000 cargo test --release -p latchwork-partition --test suite
+/// worlds:: -- --ignored`.
 #[test]
 #[ignore = "a long hunt"]
 fn more_worlds() {
