@@ -31,7 +31,7 @@ fn failures(home: &Path) -> Vec<PathBuf> {
 /// Checks how the fuzzer reports the bug `bug`, and how the replay ends.
 fn found(bug: &str, said: &str) {
     let home = planted(bug);
-    let output = fuzz(home.path(), &["--seconds", "60", "--seed", "1", "planted"]);
+    let output = fuzz(home.path(), &["--time", "60", "--seed", "1", "planted"]);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{bug}: {error}");
     let failures = failures(home.path());
@@ -65,7 +65,7 @@ fn an_input_that_takes_all_memory_is_found_and_replays() {
 #[test]
 fn a_clean_target_ends_with_success_and_leaves_nothing() {
     let home = planted("qqqqqqqqqqqqqqqqqqqqqqqq");
-    let output = fuzz(home.path(), &["--seconds", "1", "planted"]);
+    let output = fuzz(home.path(), &["--time", "1", "planted"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(String::from_utf8_lossy(&output.stdout).contains("planted: "), "a line of its own");
     assert_eq!(failures(home.path()), Vec::<PathBuf>::new());

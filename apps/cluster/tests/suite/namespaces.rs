@@ -9,7 +9,7 @@ listen= json= id=
 while [ $# -gt 0 ]; do
     case $1 in
         --listen) listen=${2%:0} ;;
-        --node-id) id=$2 ;;
+        node-id=*) id=${1#*=} ;;
         --json) json=$2 ;;
     esac
     shift

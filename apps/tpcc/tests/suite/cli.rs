@@ -214,7 +214,7 @@ fn a_database_is_prepared_run_and_checked_by_programs_of_their_own() {
         assert_eq!(orders(&at), expected);
     }
     for (arguments, words) in [
-        ("run -w 3", &["--warehouses 3", "has 2", "leave the flag out"][..]),
+        ("run -w 3", &["--warehouses 3", "has 2", "leave it out"][..]),
         ("check --set items=7", &["--set items=7", "has 500"]),
         ("prepare -w 1", &["there is a database already"]),
         ("-w 1", &["there is a database already"]),

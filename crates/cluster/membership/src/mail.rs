@@ -178,8 +178,12 @@ impl ControlMessages {
         state.queue.push_back(Letter { number, bytes: letter, sent });
         strict_assert!(state.queue.len() <= QUEUE_MAX, "more letters wait than the bound");
         strict_assert!(
-            state.queue.iter().map(|letter| letter.number).is_sorted(),
-            "letters are sent in another order"
+            state
+                .queue
+                .iter()
+                .filter(|letter| (letter.sent.to, letter.sent.epoch) == (to, epoch))
+                .is_sorted_by_key(|letter| letter.number),
+            "messages to one node are sent in another order"
         );
         drop(state);
         office.changed.notify_all();

@@ -180,7 +180,6 @@ impl LogRecord {
         body.extend_from_slice(key);
         body.extend_from_slice(value.unwrap_or_default());
         self.entries += 1;
-        strict_assert!(self.entries > 0, "the number of entries wraps");
         strict_assert!(self.bytes() <= GROUP_MAX, "a record of {} bytes", self.bytes());
         Ok(())
     }

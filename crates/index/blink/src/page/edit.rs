@@ -84,7 +84,8 @@ impl Page<'_> {
         self.soundly(|page| page.insert_here(slot, key, value))
     }
 
-    fn insert_here(&self, slot: usize, key: &[u8], value: &[u8]) -> Result<Dirty, Edit> {
+    /// The edit alone, on any page and with any key.
+    pub(super) fn insert_here(&self, slot: usize, key: &[u8], value: &[u8]) -> Result<Dirty, Edit> {
         let mut header = self.header;
         let suffix = key.get(header.prefix()..).unwrap_or(&[]);
         let slot = slot.min(header.count());

@@ -26,7 +26,6 @@ impl Line {
         match op {
             WordOp::AcquireShared | WordOp::Poll => match old.exclusive() {
                 None => {
-                    self.registered = false;
                     strict_assert!(
                         !old.shared().contains(self.me)
                             || self.registered
@@ -34,6 +33,7 @@ impl Line {
                             || !rules.registered_wait,
                         "R2: the own bit was set before this addition"
                     );
+                    self.registered = false;
                     self.acquired(Hold::Shared, copy);
                 }
                 Some(holder) => {
@@ -207,11 +207,11 @@ impl Line {
         let Phase::Asking { open, pledged, refused } = self.phase else { return };
         debug_assert!(!self.registered, "a registered wait is minded until it is ownership");
         self.give_up(pledged, out);
-        self.want = None;
         strict_assert!(
             !self.want.is_some_and(|want| want.is_met_by(self.hold)),
             "an access that has the line is not given up"
         );
+        self.want = None;
         let (open, pledged) = (open.less(unasked), NodeSet::EMPTY);
         self.phase = match open.is_empty() {
             true => Phase::Rest,

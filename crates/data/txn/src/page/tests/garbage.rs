@@ -71,7 +71,9 @@ proptest! {
             change(Page { words: copy.words(), header: page.header });
         };
         for state in [State::Live, State::Tombstone, State::Pending] {
-            let new = New { state, cts: Timestamp(1), key: &key, value: &value };
+            // No caller gives a tombstone a value.
+            let value = if state == State::Tombstone { &[] } else { &value[..] };
+            let new = New { state, cts: Timestamp(1), key: &key, value };
             on_a_copy(&|mut page| drop(page.insert(new)));
             on_a_copy(&|mut page| {
                 page.append([new; 3].into_iter(), 40);
