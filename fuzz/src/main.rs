@@ -2,50 +2,17 @@
 
 #![forbid(unsafe_code)]
 
+mod cli;
 mod supervise;
 mod worker;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
-use latchwork_fuzz::{Corpus, FuzzTarget, TARGETS};
+use clap::Parser as _;
+use latchwork_fuzz::{FuzzTarget, TARGETS};
 use latchwork_runtime::Clock;
 
-/// Looks for inputs that make a target panic, hang, or take too much memory.
-///
-/// Each input that does is written to a file, with the command that replays it, and the status is
-/// 1.
-#[derive(Debug, Parser)]
-#[command(name = "latchwork-fuzz", max_term_width = 100)]
-struct Cli {
-    /// The targets; without a name all of them
-    targets: Vec<String>,
-    /// Seconds for all targets together
-    #[arg(long = "time", alias = "seconds", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    seconds: u64,
-    /// Where the inputs begin; drawn and printed where it is not given
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Runs the input in this file, and no other
-    #[arg(long, value_name = "FILE")]
-    replay: Option<PathBuf>,
-    /// Adds inputs that reached something new to the corpus
-    #[arg(long)]
-    keep: bool,
-    /// Prints what the inputs reached
-    #[arg(long)]
-    classes: bool,
-    /// The folder with a folder of inputs for each target
-    #[arg(long, value_name = "DIR", default_value_os_t = Corpus::home())]
-    corpus: PathBuf,
-    /// Where inputs go that failed
-    #[arg(long, value_name = "DIR", default_value_os_t = Corpus::failures())]
-    failures: PathBuf,
-    /// This process is to run inputs itself, and to write each here before
-    #[arg(long, value_name = "FILE", hide = true)]
-    worker: Option<PathBuf>,
-}
+use cli::Cli;
 
 fn main() -> ExitCode {
     let mut cli = Cli::parse();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use latchwork_fuzz::{FuzzTarget, save_failure};
 
-use crate::Cli;
+use crate::cli::Cli;
 use crate::worker::read_current;
 
 /// A worker ends by itself when its time is over. This limit is for a worker that does not.

@@ -12,7 +12,7 @@ use latchwork_fuzz::{Corpus, FuzzTarget, INPUT_MAX, Session, save_failure};
 use latchwork_runtime::Clock;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::Cli;
+use crate::cli::Cli;
 
 /// Maximum time of an input.
 const TIME_MAX: Duration = Duration::from_secs(5);

@@ -42,8 +42,8 @@ mod shell;
 mod signals;
 mod supervise;
 mod tail;
+mod tell;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -54,6 +54,7 @@ use latchwork_harness::parse::one_line;
 
 use args::{Cli, Command};
 use signals::Signals;
+use tell::tell;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
@@ -100,10 +101,4 @@ fn status(ended: Result<u8, AppError>) -> ExitCode {
             ExitCode::from(error.status())
         }
     }
-}
-
-/// Writes a line for people. The reader may have closed standard error, which is no reason to
-/// panic.
-fn tell(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -3,9 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, wrong};
-use crate::point::Point;
+use crate::point::{Point, throughput};
 use crate::rows::{Row, RowKind, Selection, rows};
-use crate::spec::throughput;
 
 /// How far a figure may be from the paper's: 30 % of it.
 const WITHIN: f64 = 0.3;

@@ -11,6 +11,11 @@ use serde_json::Value;
 
 use crate::error::{Result, read, wrong};
 
+/// The column of the operations per second.
+pub(crate) fn throughput() -> String {
+    "throughput_ops_s".to_owned()
+}
+
 /// A run.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::claim::Claim;
 use crate::error::{Result, read, wrong};
+use crate::point::throughput;
 use crate::rows::{RowKind, Selection};
 
 /// A figure.
@@ -106,10 +107,6 @@ fn mixes() -> BTreeMap<String, String> {
     let mixes =
         [("95", "Read-intensive (95 %)"), ("50", "Write-intensive (50 %)"), ("0", "Write-only")];
     mixes.map(|(reads, title)| (reads.to_owned(), title.to_owned())).into()
-}
-
-pub(crate) fn throughput() -> String {
-    "throughput_ops_s".to_owned()
 }
 
 /// Reads a figure's file.

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::faults;
-use crate::world::{Kind, kind, plant};
+use crate::names::{Kind, kind, plant};
 
 /// Simulated worlds: whole clusters in virtual time, in which one seed decides everything that a
 /// network, a scheduler and bad luck leave open. The same seed is the same world, event by event.

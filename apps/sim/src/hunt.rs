@@ -3,7 +3,7 @@
 use crate::args::HuntArgs;
 use crate::outcome;
 use crate::shrink::{jobs_default, shrink_and_write, told};
-use crate::{panics, progress, world};
+use crate::{names, panics, progress, world};
 use latchwork_harness::outcome::{say, short};
 use latchwork_harness::{AppError, directory_to_write, folded, write};
 use latchwork_hunt::scenario::variants;
@@ -129,7 +129,7 @@ fn describe(
     failed: &[(Scenario, latchwork_hunt::WorldReport)],
 ) -> std::collections::BTreeMap<String, serde_json::Value> {
     let seeds: Vec<u64> = failed.iter().map(|(scenario, _)| scenario.seed).collect();
-    let plant = arguments.world.plant.map(world::seeded_bug_name);
+    let plant = arguments.world.plant.map(names::seeded_bug_name);
     let entries = [
         ("from_seed", from_seed.into()),
         ("jobs", jobs.into()),

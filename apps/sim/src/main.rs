@@ -19,6 +19,7 @@ mod calibrate;
 mod evidence;
 mod faults;
 mod hunt;
+mod names;
 mod outcome;
 mod panics;
 mod progress;

@@ -4,6 +4,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
+/// The only static: a global allocator must be one.
+#[global_allocator]
+pub(crate) static ALLOCATOR: Counting = Counting::new();
+
 /// Counts the allocated bytes, less the freed ones, from [`start`](Counting::start) to
 /// [`stop`](Counting::stop). The allocator's own overhead per block is not counted, which favours
 /// structures of many small blocks.

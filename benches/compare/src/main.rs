@@ -39,13 +39,11 @@ use std::process::ExitCode;
 use args::Args;
 use error::Failure;
 
-// The only static: a global allocator must be one.
-#[global_allocator]
-static ALLOCATOR: allocator::Counting = allocator::Counting::new();
-
 fn main() -> ExitCode {
     if std::env::args().any(|word| word == "--line-size" || word.starts_with("--line-size=")) {
-        eprintln!("compare: an old flag, which the next version does not have; now write --gcl-size");
+        eprintln!(
+            "compare: an old flag, which the next version does not have; now write --gcl-size"
+        );
     }
     let args = match args::parse(std::env::args_os()) {
         Ok(args) => args,

@@ -8,6 +8,7 @@ use ferntree::OptimisticRead;
 use latchwork_runtime::Clock;
 use latchwork_workload::random::Random;
 
+use crate::allocator::ALLOCATOR;
 use crate::args::{Args, Structure, ValueSize, Workload};
 use crate::content::{Content, Wide};
 use crate::draws::{Source, shuffle};
@@ -153,10 +154,10 @@ impl Run<'_> {
             let subject = &mut subjects[i];
             say(&format!("values of {value_size} bytes, filling {}", name(subject.structure())));
             subject.prepare(args.keys)?;
-            crate::ALLOCATOR.start();
+            ALLOCATOR.start();
             let loaded = subject.load(args.keys, 1, self.clock);
             let loaded = loaded.and_then(|_| subject.settle(args.keys));
-            let bytes = crate::ALLOCATOR.stop() as f64 + subject.frame_bytes() as f64;
+            let bytes = ALLOCATOR.stop() as f64 + subject.frame_bytes() as f64;
             loaded?;
             let workload = Workload::Memory;
             if workloads.contains(&workload) && subject.can(workload, 1) {

@@ -9,12 +9,13 @@ use std::thread;
 use std::time::Duration;
 
 use latchwork_benches::Draws;
+use latchwork_benches::access::LINE;
 use latchwork_runtime::Clock;
 use latchwork_runtime::sync::{AtomicU64, Ordering, spin_loop};
 use latchwork_verbs::Region;
 use rustc_hash::FxBuildHasher;
 
-use crate::{HOT_LINES, LINE, Measure, Sizes};
+use crate::measure::{HOT_LINES, Measure, Sizes};
 
 /// Distance between lines in memory, as in our caches.
 const STEP: usize = LINE + 64;

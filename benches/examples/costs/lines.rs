@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_benches::access::{
-    copy_read, copy_write, lock_exclusive, lock_shared, touch_read, touch_write,
+    LINE, copy_read, copy_write, lock_exclusive, lock_shared, touch_read, touch_write,
 };
 use latchwork_benches::ring::Ring;
 use latchwork_benches::{Draws, cluster, lines, on_first};
@@ -14,7 +14,7 @@ use latchwork_cluster::{ClusterConfig, Embedded, Member};
 use latchwork_coherence::AccessMode;
 use latchwork_verbs::GlobalAddr;
 
-use crate::{HOT_LINES, LINE, Measure, Sizes};
+use crate::measure::{HOT_LINES, Measure, Sizes};
 
 pub(crate) const COPY_HOT: &str = "cached read, whole line, hot";
 pub(crate) const COPY_FAR: &str = "cached read, whole line, far";

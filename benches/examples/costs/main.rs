@@ -18,6 +18,7 @@
 
 mod limits;
 mod lines;
+mod measure;
 mod nodes;
 mod table;
 mod trees;
@@ -29,6 +30,8 @@ use std::time::Duration;
 use clap::Parser;
 use latchwork_benches::Draws;
 use latchwork_benches::access::LINE;
+
+use measure::{Measure, Sizes, nanos};
 
 /// What an access costs, beside what the machine can do at best.
 #[derive(Parser)]
@@ -61,40 +64,6 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 }
-
-/// How large the data are.
-#[derive(Clone, Copy)]
-struct Sizes {
-    far_lines: usize,
-    far_keys: u64,
-    /// Each measurement is made once, and under a profiler: the program does nothing else.
-    once: bool,
-}
-
-/// A measurement.
-struct Measure {
-    name: String,
-    /// Whether one thread does all the work, so that a profiler can count it.
-    alone: bool,
-    /// The time of this number of executions.
-    time: Box<dyn Fn(u64) -> Duration>,
-}
-
-impl Measure {
-    fn new(name: impl Into<String>, time: impl Fn(u64) -> Duration + 'static) -> Measure {
-        Measure { name: name.into(), alone: true, time: Box::new(time) }
-    }
-
-    /// A measurement of threads that wait for each other.
-    fn between(name: impl Into<String>, time: impl Fn(u64) -> Duration + 'static) -> Measure {
-        Measure { alone: false, ..Measure::new(name, time) }
-    }
-}
-
-/// Lines that fit, with their headers, into a core's second cache and not into its first.
-const HOT_LINES: usize = 256;
-/// Keys of a tree that fits there.
-const HOT_KEYS: u64 = 20_000;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -176,8 +145,4 @@ fn count_for(measure: &Measure, wanted: Duration) -> u64 {
         }
         count *= 4;
     }
-}
-
-fn nanos(time: Duration, count: u64) -> f64 {
-    time.as_secs_f64() * 1e9 / count as f64
 }

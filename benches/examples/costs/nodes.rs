@@ -9,7 +9,7 @@ use latchwork_benches::{cluster, lines};
 use latchwork_cluster::{ClusterConfig, Embedded};
 use latchwork_verbs::GlobalAddr;
 
-use crate::Measure;
+use crate::measure::Measure;
 
 pub(crate) const HAND_OVER: &str = "hand-over, writer to writer";
 

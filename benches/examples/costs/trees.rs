@@ -12,7 +12,7 @@ use latchwork_cluster::{ClusterConfig, Embedded, Member, Worker};
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_verbs::GlobalAddr;
 
-use crate::{HOT_KEYS, Measure, Sizes, nanos};
+use crate::measure::{HOT_KEYS, Measure, Sizes, nanos};
 
 /// Keys that one call looks up.
 const MANY: usize = 16;

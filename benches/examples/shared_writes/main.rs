@@ -21,6 +21,7 @@
 
 mod alone;
 mod readers;
+mod spoil;
 mod trace;
 
 use std::io::{self, BufRead, BufReader};
@@ -29,9 +30,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, ValueEnum as _};
 
 use alone::Alone;
+use spoil::Spoil;
 use trace::{Trace, Verdict};
 
 #[global_allocator]
@@ -49,15 +51,6 @@ struct Arguments {
     /// What valgrind runs.
     #[arg(long, hide = true)]
     child: bool,
-}
-
-/// What a spoilt reader does with every read.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Spoil {
-    /// Adds to a counter of all readers.
-    Counter,
-    /// Adds to a counter of its own, next to those of the others in one cache line.
-    Neighbour,
 }
 
 fn main() -> ExitCode {

@@ -15,7 +15,7 @@ use latchwork_memnode::PoolSettings;
 use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Ordering};
 use latchwork_verbs::GlobalAddr;
 
-use crate::Spoil;
+use crate::spoil::Spoil;
 
 /// Reads of each reader in each phase; more than a task may do before it has to yield.
 pub(crate) const READS: usize = 50;

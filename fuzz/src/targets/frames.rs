@@ -6,7 +6,7 @@ use latchwork_verbs_tcp::wire::{
     end_batch, end_reply, peek, put_lease, put_ping, put_pong, put_request, put_time,
 };
 
-use super::FuzzTarget;
+use super::target::FuzzTarget;
 use crate::{Mutator, class_of};
 
 /// The frames of a connection. The first byte gives the end: odd for the client's.

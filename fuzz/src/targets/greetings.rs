@@ -5,7 +5,7 @@ use latchwork_verbs_tcp::wire::{
     VERSION, WELCOME_LEN, Welcome, WireError,
 };
 
-use super::FuzzTarget;
+use super::target::FuzzTarget;
 use crate::{Mutator, class_of};
 
 /// Greetings. The first byte selects the kind of the rest.

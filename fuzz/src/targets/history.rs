@@ -4,7 +4,7 @@ use std::path::Path;
 
 use latchwork_history::{CheckOptions, TransactionHistory, check};
 
-use super::{FuzzTarget, assert_one_line};
+use super::target::{FuzzTarget, assert_one_line};
 use crate::{Mutator, class_of};
 
 /// Histories, as `history check` reads them.

@@ -4,7 +4,7 @@ use latchwork_latch::{InvalidationRequest, LatchMessage, TRAVELLING_MAX};
 use latchwork_selcc::{ARENA_MAX, read_message};
 use latchwork_verbs::{ComputeNodeId, Message as Wire};
 
-use super::FuzzTarget;
+use super::target::FuzzTarget;
 use crate::Mutator;
 
 /// The words of a message. The first byte is the sender.

@@ -7,7 +7,7 @@ use latchwork_wal::storage::{Storage, Torn};
 use latchwork_wal::{DatabaseId, LogDirectory, Opening, WalError};
 
 use super::archive::{Files, pack, unpack};
-use super::{FuzzTarget, assert_one_line};
+use super::target::{FuzzTarget, assert_one_line};
 use crate::{INPUT_MAX, Mutator, class_of};
 
 /// Logs and checkpoints, with their opening and replay.

@@ -11,21 +11,9 @@ pub mod planted;
 pub mod profile;
 pub mod properties;
 pub mod scenario;
+mod target;
 
-use crate::Mutator;
-
-/// A parser of bytes from outside.
-#[derive(Clone, Copy, Debug)]
-pub struct FuzzTarget {
-    /// The target's name, and its corpus's name.
-    pub name: &'static str,
-    /// Takes any bytes, panics at a bug, and returns the class of the outcome.
-    pub run: fn(&[u8]) -> String,
-    /// Changes an input.
-    pub mutate: fn(&mut Mutator, &mut Vec<u8>),
-    /// The number of mutations in an ordinary test: about a second's worth.
-    pub tried: usize,
-}
+pub use target::FuzzTarget;
 
 impl FuzzTarget {
     /// The target with this name.
@@ -45,9 +33,3 @@ pub const TARGETS: [FuzzTarget; 8] = [
     scenario::TARGET,
     history::TARGET,
 ];
-
-/// Asserts what holds of an error about a text file: one line of bounded length, not empty.
-pub(crate) fn assert_one_line(error: &str) {
-    assert!(!error.is_empty(), "an error without words");
-    assert!(!error.contains('\n'), "an error of several lines: {error}");
-}

@@ -1,6 +1,6 @@
 //! A target with seeded bugs, which proves that the fuzzer notices bugs. It runs only on request.
 
-use super::FuzzTarget;
+use super::target::FuzzTarget;
 use crate::Mutator;
 
 /// The target with seeded bugs. The prefix of an input selects the bug. A corpus entry with the

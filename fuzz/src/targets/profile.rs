@@ -2,7 +2,7 @@
 
 use latchwork_verbs_sim::{NicProfile, SimConfig};
 
-use super::{FuzzTarget, assert_one_line};
+use super::target::{FuzzTarget, assert_one_line};
 use crate::{Mutator, class_of};
 
 /// Files of NIC profiles.

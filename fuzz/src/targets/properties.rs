@@ -3,7 +3,7 @@
 use latchwork_workload::properties::Properties;
 use latchwork_workload::ycsb::CoreWorkload;
 
-use super::{FuzzTarget, assert_one_line};
+use super::target::{FuzzTarget, assert_one_line};
 use crate::{Mutator, class_of};
 
 /// Property files of YCSB.

@@ -2,7 +2,7 @@
 
 use latchwork_hunt::Scenario;
 
-use super::{FuzzTarget, assert_one_line};
+use super::target::{FuzzTarget, assert_one_line};
 use crate::{Mutator, class_of};
 
 /// Scenarios, as `sim run --scenario` reads them. The target does not run worlds: the hunt does.

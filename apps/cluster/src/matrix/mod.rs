@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod fuzz;
+mod ran;
 mod spec;
 mod table;
 
@@ -12,47 +13,16 @@ use std::time::Duration;
 
 use latchwork_files::{Named, Output};
 use latchwork_harness::{AppError, write, write_file};
-use latchwork_workload::result::ResultDocument;
 
 use crate::args::Matrix;
 use crate::outcome::Outcome;
 use crate::signals::Signals;
 use crate::{results, run, tell};
+use ran::Ran;
 use spec::Case;
 
 /// The files of the table.
 const TABLES: [&str; 3] = ["table.md", "table.csv", "table.json"];
-
-/// The outcome of one run of a case, if it ran.
-pub(crate) struct Ran {
-    pub(crate) outcome: Option<Outcome>,
-    pub(crate) document: Option<ResultDocument>,
-}
-
-impl Ran {
-    /// Reads the results in a directory.
-    fn of(directory: &Path) -> Ran {
-        let text = latchwork_files::read_text(&results::document_of(directory), results::FILE).ok();
-        let document = text.and_then(|text| serde_json::from_str(&text).ok());
-        Ran { outcome: results::load(directory), document }
-    }
-
-    /// Whether the run succeeded, and left the values for the table.
-    pub(crate) fn is_good(&self) -> bool {
-        let checked = self.document.as_ref().is_some_and(ResultDocument::all_checks_ok);
-        self.outcome.as_ref().is_some_and(Outcome::is_good) && checked
-    }
-
-    pub(crate) fn problem(&self) -> String {
-        let Some(outcome) = &self.outcome else { return "not run".to_owned() };
-        match (&outcome.problem, &self.document) {
-            (Some(problem), _) => problem.clone(),
-            (None, None) => "it left no result document".to_owned(),
-            (None, Some(document)) if !document.all_checks_ok() => "checks failed".to_owned(),
-            _ => format!("status {}", outcome.status),
-        }
-    }
-}
 
 /// Runs the matrix. Returns 0 when all runs succeeded, 1 when a run failed, and 128 plus its number
 /// when a signal came.

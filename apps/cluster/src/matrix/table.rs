@@ -8,7 +8,7 @@ use latchwork_workload::report::csv_line;
 use latchwork_workload::result::{CheckOutcome, ResultDocument};
 use serde_json::{Value, json};
 
-use super::Ran;
+use super::ran::Ran;
 use super::spec::{Case, differing};
 
 type Row<'a> = (&'a Case, Vec<Ran>);

@@ -6,7 +6,7 @@ use std::path::Path;
 use latchwork_files::InputKind;
 use latchwork_harness::AppError;
 
-use super::Reach;
+use super::common::Reach;
 
 const FILE: InputKind = InputKind { name: "a file of hosts", bytes_max: 1 << 20 };
 

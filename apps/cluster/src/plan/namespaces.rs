@@ -19,10 +19,10 @@ use std::process::{Command, Stdio};
 use latchwork_harness::AppError;
 use rustix::process::geteuid;
 
-use super::{
-    Common, HOLDER, Launch, Layout, Plan, Reach, Role, Store, bin, document, etcd, etcd_command,
-    program, store, usage, words,
-};
+use super::common::{Common, Reach, words};
+use super::files::{bin, document, program, usage};
+use super::launch::{HOLDER, Launch, Layout, Plan, Role};
+use super::store::{Store, etcd, etcd_command, store};
 use crate::args::Run;
 
 /// The holder's line when the namespaces are ready.

@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use latchwork_harness::AppError;
 
-use super::{
-    Common, Launch, Layout, Plan, Role, Store, bin, document, etcd, etcd_command, free_ports,
-    program, store,
-};
+use super::common::Common;
+use super::files::{bin, document, program};
+use super::launch::{Launch, Layout, Plan, Role};
+use super::store::{Store, etcd, etcd_command, free_ports, store};
 use crate::args::Run;
 
 pub(super) fn plan(run: &Run, layout: &Layout) -> Result<Plan, AppError> {

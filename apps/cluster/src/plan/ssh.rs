@@ -8,10 +8,11 @@ use std::process::Command;
 
 use latchwork_harness::AppError;
 
-use super::{
-    Common, Host, Launch, Layout, Plan, Role, SCRATCH, Step, Store, etcd_command, hosts,
-    own_directory, program, store, usage, words,
-};
+use super::common::{Common, words};
+use super::files::{own_directory, program, usage};
+use super::hosts::{self, Host};
+use super::launch::{Launch, Layout, Plan, Role, SCRATCH, Step};
+use super::store::{Store, etcd_command, store};
 use crate::args::{Fabric, Run};
 use crate::shell;
 

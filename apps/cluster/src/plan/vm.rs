@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use latchwork_harness::AppError;
 
-use super::{Launch, Plan, Role, bin, mebibytes, program, usage, words};
+use super::common::{mebibytes, words};
+use super::files::{bin, program, usage};
+use super::launch::{Launch, Plan, Role};
 use crate::args::Run;
 
 const MIB: u64 = 1 << 20;

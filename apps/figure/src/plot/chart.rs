@@ -3,7 +3,8 @@
 use plotters::prelude::*;
 
 use super::axis::{Axis, Ticks};
-use super::{Area, Drawn, FAINT, FONT, INK, colour, values};
+use super::style::{Area, Drawn, FAINT, FONT, INK, colour};
+use super::values::values;
 use crate::error::{Result, wrong};
 use crate::rows::Row;
 use crate::spec::{Bars, Plot, PlotKind, Spec};

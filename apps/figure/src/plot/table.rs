@@ -3,7 +3,8 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Drawn, FAINT, FONT, INK, values};
+use super::style::{Drawn, FAINT, FONT, INK};
+use super::values::values;
 use crate::claim::digits;
 use crate::error::{Result, wrong};
 use crate::rows::Row;

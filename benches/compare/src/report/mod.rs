@@ -1,6 +1,7 @@
 //! The output of the results for people and programs.
 
 mod document;
+mod names;
 mod plot;
 mod tables;
 mod targets;
@@ -9,31 +10,11 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::args::{Args, Structure};
+use crate::args::Args;
 use crate::error::Failure;
 use crate::results::Results;
 
-/// The name of a structure.
-pub(crate) fn name(structure: Structure) -> &'static str {
-    match structure {
-        Structure::Latchwork => "latchwork",
-        Structure::LatchworkTwo => "latchwork on two nodes",
-        Structure::Ferntree => "ferntree",
-        Structure::SccTree => "scc::TreeIndex",
-        Structure::Congee => "congee",
-        Structure::Bplustree => "bplustree",
-        Structure::Skiplist => "crossbeam-skiplist",
-        Structure::Btreemap => "locked BTreeMap",
-        Structure::SccHash => "scc::HashMap",
-        Structure::Dashmap => "dashmap",
-        Structure::Papaya => "papaya",
-    }
-}
-
-/// Whether a structure has an order.
-fn is_ordered(structure: Structure) -> bool {
-    !matches!(structure, Structure::SccHash | Structure::Dashmap | Structure::Papaya)
-}
+pub(crate) use names::name;
 
 /// Checks that the outputs can be written, before the measurements and not an hour later.
 pub(crate) fn check_outputs(args: &Args) -> Result<(), Failure> {

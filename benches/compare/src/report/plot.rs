@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use crate::args::{Distribution, Structure, Workload};
-use crate::report::{is_ordered, name};
+use crate::report::names::{is_ordered, name};
 use crate::results::{Cell, Results, What};
 
 const PANEL_WIDTH: f64 = 470.0;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::args::{Args, Structure, Workload};
 use crate::error::Failure;
-use crate::report::{is_ordered, name};
+use crate::report::names::{is_ordered, name};
 use crate::results::{Cell, Results, What};
 
 /// The line above the tables in a page.

@@ -1,6 +1,7 @@
 //! The targets of our tree relative to the other structures, in the same run.
 
 use crate::args::{Structure, Workload};
+use crate::report::names::name;
 use crate::results::{Results, What};
 
 /// One target with its measurement.
@@ -62,7 +63,7 @@ fn at_least(
 ) {
     if let Some(got) = results.ratio(ours, rival, theirs) {
         let beside = if ours == theirs { "" } else { " read" };
-        let what = format!("{} to {}{beside}", describe(ours), super::name(rival));
+        let what = format!("{} to {}{beside}", describe(ours), name(rival));
         targets.push(Target { what, wanted: format!(">= {wanted}"), got, met: got >= wanted });
     }
 }

@@ -3,6 +3,12 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+/// The descriptor number of standard output.
+pub(crate) const STDOUT: u32 = 1;
+
+/// The descriptor number of standard error.
+pub(crate) const STDERR: u32 = 2;
+
 /// The most symbolic links that are followed, as in the kernel.
 const LINKS_MAX: usize = 40;
 

@@ -6,9 +6,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::descriptor::{STDERR, STDOUT};
 use crate::descriptor::{descriptor, directory_of};
-use crate::output::STDOUT;
-use crate::stream::STDERR;
 
 /// A file that a command line names, and its use.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -54,14 +54,19 @@
 
 mod descriptor;
 mod distinct;
+mod error;
+mod grow;
 mod input;
 mod output;
+mod place;
 mod replace;
 mod stream;
 mod wait;
 
 pub use distinct::{Named, SameFile, distinct};
+pub use error::OutputError;
+pub use grow::{grow, scratch};
 pub use input::{Input, InputError, InputKind, read, read_text, text, without_mark};
-pub use output::{Output, OutputError};
-pub use stream::{Stream, grow, scratch};
+pub use output::Output;
+pub use stream::Stream;
 pub use wait::end_waits_when;

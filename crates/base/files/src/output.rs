@@ -5,60 +5,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::descriptor::{descriptor, directory_of};
+use crate::error::OutputError;
+use crate::place::{Place, look};
 use crate::replace;
 use crate::stream::Stream;
-
-/// The descriptor number of standard output.
-pub(crate) const STDOUT: u32 = 1;
-
-/// The reason why an output cannot be written. The error text is one line that follows the name of
-/// the file.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OutputError {
-    /// The system refused the access.
-    #[error("it cannot be written: {0}; name another file")]
-    Io(#[from] io::Error),
-    /// The output is a directory.
-    #[error("it is a directory; name a file")]
-    Directory,
-    /// The name ends with a slash, but is not a directory.
-    #[error("a name that ends with a slash is that of a directory; leave the slash out")]
-    Slash,
-    /// The output is a symbolic link without a target.
-    #[error("it is a link to {}, which is not there; make that file, or name another", target.display())]
-    Dangling {
-        /// The path in the link.
-        target: PathBuf,
-    },
-    /// The directory of the output does not exist.
-    #[error("its directory does not exist; make {} first, or name another file", directory.display())]
-    NoDirectory {
-        /// The missing directory.
-        directory: PathBuf,
-    },
-    /// The output is a FIFO without a reader.
-    #[error(
-        "it is a FIFO, and no process has it open for reading; start the reader first, or name a file"
-    )]
-    NoReader,
-    /// The output is a socket in the file system.
-    #[error("it is a socket; name a file or a FIFO")]
-    Socket,
-    /// The reader of a FIFO has closed it.
-    #[error("its reader has closed it before all was written")]
-    Closed,
-}
-
-impl From<OutputError> for io::Error {
-    fn from(error: OutputError) -> io::Error {
-        match error {
-            OutputError::Io(error) => error,
-            error => io::Error::other(error),
-        }
-    }
-}
 
 /// The destination of a result. FIFOs and devices are open from the beginning, so that a reader
 /// sees one writer.
@@ -73,14 +23,6 @@ enum Held {
     Stdout,
     File,
     Stream(Arc<Stream>),
-}
-
-/// The kind of file at a path.
-pub(crate) enum Place {
-    Stdout,
-    /// The file to replace: the target of the path's links.
-    File(PathBuf),
-    Stream(Stream),
 }
 
 impl Output {
@@ -194,51 +136,5 @@ fn to_stream(stream: &Stream, write: Writing<'_>) -> Result<(), OutputError> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(OutputError::Closed),
         written => Ok(written?),
-    }
-}
-
-/// The kind of file at `path`.
-pub(crate) fn look(path: &Path) -> Result<Place, OutputError> {
-    if path.as_os_str().is_empty() {
-        return Err(OutputError::Directory);
-    }
-    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
-        return Err(if path.is_dir() { OutputError::Directory } else { OutputError::Slash });
-    }
-    let descriptor = descriptor(path);
-    if descriptor.is_some_and(|descriptor| descriptor.own == Some(STDOUT)) {
-        return Ok(Place::Stdout);
-    }
-    let info = match fs::metadata(path) {
-        Ok(info) => info,
-        Err(error) => return missing(path, error),
-    };
-    if info.is_dir() {
-        return Err(OutputError::Directory);
-    }
-    if info.is_file() && descriptor.is_none() {
-        return Ok(Place::File(fs::canonicalize(path)?));
-    }
-    Ok(Place::Stream(Stream::open(path, descriptor)?))
-}
-
-/// The kind of file to create at `path`, where no file exists.
-fn missing(path: &Path, error: io::Error) -> Result<Place, OutputError> {
-    if let Ok(target) = fs::read_link(path) {
-        return match error.kind() {
-            io::ErrorKind::NotFound => Err(OutputError::Dangling { target }),
-            _ => Err(error.into()),
-        };
-    }
-    if path.file_name().is_none() {
-        return Err(OutputError::Directory);
-    }
-    let directory = directory_of(path);
-    if !directory.is_dir() {
-        return Err(OutputError::NoDirectory { directory });
-    }
-    match error.kind() {
-        io::ErrorKind::NotFound => Ok(Place::File(path.to_owned())),
-        _ => Err(error.into()),
     }
 }

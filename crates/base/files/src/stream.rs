@@ -10,12 +10,9 @@ use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::descriptor::Descriptor;
-use crate::output::{OutputError, Place, look};
+use crate::descriptor::{Descriptor, STDERR};
+use crate::error::OutputError;
 use crate::wait;
-
-/// The descriptor number of standard error.
-pub(crate) const STDERR: u32 = 2;
 
 /// An open output that is never replaced. A write waits for the reader of a FIFO.
 #[derive(Debug)]
@@ -25,6 +22,11 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// An open file, which `path` names in messages.
+    pub(crate) fn of(path: &Path, file: File) -> Stream {
+        Stream { path: path.to_owned(), file }
+    }
+
     /// Opens the file at `path` without waiting for a reader.
     pub(crate) fn open(path: &Path, descriptor: Option<Descriptor>) -> Result<Stream, OutputError> {
         if descriptor.is_some_and(|descriptor| descriptor.own == Some(STDERR)) {
@@ -74,37 +76,4 @@ impl Write for Stream {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// Opens an output that grows while the program runs. A regular file is emptied, and written in
-/// place.
-///
-/// # Errors
-/// As [`Output::open`](crate::Output::open).
-pub fn grow(path: &Path) -> Result<Stream, OutputError> {
-    match look(path)? {
-        Place::Stream(stream) => Ok(stream),
-        Place::File(target) => Ok(Stream { path: path.to_owned(), file: scratch(&target)? }),
-        Place::Stdout => {
-            let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-            Ok(Stream { path: path.to_owned(), file })
-        }
-    }
-}
-
-/// Creates or empties a file of the program's own, which grows while other processes read it.
-///
-/// # Errors
-/// When the system refuses, and when the path is not a regular file.
-pub fn scratch(path: &Path) -> io::Result<File> {
-    // Do not wait for a FIFO at this path. Do not follow a link: in a directory that all users may
-    // write, the link may belong to another user.
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).custom_flags(flags.bits() as i32).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file; remove it"));
-    }
-    file.set_len(0)?;
-    Ok(file)
 }

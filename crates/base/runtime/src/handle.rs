@@ -7,21 +7,9 @@ use std::time::Duration;
 
 use latchwork_strict::strict_assert;
 
+use crate::activity::Activity;
 use crate::shared::Core;
 use crate::{Coop, Elapsed, JoinHandle, Notifier, Poller, Sleep, Time, YieldNow, join};
-
-/// Counters of the work that an executor has done.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Activity {
-    /// Sweeps begun.
-    pub sweeps: u64,
-    /// Polls of spawned tasks.
-    pub polls: u64,
-    /// Times that the executor parked.
-    pub parks: u64,
-    /// Tasks that started beyond the depth, because no task in flight ended.
-    pub late_starts: u64,
-}
 
 /// Access to one executor for its tasks. A clone is cheap and refers to the same executor.
 ///

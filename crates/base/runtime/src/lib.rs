@@ -61,6 +61,7 @@
 
 #![forbid(unsafe_code)]
 
+mod activity;
 mod bed;
 mod config;
 mod driver;
@@ -79,13 +80,14 @@ mod tasks;
 mod timers;
 mod virtual_time;
 
+pub use activity::Activity;
 pub use bed::ParkingSpot;
 pub use config::ExecutorConfig;
 pub use driver::{Clock, Driver, RealDriver};
 pub use error::{Aborted, Elapsed};
 pub use executor::{Executor, Sweep};
 pub use futures::{Coop, Sleep, YieldNow};
-pub use handle::{Activity, Handle};
+pub use handle::Handle;
 pub use join::JoinHandle;
 pub use latchwork_simulation::Time;
 pub use notifier::Notifier;

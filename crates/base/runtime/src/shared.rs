@@ -8,11 +8,12 @@ use std::task::{Context, Poll, Waker};
 use latchwork_simulation::Random;
 use latchwork_strict::{strict_assert, strict_assert_eq};
 
+use crate::activity::Activity;
 use crate::mailbox::{Mailbox, TaskId};
 use crate::sync::Arc;
 use crate::tasks::Tasks;
 use crate::timers::Timers;
-use crate::{Activity, Driver, ExecutorConfig, Poller, Time};
+use crate::{Driver, ExecutorConfig, Poller, Time};
 
 /// The pollers of an executor. A change replaces the list as a whole. So a sweep can finish the
 /// list with which it began while pollers are added and removed.

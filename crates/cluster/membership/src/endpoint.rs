@@ -6,7 +6,8 @@ use std::time::Duration;
 use latchwork_runtime::sync::Arc;
 
 use crate::error::MembershipError;
-use crate::name::checked;
+use crate::key_name::checked;
+use crate::password::without_password;
 use crate::store::{FileStore, Store};
 
 /// The most time that opening may take.
@@ -60,12 +61,4 @@ fn etcd(
 ) -> Result<(Arc<dyn Store>, String), MembershipError> {
     let (store, name) = crate::store::EtcdStore::open(endpoint, LIMIT)?;
     Ok((Arc::new(store), name))
-}
-
-/// The endpoint with dots in the place of its password.
-pub fn without_password(endpoint: &str) -> String {
-    let Some((before, after)) = endpoint.rsplit_once('@') else { return endpoint.to_owned() };
-    let scheme = before.find("://").map_or(0, |at| at + 3);
-    let user = before[scheme..].split(':').next().unwrap_or_default();
-    format!("{}{user}:...@{after}", &before[..scheme])
 }

@@ -8,9 +8,11 @@ use std::time::Duration;
 use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::error::MembershipError;
+use crate::key_name::checked;
 use crate::keys::{Call, decode, encode, foreign};
-use crate::membership::{Membership, Shared, fits};
-use crate::name::{NodeIncarnation, NodeName, checked};
+use crate::membership::Membership;
+use crate::name::{NodeIncarnation, NodeName};
+use crate::shared::{Completed, Shared, fits};
 use crate::store::{Compare, KeyChange, Snapshot};
 use crate::time::Deadline;
 use crate::view::{MemberState, View};
@@ -38,12 +40,6 @@ impl fmt::Debug for ExchangePatience<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Patience").field("limit", &self.limit).finish_non_exhaustive()
     }
-}
-
-/// The last exchange that this node completed, with its parties.
-pub(crate) struct Completed {
-    name: String,
-    parties: BTreeSet<NodeIncarnation>,
 }
 
 impl Membership {

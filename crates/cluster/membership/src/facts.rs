@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::error::MembershipError;
-use crate::membership::{Membership, fits};
+use crate::membership::Membership;
+use crate::shared::fits;
 use crate::store::{Compare, KeyChange};
 use crate::time::Deadline;
 

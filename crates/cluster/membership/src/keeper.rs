@@ -10,7 +10,7 @@ use latchwork_strict::strict_assert;
 
 use crate::error::MembershipError;
 use crate::lease::interval;
-use crate::membership::Shared;
+use crate::shared::Shared;
 use crate::time::since_boot;
 use crate::view::{MemberState, View, ViewMember};
 

@@ -4,7 +4,9 @@ use latchwork_strict::strict_assert;
 use serde::{Deserialize, Serialize};
 
 use crate::error::MembershipError;
-use crate::name::{NodeName, Role, checked};
+use crate::key_name::checked;
+use crate::name::NodeName;
+use crate::role::Role;
 use crate::store::{Compare, StoreEntry};
 
 /// The keys of one cluster.

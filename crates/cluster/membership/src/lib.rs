@@ -83,23 +83,29 @@ mod exchange;
 mod facts;
 mod join;
 mod keeper;
+mod key_name;
 mod keys;
 mod lease;
 mod mail;
 mod membership;
 mod name;
+mod password;
+mod role;
+mod shared;
 mod store;
 mod time;
 mod view;
 
-pub use endpoint::{open, without_password};
+pub use endpoint::open;
 pub use error::MembershipError;
 pub use exchange::ExchangePatience;
 pub use join::{Joining, TTL_MAX, TTL_MIN};
 pub use lease::Lease;
 pub use mail::{CONTROL_MESSAGE_MAX, ControlMessages, Handler, Replier};
 pub use membership::Membership;
-pub use name::{NodeIncarnation, NodeName, Role};
+pub use name::{NodeIncarnation, NodeName};
+pub use password::without_password;
+pub use role::Role;
 #[cfg(feature = "etcd")]
 pub use store::EtcdStore;
 pub use store::{

@@ -34,8 +34,9 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::error::MembershipError;
 use crate::keeper::Watch;
-use crate::membership::{Membership, Shared};
+use crate::membership::Membership;
 use crate::name::NodeName;
+use crate::shared::Shared;
 use crate::store::{KeyChange, LeaseId, Snapshot, VALUE_MAX};
 use crate::time::Deadline;
 use crate::view::{MemberState, View};

@@ -9,14 +9,14 @@ use latchwork_strict::strict_assert;
 
 use crate::board::{Board, Callback};
 use crate::error::MembershipError;
-use crate::exchange::Completed;
 use crate::join::{self, Joined, Joining};
 use crate::keeper;
-use crate::keys::{Keys, Record, encode};
+use crate::keys::Keys;
 use crate::lease::Lease;
-use crate::store::{Compare, KeyChange, LeaseId, Store, VALUE_MAX};
+use crate::shared::Shared;
+use crate::store::{KeyChange, Store};
 use crate::time::Deadline;
-use crate::view::{MemberState, View, ViewMember};
+use crate::view::{View, ViewMember};
 
 /// The most time that giving up the lease may take. If it fails, other nodes see the node dead when
 /// the lease ends.
@@ -32,24 +32,6 @@ pub struct Membership(Arc<Handle>);
 
 /// Ends the threads when dropped. The threads hold the other copies of [`Shared`].
 struct Handle(Arc<Shared>);
-
-/// The state that the handles and the threads of a node share.
-pub(crate) struct Shared {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) keys: Keys,
-    pub(crate) me: ViewMember,
-    pub(crate) lease: Lease,
-    pub(crate) lease_id: LeaseId,
-    pub(crate) ttl: Duration,
-    pub(crate) limit: Duration,
-    pub(crate) board: Board,
-    pub(crate) completed: Mutex<Option<Completed>>,
-    /// The number of control messages sent so far.
-    pub(crate) letters: AtomicU64,
-    pub(crate) has_messages: AtomicBool,
-    left: AtomicBool,
-    on_loss: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
-}
 
 impl Membership {
     /// Takes an id in `cluster`. The first node creates the cluster.
@@ -217,115 +199,5 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.0.lease.end();
         self.0.board.stop();
-    }
-}
-
-impl Shared {
-    /// Checks that this node has not left and that its lease is valid.
-    pub(crate) fn check(&self) -> Result<(), MembershipError> {
-        match (self.left.load(Ordering::Acquire), self.lease.is_valid()) {
-            (true, _) => Err(MembershipError::Left),
-            (false, false) => Err(MembershipError::LeaseEnded),
-            (false, true) => Ok(()),
-        }
-    }
-
-    /// The comparison that holds exactly while this node is in the cluster.
-    pub(crate) fn alive(&self) -> Compare {
-        self.keys.is_alive(self.me.node, self.me.epoch)
-    }
-
-    /// Puts a key, in a transaction that holds only while this node is in the cluster. When an
-    /// answer is lost, the put may take effect twice.
-    fn put(&self, what: &str, put: KeyChange) -> Result<(), MembershipError> {
-        self.check()?;
-        fits(what, &put)?;
-        match self.store.commit(&[self.alive()], &[put], self.limit)? {
-            Some(_) => Ok(()),
-            None => Err(self.found_ended()),
-        }
-    }
-
-    /// Handles the store's report that this node is not in the cluster.
-    pub(crate) fn found_ended(&self) -> MembershipError {
-        if self.left.load(Ordering::Acquire) {
-            return MembershipError::Left;
-        }
-        self.lost();
-        MembershipError::LeaseEnded
-    }
-
-    /// Ends the lease, wakes all waiters and runs the callbacks of [`Membership::on_loss`].
-    pub(crate) fn lost(&self) {
-        self.lease.end();
-        self.board.wake();
-        if self.left.load(Ordering::Acquire) {
-            return;
-        }
-        let mut callbacks = self.on_loss.lock().unwrap_or_else(PoisonError::into_inner);
-        let callbacks = std::mem::take(&mut *callbacks);
-        callbacks.into_iter().for_each(|callback| callback());
-    }
-
-    pub(crate) fn read_view(&self) -> Result<View, MembershipError> {
-        let snapshot = self.store.range(&self.keys.view(), self.limit)?;
-        View::read(&self.store.describe(), &self.keys, &snapshot)
-    }
-
-    pub(crate) fn deadline(&self, what: &str, limit: Duration) -> MembershipError {
-        let trouble = self.board.troubles();
-        MembershipError::Deadline { what: what.to_owned(), limit, trouble }
-    }
-
-    fn leave(&self) -> Result<(), MembershipError> {
-        if self.left.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let was_valid = self.lease.is_valid();
-        self.lease.end();
-        self.board.stop();
-        if !was_valid {
-            return Err(MembershipError::LeaseEnded);
-        }
-        let (node, epoch) = (self.me.node, self.me.epoch);
-        let record = Record::Left { role: self.me.role, epoch };
-        let put = KeyChange::Put { key: self.keys.node(node), value: encode(&record), lease: None };
-        let changes = [put, KeyChange::Delete(self.keys.alive(node))];
-        let deadline = Deadline::after(self.limit);
-        let mut trouble = None;
-        while let Some(left) = deadline.left() {
-            let left_now = self.store.commit(&[self.alive()], &changes, left).and_then(|made| {
-                // The answer to an earlier attempt may have been lost.
-                Ok(made.is_some() || {
-                    let view = self.read_view()?;
-                    let me = view.get(node);
-                    me.is_some_and(|me| me.epoch > epoch || me.state == MemberState::Left)
-                })
-            });
-            match left_now {
-                Ok(true) => {
-                    tracing::info!(%node, "left");
-                    // No key is attached to the lease any more.
-                    let _ = self.store.revoke(self.lease_id, left);
-                    return Ok(());
-                }
-                Ok(false) => return Err(MembershipError::LeaseEnded),
-                Err(error) if error.is_passing() => trouble = Some(error),
-                Err(error) => return Err(error),
-            }
-        }
-        Err(trouble.unwrap_or_else(|| self.deadline("leaving the cluster", self.limit)))
-    }
-}
-
-/// Checks that the value of a put is short enough.
-pub(crate) fn fits(what: &str, put: &KeyChange) -> Result<(), MembershipError> {
-    match put {
-        KeyChange::Put { value, .. } if value.len() > VALUE_MAX => Err(MembershipError::TooLong {
-            what: what.to_owned(),
-            len: value.len(),
-            max: VALUE_MAX,
-        }),
-        _ => Ok(()),
     }
 }

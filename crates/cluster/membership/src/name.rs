@@ -1,12 +1,9 @@
-//! Names of nodes, clusters and facts, and the roles of nodes.
+//! [`NodeName`]: names of nodes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
-use serde::{Deserialize, Serialize};
-
-use crate::error::MembershipError;
 
 /// The name of a node in a cluster, written `M0` or `C7`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,63 +97,6 @@ impl FromStr for NodeIncarnation {
     }
 }
 
-/// The role of a node in a cluster.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// A memory node.
-    Memory {
-        /// The size of the memory in bytes.
-        bytes: u64,
-    },
-    /// A compute node: it caches lines and runs code.
-    Compute,
-}
-
-impl Role {
-    /// The node of this role with this id.
-    pub(crate) fn node(self, id: u16) -> Result<NodeName, MembershipError> {
-        match self {
-            Role::Memory { .. } => Ok(NodeName::Memory(MemoryNodeId(id))),
-            Role::Compute => u8::try_from(id)
-                .ok()
-                .and_then(ComputeNodeId::new)
-                .map(NodeName::Compute)
-                .ok_or(MembershipError::Id { id, kind: self.kind(), range: "1 to 58" }),
-        }
-    }
-
-    /// All names that nodes of this role can have, in the order of the ids.
-    pub(crate) fn nodes(self) -> Box<dyn Iterator<Item = NodeName>> {
-        match self {
-            Role::Memory { .. } => {
-                Box::new((0..=u16::MAX).map(|id| NodeName::Memory(MemoryNodeId(id))))
-            }
-            Role::Compute => Box::new(
-                (1..=ComputeNodeId::MAX).filter_map(ComputeNodeId::new).map(NodeName::Compute),
-            ),
-        }
-    }
-
-    pub(crate) fn kind(self) -> &'static str {
-        match self {
-            Role::Memory { .. } => "memory",
-            Role::Compute => "compute",
-        }
-    }
-}
-
-/// Returns the text if it can be part of a key. It contains no separator of paths or keys.
-pub(crate) fn checked<'a>(what: &'static str, name: &'a str) -> Result<&'a str, MembershipError> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if begins && name.len() <= 64 && name.chars().all(plain) {
-        Ok(name)
-    } else {
-        Err(MembershipError::Name { what, name: name.to_owned() })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,16 +108,6 @@ mod tests {
         }
         for text in ["", "C", "M", "C0", "C59", "C01", "M00", "M65536", "M+1", "X1", "m1", "ä1"] {
             assert!(text.parse::<NodeName>().is_err(), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn a_name_cannot_leave_its_place() {
-        for name in ["", ".", "..", "a/b", "a b", "-x", "_", "ä", "a\n", &"x".repeat(65)] {
-            assert!(checked("cluster", name).is_err(), "{name:?}");
-        }
-        for name in ["a", "bench-1", "A.b_c", "9"] {
-            assert_eq!(checked("cluster", name), Ok(name));
         }
     }
 }

@@ -6,7 +6,8 @@ use latchwork_strict::strict_assert;
 
 use crate::error::MembershipError;
 use crate::keys::{Keys, Record, decode, foreign};
-use crate::name::{NodeIncarnation, NodeName, Role};
+use crate::name::{NodeIncarnation, NodeName};
+use crate::role::Role;
 use crate::store::Snapshot;
 
 /// The state of a node in a view.

@@ -1,13 +1,11 @@
 //! [`Instance`]: a database that this process has open.
 
 use std::fmt;
-use std::future::Future;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use latchwork_cluster::{ClusterConfig, Embedded, Member, Simulated, Worker};
+use latchwork_cluster::{ClusterConfig, Member, Worker};
 use latchwork_memnode::{ObjectKind, Pool};
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
@@ -22,9 +20,7 @@ use latchwork_wal::{Device, Log, LogDirectory, Loss, Timestamp, WalError};
 use crate::named::check_kind;
 use crate::nodes::deadline;
 use crate::steps::{Step, Steps};
-use crate::{
-    DatabaseOpenError, DatabaseOptions, Nodes, Opened, Wait, draw_id, open_named, replay, with_open,
-};
+use crate::{DatabaseOpenError, DatabaseOptions, Nodes, Wait, draw_id, open_named, replay};
 
 /// A database that this process has open, on all compute nodes of one cluster. Clones are the same.
 ///
@@ -41,11 +37,11 @@ pub struct Instance(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     options: DatabaseOptions,
     /// The compute nodes of this process, by their indexes in the cluster.
-    nodes_here: Range<usize>,
+    pub(crate) nodes_here: Range<usize>,
     /// Whether other processes may have the database open too.
     is_shared: bool,
     /// The number of workers of each node.
-    workers: usize,
+    pub(crate) workers: usize,
     id: DatabaseId,
     directory: Option<Arc<LogDirectory>>,
     /// The timing of a simulated device.
@@ -214,86 +210,6 @@ impl Instance {
         Ok(())
     }
 
-    /// Opens the database on every worker of the cluster, runs `body` there, and closes it. Returns
-    /// the results in the order of the workers. A program may call it again for another phase.
-    ///
-    /// # Errors
-    /// The first error of all workers: those of [`open`](Instance::open) and [`Opened::close`]. No
-    /// worker starts on another cluster, or after a failed opening. A panic is
-    /// [`ClusterError::Panicked`]; then the instance stays failed, and the program must discard the
-    /// cluster.
-    pub fn run<T, F, Fut>(&self, cluster: &Embedded, body: F) -> Result<Vec<T>, DatabaseOpenError>
-    where
-        T: Send,
-        F: Fn(Opened) -> Fut + Sync,
-        Fut: Future<Output = T>,
-    {
-        self.begin(cluster.nodes())?;
-        let body = &body;
-        let ends = cluster.run(async |member| {
-            let one = std::slice::from_ref(self);
-            with_open(one, &member, async |opened| body(opened[0].clone()).await).await
-        });
-        first_error(ends.map_err(|error| self.0.failed(error.into()))?)
-    }
-
-    /// Like [`run`](Instance::run), in a simulated world, for at most `limit` of virtual time.
-    ///
-    /// # Errors
-    /// As [`run`](Instance::run).
-    pub fn run_simulated<T, F, Fut>(
-        &self,
-        cluster: &Simulated,
-        limit: Duration,
-        body: F,
-    ) -> Result<Vec<T>, DatabaseOpenError>
-    where
-        T: 'static,
-        F: Fn(Opened) -> Fut + 'static,
-        Fut: Future<Output = T> + 'static,
-    {
-        self.begin(cluster.nodes())?;
-        let (instance, body) = (self.clone(), std::rc::Rc::new(body));
-        let ends =
-            cluster.run(limit, move |member| {
-                let (one, body) = ([instance.clone()], body.clone());
-                async move {
-                    with_open(&one, &member, async |opened| body(opened[0].clone()).await).await
-                }
-            })?;
-        first_error(ends)
-    }
-
-    /// Opens the database on one worker. Every worker of every compute node must do this at the
-    /// same time. The first worker makes the database, all workers recover it, and then the first
-    /// worker makes the missing tables.
-    ///
-    /// # Errors
-    /// An error of this worker, of another worker, or of an earlier opening; [`OpenError::Late`]
-    /// when a worker does not come in time; [`OpenError::OtherCluster`]; [`OpenError::InMemory`]
-    /// and [`OpenError::HasLog`] when the memory has a database that the instance may not use.
-    pub async fn open(&self, member: &Member) -> Result<Opened, DatabaseOpenError> {
-        let inner = &self.0;
-        if !inner.nodes_here.contains(&member.node) || member.worker >= inner.workers {
-            let (nodes, workers) = (inner.nodes_here.len(), inner.workers);
-            let (worker, node) = (member.worker, member.node);
-            return Err(DatabaseOpenError::NoMember { worker, node, nodes, workers });
-        }
-        // These two checks come before anything is made or written, and leave the instance as it
-        // is.
-        inner.belong(member.memory.node().allocator().pool())?;
-        inner.steps.check()?;
-        // If this worker begins a step and does not end it, a second attempt must not count that
-        // step.
-        let dropped = || format!("{} did not go on with the opening", member.name());
-        let guard = inner.steps.guard(dropped);
-        // Boxed, because the future is large and most of it is needed once.
-        let opened = Box::pin(inner.open(member)).await;
-        let opened = opened.map_err(|error| inner.failed(error));
-        guard.lift();
-        opened.map(|database| Opened::new(self.clone(), database, member.clone()))
-    }
-
     /// Closes the logs, after all workers have ended. All appended records are written, and another
     /// instance can open the directory.
     ///
@@ -317,7 +233,7 @@ impl Instance {
 
 impl Inner {
     /// Ends the opening on all workers. Returns the error for this worker.
-    fn failed(&self, error: DatabaseOpenError) -> DatabaseOpenError {
+    pub(crate) fn failed(&self, error: DatabaseOpenError) -> DatabaseOpenError {
         self.steps.fail(&error);
         match error {
             DatabaseOpenError::Stopped => self.steps.check().err().unwrap_or(error),
@@ -327,7 +243,7 @@ impl Inner {
 
     /// Makes this the cluster of the instance, or checks that it is. The first worker that takes
     /// the lock decides.
-    fn belong(&self, pool: &Pool) -> Result<(), DatabaseOpenError> {
+    pub(crate) fn belong(&self, pool: &Pool) -> Result<(), DatabaseOpenError> {
         match self.pool.lock().get_or_insert_with(|| pool.clone()).is_clone_of(pool) {
             true => Ok(()),
             false => Err(DatabaseOpenError::OtherCluster { name: self.options.name.clone() }),
@@ -339,7 +255,10 @@ impl Inner {
         member.node == self.nodes_here.start && member.worker == 0
     }
 
-    async fn open(&self, member: &Member) -> Result<Database<Worker>, DatabaseOpenError> {
+    pub(crate) async fn open(
+        &self,
+        member: &Member,
+    ) -> Result<Database<Worker>, DatabaseOpenError> {
         let (handle, workers) = (&member.handle, self.all_workers());
         let stopped = || self.steps.has_failed();
         let wait = self.wait(&stopped);
@@ -533,19 +452,6 @@ impl Inner {
     fn all_workers(&self) -> usize {
         self.nodes_here.len() * self.workers
     }
-}
-
-/// The results, or the error that caused the others.
-fn first_error<T>(ends: Vec<Result<T, DatabaseOpenError>>) -> Result<Vec<T>, DatabaseOpenError> {
-    let (mut results, mut first) = (Vec::new(), None);
-    for end in ends {
-        match end {
-            Ok(result) => results.push(result),
-            Err(error @ DatabaseOpenError::Elsewhere { .. }) => first = first.or(Some(error)),
-            Err(error) => return Err(error),
-        }
-    }
-    first.map_or(Ok(results), Err)
 }
 
 fn unwritable(path: &Path, cause: std::io::Error) -> DatabaseOpenError {

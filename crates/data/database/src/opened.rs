@@ -64,6 +64,38 @@ impl Opened {
     }
 }
 
+impl Instance {
+    /// Opens the database on one worker. Every worker of every compute node must do this at the
+    /// same time. The first worker makes the database, all workers recover it, and then the first
+    /// worker makes the missing tables.
+    ///
+    /// # Errors
+    /// An error of this worker, of another worker, or of an earlier opening; [`OpenError::Late`]
+    /// when a worker does not come in time; [`OpenError::OtherCluster`]; [`OpenError::InMemory`]
+    /// and [`OpenError::HasLog`] when the memory has a database that the instance may not use.
+    pub async fn open(&self, member: &Member) -> Result<Opened, DatabaseOpenError> {
+        let inner = &self.0;
+        if !inner.nodes_here.contains(&member.node) || member.worker >= inner.workers {
+            let (nodes, workers) = (inner.nodes_here.len(), inner.workers);
+            let (worker, node) = (member.worker, member.node);
+            return Err(DatabaseOpenError::NoMember { worker, node, nodes, workers });
+        }
+        // These two checks come before anything is made or written, and leave the instance as it
+        // is.
+        inner.belong(member.memory.node().allocator().pool())?;
+        inner.steps.check()?;
+        // If this worker begins a step and does not end it, a second attempt must not count that
+        // step.
+        let dropped = || format!("{} did not go on with the opening", member.name());
+        let guard = inner.steps.guard(dropped);
+        // Boxed, because the future is large and most of it is needed once.
+        let opened = Box::pin(inner.open(member)).await;
+        let opened = opened.map_err(|error| inner.failed(error));
+        guard.lift();
+        opened.map(|database| Opened::new(self.clone(), database, member.clone()))
+    }
+}
+
 impl Deref for Opened {
     type Target = Database<Worker>;
 

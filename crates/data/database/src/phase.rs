@@ -1,6 +1,9 @@
-//! [`with_open`]: one worker's part of a phase.
+//! [`with_open`]: one worker's part of a phase, and [`Instance::run`]: the phase of all workers.
 
-use latchwork_cluster::{ClusterError, Member};
+use std::rc::Rc;
+use std::time::Duration;
+
+use latchwork_cluster::{ClusterError, Embedded, Member, Simulated};
 
 use crate::caught::caught;
 use crate::{DatabaseOpenError, Instance, Opened};
@@ -61,4 +64,69 @@ async fn guarded<T>(
         instances.iter().for_each(|instance| instance.0.steps.fail(&error));
         error
     })
+}
+
+impl Instance {
+    /// Opens the database on every worker of the cluster, runs `body` there, and closes it. Returns
+    /// the results in the order of the workers. A program may call it again for another phase.
+    ///
+    /// # Errors
+    /// The first error of all workers: those of [`open`](Instance::open) and [`Opened::close`]. No
+    /// worker starts on another cluster, or after a failed opening. A panic is
+    /// [`ClusterError::Panicked`]; then the instance stays failed, and the program must discard the
+    /// cluster.
+    pub fn run<T, F, Fut>(&self, cluster: &Embedded, body: F) -> Result<Vec<T>, DatabaseOpenError>
+    where
+        T: Send,
+        F: Fn(Opened) -> Fut + Sync,
+        Fut: Future<Output = T>,
+    {
+        self.begin(cluster.nodes())?;
+        let body = &body;
+        let ends = cluster.run(async |member| {
+            let one = std::slice::from_ref(self);
+            with_open(one, &member, async |opened| body(opened[0].clone()).await).await
+        });
+        first_error(ends.map_err(|error| self.0.failed(error.into()))?)
+    }
+
+    /// Like [`run`](Instance::run), in a simulated world, for at most `limit` of virtual time.
+    ///
+    /// # Errors
+    /// As [`run`](Instance::run).
+    pub fn run_simulated<T, F, Fut>(
+        &self,
+        cluster: &Simulated,
+        limit: Duration,
+        body: F,
+    ) -> Result<Vec<T>, DatabaseOpenError>
+    where
+        T: 'static,
+        F: Fn(Opened) -> Fut + 'static,
+        Fut: Future<Output = T> + 'static,
+    {
+        self.begin(cluster.nodes())?;
+        let (instance, body) = (self.clone(), Rc::new(body));
+        let ends =
+            cluster.run(limit, move |member| {
+                let (one, body) = ([instance.clone()], body.clone());
+                async move {
+                    with_open(&one, &member, async |opened| body(opened[0].clone()).await).await
+                }
+            })?;
+        first_error(ends)
+    }
+}
+
+/// The results, or the error that caused the others.
+fn first_error<T>(ends: Vec<Result<T, DatabaseOpenError>>) -> Result<Vec<T>, DatabaseOpenError> {
+    let (mut results, mut first) = (Vec::new(), None);
+    for end in ends {
+        match end {
+            Ok(result) => results.push(result),
+            Err(error @ DatabaseOpenError::Elsewhere { .. }) => first = first.or(Some(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    first.map_or(Ok(results), Err)
 }

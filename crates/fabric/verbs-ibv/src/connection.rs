@@ -20,9 +20,7 @@ use latchwork_verbs::{ComputeNodeId, MemoryNodeId, SetupError};
 
 use crate::directory::Peer;
 use crate::error::ConnectError;
-
-/// The version of the format.
-pub(crate) const VERSION: u16 = 2;
+use crate::version::VERSION;
 
 const OFFER: u16 = 1;
 const CLOSE: u16 = 2;

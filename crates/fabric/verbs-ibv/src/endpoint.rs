@@ -13,13 +13,14 @@ use latchwork_verbs::{
 
 use crate::connection::Caller;
 use crate::directory::Peer;
-use crate::fabric::Shared;
 use crate::lane::{Common, Lane};
 use crate::locals::Locals;
 use crate::node::Node;
+use crate::shared::Shared;
 use crate::slots::Slots;
 use crate::sys::ffi::{WC_SUCCESS, WorkCompletion};
 use crate::sys::{Completions, Troubles, Watch};
+use crate::wake::Wake;
 
 /// One poll takes at most `STEPS_MAX` steps of `STEP` completions, so that a flood does not keep a
 /// worker from its other work.
@@ -53,26 +54,6 @@ pub struct IbvEndpoint {
     found: RefCell<Vec<WorkCompletion>>,
     // Whether the queue will signal its next completion.
     armed: Cell<bool>,
-}
-
-/// Wakes the worker of an endpoint.
-pub(crate) struct Wake {
-    // Set before the worker is notified; cleared by the worker's next poll.
-    fired: AtomicBool,
-    notifier: Option<Notifier>,
-}
-
-impl Wake {
-    /// Records an event that the worker must handle, and notifies the worker.
-    pub(crate) fn fire(&self) {
-        // The store comes before the notification, which is a full memory fence. A worker that is
-        // about to park sees either the notification or this flag. (`Notifier` has the argument;
-        // `may_park` reads the flag.)
-        self.fired.store(true, Ordering::Release);
-        if let Some(notifier) = &self.notifier {
-            notifier.notify();
-        }
-    }
 }
 
 impl IbvEndpoint {

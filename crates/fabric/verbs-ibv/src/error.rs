@@ -97,7 +97,7 @@ pub enum ConnectError {
     /// The bytes are not an offer or answer of this version.
     #[error(
         "not connection data of version {}: run the same release on all nodes",
-        crate::connection::VERSION
+        crate::version::VERSION
     )]
     Malformed,
     /// The peer could not create a queue pair.

@@ -1,6 +1,5 @@
 //! [`Fabric`]: the nodes of this process on its RDMA devices.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
@@ -9,63 +8,17 @@ use std::time::Duration;
 
 use latchwork_runtime::Notifier;
 use latchwork_runtime::sync::{Mutex, RwLock};
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, RegionKey, SetupError, Target};
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, RegionKey, SetupError};
 
-use crate::connection::{Answer, Caller, Note, Offer, answer_from_bytes, answer_to_bytes};
-use crate::directory::{Contact, Courier, Peer, Peers, RemoteMemory};
-use crate::endpoint::{IbvEndpoint, Wake};
-use crate::error::{ConnectError, IbvOpenError};
+use crate::config::IbvConfig;
+use crate::connection::{Caller, answer_to_bytes};
+use crate::directory::{Contact, Courier, Peer, Peers};
+use crate::endpoint::IbvEndpoint;
+use crate::error::IbvOpenError;
 use crate::inbox::IbvInbox;
 use crate::node::Node;
-use crate::sys::{Device, Library, Tuning, Watch, Watcher};
-
-/// The settings of an RDMA fabric.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct IbvConfig {
-    /// The devices to use, by name; empty means all devices. Nodes of this process are assigned to
-    /// the devices in turn.
-    pub devices: Vec<String>,
-    /// The entry of the port's table of addresses (GIDs). With `None` the fabric chooses one.
-    pub gid_index: Option<u8>,
-    /// Limit of messages that wait in the inbox of one compute node, as far as the device has room;
-    /// 128 bytes each. Further messages wait at the senders.
-    pub inbox_capacity: usize,
-    /// Limit of requests in the send queue of one connection, as far as the device has room.
-    /// Further requests wait in software.
-    pub send_queue: u32,
-    /// Limit of batches that one endpoint has in its connections. Further batches wait in software.
-    pub batches: u32,
-    /// Limit of outstanding READs and atomics per connection, as far as both devices allow it.
-    pub reads: u8,
-    /// The time until an acknowledgement counts as lost: 4.096 us times two to this power, from 1
-    /// to 31. 16 is 0.27 s.
-    pub timeout: u8,
-    /// The number of repetitions of a request after that, from 0 to 6. (7 is unlimited on
-    /// Soft-RoCE.)
-    pub retries: u8,
-    /// Time limit for a peer to answer an offer of a connection.
-    pub connect_timeout: Duration,
-    /// The member epoch of the nodes of this process, for nodes of other processes. A later node
-    /// with the same name has a higher epoch.
-    pub epoch: u64,
-}
-
-impl Default for IbvConfig {
-    fn default() -> Self {
-        IbvConfig {
-            devices: Vec::new(),
-            gid_index: None,
-            inbox_capacity: 1024,
-            send_queue: 128,
-            batches: 256,
-            reads: 16,
-            timeout: 16,
-            retries: 6,
-            connect_timeout: Duration::from_secs(5),
-            epoch: 0,
-        }
-    }
-}
+use crate::shared::Shared;
+use crate::sys::{Device, Library, Watcher};
 
 /// The memory nodes and compute nodes of one process, on its devices. Clones are the same fabric.
 #[derive(Clone)]
@@ -81,131 +34,6 @@ impl WeakFabric {
     /// The fabric, while another handle keeps it open.
     pub fn upgrade(&self) -> Option<IbvFabric> {
         self.0.upgrade().map(|shared| IbvFabric { shared })
-    }
-}
-
-/// Takes the answer to an offer, once.
-pub(crate) type Answered = Box<dyn FnOnce(Result<Answer, ConnectError>) + Send>;
-
-pub(crate) struct Shared {
-    pub(crate) config: IbvConfig,
-    pub(crate) watcher: Arc<Watcher>,
-    courier: Option<Arc<dyn Courier>>,
-    devices: Vec<Arc<Device>>,
-    memory: RwLock<BTreeMap<u16, Arc<Node>>>,
-    nodes: RwLock<Vec<Option<Arc<Node>>>>,
-    peers: Peers,
-    // The epoch up to which each peer is fenced. Locked inside the lock of a node's responders.
-    fences: RwLock<BTreeMap<Peer, u64>>,
-    departed_nodes: AtomicU64,
-    wakes: Mutex<Vec<Weak<Wake>>>,
-    watches: Mutex<Vec<Watch>>,
-}
-
-/// The requests of send queues, for nodes of this process and of others.
-impl Shared {
-    /// The node of `peer`, if it is a node of this process.
-    fn node(&self, peer: Peer) -> Option<Arc<Node>> {
-        match peer {
-            Peer::Memory(id) => self.memory.read().get(&id.0).cloned(),
-            Peer::Compute(id) => self.nodes.read().get(id.index()).cloned().flatten(),
-        }
-    }
-
-    pub(crate) fn tuning(&self) -> Tuning {
-        let IbvConfig { timeout, retries, reads, .. } = self.config;
-        Tuning { timeout: timeout.clamp(1, 31), retries: retries.min(6), reads: reads.max(1) }
-    }
-
-    /// Registers `wake`: it is fired when a node leaves or dies.
-    pub(crate) fn wake_on_leave(&self, wake: &Arc<Wake>) {
-        let mut wakes = self.wakes.lock();
-        wakes.retain(|wake| wake.strong_count() > 0);
-        wakes.push(Arc::downgrade(wake));
-    }
-
-    /// Whether the node is known, alive or not.
-    pub(crate) fn knows(&self, peer: Peer) -> bool {
-        self.node(peer).is_some() || self.peers.knows(peer)
-    }
-
-    /// The epoch of the node that has this name now. `None` when there is none, or when it is
-    /// disconnected.
-    pub(crate) fn epoch(&self, peer: Peer) -> Option<u64> {
-        match self.node(peer) {
-            Some(node) => (!node.is_cut_off()).then_some(self.config.epoch),
-            None => self.peers.epoch(peer),
-        }
-    }
-
-    /// The memory of a target, at the node of this epoch. The memory never changes.
-    pub(crate) fn memory(&self, target: Target, epoch: u64) -> Option<RemoteMemory> {
-        let key = match target {
-            Target::Memory(_) => RegionKey(0),
-            Target::Compute(_, key) => RegionKey(key),
-        };
-        match self.node(target.into()) {
-            Some(node) => node.remote(key),
-            None => self.peers.memory(target.into(), epoch, key),
-        }
-    }
-
-    /// The number of nodes that have left or died so far. The number grows after the node is
-    /// marked.
-    pub(crate) fn departed_nodes(&self) -> u64 {
-        self.departed_nodes.load(Ordering::Acquire) + self.peers.departed_nodes()
-    }
-
-    /// Sends an offer to the peer of this epoch. `answered` gets the answer, perhaps later.
-    pub(crate) fn connect(&self, peer: Peer, epoch: u64, offer: Offer, answered: Answered) {
-        if let Some(node) = self.node(peer) {
-            return answered(node.answer(&offer, || self.is_refused(offer.from)));
-        }
-        match &self.courier {
-            Some(courier) if self.peers.epoch(peer) == Some(epoch) => {
-                let reply = |bytes: Result<Vec<u8>, ConnectError>| {
-                    answered(bytes.and_then(|bytes| answer_from_bytes(&bytes)));
-                };
-                let limit = self.config.connect_timeout;
-                let bytes = Note::Offer(offer).to_bytes();
-                courier.carry(peer, epoch, bytes, limit, Box::new(reply));
-            }
-            // Another node with the same name is not the peer that was meant.
-            _ => answered(Err(ConnectError::Gone)),
-        }
-    }
-
-    /// Reports to the peer that its queue pair `pair` is not used any more.
-    pub(crate) fn close(&self, peer: Peer, epoch: u64, from: Caller, pair: u32) {
-        if let Some(node) = self.node(peer) {
-            return node.close(from, pair);
-        }
-        if let Some(courier) = &self.courier
-            && self.peers.epoch(peer) == Some(epoch)
-        {
-            let bytes = Note::Close { from, pair }.to_bytes();
-            // If this note is lost, the unused pair stays until the peer's process ends.
-            courier.carry(peer, epoch, bytes, self.config.connect_timeout, Box::new(drop));
-        }
-    }
-
-    fn is_refused(&self, from: Caller) -> bool {
-        self.fences.read().get(&from.peer).is_some_and(|epoch| from.epoch <= *epoch)
-    }
-
-    fn deliver(&self, to: Peer, from: Caller, bytes: &[u8]) -> Result<Answer, ConnectError> {
-        let node = self.node(to).ok_or(ConnectError::Unknown)?;
-        let note = Note::from_bytes(bytes)?;
-        if note.from() != from {
-            return Err(ConnectError::Malformed);
-        }
-        match note {
-            Note::Offer(offer) => node.answer(&offer, || self.is_refused(from)),
-            Note::Close { pair, .. } => {
-                node.close(from, pair);
-                Err(ConnectError::Gone)
-            }
-        }
     }
 }
 

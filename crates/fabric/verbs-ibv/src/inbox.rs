@@ -1,135 +1,17 @@
-//! The inbox of a compute node, and the rule by which a message wakes a parked worker.
+//! [`IbvInbox`]: the inbox of a compute node.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
 use latchwork_runtime::Notifier;
-use latchwork_runtime::sync::Mutex;
 use latchwork_verbs::Message;
 
+use crate::mailbox::{Mailbox, Parked};
 use crate::node::Node;
-use crate::sys::{Found, Receives};
 
 /// The most messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive) returns, so that
 /// a flood does not keep a worker from its other work.
 const RECEIVE_MAX: usize = 32;
-
-/// The messages of one node, and the workers that poll for them.
-///
-/// # No wake is lost
-///
-/// Messages arrive without a CPU, so no code runs at their arrival that could check whether a
-/// worker polls. Instead the last worker that parks arms the completion queue, so that the queue
-/// notifies the [watcher](crate::sys::Watcher) of the next message:
-///
-/// ```text
-///   worker that parks                          watcher
-///   under the lock:                            notified of a message, under the lock:
-///     into the list; active -= 1                 armed = false
-///     if active = 0: arm the queue               if active = 0: take one from the list,
-///   poll the queue                                 active += 1, notify it
-///   a message? out of the list, active += 1
-/// ```
-///
-/// 1. A message that arrives after the arming notifies the watcher.
-/// 2. A message that arrives before the arming is found by the poll, which follows the arming.
-/// 3. While a worker is active, no notification is needed, because this worker polls before it
-///    parks. If it parks as the last one, 1 and 2 apply.
-/// 4. The watcher counts a worker as active before it notifies the worker. So a burst of messages
-///    wakes one worker, not all.
-pub(crate) struct Mailbox {
-    receives: Arc<Receives>,
-    found: Mutex<Found>,
-    attention: Mutex<Attention>,
-}
-
-#[derive(Default)]
-struct Attention {
-    active: usize,
-    // Whether the queue is armed and has not notified the watcher since.
-    armed: bool,
-    parked: Vec<Parked>,
-    subscribers: u64,
-}
-
-struct Parked {
-    subscriber: u64,
-    notifier: Notifier,
-}
-
-impl Mailbox {
-    pub(crate) fn new(receives: Arc<Receives>) -> Self {
-        Mailbox { receives, found: Mutex::default(), attention: Mutex::default() }
-    }
-
-    /// Polls for messages if none is left. True if there is one.
-    fn look(&self, found: &mut Found) -> bool {
-        if found.filled.is_empty() {
-            self.receives.poll(found);
-        }
-        !found.filled.is_empty()
-    }
-
-    fn has_message(&self) -> bool {
-        self.look(&mut self.found.lock())
-    }
-
-    fn next(&self) -> Option<Message> {
-        let mut found = self.found.lock();
-        while self.look(&mut found) {
-            let buffer = found.filled.pop_front()?;
-            if let Some(message) = self.receives.take(buffer) {
-                return Some(message);
-            }
-        }
-        None
-    }
-
-    /// Takes all arrived messages out of the device's queue and stores them. When a queue pair is
-    /// destroyed, some devices also remove its completions from their queues. No further wake is
-    /// needed: an armed queue notified the watcher when the message arrived.
-    pub(crate) fn keep_all(&self) {
-        let mut found = self.found.lock();
-        let mut before = usize::MAX;
-        while found.filled.len() != before {
-            before = found.filled.len();
-            self.receives.poll(&mut found);
-        }
-    }
-
-    /// Handles the watcher's notification of a message.
-    pub(crate) fn told(&self) {
-        let mut attention = self.attention.lock();
-        attention.armed = false;
-        attention.wake_if_unattended();
-    }
-
-    /// Arms the queue, unless it is armed. False when arming fails.
-    fn arm(&self, attention: &mut Attention) -> bool {
-        if !attention.armed {
-            attention.armed = self.receives.completions.arm().is_ok();
-        }
-        attention.armed
-    }
-}
-
-impl Attention {
-    fn wake_if_unattended(&mut self) {
-        if self.active == 0
-            && let Some(woken) = self.parked.pop()
-        {
-            self.active += 1;
-            woken.notifier.notify();
-        }
-    }
-
-    /// Takes a subscriber out of the list. False when the watcher has taken it out and counted it
-    /// as active.
-    fn leave(&mut self, subscriber: u64) -> bool {
-        let place = self.parked.iter().position(|parked| parked.subscriber == subscriber);
-        place.map(|place| self.parked.remove(place)).is_some()
-    }
-}
 
 /// The inbox of one compute node. Clones are the same inbox.
 #[derive(Clone)]

@@ -32,12 +32,12 @@ use latchwork_verbs::{
 
 use crate::connection::{Answer, Caller, Offer};
 use crate::directory::{Peer, RemoteMemory};
-use crate::endpoint::Wake;
 use crate::error::ConnectError;
-use crate::fabric::Shared;
 use crate::locals::Locals;
+use crate::shared::Shared;
 use crate::slots::Slots;
 use crate::sys::{Completions, Device, Pair, SendList};
+use crate::wake::Wake;
 
 /// The largest payload inside a request, where the device supports that: a message.
 const INLINE: u32 = 128;

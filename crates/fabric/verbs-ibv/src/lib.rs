@@ -74,6 +74,7 @@
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
 
+mod config;
 mod connection;
 mod directory;
 mod endpoint;
@@ -82,13 +83,18 @@ mod fabric;
 mod inbox;
 mod lane;
 mod locals;
+mod mailbox;
 mod node;
+mod shared;
 mod slots;
 #[allow(unsafe_code)] // all that touches the library
 mod sys;
+mod version;
+mod wake;
 
+pub use config::IbvConfig;
 pub use directory::{Contact, ContactReply, Courier, NoContact, Peer, RemoteMemory};
 pub use endpoint::IbvEndpoint;
 pub use error::{ConnectError, IbvOpenError};
-pub use fabric::{IbvConfig, IbvFabric, WeakFabric};
+pub use fabric::{IbvFabric, WeakFabric};
 pub use inbox::{IbvInbox, IbvSubscription};

@@ -10,7 +10,7 @@ use latchwork_verbs::{Region, RegionKey, SetupError};
 use crate::connection::{Answer, Caller, Offer};
 use crate::directory::{Peer, RemoteMemory};
 use crate::error::ConnectError;
-use crate::inbox::Mailbox;
+use crate::mailbox::Mailbox;
 use crate::sys::{Completions, Device, Pair, Receives, Registered, Watch, Watcher};
 
 pub(crate) struct Node {

@@ -20,11 +20,12 @@ use std::time::Duration;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, SetupError, Target, VerbError};
 
-use crate::endpoint::Completions;
+use crate::completions::Completions;
 use crate::event::Event;
-use crate::fabric::{SimFabric, World};
+use crate::fabric::SimFabric;
 use crate::flight::Flight;
 use crate::node::bit;
+use crate::world::World;
 
 /// The poster learns within this many nanoseconds that a batch was not sent.
 const UNSENT_NS: u64 = 2_000;

@@ -1,18 +1,18 @@
 //! The [`Endpoint`] of a simulated world.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use latchwork_runtime::{Handle, Notifier};
+use latchwork_runtime::Handle;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{Completion, RegionKey, Target, VerbError, WorkRequest, check_batch};
 
-use crate::fabric::World;
+use crate::completions::Completions;
 use crate::flight::Flight;
 use crate::lane::Lanes;
 use crate::nic::NicTimes;
 use crate::node::Node;
+use crate::world::World;
 
 /// One worker's endpoint in a simulated world; see [`latchwork_verbs::Endpoint`].
 ///
@@ -29,19 +29,6 @@ pub struct SimEndpoint {
     /// The number of batches that wait for room on their send queues.
     pushed_back: usize,
     in_flight: usize,
-}
-
-/// The completion queue.
-pub(crate) struct Completions {
-    notifier: Notifier,
-    arrived: RefCell<VecDeque<Completion>>,
-}
-
-impl Completions {
-    pub(crate) fn push(&self, completion: Completion) {
-        self.arrived.borrow_mut().push_back(completion);
-        self.notifier.notify();
-    }
 }
 
 impl SimEndpoint {

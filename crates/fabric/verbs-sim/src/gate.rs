@@ -10,77 +10,17 @@
 //! ```
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::fmt;
 use std::rc::{Rc, Weak};
 
-use latchwork_verbs::{ComputeNodeId, Message, Target, WorkRequest};
-
-use crate::fabric::World;
-use crate::flight::Batch;
-use crate::inbox::Mailbox;
-
-/// The place on the way of a batch where a gate holds it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Leg {
-    /// The batch is submitted, and no request of it has taken effect.
-    There,
-    /// The message has been delivered, and the batch goes on to its completion. The receiver has
-    /// not seen the message yet, as when the receiving worker lost its CPU. Other messages overtake
-    /// the held one.
-    Inbox,
-    /// The whole batch has taken effect, and its completion has not come. The batch still counts
-    /// against the NIC's limits.
-    Back,
-}
-
-/// A batch that comes to a gate.
-#[derive(Clone, Copy, Debug)]
-pub struct Passing<'a> {
-    /// Where the batch is.
-    pub leg: Leg,
-    /// The node that posted the batch.
-    pub from: ComputeNodeId,
-    /// The target of the batch.
-    pub target: Target,
-    /// The requests of the batch; at [`Leg::Inbox`] only the message.
-    pub requests: &'a [WorkRequest],
-}
+use crate::passing::{GateCore, Held, Leg, Passing, Rule, What};
+use crate::world::World;
 
 /// Holds the batches that its rule picks; see [`Fabric::gate`](crate::Fabric::gate). Dropping the
 /// gate releases all held batches and ends the rule.
 pub struct Gate {
     core: Rc<GateCore>,
     world: Weak<World>,
-}
-
-type Rule = dyn FnMut(&Passing<'_>) -> bool;
-
-pub(crate) struct GateCore {
-    rule: RefCell<Box<Rule>>,
-    held: RefCell<VecDeque<Held>>,
-}
-
-struct Held {
-    leg: Leg,
-    from: ComputeNodeId,
-    batch: Batch,
-    what: What,
-}
-
-pub(crate) enum What {
-    Flight(u32),
-    Message(Rc<Mailbox>, Message),
-}
-
-impl GateCore {
-    pub(crate) fn picks(&self, passing: &Passing<'_>) -> bool {
-        (self.rule.borrow_mut())(passing)
-    }
-
-    pub(crate) fn hold(&self, leg: Leg, from: ComputeNodeId, batch: Batch, what: What) {
-        self.held.borrow_mut().push_back(Held { leg, from, batch, what });
-    }
 }
 
 impl Gate {

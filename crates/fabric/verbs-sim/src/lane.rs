@@ -8,11 +8,12 @@ use latchwork_simulation::Time;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::Target;
 
-use crate::endpoint::Completions;
-use crate::fabric::World;
-use crate::flight::{Batch, Flight};
+use crate::batch::Batch;
+use crate::completions::Completions;
+use crate::flight::Flight;
 use crate::nic::QueuePairs;
 use crate::node::{Node, There, bit};
+use crate::world::World;
 
 /// The send queue of one endpoint to one target: the batches pushed back, and those in flight.
 pub(crate) struct Lane {

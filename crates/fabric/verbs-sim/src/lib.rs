@@ -51,7 +51,9 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 pub mod calibrate;
+mod completions;
 mod config;
 mod departures;
 mod drawn;
@@ -65,16 +67,21 @@ mod inbox;
 mod lane;
 mod nic;
 mod node;
+mod passing;
 mod profile;
+mod sight;
+mod steps;
 mod watch;
+mod world;
 
 pub use config::{SimConfig, Timing};
 pub use drawn::{Drawn, PIECES_MAX};
 pub use endpoint::SimEndpoint;
 pub use fabric::SimFabric;
 pub use faults::{FaultCounts, Faults};
-pub use gate::{Gate, Leg, Passing};
+pub use gate::Gate;
 pub use inbox::{SimInbox, SimSubscription};
 pub use nic::{AtomicWork, NicOwner, NicPart, NicWork};
+pub use passing::{Leg, Passing};
 pub use profile::{CpuProfile, Measure, NicProfile, ProfileError, Published, Unit};
-pub use watch::{BatchStep, Sight, Strike};
+pub use sight::{BatchStep, Sight, Strike};

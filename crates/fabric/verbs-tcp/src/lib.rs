@@ -76,6 +76,7 @@ mod client;
 mod config;
 mod error;
 mod fabric;
+mod inner;
 mod peers;
 mod security;
 pub mod wire;

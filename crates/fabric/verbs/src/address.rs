@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Bytes in one word.
+pub const WORD: usize = 8;
+
 /// Bytes at the head of each line that belong to the pool; the user's payload comes after them.
 pub const LINE_HEADER: usize = 32;
 const _: () = assert!(LINE_HEADER.is_multiple_of(8), "a payload begins at a word");

@@ -9,9 +9,10 @@ use std::ops::Range;
 
 use latchwork_strict::strict_assert;
 
+use crate::address::WORD;
 use crate::atomic::Ordering as Order;
 use crate::copy::{append_words, load_words, shift_words, store_words};
-use crate::words::{WORD, Words};
+use crate::words::Words;
 
 impl Words<'_> {
     /// Copies bytes from byte `offset` into `to`. Bytes out of bounds read as zero.

@@ -2,8 +2,8 @@
 
 use std::mem::MaybeUninit;
 
+use crate::address::WORD;
 use crate::atomic::{AtomicU64, Ordering};
-use crate::words::WORD;
 
 /// The number of words from which the string instruction is faster than the loop.
 ///

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use crate::address::{LocalBuffer, RegionKey, Target};
+use crate::address::{LocalBuffer, RegionKey, Target, WORD};
 use crate::error::VerbError;
-use crate::request::{
-    BATCH_ATOMICS_MAX, BATCH_MAX, Completion, Message, WorkRequest, WorkRequestKind,
-};
-use crate::words::WORD;
+use crate::limits::{BATCH_ATOMICS_MAX, BATCH_MAX};
+use crate::request::{Completion, Message, WorkRequest, WorkRequestKind};
 
 /// One worker's connection to every node.
 ///

@@ -3,8 +3,8 @@
 use thiserror::Error;
 
 use crate::address::{ComputeNodeId, MemoryNodeId, RegionKey, Target};
+use crate::limits::{BATCH_ATOMICS_MAX, BATCH_MAX};
 use crate::region::RegionError;
-use crate::request::{BATCH_ATOMICS_MAX, BATCH_MAX};
 
 /// Why a batch was refused when it was posted, or failed later.
 ///

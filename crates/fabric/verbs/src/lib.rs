@@ -68,6 +68,7 @@ mod error;
 mod futex;
 #[allow(unsafe_code)] // one system call
 mod huge;
+mod limits;
 #[cfg(all(target_os = "linux", not(loom)))]
 #[allow(unsafe_code)] // maps files
 mod mapping;
@@ -77,14 +78,13 @@ mod request;
 mod words;
 
 pub use address::{
-    ComputeNodeId, GlobalAddr, LINE_HEADER, LocalBuffer, MemoryNodeId, RegionKey, Target,
+    ComputeNodeId, GlobalAddr, LINE_HEADER, LocalBuffer, MemoryNodeId, RegionKey, Target, WORD,
 };
 pub use copy::{prefetch, prefetch_write};
 pub use endpoint::{Endpoint, Inbox, Subscription, check_batch};
 pub use error::{SetupError, VerbError};
 pub use huge::large_slice;
+pub use limits::{BATCH_ATOMICS_MAX, BATCH_MAX};
 pub use region::{Region, RegionError};
-pub use request::{
-    AtomicOutcome, BATCH_ATOMICS_MAX, BATCH_MAX, Completion, Message, WorkRequest, WorkRequestKind,
-};
-pub use words::{WORD, Words};
+pub use request::{AtomicOutcome, Completion, Message, WorkRequest, WorkRequestKind};
+pub use words::Words;

@@ -13,12 +13,13 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::address::WORD;
 use crate::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 use crate::huge::prefer_huge_pages;
 #[cfg(all(target_os = "linux", not(loom)))]
 use crate::mapping::Mapping;
-use crate::words::{WORD, Words};
+use crate::words::Words;
 
 /// Why a region could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]

@@ -2,12 +2,7 @@
 
 use crate::address::{ComputeNodeId, LocalBuffer};
 use crate::error::VerbError;
-
-/// The maximum number of requests in one batch.
-pub const BATCH_MAX: usize = 4;
-
-/// The maximum number of atomics (compare-and-swap, fetch-and-add) in one batch.
-pub const BATCH_ATOMICS_MAX: usize = 2;
+use crate::limits::BATCH_ATOMICS_MAX;
 
 /// One verb. Offsets and lengths are in bytes and multiples of 8.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

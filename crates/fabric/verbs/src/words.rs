@@ -2,11 +2,9 @@
 
 use std::ops::Range;
 
+use crate::address::WORD;
 use crate::atomic::{AtomicU64, Ordering as Order};
 use crate::copy::{copy_words, prefetch_words};
-
-/// Bytes in one word.
-pub const WORD: usize = 8;
 
 /// A view of shared memory, made of 8-byte little-endian words.
 ///

@@ -53,20 +53,24 @@
 mod agree;
 mod cluster;
 pub mod config;
+mod console;
 mod cores;
 mod course;
+mod error;
 mod flags;
 mod fold;
 mod lane;
 mod limit;
 mod log;
 mod loss;
+mod numbers;
 pub mod outcome;
 pub mod parse;
 mod phase;
 mod program;
 pub mod progress;
 mod shared;
+mod signal;
 pub mod stop;
 mod waiting;
 mod watch;
@@ -74,15 +78,17 @@ mod watch;
 pub use cluster::Cluster;
 pub use cores::Cores;
 pub use course::{Course, Plan, RunPart, Share, Warmup, Went};
+pub use error::{AppError, FlagError};
 pub use flags::{
-    ClusterFlags, FabricChoice, FabricFlags, FabricKind, FlagError, JoinChoice, JoinFlags, MIB,
-    NicChoice, OutputFlags, RdmaFlags, SettingFlags, directory_to_write, output, write, write_file,
+    ClusterFlags, FabricChoice, FabricFlags, FabricKind, JoinChoice, JoinFlags, NicChoice,
+    OutputFlags, RdmaFlags, SettingFlags, directory_to_write, output, write, write_file,
 };
 pub use fold::{COLUMNS, COLUMNS_RELAYED, folded};
 pub use latchwork_files::Named;
 pub use limit::Limit;
+pub use parse::MIB;
 pub use phase::PhaseProgress;
-pub use program::{AppError, NamesFiles, help, main, start};
+pub use program::{NamesFiles, help, main, start};
 pub use shared::{LEFT_OVERS, Shared};
 
 /// The commit of this build, or `unknown`.

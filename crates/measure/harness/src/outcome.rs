@@ -2,18 +2,22 @@
 //! document.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
 use latchwork_cluster::ClusterConfig;
 use latchwork_engine::Counters;
-use latchwork_files::Output;
 use latchwork_runtime::Time;
 use latchwork_workload::conditions::Conditions;
 use latchwork_workload::histogram::Measured;
 use latchwork_workload::result::{CheckOutcome, NodeResult, ResultDocument};
 
-use crate::{AppError, Cluster, GIT, Limit, fold, stop};
+use crate::{Cluster, GIT, Limit, stop};
+
+pub use crate::console::{
+    is_for_people_only, print_for_people, print_progress, print_result, say, say_folded, tell,
+};
+pub use crate::numbers::{many, short};
 
 /// A check at the end of a run.
 pub struct RunCheck {
@@ -179,24 +183,6 @@ fn narrow_large(number: f64) -> String {
     }
 }
 
-/// A number in about three digits: `812`, `34.1 k`, `2.46 M`, `1.20 G`.
-pub fn short(number: f64) -> String {
-    match number {
-        n if n >= 1e9 => format!("{:.2} G", n / 1e9),
-        n if n >= 1e6 => format!("{:.2} M", n / 1e6),
-        n if n >= 1e4 => format!("{:.1} k", n / 1e3),
-        n => format!("{n:.0}"),
-    }
-}
-
-/// A count with a noun: `1 worker`, `4 workers`.
-pub fn many(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    }
-}
-
 /// A simulated world at its end.
 pub struct WorldEnd {
     /// The event hash of the world.
@@ -230,91 +216,6 @@ impl WorldEnd {
             "world  {time:.3} s of virtual time, {} events in {real:.1} s, event hash {:#018x}",
             self.events, self.event_hash
         )
-    }
-}
-
-/// Writes text for people on standard error, in lines that fit a terminal. The text accompanies a
-/// result with its own output, so a failed write is ignored.
-pub fn print_for_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
-    let _ = fold::write(&mut io::stderr().lock(), write);
-}
-
-/// Writes a line on standard error while the program continues, whether a reader exists or not.
-pub fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
-}
-
-/// As [`say`], in lines that fit a terminal.
-pub fn say_folded(line: &str) {
-    print_for_people(|out| writeln!(out, "{line}"));
-}
-
-/// Prints lines of a running program, as [`tell`]; on a terminal in lines that fit.
-///
-/// # Errors
-/// As [`tell`].
-pub fn print_progress(
-    document: Option<&Output>,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), AppError> {
-    if document.is_some_and(Output::is_stdout) || !io::stdout().is_terminal() {
-        return tell(document, write);
-    }
-    tell(document, |out| {
-        // A progress bar may be on the line.
-        out.write_all(b"\r\x1b[K")?;
-        fold::write(out, write)
-    })
-}
-
-/// Whether both streams are a terminal. Then a terminal would show the result twice, as the table
-/// for people and as the lines for scripts, and the table suffices.
-pub fn is_for_people_only() -> bool {
-    io::stdout().is_terminal() && io::stderr().is_terminal()
-}
-
-/// Prints a result: as a table for people, and in lines for scripts. On a terminal alone the lines
-/// are left out ([`is_for_people_only`]). A document on standard output replaces the lines.
-///
-/// # Errors
-/// When the result cannot be written.
-pub fn print_result(
-    table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    lines: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    document: Option<&Output>,
-) -> Result<(), AppError> {
-    if is_for_people_only() {
-        return written("standard error", fold::write(&mut io::stderr().lock(), table));
-    }
-    print_for_people(table);
-    tell(document, lines)
-}
-
-/// Prints text on standard output. If standard output carries the document, the text goes to
-/// standard error instead.
-///
-/// # Errors
-/// When standard output cannot be written.
-pub fn tell(
-    document: Option<&Output>,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), AppError> {
-    if document.is_some_and(Output::is_stdout) {
-        let _ = write(&mut io::stderr().lock());
-        return Ok(());
-    }
-    let mut out = io::stdout().lock();
-    written("standard output", write(&mut out).and_then(|()| out.flush()))
-}
-
-pub(crate) fn written(place: &str, result: io::Result<()>) -> Result<(), AppError> {
-    match result {
-        // A reader that closes the pipe has read what it needs.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => {
-            Err(AppError::Failed(format!("the result cannot be written to {place}: {error}")))
-        }
-        Ok(()) => Ok(()),
     }
 }
 
@@ -423,13 +324,5 @@ mod tests {
         assert_eq!(short(34_120.0), "34.1 k");
         assert_eq!(short(2_456_000.0), "2.46 M");
         assert_eq!(short(1.2e9), "1.20 G");
-    }
-
-    #[test]
-    fn a_pipe_that_was_closed_is_no_error_and_a_full_disk_is() {
-        let ended = |kind: io::ErrorKind| written("standard output", Err(kind.into()));
-        assert!(ended(io::ErrorKind::BrokenPipe).is_ok());
-        let error = ended(io::ErrorKind::StorageFull).expect_err("full").to_string();
-        assert!(error.starts_with("the result cannot be written to standard output: "), "{error}");
     }
 }

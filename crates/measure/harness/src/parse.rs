@@ -9,7 +9,8 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use latchwork_units::{SizeUnit, TimeUnit};
 
-use crate::MIB;
+/// Bytes of a mebibyte.
+pub const MIB: u64 = 1 << 20;
 
 /// A whole number in `range`.
 pub fn whole<T>(

@@ -1,74 +1,16 @@
 //! A program from its command line to its exit status.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use latchwork_files::{Named, OutputError};
-use latchwork_workload::WorkloadError;
+use latchwork_files::Named;
 
 use crate::config::{self, Configured, Read, ReadError};
+use crate::error::AppError;
 use crate::parse::one_line;
-use crate::stop::{self, Signal};
-use crate::{FlagError, log, outcome};
-
-/// Why a program ended without a result. Each text is one line.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum AppError {
-    /// The command line, or a file that it names, requests something impossible.
-    #[error("{0}")]
-    Usage(String),
-    /// The program failed, or its result cannot be written.
-    #[error("{0}")]
-    Failed(String),
-    /// A signal ended the program before there was a result.
-    #[error("ended by {} before it had a result", .0.name())]
-    Stopped(Signal),
-    /// As `Stopped`, for a signal to the process of another node.
-    #[error("ended by {} at node {} before it had a result", .0.name(), .1)]
-    StoppedAt(Signal, String),
-}
-
-impl AppError {
-    /// The program's exit status: 2 for an error that another command line avoids, 128 plus the
-    /// number for a signal, 1 for the rest.
-    pub fn status(&self) -> u8 {
-        match self {
-            AppError::Usage(_) => 2,
-            AppError::Failed(_) => 1,
-            AppError::Stopped(signal) | AppError::StoppedAt(signal, _) => signal.status(),
-        }
-    }
-
-    /// An output cannot be written.
-    pub fn output(path: &Path, cause: &OutputError) -> AppError {
-        AppError::Failed(format!("{}: {cause}", path.display()))
-    }
-
-    /// A file or a directory cannot be written.
-    pub fn unwritable(path: &Path, cause: &std::io::Error) -> AppError {
-        AppError::Failed(format!("{} cannot be written: {cause}", path.display()))
-    }
-}
-
-impl From<FlagError> for AppError {
-    fn from(error: FlagError) -> AppError {
-        AppError::Usage(error.0)
-    }
-}
-
-impl From<WorkloadError> for AppError {
-    fn from(error: WorkloadError) -> AppError {
-        AppError::Usage(error.to_string())
-    }
-}
-
-impl From<latchwork_files::SameFile> for AppError {
-    fn from(error: latchwork_files::SameFile) -> AppError {
-        AppError::Usage(error.to_string())
-    }
-}
+use crate::stop;
+use crate::{console, log};
 
 /// A command line that knows the files that it names. [`start`] and [`main`] refuse one file under
 /// two names before the program begins, if one of the names is an output.
@@ -91,7 +33,7 @@ where
         Ok(Read::Run(configured)) => {
             log::install(&configured.log);
             if let Some(warning) = &configured.warning {
-                outcome::say(&format!("{name}: {warning}"));
+                console::say(&format!("{name}: {warning}"));
             }
             if let Err(error) = stop::install(name) {
                 tracing::warn!(%error, "signals end the program at once");
@@ -142,11 +84,11 @@ fn told(error: &clap::Error) -> Result<bool, AppError> {
 /// # Errors
 /// When it cannot be written. A reader that has closed the pipe has read what it needs.
 pub fn help(help: &clap::Error) -> Result<(), AppError> {
-    outcome::written("standard output", help.print().and_then(|()| std::io::stdout().flush()))
+    console::written("standard output", help.print().and_then(|()| std::io::stdout().flush()))
 }
 
 fn printed(text: &str) -> Result<bool, AppError> {
-    outcome::tell(None, |out| out.write_all(text.as_bytes()))?;
+    console::tell(None, |out| out.write_all(text.as_bytes()))?;
     Ok(true)
 }
 
@@ -164,8 +106,12 @@ fn status(name: &str, ended: Result<bool, AppError>) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::Parser;
+    use latchwork_files::OutputError;
+    use latchwork_workload::WorkloadError;
+
+    use super::*;
+    use crate::error::FlagError;
 
     #[derive(Debug, Parser)]
     struct Cli {

@@ -1,7 +1,8 @@
 //! The progress of a phase: a bar if standard error is a terminal, else plain lines.
 
 use crate::PhaseProgress;
-use crate::outcome::{say, short};
+use crate::console::say;
+use crate::numbers::short;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use latchwork_runtime::{Clock, Time};
 use std::io::IsTerminal;

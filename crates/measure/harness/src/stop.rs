@@ -27,65 +27,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
 
-use crate::AppError;
+use crate::error::AppError;
+
+pub use crate::signal::Signal;
 
 /// The time that a preparing program has to end in order.
 pub const GRACE: Duration = Duration::from_secs(3);
-
-/// A signal that requests the end of a program.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Signal {
-    /// SIGINT: a user pressed Ctrl-C.
-    Interrupt,
-    /// SIGTERM: the user or a supervisor requests the end of the program.
-    Terminate,
-    /// SIGHUP: the terminal was closed. A program that was started to outlive the terminal
-    /// (`nohup`) ignores it.
-    Hangup,
-}
-
-impl Signal {
-    const ALL: [Signal; 3] = [Signal::Interrupt, Signal::Terminate, Signal::Hangup];
-
-    /// `SIGINT`, `SIGTERM` or `SIGHUP`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Signal::Interrupt => "SIGINT",
-            Signal::Terminate => "SIGTERM",
-            Signal::Hangup => "SIGHUP",
-        }
-    }
-
-    /// The exit status of a program that the signal ended: 130, 143 or 129, as in shells.
-    pub fn status(self) -> u8 {
-        128 + self.number() as u8
-    }
-
-    fn number(self) -> i32 {
-        match self {
-            Signal::Interrupt => SIGINT,
-            Signal::Terminate => SIGTERM,
-            Signal::Hangup => SIGHUP,
-        }
-    }
-
-    /// The signal of this name.
-    pub(crate) fn named(name: &str) -> Option<Signal> {
-        Signal::ALL.into_iter().find(|signal| signal.name() == name)
-    }
-
-    /// The signal that belongs to this exit status.
-    pub(crate) fn of_status(status: u8) -> Option<Signal> {
-        status.checked_sub(128).and_then(|number| Signal::of(usize::from(number)))
-    }
-
-    fn of(number: usize) -> Option<Signal> {
-        Signal::ALL.into_iter().find(|signal| signal.number() as usize == number)
-    }
-}
 
 /// The stage of the program with regard to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

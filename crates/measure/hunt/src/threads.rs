@@ -6,7 +6,9 @@ use std::rc::Rc;
 use latchwork_cluster::{ClusterError, Embedded, Member};
 
 use crate::checks::{Verdict, leaks};
-use crate::workloads::{self, Load, Record};
+use crate::workloads;
+use crate::workloads::load::Load;
+use crate::workloads::record::Record;
 use crate::world::{Observer, Process};
 use crate::{Scenario, WorldCheck, WorldFailure, WorldReport};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use latchwork_verbs::{GlobalAddr, VerbError};
 use thiserror::Error;
 
-use crate::AccessMode;
+use crate::mode::AccessMode;
 
 /// Why an access to coherent memory failed.
 #[derive(Debug, Clone, Error)]

@@ -48,8 +48,10 @@ mod error;
 mod lock;
 mod mail;
 mod memory;
+mod mode;
 
 pub use error::MemoryError;
 pub use lock::{LineLocks, LockOutcome};
 pub use mail::{MessageHandler, USER_MESSAGE_WORDS, UserMessage, UserMessages};
-pub use memory::{AccessMode, CoherentMemory, Need, Upgrade};
+pub use memory::{CoherentMemory, Need, Upgrade};
+pub use mode::AccessMode;

@@ -7,16 +7,8 @@ use latchwork_cache::{Hint, OptimisticRead, ReadVersion, WriteGuard};
 use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::{GlobalAddr, Words};
 
-use crate::MemoryError;
-
-/// The mode in which a line is needed.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum AccessMode {
-    /// To read it.
-    Shared,
-    /// To write it.
-    Exclusive,
-}
+use crate::error::MemoryError;
+use crate::mode::AccessMode;
 
 /// A line without which an operation cannot continue.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

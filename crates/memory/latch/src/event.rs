@@ -2,37 +2,9 @@
 
 use latchwork_verbs::ComputeNodeId;
 
+use crate::hold::{Hold, Want};
 use crate::message::{InvalidationRequest, LatchMessage};
 use crate::{LatchWord, NodeSet, WordOp};
-
-/// The ownership of a line at a node.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Hold {
-    /// No ownership: the node must not read a copy.
-    Nothing,
-    /// Shared: a copy to read.
-    Shared,
-    /// Exclusive: the only copy, to write.
-    Exclusive,
-}
-
-/// The access that local code wants.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Want {
-    /// To read.
-    Shared,
-    /// To write.
-    Exclusive,
-}
-
-impl Want {
-    pub(crate) fn is_met_by(self, hold: Hold) -> bool {
-        match self {
-            Want::Shared => hold >= Hold::Shared,
-            Want::Exclusive => hold == Hold::Exclusive,
-        }
-    }
-}
 
 /// An event at this node that concerns the line.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -69,6 +69,7 @@
 #![forbid(unsafe_code)]
 
 mod event;
+mod hold;
 mod inspection;
 mod line;
 mod message;
@@ -76,13 +77,14 @@ mod operation;
 mod rules;
 mod word;
 
-pub use event::{Action, Event, Hold, LocalCopy, Want};
+pub use event::{Action, Event, LocalCopy};
+pub use hold::{Hold, Want};
 pub use inspection::WordProbe;
 pub use line::Line;
 pub use message::{
     Answer, GrantMode, InvalidationRequest, LatchMessage, QueuedRequests, REMEMBERED_MAX,
-    RequestKind, TRAVELLING_MAX,
+    RequestKind, Seq, TRAVELLING_MAX,
 };
 pub use operation::{WordOp, WordVerb};
-pub use rules::{Rules, Seq};
+pub use rules::Rules;
 pub use word::{LatchWord, NodeSet};

@@ -3,7 +3,11 @@
 use latchwork_verbs::ComputeNodeId;
 use smallvec::SmallVec;
 
-use crate::{Seq, Want};
+use crate::hold::Want;
+
+/// The number of an invalidation request. The number wraps.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct Seq(pub u16);
 
 /// The access for which an invalidation request is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

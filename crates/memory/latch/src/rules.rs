@@ -3,11 +3,7 @@
 
 use latchwork_strict::strict_assert;
 
-use crate::TRAVELLING_MAX;
-
-/// The number of an invalidation request. The number wraps.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub struct Seq(pub u16);
+use crate::message::{Seq, TRAVELLING_MAX};
 
 /// The rules that a node's machines follow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

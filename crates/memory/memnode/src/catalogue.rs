@@ -11,10 +11,8 @@ use latchwork_verbs::WORD;
 
 use crate::PoolError;
 use crate::again::repeatedly;
-use crate::layout::{self, NAMES, RECORD_WORDS, RECORDS};
+use crate::layout::{self, NAME_MAX, NAMES, RECORD_WORDS, RECORDS};
 
-/// The maximum length of a name in bytes.
-pub(crate) const NAME_MAX: usize = (RECORD_WORDS - 2) * WORD;
 const _: () =
     assert!(NAME_MAX > 0 && NAME_MAX <= 48, "the page of the catalogue draws 48 bytes for a name");
 const _: () = assert!(NAMES as u64 <= RECORDS, "each name has a record");

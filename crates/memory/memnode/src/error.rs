@@ -6,7 +6,7 @@ use latchwork_verbs::{GlobalAddr, MemoryNodeId, VerbError};
 use thiserror::Error;
 
 use crate::Geometry;
-use crate::catalogue::NAME_MAX;
+use crate::layout::NAME_MAX;
 
 /// Why an operation on the pool failed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]

@@ -35,6 +35,9 @@ pub(crate) const RECORDS: u64 = 384;
 /// Words in a catalogue record.
 pub(crate) const RECORD_WORDS: usize = 8;
 
+/// The maximum length of a name in bytes.
+pub(crate) const NAME_MAX: usize = (RECORD_WORDS - 2) * WORD;
+
 const SLOTS: u64 = 512;
 const DIRECTORY: u64 = 2048;
 const RECORD_TABLE: u64 = 4096;

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
 use latchwork_cache::WriteGuard;
 use latchwork_coherence::CoherentMemory;
@@ -10,30 +9,10 @@ use latchwork_runtime::{Elapsed, JoinHandle};
 use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
+use crate::counts::WriteBufferCounts;
 use crate::queue::Write;
 use crate::shared::Shared;
 use crate::{LostWrites, RelaxedError, WriteBufferSettings, WriteBufferSettingsError, drain};
-
-/// The counters of a write buffer.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct WriteBufferCounts {
-    /// Writes that the buffer took.
-    pub writes: u64,
-    /// Writes that were merged into an access in the buffer.
-    pub merged: u64,
-    /// Accesses that became visible.
-    pub applied: u64,
-    /// Lines that were latched for these accesses: fewer when accesses became visible together.
-    pub lines: u64,
-    /// Reads for which the buffer had every byte.
-    pub forwarded: u64,
-    /// Waits of a write for room, or for an update.
-    pub waits: u64,
-    /// Pieces of lines that were lost.
-    pub lost: u64,
-    /// The longest time from a write to the instant at which it became visible.
-    pub longest: Duration,
-}
 
 /// One worker's access to coherent memory through a buffer of writes. The crate's page lists its
 /// guarantees.

@@ -96,6 +96,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod counts;
 mod drain;
 mod error;
 mod pieces;
@@ -105,6 +106,7 @@ mod shared;
 mod signal;
 mod updates;
 
-pub use buffer::{WriteBuffer, WriteBufferCounts};
+pub use buffer::WriteBuffer;
+pub use counts::WriteBufferCounts;
 pub use error::{LossCause, LostWrite, LostWrites, RelaxedError};
 pub use settings::{Consistency, WriteBufferSettings, WriteBufferSettingsError};

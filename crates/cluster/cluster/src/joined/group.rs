@@ -23,7 +23,7 @@ use latchwork_membership::{Membership, NodeIncarnation, NodeName, View};
 use latchwork_runtime::{Clock, Time};
 use std::time::Duration;
 
-use super::patience::{StartPatience, StartWait};
+use super::patience::{StartPatience, StartWait, listed};
 use crate::JoinError;
 
 /// How long one wait for missing nodes takes.
@@ -222,11 +222,6 @@ fn names(parties: &[NodeIncarnation]) -> Vec<NodeName> {
     let mut names: Vec<_> = parties.iter().map(|party| party.node).collect();
     names.sort_unstable();
     names
-}
-
-/// A list of names for messages.
-pub(crate) fn listed(nodes: &[NodeName]) -> String {
-    nodes.iter().map(NodeName::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn incomplete(

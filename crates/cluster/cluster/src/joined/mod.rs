@@ -17,6 +17,7 @@ mod leaving;
 mod patience;
 mod reclaims;
 mod reports;
+mod withdraw;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -253,7 +254,7 @@ impl Begun {
         drop((executor, port, handle));
         let gathered = gather(config, ports.clone(), pool, node, membership, patience);
         let (host, is_one_host, group) =
-            gathered.inspect_err(|_| leaving::withdraw(&ports, id, &epochs))?;
+            gathered.inspect_err(|_| withdraw::withdraw(&ports, id, &epochs))?;
         Ok(Begun { host, is_one_host, link, epochs, group, introductions })
     }
 }

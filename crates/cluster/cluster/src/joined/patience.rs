@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use latchwork_membership::NodeName;
 
-use super::group::listed;
-
 /// How long to wait for other nodes.
 #[derive(Clone, Copy)]
 pub struct StartPatience<'a> {
@@ -87,4 +85,9 @@ impl fmt::Display for StartWait {
             }
         }
     }
+}
+
+/// A list of names for messages.
+pub(crate) fn listed(nodes: &[NodeName]) -> String {
+    nodes.iter().map(NodeName::to_string).collect::<Vec<_>>().join(", ")
 }

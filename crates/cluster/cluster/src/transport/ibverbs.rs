@@ -7,7 +7,7 @@ use std::time::Duration;
 use latchwork_membership::{ControlMessages, Membership, MembershipError, NodeName};
 use latchwork_verbs_ibv as ibv;
 
-use super::CONNECT;
+use super::limits::CONNECT;
 use crate::JoinError;
 
 /// Opens a fabric on the devices of this process, for the node of `membership`.

@@ -2,6 +2,7 @@
 //! process.
 
 mod ibverbs;
+mod limits;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use latchwork_verbs_shm as shm;
 use latchwork_verbs_tcp as tcp;
 
 use crate::JoinError;
+use limits::{CONNECT, GREETING, REMOVAL};
 
 /// The fact that names the machine and the directory of a cluster on shared memory.
 const PLACE: &str = "shm.place";
@@ -26,18 +28,6 @@ const KEYS: [&str; 3] = ["shm", "tcp", "ibverbs"];
 /// The default directory of the files that processes share. All clusters use the same directory. So
 /// each process that starts removes the files of killed processes, of all clusters.
 pub const SHARED_DIRECTORY: &str = "/dev/shm/latchwork";
-
-/// The limit for a device to destroy the resources of a node that died or left.
-const REMOVAL: Duration = Duration::from_secs(5);
-
-/// The least time that a connecting node waits for an answer. A live node answers, unless its
-/// machine is too busy. Attempts to reach a node that is not a member fail at once, because
-/// membership reports such nodes. A shorter limit would treat a slow live node as dead, and that
-/// node would not learn why it waits.
-const CONNECT: Duration = Duration::from_secs(60);
-
-/// The least time that a node gives to connecting nodes to identify themselves.
-const GREETING: Duration = Duration::from_secs(15);
 
 /// The connection between the processes of a cluster. All processes use the same kind.
 #[derive(Clone, Debug)]

@@ -1,10 +1,14 @@
 //! [`LogDirectory`]: the logs and the checkpoint of one database, opened by one process.
 
+mod accept;
 mod loss;
+mod node_log;
+mod plan;
 mod settle;
 mod survey;
 
 pub use loss::Loss;
+pub use node_log::Segment;
 pub(crate) use survey::read_whole;
 
 use std::collections::BTreeMap;
@@ -18,6 +22,7 @@ use crate::format::{Known, names};
 use crate::storage::{DirectoryLock, Locked, Storage};
 use crate::witness::Witness;
 use crate::{DatabaseId, LogEnd, NodeId, Timestamp, WalError};
+use node_log::NodeLog;
 
 /// A directory of logs, opened by this process alone.
 ///
@@ -71,34 +76,6 @@ struct Noted {
     times: u64,
     /// The durable end of each log, as the file states it.
     ends: BTreeMap<NodeId, LogEnd>,
-}
-
-/// The log of one node.
-#[derive(Clone, Debug, Default)]
-struct NodeLog {
-    /// A [`Log`](crate::Log) appends to the last segment.
-    open: bool,
-    segments: Vec<Segment>,
-    /// The highest timestamp of all durable records.
-    through: Timestamp,
-    /// The durable end of the log.
-    end: LogEnd,
-    /// The end of the log behind its end record; `None` when this process has not closed the log.
-    closed: Option<LogEnd>,
-    /// Log records since the start of the log that other nodes may see. `None` when other nodes see
-    /// durable records only.
-    visible: Option<Arc<AtomicU64>>,
-}
-
-/// One segment of a node's log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Segment {
-    /// The number of the segment: one more than that of the previous segment.
-    pub number: u64,
-    /// The highest timestamp in all previous segments.
-    pub before: Timestamp,
-    /// The count of log records in all previous segments.
-    pub groups: u64,
 }
 
 impl LogDirectory {
@@ -172,7 +149,7 @@ impl LogDirectory {
             Err(error) => return Err(WalError::io("locking", &directory, error)),
         };
         let found = match opening.accept_loss {
-            true => loss::accept(&*storage, database)?,
+            true => accept::accept(&*storage, database)?,
             false => survey::look(&*storage, database)?,
         };
         let tails = opening.to_read.then(|| found.tails());

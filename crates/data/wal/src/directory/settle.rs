@@ -1,5 +1,6 @@
 //! Repairs a directory after a crash, so that its logs can go on.
 
+use super::plan::Plan;
 use super::survey::Found;
 use crate::WalError;
 use crate::checkpoint::Manifest;
@@ -9,16 +10,6 @@ use crate::witness::Witness;
 
 /// Bytes that are copied at once.
 const COPY: usize = 256 << 10;
-
-/// What is to be done about the end of a log.
-pub(super) enum Plan {
-    /// Remove the segment: it was never begun, or it lies behind an accepted loss.
-    Remove(String),
-    /// Remove the segment when the checkpoint, which covers all of it, is durable.
-    Forget(String),
-    /// Keep only the first bytes of the segment, up to this length.
-    Rewrite(String, u64),
-}
 
 impl Found {
     /// Repairs the directory. After a crash at any point, the next opening finds the same state.

@@ -14,8 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use latchwork_strict::strict_assert;
 
-use super::settle::Plan;
-use super::{Loss, NodeLog, Segment};
+use super::loss::Loss;
+use super::node_log::{NodeLog, Segment};
+use super::plan::Plan;
 use crate::checkpoint::Manifest;
 use crate::format::{Content, FILE_HEADER, FileHeader, Flaw, Mark, names};
 use crate::reader::{LogRecordReader, Opened, Step};

@@ -2,7 +2,7 @@
 
 use latchwork_strict::{strict_assert, strict_assert_eq};
 
-use super::{ALIGN, FileHeader, GROUP_HEADER, GROUP_MAX, Reader, put};
+use super::{ALIGN, FileHeader, Flaw, GROUP_HEADER, GROUP_MAX, Reader, put};
 use crate::{TableId, Timestamp, WalError};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"GRP1");
@@ -234,10 +234,6 @@ pub(crate) fn finish(bytes: &mut [u8], file: &FileHeader, offset: u64, synced: u
         "a written record can be read"
     );
 }
-
-/// Why bytes are not a log record.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Flaw(pub(crate) &'static str);
 
 /// The header of a log record, written for exactly this position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

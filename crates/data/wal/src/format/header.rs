@@ -2,7 +2,7 @@
 
 use latchwork_strict::{strict_assert, strict_assert_eq};
 
-use super::{FILE_HEADER, Flaw, GROUP_HEADER, Reader, VERSION, put};
+use super::{FILE_HEADER, GROUP_HEADER, Reader, VERSION, put};
 use crate::{DatabaseId, NodeId, Timestamp, WalError};
 
 const MAGIC: [u8; 8] = *b"LATCHWAL";
@@ -151,11 +151,5 @@ impl FileHeader {
     /// Whether each entry in this file has a timestamp of its own.
     pub(crate) fn stamps_entries(&self) -> bool {
         matches!(self.content, Content::Part { .. })
-    }
-}
-
-impl From<Flaw> for &'static str {
-    fn from(flaw: Flaw) -> &'static str {
-        flaw.0
     }
 }

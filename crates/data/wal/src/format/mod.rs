@@ -13,14 +13,16 @@
 //! stored as a value, and a sector of an old file.
 
 mod bytes;
+mod flaw;
 mod group;
 mod header;
 mod mark;
 pub(crate) mod names;
 
 pub(crate) use bytes::{Reader, put};
+pub(crate) use flaw::Flaw;
 pub use group::{Entries, LogEntry, LogRecord, LogRecordKind, LogRecordRef};
-pub(crate) use group::{Flaw, Head, finish, read_body};
+pub(crate) use group::{Head, finish, read_body};
 pub(crate) use header::{Content, FileHeader};
 pub(crate) use mark::{Known, Mark};
 

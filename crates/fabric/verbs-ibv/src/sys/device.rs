@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::{fs, io, slice};
 
 use crate::error::IbvOpenError;
-use crate::sys::events::Health;
 use crate::sys::ffi::{
     ATOMIC_NONE, Context, DeviceAttr, Gid, LINK_LAYER_ETHERNET, PORT_ACTIVE, PortAttr,
     ProtectionDomain,
 };
+use crate::sys::health::Health;
 use crate::sys::library::Library;
 
 /// The port in use. A second port of a NIC appears as a device of its own.

@@ -14,6 +14,7 @@ mod completions;
 mod device;
 mod events;
 pub(crate) mod ffi;
+mod health;
 mod library;
 mod list;
 mod pair;
@@ -23,7 +24,7 @@ mod watcher;
 
 pub(crate) use completions::Completions;
 pub(crate) use device::Device;
-pub(crate) use events::Troubles;
+pub(crate) use health::Troubles;
 pub(crate) use library::Library;
 pub(crate) use list::SendList;
 pub(crate) use pair::{Pair, Tuning};

@@ -11,7 +11,7 @@ use latchwork_verbs::{
     ComputeNodeId, Endpoint as _, LocalBuffer, MemoryNodeId, RegionKey, Target, WorkRequest,
 };
 
-use super::{CalibrateError, LIMIT_SECONDS, config, zeroed};
+use super::world::{CalibrateError, LIMIT_SECONDS, config, zeroed};
 use crate::endpoint::SimEndpoint;
 use crate::fabric::SimFabric;
 use crate::profile::{Measure, NicProfile};

@@ -27,17 +27,13 @@
 mod load;
 mod one_way;
 mod table;
+mod world;
 
-use std::sync::Arc;
-
-use latchwork_simulation::RunEnd;
-use latchwork_verbs::{Region, SetupError};
-
-use crate::config::SimConfig;
 use crate::profile::{Measure, NicProfile, Published, Unit};
 use load::{Load, Spread, Verb};
 
 pub use table::CalibrationTable;
+pub use world::CalibrateError;
 
 /// A published figure, and the same figure of the model.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
@@ -59,30 +55,6 @@ impl Figure {
         (self.ratio() - 1.0).abs() <= self.published.tolerance
     }
 }
-
-/// The reason why there is no figure.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CalibrateError {
-    /// The world of a measurement cannot be made.
-    #[error("the world of a measurement cannot be made: {0}")]
-    Setup(#[from] SetupError),
-    /// The world ended early, or exceeded the time limit.
-    #[error(
-        "{measure}: no end after {seconds} s of virtual time ({end:?}): are the times of the profile that long?"
-    )]
-    World {
-        /// The measure.
-        measure: Measure,
-        /// The limit of virtual time.
-        seconds: u64,
-        /// How the world ended.
-        end: RunEnd,
-    },
-}
-
-/// Limit of virtual time for a measurement.
-const LIMIT_SECONDS: u64 = 100;
 
 /// Measures all published figures of a profile, in the order of the profile.
 ///
@@ -131,14 +103,4 @@ fn figure(profile: &NicProfile, measure: Measure, bytes: u32) -> Result<f64, Cal
         Unit::MillionPerSecond => ran.per_micro,
         Unit::GigabitPerSecond => ran.per_micro * f64::from(bytes) * 8.0 / 1000.0,
     })
-}
-
-fn zeroed(bytes: u64) -> Result<Arc<Region>, SetupError> {
-    Ok(Region::zeroed(bytes as usize)?)
-}
-
-/// The configuration of a measurement. Only 8 bytes are copied, because no measurement reads the
-/// rest.
-fn config(profile: &NicProfile) -> SimConfig {
-    SimConfig { payload_max: Some(8), ..SimConfig::nic(profile.clone()) }
 }

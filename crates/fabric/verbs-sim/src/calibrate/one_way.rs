@@ -11,7 +11,7 @@ use latchwork_verbs::{
     WorkRequest,
 };
 
-use super::{CalibrateError, LIMIT_SECONDS, config, zeroed};
+use super::world::{CalibrateError, LIMIT_SECONDS, config, zeroed};
 use crate::endpoint::SimEndpoint;
 use crate::fabric::SimFabric;
 use crate::inbox::{SimInbox, SimSubscription};

@@ -15,6 +15,7 @@
 //! responder; if the queue is not empty, a third event follows. The requests of a batch take effect
 //! together, at the time of the last of them.
 
+mod flight;
 mod queues;
 mod times;
 mod work;
@@ -26,24 +27,15 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::{WorkRequest, WorkRequestKind};
 
 use crate::event::Event;
-use crate::fabric::World;
 use crate::flight::{Begin, Fate, Flight};
+use crate::world::World;
 use queues::{Bucket, behind};
 use times::{PS_PER_NS, Ps, outgoing_bytes, ps, response_bytes, time};
 
+pub(crate) use flight::NicFlight;
 pub(crate) use queues::{NicQueues, QueuePairs};
 pub(crate) use times::NicTimes;
 pub use work::{AtomicWork, NicOwner, NicPart, NicWork};
-
-/// The times of one flight.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct NicFlight {
-    queue_pair: usize,
-    /// The arrival at the responder's NIC; `None` until the batch is sent.
-    arrived: Option<Ps>,
-    /// The time at which the last byte of the response leaves the responder.
-    responded: Ps,
-}
 
 /// The times of one batch at the responder.
 struct Service {

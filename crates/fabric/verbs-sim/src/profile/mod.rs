@@ -4,6 +4,8 @@
 //! measurements published for such hardware, for calibration to compare with. The profiles in
 //! `profiles/` are part of the program.
 
+mod error;
+mod fields;
 mod parse;
 mod published;
 
@@ -12,7 +14,7 @@ use std::path::Path;
 use latchwork_files::InputKind;
 use serde::Deserialize;
 
-pub use parse::ProfileError;
+pub use error::ProfileError;
 pub use published::{Measure, Published, Unit};
 
 /// The times and limits of one kind of NIC, of its switch, and of the CPU that drives the NIC.
@@ -24,84 +26,84 @@ pub use published::{Measure, Published, Unit};
 #[serde(deny_unknown_fields)]
 pub struct NicProfile {
     /// The name of the profile.
-    #[serde(deserialize_with = "parse::text")]
+    #[serde(deserialize_with = "fields::text")]
     pub name: String,
     /// Payload bandwidth of a port, each way, in Gbit/s.
-    #[serde(deserialize_with = "parse::bandwidth")]
+    #[serde(deserialize_with = "fields::bandwidth")]
     pub bandwidth_gbit_s: f64,
     /// Bandwidth between wire and memory inside a NIC, in Gbit/s. This figure delays a request and
     /// limits no bandwidth, because packets overlap.
-    #[serde(deserialize_with = "parse::bandwidth")]
+    #[serde(deserialize_with = "fields::bandwidth")]
     pub packet_gbit_s: f64,
     /// Bytes of a packet. Of a larger request, a NIC has this many bytes in its own memory before
     /// it passes them on.
-    #[serde(deserialize_with = "parse::packet")]
+    #[serde(deserialize_with = "fields::packet")]
     pub packet_bytes: u32,
     /// Time from one NIC to another: cables and a switch.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub one_way_ns: u64,
     /// Longest random extra time of each way. On one queue pair no batch overtakes another.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub jitter_ns: u64,
     /// Engines of a NIC. With 1, issued and served requests share the time of one engine. With 2,
     /// each kind has its own.
-    #[serde(deserialize_with = "parse::engines")]
+    #[serde(deserialize_with = "fields::engines")]
     pub engines: u32,
     /// Rate of WRITEs and SENDs that a NIC can issue (as requester).
-    #[serde(deserialize_with = "parse::rate")]
+    #[serde(deserialize_with = "fields::rate")]
     pub send_rate_mops: f64,
     /// Rate of READs and atomics that a NIC can issue. The rate is lower, since the NIC must keep
     /// their state until the response.
-    #[serde(deserialize_with = "parse::rate")]
+    #[serde(deserialize_with = "fields::rate")]
     pub send_read_rate_mops: f64,
     /// Rate of WRITEs and SENDs that a NIC can serve (as responder).
-    #[serde(deserialize_with = "parse::rate")]
+    #[serde(deserialize_with = "fields::rate")]
     pub serve_rate_mops: f64,
     /// Rate of READs that a NIC can serve. The rate is lower, since the NIC must fetch the data
     /// over PCIe.
-    #[serde(deserialize_with = "parse::rate")]
+    #[serde(deserialize_with = "fields::rate")]
     pub serve_read_rate_mops: f64,
     /// Rate of atomics that a NIC can serve, spread over all buckets.
-    #[serde(deserialize_with = "parse::rate")]
+    #[serde(deserialize_with = "fields::rate")]
     pub serve_atomic_rate_mops: f64,
     /// Largest payload that travels inside the request (inline). A NIC gathers a larger payload
     /// from memory before it sends.
-    #[serde(deserialize_with = "parse::inline")]
+    #[serde(deserialize_with = "fields::inline")]
     pub inline_max_bytes: u32,
     /// Delay of a WRITE or SEND by gathering, besides its bytes: a round trip over PCIe.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub gather_ns: u64,
     /// Time from the arrival of a WRITE or SEND to its effect.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub write_ns: u64,
     /// Time from the arrival of a READ until its first byte leaves: a round trip over PCIe.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub read_ns: u64,
     /// Time from the arrival of an atomic until it claims its bucket.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub atomic_fetch_ns: u64,
     /// Time for which an atomic occupies its bucket.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub atomic_ns: u64,
     /// Extra time of an atomic when the last atomic of its bucket was on another word. The word
     /// then comes from memory instead of the CPU's cache.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub atomic_cold_ns: u64,
     /// Number of low address bits that choose the bucket of an atomic. Atomics of one bucket are
     /// serialised (Sherman 3.2.2). With 0 a NIC executes one atomic at a time.
-    #[serde(deserialize_with = "parse::bucket_bits")]
+    #[serde(deserialize_with = "fields::bucket_bits")]
     pub atomic_bucket_bits: u32,
     /// Time from the arrival of the response until the CPU can see the completion.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub completion_ns: u64,
     /// Queue pairs of one worker to one target, used in turn.
-    #[serde(deserialize_with = "parse::queue_pairs")]
+    #[serde(deserialize_with = "fields::queue_pairs")]
     pub queue_pairs: u32,
     /// Limit of READs and atomics in flight from one worker to one target.
-    #[serde(deserialize_with = "parse::limit")]
+    #[serde(deserialize_with = "fields::limit")]
     pub reads_max: u32,
     /// Limit of requests in flight from one worker to one target.
-    #[serde(deserialize_with = "parse::limit")]
+    #[serde(deserialize_with = "fields::limit")]
     pub requests_max: u32,
     /// CPU time of the worker.
     pub cpu: CpuProfile,
@@ -116,28 +118,28 @@ pub struct NicProfile {
 #[serde(deny_unknown_fields)]
 pub struct CpuProfile {
     /// To write a request into the send queue.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub post_ns: u64,
     /// To ring a doorbell: once for all requests posted to one queue pair in a sweep.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub doorbell_ns: u64,
     /// To take a completion.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub poll_ns: u64,
     /// To take and serve a message.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub message_ns: u64,
     /// One turn of the worker's loop.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub sweep_ns: u64,
     /// A hit: finding the frame, and the local latch.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub hit_ns: u64,
     /// To read or write 1 KiB in the cache.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub copy_ns_per_kib: u64,
     /// How long a local writer holds the local latch of a frame, besides the copying.
-    #[serde(deserialize_with = "parse::nanos")]
+    #[serde(deserialize_with = "fields::nanos")]
     pub latch_ns: u64,
 }
 
@@ -197,6 +199,6 @@ impl NicProfile {
     /// # Errors
     /// [`ProfileError::Bad`]: one line that names the position, and values that would be accepted.
     pub fn parse(text: &str, file: &str) -> Result<NicProfile, ProfileError> {
-        parse::profile(text, file)
+        parse::parsed(text, file)
     }
 }

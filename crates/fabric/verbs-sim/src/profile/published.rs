@@ -5,11 +5,11 @@ use std::fmt;
 use latchwork_verbs::{Message, WORD};
 use serde::{Deserialize, Serialize};
 
-use super::parse;
+use super::fields;
 
 /// One published figure.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(try_from = "parse::RawPublished")]
+#[serde(try_from = "RawPublished")]
 pub struct Published {
     /// What was measured.
     pub measure: Measure,
@@ -23,6 +23,40 @@ pub struct Published {
     pub tolerance: f64,
     /// The publication that has the figure.
     pub source: String,
+}
+
+/// A figure as a profile file has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPublished {
+    measure: Measure,
+    #[serde(default, deserialize_with = "fields::bytes")]
+    bytes: Option<u32>,
+    #[serde(deserialize_with = "fields::value")]
+    value: f64,
+    unit: Unit,
+    #[serde(deserialize_with = "fields::tolerance")]
+    tolerance: f64,
+    #[serde(deserialize_with = "fields::text")]
+    source: String,
+}
+
+impl TryFrom<RawPublished> for Published {
+    type Error = String;
+
+    fn try_from(raw: RawPublished) -> Result<Published, String> {
+        let RawPublished { measure, bytes, value, unit, tolerance, source } = raw;
+        if unit != measure.unit() {
+            return Err(format!("{measure}: the unit must be {:?}", measure.unit().to_string()));
+        }
+        let bytes = match (measure.fixed_bytes(), bytes) {
+            (Some(fixed), None) => fixed,
+            (None, Some(bytes)) => bytes,
+            (Some(_), Some(_)) => return Err(format!("{measure}: this measure has no `bytes`")),
+            (None, None) => return Err(format!("{measure}: this measure needs `bytes`")),
+        };
+        Ok(Published { measure, bytes, value, unit, tolerance, source })
+    }
 }
 
 /// What a micro-benchmark measures.

@@ -7,15 +7,13 @@ use std::time::Duration;
 
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{
-    Completion, LocalBuffer, Region, RegionKey, Target, VerbError, WORD, Words, WorkRequest,
-    check_batch,
-};
+use latchwork_verbs::{Completion, Target, VerbError, WorkRequest, check_batch};
 
 use super::connect::{Wanted, connect};
 use super::lane::{Attempt, Lane, Times};
+use super::locals::Locals;
 use crate::agent::Hosted;
-use crate::fabric::Inner;
+use crate::inner::Inner;
 use crate::peers::Peer;
 use crate::security::random;
 use crate::wire::TcpNode;
@@ -38,37 +36,6 @@ pub struct TcpEndpoint {
     removals: u64,
     completed: VecDeque<Completion>,
     in_flight: usize,
-}
-
-/// The regions of the worker's own node, cached so that a verb takes no lock.
-pub(crate) struct Locals {
-    own: Arc<Hosted>,
-    regions: Vec<Option<Arc<Region>>>,
-}
-
-impl Locals {
-    fn learn(&mut self, key: RegionKey) -> Option<u64> {
-        let at = usize::from(key.0);
-        if self.regions.get(at).is_none_or(Option::is_none) {
-            let found = self.own.region(key.0)?;
-            if self.regions.len() <= at {
-                self.regions.resize_with(at + 1, || None);
-            }
-            self.regions[at] = Some(found);
-        }
-        self.regions[at].as_ref().map(|region| region.len() as u64)
-    }
-
-    /// The words of a checked local buffer.
-    pub(crate) fn words(&self, local: LocalBuffer) -> Words<'_> {
-        let region = self.regions[usize::from(local.region.0)].as_deref();
-        let words = region.expect("learned when posted").atomics();
-        strict_assert!(
-            local.offset.is_multiple_of(WORD as u64) && (local.len as usize).is_multiple_of(WORD),
-            "a buffer that is not made of words was posted"
-        );
-        Words::new(&words[local.offset as usize / WORD..][..local.len as usize / WORD])
-    }
 }
 
 impl TcpEndpoint {

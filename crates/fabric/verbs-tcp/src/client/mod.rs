@@ -11,6 +11,7 @@ mod endpoint;
 mod flights;
 mod lane;
 mod link;
+mod locals;
 
 pub(crate) use connect::{Wanted, connect};
 pub use endpoint::TcpEndpoint;

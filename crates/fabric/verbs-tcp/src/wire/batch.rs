@@ -15,7 +15,7 @@ use latchwork_verbs::{
     BATCH_ATOMICS_MAX, BATCH_MAX, ComputeNodeId, LocalBuffer, Message, WORD, Words, WorkRequest,
 };
 
-use super::frame::{BATCH, HEADER, begin_frame, end_frame};
+use super::header::{BATCH, HEADER, REPLY, begin_frame, end_frame};
 use super::{Cursor, DATA_MAX, WireError};
 
 const READ: u8 = 1;
@@ -24,7 +24,7 @@ const WRITE: u8 = 3;
 const COMPARE_SWAP: u8 = 4;
 const FETCH_ADD: u8 = 5;
 const SEND: u8 = 6;
-const _: () = assert!(SEND < super::frame::REPLY, "a request reads like a frame of an agent");
+const _: () = assert!(SEND < REPLY, "a request reads like a frame of an agent");
 
 /// The requests of one batch frame: one to four, well formed, within the limits of a frame. The
 /// agent checks whether their memory exists.

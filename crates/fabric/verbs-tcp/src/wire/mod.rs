@@ -7,18 +7,18 @@
 mod batch;
 mod frame;
 mod greeting;
+mod header;
 mod reply;
 
 pub use batch::{
     Batch, Requests, WireMessage, WireRequest, begin_batch, end_batch, peek, put_request,
 };
-pub use frame::{
-    FRAME_MAX, FromAgent, FromClient, HEADER, end_frame, put_lease, put_ping, put_pong, put_time,
-};
+pub use frame::{FromAgent, FromClient, put_lease, put_ping, put_pong, put_time};
 pub use greeting::{
     ANSWER_LEN, AgentGreeting, CLIENT_GREETING_LEN, ClientGreeting, HELLO_LEN, Hello, MAC_LEN,
     NONCE_LEN, REGIONS_MAX, Refusal, TcpNode, VERSION, WELCOME_LEN, Welcome,
 };
+pub use header::{FRAME_MAX, HEADER, end_frame};
 pub use reply::{BatchReply, begin_reply, end_reply};
 
 use thiserror::Error;

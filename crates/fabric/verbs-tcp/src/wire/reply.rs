@@ -6,7 +6,7 @@
 use latchwork_strict::strict_assert;
 
 use super::WireError;
-use super::frame::{REPLY, begin_frame, end_frame};
+use super::header::{HEADER, REPLY, begin_frame, end_frame};
 
 const DONE: u8 = 0;
 const EXPIRED: u8 = 1;
@@ -55,6 +55,6 @@ pub fn begin_reply(out: &mut Vec<u8>, seq: u32, expired: bool) -> usize {
 pub fn end_reply(out: &mut [u8], start: usize, undone: u8) {
     strict_assert!(undone <= 0b1111, "a reply to more requests than a batch has");
     out[start + 6] = undone;
-    strict_assert!(out.len() >= start + super::HEADER, "a reply ends before it begins");
+    strict_assert!(out.len() >= start + HEADER, "a reply ends before it begins");
     end_frame(out, start);
 }

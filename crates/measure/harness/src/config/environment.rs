@@ -5,13 +5,11 @@ use std::ffi::OsString;
 use toml::de::DeTable;
 
 use super::file::Said;
-use super::flags::{Flag, SET};
+use super::flags::{Flag, PREFIX, SET, variable};
 use super::given::{Given, Origin};
 use super::known::{Known, Meaning};
 use super::set;
 use crate::AppError;
-
-const PREFIX: &str = "LATCHWORK_";
 
 /// Names the configuration file.
 pub(super) const CONFIG: &str = "LATCHWORK_CONFIG";
@@ -19,11 +17,6 @@ pub(super) const CONFIG: &str = "LATCHWORK_CONFIG";
 /// Variables that tests of this project read. Programs ignore them.
 const OF_TESTS: &[&str] = &["LATCHWORK_MODEL_GIB", "LATCHWORK_SEEDS", "LATCHWORK_WORLDS"];
 const OF_TESTS_PREFIX: &[&str] = &["LATCHWORK_TEST_", "LATCHWORK_TXN_KILL_", "LATCHWORK_WAL_KILL_"];
-
-/// The variable of a flag.
-pub(super) fn variable(name: &str) -> String {
-    format!("{PREFIX}{}", name.to_ascii_uppercase().replace('-', "_"))
-}
 
 /// What the environment says to a program. A variable that is empty is as one that is not there.
 pub(super) fn read(

@@ -19,6 +19,9 @@ pub(super) const HELP_SETTINGS: &str = "help-settings";
 /// The key, and the end of the variable, that stand for a subcommand.
 pub(super) const COMMAND: &str = "command";
 
+/// What the name of a variable begins with.
+pub(super) const PREFIX: &str = "LATCHWORK_";
+
 const HEADING: &str = "Configuration";
 
 /// What the heading of a setting's flag begins with. The rest is the name of its group.
@@ -65,6 +68,11 @@ pub(super) fn group(arg: &Arg) -> Option<&str> {
 /// The name that a flag has now, if this is its old one.
 pub(super) fn new_name(arg: &Arg) -> Option<&str> {
     arg.get_help_heading().and_then(|heading| heading.strip_prefix(OLD_NAME))
+}
+
+/// The variable of a flag.
+pub(super) fn variable(name: &str) -> String {
+    format!("{PREFIX}{}", name.to_ascii_uppercase().replace('-', "_"))
 }
 
 /// The command of a program with the flags that all programs have, and switches that can be turned

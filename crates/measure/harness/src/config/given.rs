@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command};
 
-use super::environment::variable;
-use super::flags::Flag;
+use super::flags::{Flag, variable};
 use crate::AppError;
 use crate::parse::one_line;
 

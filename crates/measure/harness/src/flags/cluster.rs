@@ -6,13 +6,10 @@ use latchwork_verbs::SetupError;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-use super::{FabricChoice, FlagError, SettingFlags};
-use crate::AppError;
-use crate::outcome::many;
-use crate::parse::{line_size, mebibytes, whole, whole_mebibytes};
-
-/// Bytes of a mebibyte.
-pub const MIB: u64 = 1 << 20;
+use super::{FabricChoice, SettingFlags};
+use crate::error::{AppError, FlagError};
+use crate::numbers::many;
+use crate::parse::{MIB, line_size, mebibytes, whole, whole_mebibytes};
 
 /// Flags of the cluster and of the protocol.
 ///

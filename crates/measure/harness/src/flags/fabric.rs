@@ -1,37 +1,14 @@
 //! [`FabricFlags`]: threads of this process, a simulated world, or one node of a cluster of processes.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use latchwork_files::Named;
 use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_sim::{NicProfile, ProfileError};
 
-use super::{FlagError, JoinChoice, JoinFlags, MIB, RdmaFlags};
-
-/// The kinds of fabrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum FabricKind {
-    /// Shared memory: threads, in real time.
-    #[default]
-    Shm,
-    /// A simulated network: virtual time, and every figure follows from the flags.
-    Sim,
-    /// Sockets.
-    Tcp,
-    /// RDMA devices.
-    Ibverbs,
-}
-
-impl FabricKind {
-    /// Its name, as `--fabric` takes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            FabricKind::Shm => "shm",
-            FabricKind::Sim => "sim",
-            FabricKind::Tcp => "tcp",
-            FabricKind::Ibverbs => "ibverbs",
-        }
-    }
-}
+use super::kind::FabricKind;
+use super::{JoinChoice, JoinFlags, RdmaFlags};
+use crate::error::FlagError;
+use crate::parse::MIB;
 
 /// A kind of NIC, as a flag names it.
 #[derive(Clone, Debug)]

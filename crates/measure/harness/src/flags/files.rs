@@ -6,8 +6,7 @@ use std::path::Path;
 
 use latchwork_files::Output;
 
-use super::FlagError;
-use crate::AppError;
+use crate::error::{AppError, FlagError};
 
 /// The output at `path`, which `flag` asks for. A FIFO, a device or a descriptor is open from now
 /// on.

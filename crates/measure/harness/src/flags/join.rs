@@ -12,8 +12,8 @@ use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm::HugePages;
 use latchwork_verbs_tcp::{Secret, Security, TcpConfig, TcpError, Tls, TlsText};
 
-use super::{FabricKind, FlagError};
-use crate::AppError;
+use super::kind::FabricKind;
+use crate::error::{AppError, FlagError};
 use crate::parse::{address, seconds, seconds_f64, socket, whole};
 
 /// The fact under which the secret of a cluster is kept whose processes are given none.

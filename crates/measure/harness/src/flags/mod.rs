@@ -4,13 +4,15 @@ mod cluster;
 mod fabric;
 mod files;
 mod join;
+mod kind;
 mod rdma;
 mod settings;
 
-pub use cluster::{ClusterFlags, MIB};
-pub use fabric::{FabricChoice, FabricFlags, FabricKind, NicChoice};
+pub use cluster::ClusterFlags;
+pub use fabric::{FabricChoice, FabricFlags, NicChoice};
 pub use files::{directory_to_write, output, write, write_file};
 pub use join::{JoinChoice, JoinFlags};
+pub use kind::FabricKind;
 pub use rdma::RdmaFlags;
 pub use settings::SettingFlags;
 
@@ -19,11 +21,7 @@ use std::path::PathBuf;
 use clap::Args;
 use latchwork_files::{Named, Output};
 
-/// What is wrong with flags that are fine one by one: one line that names the flag and says what
-/// would do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct FlagError(pub String);
+use crate::error::FlagError;
 
 /// Where results go.
 #[derive(Clone, Debug, Default, Args)]

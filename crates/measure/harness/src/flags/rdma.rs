@@ -3,7 +3,8 @@
 use clap::Args;
 use latchwork_verbs_ibv::IbvConfig;
 
-use super::{FabricKind, FlagError};
+use super::kind::FabricKind;
+use crate::error::FlagError;
 
 /// Flags of RDMA devices.
 #[derive(Clone, Debug, Default, Args)]

@@ -6,6 +6,8 @@ use latchwork_engine::NodeSettings;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+use crate::error::FlagError;
+
 const HEADING: &str = "Settings: Protocol";
 
 /// Settings of the protocol: one for each entry of [`Settings::TABLE`], of the same name. To
@@ -20,9 +22,9 @@ impl SettingFlags {
     ///
     /// # Errors
     /// None that [`clap`] would not have found.
-    pub fn apply(&self, settings: &mut NodeSettings) -> Result<(), super::FlagError> {
+    pub fn apply(&self, settings: &mut NodeSettings) -> Result<(), FlagError> {
         self.given.iter().try_for_each(|(name, text)| {
-            settings.set(name, text).map_err(|error| super::FlagError(format!("--set {error}")))
+            settings.set(name, text).map_err(|error| FlagError(format!("--set {error}")))
         })
     }
 

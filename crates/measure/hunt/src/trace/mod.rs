@@ -11,6 +11,7 @@
 //! A trace changes nothing in the world. It draws no random number and schedules no event, so the
 //! event hash is the same with and without it.
 
+mod core;
 mod entry;
 mod log;
 mod names;
@@ -19,19 +20,17 @@ mod recorder;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::ops::Range;
 use std::rc::Rc;
 
 use latchwork_cluster::Simulated;
 use latchwork_fabric::AnyFabric;
-use latchwork_memnode::Geometry;
 use latchwork_simulation::Time;
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 
+use self::core::Core;
 pub(crate) use entry::micros;
 pub use entry::{TraceEntry, TraceKind, TraceParty};
-use names::line_name;
 pub use names::word;
 use recorder::Recorder;
 
@@ -40,50 +39,6 @@ use recorder::Recorder;
 pub struct Trace {
     core: Rc<RefCell<Core>>,
     recorder: Rc<RefCell<Option<Recorder>>>,
-}
-
-pub(crate) struct Core {
-    keep: usize,
-    entries: VecDeque<TraceEntry>,
-    left_out: u64,
-    event: u64,
-    geometry: Option<Geometry>,
-    names: BTreeMap<GlobalAddr, String>,
-}
-
-impl Core {
-    pub(crate) fn push(&mut self, entry: TraceEntry) {
-        if self.entries.len() == self.keep {
-            self.entries.pop_front();
-            self.left_out += 1;
-        }
-        self.event = entry.event;
-        self.entries.push_back(entry);
-    }
-
-    /// The name of a line, if the address can be a line. The line keeps this name.
-    fn name(&mut self, line: GlobalAddr) -> Option<&str> {
-        let geometry = self.geometry;
-        if !self.names.contains_key(&line) && !geometry?.is_line(line) {
-            return None;
-        }
-        let name = self.names.entry(line);
-        Some(name.or_insert_with(|| geometry.map_or(String::new(), |g| line_name(g, line))))
-    }
-
-    /// `text` with names of lines in the place of addresses, and the first of these lines.
-    fn readable(&mut self, text: &str) -> (String, Option<GlobalAddr>) {
-        let (mut said, mut first, mut done) = (String::with_capacity(text.len()), None, 0);
-        for (range, addr) in addresses(text) {
-            let Some(name) = self.name(addr) else { continue };
-            said.push_str(&text[done..range.start]);
-            said.push_str(name);
-            done = range.end;
-            first = first.or(Some(addr));
-        }
-        said.push_str(&text[done..]);
-        (said, first)
-    }
 }
 
 impl Default for Trace {
@@ -215,25 +170,6 @@ impl fmt::Debug for Trace {
     }
 }
 
-/// The addresses in a text, such as `M1+0x400`, in order.
-fn addresses(text: &str) -> Vec<(Range<usize>, GlobalAddr)> {
-    let mut found = Vec::new();
-    for (plus, _) in text.match_indices("+0x") {
-        let digits_before = text[..plus].bytes().rev().take_while(u8::is_ascii_digit).count();
-        let start = plus - digits_before;
-        let hex = text[plus + 3..].bytes().take_while(u8::is_ascii_hexdigit).count();
-        let end = plus + 3 + hex;
-        let node = text[start..plus].parse::<u16>();
-        let offset = u64::from_str_radix(&text[plus + 3..end], 16);
-        if let (true, Ok(node), Ok(offset)) = (text[..start].ends_with('M'), node, offset)
-            && offset < 1 << 48
-        {
-            found.push((start - 1..end, GlobalAddr::new(MemoryNodeId(node), offset)));
-        }
-    }
-    found
-}
-
 /// Whether `text` contains `word`, not as a part of a longer number or name.
 fn contains_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
@@ -246,6 +182,8 @@ fn contains_word(text: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use latchwork_verbs::MemoryNodeId;
+
     use super::*;
 
     #[test]

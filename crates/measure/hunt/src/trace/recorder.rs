@@ -13,8 +13,9 @@ use latchwork_simulation::Kernel;
 use latchwork_verbs::{GlobalAddr, Target, VerbError, WorkRequest};
 use latchwork_verbs_sim::{BatchStep, Sight, Strike};
 
+use super::core::Core;
 use super::names::{batch, line_of_latch, word};
-use super::{Core, TraceEntry, TraceKind, TraceParty};
+use super::{TraceEntry, TraceKind, TraceParty};
 
 /// The number of lines whose holders are watched: those of the last batches.
 const LINES_WATCHED: usize = 16;

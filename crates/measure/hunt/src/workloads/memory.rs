@@ -12,6 +12,8 @@
 //! in the meantime. Until the operation ends, the line is not reused. So a reader never finds a
 //! foreign stamp there.
 
+mod record;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -22,11 +24,13 @@ use latchwork_memnode::ObjectKind;
 use latchwork_verbs::{GlobalAddr, Words};
 use latchwork_workload::random::WorkloadRandom;
 
-use super::{FIND_LIMIT, Load, Record, Work, pass_time};
+use super::load::{FIND_LIMIT, Load, Work, pass_time};
+use super::record::Record;
 use crate::WorldCheck;
-use crate::checks::Verdict;
 use crate::scenario::{MemoryLoad, Scenario, SeededBug};
 use crate::world::{Observer, Process};
+
+pub(crate) use record::MemoryRecord;
 
 const SLOTS: ObjectKind = ObjectKind(7);
 const NAME: &str = "slots";
@@ -45,16 +49,6 @@ pub(crate) struct Memory {
     /// The number of full slots at the end, as the first inspecting worker reads it.
     full: Cell<Option<u64>>,
     record: RefCell<MemoryRecord>,
-}
-
-/// The counts of all clients.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct MemoryRecord {
-    put: u64,
-    taken: u64,
-    /// The number of puts and takes that may have taken effect or not.
-    unknown: u64,
-    full: Option<u64>,
 }
 
 /// The content of a slot: a line and its stamp.
@@ -179,25 +173,6 @@ impl Load for Memory {
 
     fn take(&self) -> Record {
         Record::Memory(MemoryRecord { full: self.full.get(), ..self.record.take() })
-    }
-}
-
-impl MemoryRecord {
-    pub(crate) fn merge(&mut self, other: MemoryRecord) {
-        self.put += other.put;
-        self.taken += other.taken;
-        self.unknown += other.unknown;
-        self.full = self.full.or(other.full);
-    }
-
-    /// Checks that the number of full slots is the number of puts without the takes.
-    pub(crate) fn judge(&self) -> Verdict {
-        let MemoryRecord { put, taken, unknown, full: Some(full) } = *self else { return Ok(()) };
-        if (put - taken.min(put)).abs_diff(full) <= unknown {
-            return Ok(());
-        }
-        let text = format!("{put} lines were put and {taken} taken, and {full} are there");
-        Err((WorldCheck::Linearizability, text))
     }
 }
 

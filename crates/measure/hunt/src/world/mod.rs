@@ -30,7 +30,8 @@ use latchwork_verbs::VerbError;
 use latchwork_verbs_sim::Faults;
 
 use crate::checks::{Verdict, leaks, steps::Steps};
-use crate::workloads::{self, Load};
+use crate::workloads;
+use crate::workloads::load::{Load, Work};
 use crate::{
     Checks, NodeFaults, Scenario, SeededBug, Trace, WorldCheck, WorldFailure, WorldReport,
 };
@@ -434,7 +435,7 @@ impl World {
     fn spawn(
         &self,
         which: impl Fn(Process) -> bool,
-        body: impl Fn(Rc<dyn Load>, Member, Process) -> workloads::Work<()>,
+        body: impl Fn(Rc<dyn Load>, Member, Process) -> Work<()>,
     ) -> Vec<(usize, JoinHandle<()>)> {
         let tasks = self.scenario.tasks;
         let mut spawned = Vec::new();

@@ -7,7 +7,7 @@ use latchwork_runtime::sync::{AtomicU32, AtomicUsize, Ordering};
 use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::GlobalAddr;
 
-use super::{Replacement, evictable};
+use super::rule::{Replacement, evictable};
 use crate::FrameId;
 use crate::frame::Frame;
 

@@ -7,7 +7,7 @@ use latchwork_runtime::sync::{Mutex, Ordering};
 use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::GlobalAddr;
 
-use super::{Replacement, evictable};
+use super::rule::{Replacement, evictable};
 use crate::FrameId;
 use crate::frame::{Frame, Links};
 

@@ -2,6 +2,7 @@
 
 mod epoch;
 mod lru;
+mod rule;
 
 use latchwork_runtime::sync::{AtomicU32, Ordering};
 use latchwork_verbs::GlobalAddr;
@@ -10,6 +11,7 @@ use crate::FrameId;
 use crate::frame::Frame;
 use epoch::Epoch;
 use lru::Lru;
+use rule::Replacement;
 
 /// The rule that chooses the lines to evict when frames run short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,23 +33,6 @@ impl Default for ReplacementPolicy {
     fn default() -> Self {
         ReplacementPolicy::Epoch { sample: 4, share: 10 }
     }
-}
-
-/// A replacement policy in operation. Any thread may call these functions at any time. The frame
-/// may have changed to another line meanwhile, so all information about a frame is a guess.
-pub(crate) trait Replacement {
-    /// The frame got a line.
-    fn enter(&self, frames: &[Frame], id: FrameId);
-
-    /// The frame's line was used, and [`Policy::is_noted`] does not cover that use yet.
-    fn touch(&self, frames: &[Frame], id: FrameId);
-
-    /// The frame is free.
-    fn leave(&self, frames: &[Frame], id: FrameId);
-
-    /// Adds up to `wanted` lines that are not in use to `out`: those with the oldest last use, as
-    /// far as the policy knows.
-    fn victims(&self, frames: &[Frame], wanted: usize, out: &mut Vec<GlobalAddr>);
 }
 
 /// The policy of a cache.
@@ -119,10 +104,4 @@ impl Policy {
             Chosen::Lru(lru) => lru.victims(frames, wanted, out),
         }
     }
-}
-
-/// The line in the frame, if the line may be a victim: not while it is fetched, written or awaited.
-fn evictable(frame: &Frame) -> Option<GlobalAddr> {
-    let free = frame.state().is_readable() && !frame.is_reserved() && !frame.is_kept();
-    Some(frame.addr()).filter(|addr| free && !addr.is_null())
 }

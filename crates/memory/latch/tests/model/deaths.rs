@@ -13,8 +13,8 @@ use latchwork_latch::{Event, Hold, LatchMessage, Line, NodeSet, Rules, Seq, Word
 use latchwork_verbs::ComputeNodeId;
 
 use crate::frame::{Bytes, Frame};
-use crate::setting::questions_are_one;
-use crate::world::{Breach, Node, Packet, World};
+use crate::questions::questions_are_one;
+use crate::world::{Breach, Node, Packet, World, is_own_question};
 
 impl World {
     /// A node dies. `lost`: its requests and operations in flight have no effect.
@@ -93,10 +93,4 @@ impl World {
             LatchMessage::Taken { .. } | LatchMessage::GaveUp { .. } => false,
         };
     }
-}
-
-/// Whether this is a request from the requester to the node that it asked. A request that was sent
-/// on and returns to that node counts as well, though its requester would not be notified.
-pub(crate) fn is_own_question(packet: &Packet) -> bool {
-    matches!(&packet.message, LatchMessage::Request(request) if request.asked == packet.to)
 }

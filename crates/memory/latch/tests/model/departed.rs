@@ -7,10 +7,11 @@
 
 use latchwork_latch::{Answer, Hold, Want, WordOp};
 
+use crate::client::Client;
 use crate::discipline::{holds, is_live};
 use crate::refuted::is_refuted;
 use crate::script::Script;
-use crate::setting::{Client, Setting};
+use crate::setting::Setting;
 use crate::world::Breach;
 
 fn both(takeover: bool) -> Script {

@@ -10,8 +10,9 @@ use std::thread::available_parallelism;
 use latchwork_latch::Rules;
 use stateright::{Checker, HasDiscoveries, Model};
 
+use crate::client::Client;
 use crate::graph;
-use crate::setting::{Client, Setting};
+use crate::setting::Setting;
 use crate::story::tell;
 
 const TWO: [Client; 2] = [Client::both(1), Client::both(2)];

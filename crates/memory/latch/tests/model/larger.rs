@@ -12,8 +12,9 @@
 use std::env;
 use std::time::Instant;
 
+use crate::client::Client;
 use crate::graph::{self, Plan};
-use crate::setting::{Client, Setting};
+use crate::setting::Setting;
 use crate::story::tell;
 
 const GIB: u64 = 1 << 30;

@@ -2,10 +2,10 @@
 //! same code that the engine drives.
 //!
 //! ```text
-//!   setting.rs   clients and rules; steps and properties
+//!   setting.rs   clients and rules; steps and properties; client.rs: one client
 //!   world.rs     word, memory, operations and messages in flight; frame.rs: a node's frame
 //!   graph.rs     whether every node gets the line
-//!   symmetry.rs  which worlds differ by node ids alone
+//!   symmetry.rs  which worlds differ by node ids alone; names.rs: that this is so
 //!   discipline.rs, refuted.rs    what holds, and what does not hold without a rule
 //!   switches.rs  the switches of the rules, alone and with each other
 //!   takeover.rs  the same of shared lines that are taken over by pledge
@@ -20,14 +20,18 @@
 //! counterexamples. With `--ignored` it also runs the settings that take minutes (and with
 //! `larger`, those that take longer).
 
+mod client;
 mod conflicts;
 mod deaths;
 mod departed;
+mod digest;
 mod discipline;
 mod frame;
 mod graph;
 mod larger;
 mod locks;
+mod names;
+mod questions;
 mod races;
 mod refuted;
 mod requests;

@@ -4,7 +4,8 @@
 use latchwork_latch::Rules;
 use stateright::{Checker, HasDiscoveries, Model};
 
-use crate::setting::{Client, Demand, Setting, Step};
+use crate::client::Client;
+use crate::setting::{Demand, Setting, Step};
 use crate::story::tell;
 use crate::world::Breach;
 

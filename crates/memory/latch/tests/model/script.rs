@@ -4,8 +4,9 @@ use latchwork_latch::{Answer, Hold, LatchMessage, LatchWord, Want, WordOp};
 use latchwork_verbs::ComputeNodeId;
 use stateright::Model;
 
+use crate::client::Client;
 use crate::frame::Bytes;
-use crate::setting::{Client, Setting, Step};
+use crate::setting::{Setting, Step};
 use crate::world::{Flight, Node, Packet, Stage, World};
 
 /// A world whose steps are chosen one by one. After each step all properties are checked.

@@ -8,88 +8,11 @@ use latchwork_latch::{
 use latchwork_verbs::ComputeNodeId;
 use stateright::{Model, Property};
 
+use crate::client::Client;
 use crate::frame::{Bytes, Frame};
+use crate::questions::questions_are_one;
 use crate::symmetry;
-use crate::world::{Breach, Fault, Node, Packet, Stage, World};
-
-/// The behaviour of the local code of one node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Client {
-    pub(crate) id: u8,
-    reads: bool,
-    writes: bool,
-    evicts: bool,
-    escalates: bool,
-    locks: bool,
-    no_wait: bool,
-    mortal: bool,
-}
-
-impl Client {
-    const fn new(id: u8, reads: bool, writes: bool) -> Self {
-        let (evicts, escalates) = (true, true);
-        let (locks, no_wait, mortal) = (false, false, false);
-        Client { id, reads, writes, evicts, escalates, locks, no_wait, mortal }
-    }
-
-    /// Only reads.
-    pub(crate) const fn reader(id: u8) -> Self {
-        Client::new(id, true, false)
-    }
-
-    /// Only writes.
-    pub(crate) const fn writer(id: u8) -> Self {
-        Client::new(id, false, true)
-    }
-
-    /// Reads and writes, and so upgrades.
-    pub(crate) const fn both(id: u8) -> Self {
-        Client::new(id, true, true)
-    }
-
-    /// Does not release the line without a request.
-    pub(crate) const fn keeping(mut self) -> Self {
-        self.evicts = false;
-        self
-    }
-
-    /// Also locks a copy that it has, for any time.
-    pub(crate) const fn locking(mut self) -> Self {
-        self.locks = true;
-        self
-    }
-
-    /// Does not wait for locks of other nodes.
-    pub(crate) const fn no_wait(mut self) -> Self {
-        self.no_wait = true;
-        self
-    }
-
-    /// May die.
-    pub(crate) const fn mortal(mut self) -> Self {
-        self.mortal = true;
-        self
-    }
-
-    pub(crate) fn reads(&self) -> bool {
-        self.reads
-    }
-
-    pub(crate) fn writes(&self) -> bool {
-        self.writes
-    }
-
-    /// Whether the clients differ only by their ids.
-    pub(crate) fn does_as(&self, other: &Client) -> bool {
-        Client { id: other.id, ..*self } == *other
-    }
-
-    /// Does not want to write while it waits to read.
-    pub(crate) const fn patient(mut self) -> Self {
-        self.escalates = false;
-        self
-    }
-}
+use crate::world::{Breach, Fault, Node, Stage, World};
 
 /// The properties that a discipline must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -437,43 +360,6 @@ fn rest_is_rest(world: &World) -> bool {
         let stands_back = || line.stands_back() && !line.has_requests() && node.pausing;
         let alone = || node.dead || (node.flights.is_empty() && node.awaited == 0);
         !(line.is_at_rest() || line.is_idle()) || ((fresh() || stands_back()) && alone())
-    })
-}
-
-/// R5: every request without a final answer exists once: in flight, queued, travelling with a
-/// grant, or its answer is in flight. No other request exists.
-pub(crate) fn questions_are_one(world: &World) -> bool {
-    world.nodes.iter().filter(|node| !node.dead).all(|node| {
-        let (mut found, mut once) = (0u64, true);
-        let mut find = |asked: ComputeNodeId| {
-            let bit = 1 << asked.index();
-            once &= found & bit == 0;
-            found |= bit;
-        };
-        let own = |request: &&InvalidationRequest| request.from == node.id;
-        for other in &world.nodes {
-            other.line.remembered().iter().filter(own).for_each(|request| find(request.asked));
-        }
-        for Packet { to, message, .. } in &world.wire {
-            match message {
-                LatchMessage::Request(request) if own(&request) => find(request.asked),
-                LatchMessage::Grant { travelling, .. } => {
-                    travelling.iter().filter(own).for_each(|request| find(request.asked));
-                }
-                _ => {}
-            }
-            match message {
-                LatchMessage::Grant { asked, .. }
-                | LatchMessage::Answer { asked, .. }
-                | LatchMessage::Pledged { asked, .. }
-                    if *to == node.id =>
-                {
-                    find(*asked);
-                }
-                _ => {}
-            }
-        }
-        once && (found == node.awaited || (world.spoilt && found & !node.awaited == 0))
     })
 }
 

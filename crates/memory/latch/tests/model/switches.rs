@@ -2,8 +2,9 @@
 
 use latchwork_latch::Rules;
 
+use crate::client::Client;
 use crate::discipline::is_live;
-use crate::setting::{Client, Setting};
+use crate::setting::Setting;
 
 /// A switch in its other position.
 struct Switch {

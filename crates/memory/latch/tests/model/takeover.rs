@@ -3,11 +3,12 @@
 
 use latchwork_latch::{Answer, Hold, NodeSet, Want, WordOp};
 
+use crate::client::Client;
 use crate::discipline::{holds, is_live};
 use crate::frame::Bytes;
 use crate::refuted::{is_refuted, refute};
 use crate::script::{Script, node};
-use crate::setting::{Client, Demand, Setting};
+use crate::setting::{Demand, Setting};
 use crate::world::Breach;
 
 fn nodes(ids: &[u8]) -> NodeSet {

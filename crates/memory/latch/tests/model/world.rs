@@ -14,7 +14,6 @@ use latchwork_latch::{
 };
 use latchwork_verbs::ComputeNodeId;
 
-use crate::deaths::is_own_question;
 use crate::frame::{Bytes, Copy, Frame};
 
 /// The maximum number of operations of one node in flight. The discipline needs one (R1); SELCC
@@ -63,6 +62,12 @@ pub(crate) struct Packet {
     pub(crate) to: ComputeNodeId,
     pub(crate) message: LatchMessage,
     pub(crate) forwarded: Option<Bytes>,
+}
+
+/// Whether this is a request from the requester to the node that it asked. A request that was sent
+/// on and returns to that node counts as well, though its requester would not be notified.
+pub(crate) fn is_own_question(packet: &Packet) -> bool {
+    matches!(&packet.message, LatchMessage::Request(request) if request.asked == packet.to)
 }
 
 /// One compute node.

@@ -133,6 +133,7 @@
 //! The last two are bounded by the node's state at its death, and do not grow afterwards.
 
 mod node;
+mod seat;
 mod slot;
 mod worker;
 

@@ -9,7 +9,7 @@ use latchwork_runtime::{Handle, Time};
 use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, VerbError};
 
-use super::worker::Seat;
+use super::seat::Seat;
 use super::{Epoch, SlotWord};
 use crate::again::repeatedly;
 use crate::layout;

@@ -13,29 +13,9 @@ use latchwork_runtime::sync::{AtomicU64, Ordering, fence};
 use latchwork_runtime::{Handle, Poller, Time};
 use latchwork_strict::{strict_assert, strict_check};
 
+use super::seat::Seat;
 use super::{Epoch, Epochs};
 use crate::PoolError;
-
-/// The bound of one worker, or the value RESTING. A task that publishes for the node reads all
-/// seats.
-///
-/// A seat has its cache lines to itself, so that workers do not slow each other down.
-#[repr(align(128))]
-pub(super) struct Seat(AtomicU64);
-
-impl Seat {
-    const RESTING: Epoch = Epoch::NONE_OLDER;
-
-    fn set(&self, bound: Epoch) {
-        strict_assert!(bound.0 > 0 && bound <= Self::RESTING, "a bound of {}", bound.0);
-        // Release: the accesses of the operations that no longer count come before this store.
-        self.0.store(bound.0, Ordering::Release);
-    }
-
-    pub(super) fn bound(&self) -> Epoch {
-        Epoch(self.0.load(Ordering::Acquire))
-    }
-}
 
 /// The operations in progress of one worker, in two groups; see "the worker" in [`crate::epoch`].
 #[derive(Clone, Copy, Debug)]

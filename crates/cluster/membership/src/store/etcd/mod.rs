@@ -53,11 +53,11 @@ impl EtcdStore {
     /// [`MembershipError::Refused`].
     pub fn open(endpoint: &str, limit: Duration) -> Result<(Self, String), MembershipError> {
         let bad = |why| MembershipError::Endpoint {
-            endpoint: crate::endpoint::without_password(endpoint),
+            endpoint: crate::password::without_password(endpoint),
             why,
         };
         let address = Address::parse(endpoint).map_err(bad)?;
-        let cluster = crate::name::checked("cluster", &address.cluster)?.to_owned();
+        let cluster = crate::key_name::checked("cluster", &address.cluster)?.to_owned();
         let options = options(&address).map_err(bad)?;
         let name = address.describe();
         let (runtime, stop) = start()?;

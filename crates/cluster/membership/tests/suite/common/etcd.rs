@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::eventually;
+use super::waiting::eventually;
 
 /// A server with its own data directory. Dropping the value ends the server.
 pub(crate) struct Server {

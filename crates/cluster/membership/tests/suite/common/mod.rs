@@ -3,6 +3,7 @@
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd;
 pub(crate) mod faulty;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +11,7 @@ use std::time::Duration;
 use latchwork_membership::{Joining, Membership, MembershipError, MemoryStore, Role, Store};
 use tempfile::TempDir;
 
-/// Longer than any step takes on a very busy machine.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) use waiting::{LONG, eventually, now, sleep};
 
 /// The kinds of stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,12 +120,6 @@ pub(crate) fn compute_for(ttl: Duration) -> Joining {
     Joining { ttl, ..compute() }
 }
 
-/// The present time, for measurements.
-#[allow(clippy::disallowed_methods, reason = "other processes are a matter of real time")]
-pub(crate) fn now() -> std::time::Instant {
-    std::time::Instant::now()
-}
-
 /// CPU time of this thread.
 pub(crate) fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -140,19 +134,4 @@ pub(crate) fn see_that_they_are_prompt(kind: Kind, mut times: Vec<Duration>) {
     let (quarter, most) = (times[times.len() / 4], times[times.len() - 1]);
     println!("{kind:?}: a quarter within {quarter:?}, most {most:?}");
     assert!(quarter < Duration::from_millis(100), "{kind:?}: {times:?}");
-}
-
-/// Puts the thread to sleep.
-#[allow(clippy::disallowed_methods, reason = "other processes are a matter of real time")]
-pub(crate) fn sleep(duration: Duration) {
-    std::thread::sleep(duration);
-}
-
-/// Waits until a condition holds, but not forever.
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let begin = now();
-    while !condition() {
-        assert!(begin.elapsed() < LONG, "waited {LONG:?} for {what}");
-        sleep(Duration::from_millis(1));
-    }
 }

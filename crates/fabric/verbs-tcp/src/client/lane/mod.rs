@@ -16,9 +16,9 @@ use rustix::event::PollFd;
 use slab::Slab;
 
 use super::connect::Connected;
-use super::endpoint::Locals;
 use super::flights::{Flight, Requests, Sent};
 use super::link::Link;
+use super::locals::Locals;
 use crate::error::TcpError;
 use crate::peers::Peer;
 

@@ -9,8 +9,8 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::{Completion, Message, WORD};
 
 use super::{Again, Lane, State};
-use crate::client::endpoint::Locals;
 use crate::client::flights::{Expect, Flight, Sent};
+use crate::client::locals::Locals;
 use crate::wire::{BatchReply, FromAgent, put_ping};
 
 /// Shortest and longest wait before a message that met a full inbox is sent again.

@@ -7,8 +7,8 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::{LocalBuffer, Message, Words, WorkRequest};
 
 use super::{Lane, State};
-use crate::client::endpoint::Locals;
 use crate::client::flights::{Flight, Requests, Sent, piece};
+use crate::client::locals::Locals;
 use crate::wire::{DATA_MAX, begin_batch, end_batch, put_lease, put_ping, put_request};
 
 /// The most frames without a reply: about the room of a NIC's queue pair.

@@ -13,7 +13,7 @@ use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::random::WorkloadRandom;
 
-use super::{ACCESSES_MAX, Buffered, SLOT};
+use super::state::{ACCESSES_MAX, Buffered, SLOT};
 use crate::WorldCheck;
 use crate::checks::buffers::{BufferAction, Stamp, Who};
 use crate::scenario::{BufferedLoad, SeededBug};

@@ -11,7 +11,8 @@ use latchwork_runtime::Time;
 use latchwork_verbs::{GlobalAddr, VerbError};
 use latchwork_workload::random::WorkloadRandom;
 
-use super::{ACCESSES_MAX, LineCall, Lines, Stamp};
+use super::call::{LineCall, Stamp};
+use super::state::{ACCESSES_MAX, Lines};
 use crate::WorldCheck;
 use crate::checks::counter::Addition;
 use crate::scenario::{LinesLoad, SeededBug};

@@ -8,150 +8,31 @@
 //! each stamp is written once, and the stamps of a line show the order of its writes. Torn and
 //! stale copies are always visible.
 
+mod call;
 mod client;
+mod record;
+mod state;
 
-use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory, MemoryError};
-use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::distribution::{YCSB_THETA, Zipfian};
-use latchwork_workload::history::{Access, Call, RegisterOperation};
 use latchwork_workload::random::WorkloadRandom;
 
-use super::{FIND_LIMIT, Load, Record, Work, named, pass_time};
-use crate::checks::Verdict;
-use crate::checks::counter::{self, Addition};
-use crate::checks::history::{self, Versioned};
-use crate::scenario::{LinesLoad, Scenario, SeededBug};
-use crate::world::{Observer, Process};
+use super::load::{FIND_LIMIT, Load, Work, pass_time};
+use super::named;
+use super::record::Record;
+use crate::world::Process;
 use client::Client;
 
+pub(crate) use call::{LineCall, Stamp};
+pub(crate) use record::LinesRecord;
+pub(crate) use state::Lines;
+
 const COUNTER: &str = "counter";
-
-/// The most waits for a line in one operation, as an estimate.
-const ACCESSES_MAX: u32 = 4;
-
-/// A stamp: the number of writes of a line, and the last writer.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub(crate) struct Stamp(u64);
-
-impl Stamp {
-    const BY: u32 = 20;
-
-    /// A stamp from the bits in a line.
-    pub(super) fn of(bits: u64) -> Stamp {
-        Stamp(bits)
-    }
-
-    pub(super) fn bits(self) -> u64 {
-        self.0
-    }
-
-    pub(super) fn next(self, by: Process) -> Stamp {
-        Stamp((self.version() + 1) << Self::BY | u64::from(by.number))
-    }
-
-    pub(crate) fn version(self) -> u64 {
-        self.0 >> Self::BY
-    }
-}
-
-impl fmt::Display for Stamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by = self.0 & ((1 << Self::BY) - 1);
-        write!(f, "version {} by task {by}", self.version())
-    }
-}
-
-/// A call on one line, with its result.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LineCall {
-    pub(crate) process: Process,
-    pub(crate) line: GlobalAddr,
-    pub(crate) invoked: Time,
-    pub(crate) returned: Time,
-    pub(crate) saw: Stamp,
-    pub(crate) wrote: Option<Stamp>,
-}
-
-impl Versioned for LineCall {
-    type Value = Stamp;
-
-    fn timed(&self) -> Call<RegisterOperation<Stamp>> {
-        let operation = match self.wrote {
-            Some(stamp) => RegisterOperation::Write(stamp),
-            None => RegisterOperation::Read(self.saw),
-        };
-        Call { invoked: self.invoked, returned: Some(self.returned), operation }
-    }
-
-    fn access(&self) -> Access<u32, u64> {
-        Access {
-            process: self.process.number,
-            object: self.line.bits(),
-            read: Some(self.saw.version()),
-            wrote: self.wrote.map(Stamp::version),
-        }
-    }
-}
-
-impl fmt::Display for LineCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LineCall { process, line, invoked, returned, saw, .. } = self;
-        write!(f, "{line}: {process}: {invoked} to {returned}: saw {saw}")?;
-        self.wrote.map_or(Ok(()), |wrote| write!(f, ", wrote {wrote}"))
-    }
-}
-
-/// The workload.
-pub(crate) struct Lines {
-    load: LinesLoad,
-    operations: u64,
-    plant: Option<SeededBug>,
-    seed: u64,
-    connections_fail: bool,
-    observer: Rc<Observer>,
-    zipfian: Option<Zipfian>,
-    lines: RefCell<Vec<GlobalAddr>>,
-    calls: RefCell<Vec<LineCall>>,
-    /// A line for global atomics. Next to it are the recorded additions.
-    counter: Cell<GlobalAddr>,
-    additions: RefCell<Vec<Addition>>,
-    counted: Cell<Option<u64>>,
-}
-
-/// The record of all clients.
-#[derive(Default)]
-pub(crate) struct LinesRecord {
-    calls: Vec<LineCall>,
-    additions: Vec<Addition>,
-    counted: Option<u64>,
-}
-
-impl Lines {
-    pub(crate) fn new(scenario: &Scenario, load: &LinesLoad, observer: &Rc<Observer>) -> Lines {
-        Lines {
-            operations: scenario.operations,
-            plant: scenario.plant,
-            seed: scenario.seed,
-            connections_fail: scenario.faults.fail_one_in > 0,
-            observer: observer.clone(),
-            zipfian: load.zipfian.then(|| Zipfian::new(load.lines, YCSB_THETA).ok()).flatten(),
-            lines: RefCell::default(),
-            calls: RefCell::default(),
-            counter: Cell::new(GlobalAddr::NULL),
-            additions: RefCell::default(),
-            counted: Cell::new(None),
-            load: load.clone(),
-        }
-    }
-}
 
 impl Load for Lines {
     fn set_up(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
@@ -226,19 +107,6 @@ impl Load for Lines {
             additions: self.additions.take(),
             counted: self.counted.get(),
         })
-    }
-}
-
-impl LinesRecord {
-    pub(crate) fn merge(&mut self, other: LinesRecord) {
-        self.calls.extend(other.calls);
-        self.additions.extend(other.additions);
-        self.counted = self.counted.or(other.counted);
-    }
-
-    pub(crate) fn judge(&self) -> Verdict {
-        counter::check(&self.additions, self.counted)?;
-        history::check(Stamp::default(), &self.calls)
     }
 }
 

@@ -12,7 +12,7 @@ use latchwork_verbs::{GlobalAddr, Words};
 use latchwork_workload::random::WorkloadRandom;
 
 use super::super::lines::{LineCall, Stamp};
-use super::Locks;
+use super::state::Locks;
 use crate::WorldCheck;
 use crate::scenario::{LocksLoad, SeededBug};
 use crate::world::Process;

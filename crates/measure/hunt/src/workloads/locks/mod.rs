@@ -16,60 +16,24 @@
 //! have owners at the same time.
 
 mod client;
+mod record;
+mod state;
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::Member;
 use latchwork_coherence::CoherentMemory;
-use latchwork_verbs::GlobalAddr;
 use latchwork_workload::random::WorkloadRandom;
 
-use super::lines::{LineCall, Stamp};
-use super::{FIND_LIMIT, Load, Record, Work, named, pass_time};
-use crate::checks::{Verdict, history};
-use crate::scenario::{LocksLoad, Scenario, SeededBug};
-use crate::world::{Observer, Process};
+use super::load::{FIND_LIMIT, Load, Work, pass_time};
+use super::named;
+use super::record::Record;
+use crate::world::Process;
 use client::Client;
 
-/// The workload.
-pub(crate) struct Locks {
-    load: LocksLoad,
-    operations: u64,
-    plant: Option<SeededBug>,
-    seed: u64,
-    observer: Rc<Observer>,
-    lines: RefCell<Vec<GlobalAddr>>,
-    /// The owners of each line's lock on this thread: the number of readers, or -1 for a writer.
-    holders: RefCell<Vec<i64>>,
-    calls: RefCell<Vec<LineCall>>,
-    /// Whether all workers are on this thread. Otherwise there may be lock owners that this thread
-    /// does not know.
-    alone: Cell<bool>,
-}
-
-/// The record of all clients.
-#[derive(Default)]
-pub(crate) struct LocksRecord {
-    calls: Vec<LineCall>,
-}
-
-impl Locks {
-    pub(crate) fn new(scenario: &Scenario, load: &LocksLoad, observer: &Rc<Observer>) -> Locks {
-        Locks {
-            operations: scenario.operations,
-            plant: scenario.plant,
-            seed: scenario.seed,
-            observer: observer.clone(),
-            lines: RefCell::default(),
-            holders: RefCell::new(vec![0; load.lines as usize]),
-            calls: RefCell::default(),
-            alone: Cell::new(true),
-            load: load.clone(),
-        }
-    }
-}
+pub(crate) use record::LocksRecord;
+pub(crate) use state::Locks;
 
 impl Load for Locks {
     fn set_up(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
@@ -134,15 +98,5 @@ impl Load for Locks {
 
     fn take(&self) -> Record {
         Record::Locks(LocksRecord { calls: self.calls.take() })
-    }
-}
-
-impl LocksRecord {
-    pub(crate) fn merge(&mut self, other: LocksRecord) {
-        self.calls.extend(other.calls);
-    }
-
-    pub(crate) fn judge(&self) -> Verdict {
-        history::check(Stamp::default(), &self.calls)
     }
 }

@@ -10,9 +10,9 @@ use latchwork_runtime::Time;
 use latchwork_workload::history::MapOperation;
 use latchwork_workload::random::WorkloadRandom;
 
-use super::TreeWork;
 use super::content::{Content, Operation, key, number};
 use super::recorder::{Polls, drop_after, inserted, known};
+use super::state::TreeWork;
 use crate::world::Process;
 use crate::{SeededBug, WorldCheck};
 

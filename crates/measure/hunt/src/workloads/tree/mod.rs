@@ -9,70 +9,39 @@
 
 mod client;
 mod content;
+mod judge;
+mod record;
 mod recorder;
 mod shared;
+mod state;
 
-pub(crate) use content::{Operation, TreeKey};
+pub(crate) use content::Operation;
+pub(super) use judge::judge_keys;
+pub(crate) use record::TreeRecord;
 pub(crate) use recorder::{Calls, Recorder, inserted, known};
 pub(super) use shared::Shared;
+pub(crate) use state::TreeWork;
 
-use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 use std::rc::Rc;
 
-use latchwork_blink::{TreeError, TreeStatistics};
+use latchwork_blink::TreeError;
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::Member;
 use latchwork_coherence::CoherentMemory;
 use latchwork_strict::strict_assert;
-use latchwork_workload::history::{Call, MapOperation, ObjectModel, ObjectViolation, check_object};
+use latchwork_workload::history::MapOperation;
 
-use super::{Load, Record, Work, pass_time};
+use super::load::{Load, Work, pass_time};
+use super::record::Record;
 use crate::WorldCheck;
-use crate::checks::{CheckResult, listed};
-use crate::scenario::{Scenario, SeededBug, TreeLoad};
-use crate::world::{Observer, Process};
+use crate::scenario::SeededBug;
+use crate::world::Process;
 use client::Client;
 use content::{Content, key};
-
-/// The most waits for a line in a walk over the whole tree.
-const WALK_MAX: u32 = 1_000;
-
-/// The workload.
-pub(crate) struct TreeWork {
-    load: TreeLoad,
-    operations: u64,
-    plant: Option<SeededBug>,
-    seed: u64,
-    observer: Rc<Observer>,
-    shared: Shared,
-    recorder: Recorder<Operation>,
-    ends: RefCell<Vec<Vec<(u64, Content)>>>,
-}
-
-/// The record of all clients.
-#[derive(Default)]
-pub(crate) struct TreeRecord {
-    calls: Calls<Operation>,
-    /// All entries of the tree, as each node read them at the end.
-    ends: Vec<Vec<(u64, Content)>>,
-    pub(crate) statistics: Option<TreeStatistics>,
-}
+use state::WALK_MAX;
 
 impl TreeWork {
-    pub(crate) fn new(scenario: &Scenario, load: &TreeLoad, observer: &Rc<Observer>) -> TreeWork {
-        TreeWork {
-            operations: scenario.operations,
-            plant: scenario.plant,
-            seed: scenario.seed,
-            observer: observer.clone(),
-            shared: Shared::new(("tree", WALK_MAX), load.entries_per_page, observer),
-            recorder: Recorder::new(observer),
-            ends: RefCell::default(),
-            load: load.clone(),
-        }
-    }
-
     async fn make(&self, member: &Member) -> Result<(), TreeError> {
         let tree = self.shared.create(member).await?;
         let invoked = self.observer.time(&member.handle);
@@ -180,67 +149,5 @@ impl Load for TreeWork {
             ends: self.ends.take(),
             statistics: self.shared.take(),
         })
-    }
-}
-
-impl TreeRecord {
-    pub(crate) fn merge(&mut self, other: TreeRecord) {
-        self.calls.merge(other.calls);
-        self.ends.extend(other.ends);
-        self.statistics = self.statistics.take().or(other.statistics);
-    }
-
-    pub(crate) fn judge(&self) -> CheckResult {
-        if let Some((first, other)) = self.ends.first().and_then(|first| {
-            self.ends.iter().find(|other| *other != first).map(|other| (first, other))
-        }) {
-            let text = format!("at rest, nodes see different trees: {first:?} and {other:?}");
-            return Err((WorldCheck::Tree, text));
-        }
-        if let (Some(statistics), Some(end)) = (&self.statistics, self.ends.first())
-            && statistics.entries != end.len() as u64
-        {
-            let (entries, seen) = (statistics.entries, end.len());
-            let text = format!("the tree has {entries} entries, and {seen} keys are found");
-            return Err((WorldCheck::Tree, text));
-        }
-        judge_keys(&TreeKey, &self.calls)
-    }
-}
-
-/// Checks that one order per key explains all answers; keys are absent at first. The result is the
-/// number of keys for which this is not known. Two kinds of writes make the search endless: many
-/// overlapping writes on one key, and many failed writes that may take effect at any later time.
-/// Such a key is not a failure.
-pub(super) fn judge_keys<M, S>(model: &M, calls: &Calls<M::Operation>) -> CheckResult
-where
-    M: ObjectModel<State = Option<S>>,
-{
-    let undecided = Cell::new(0);
-    let explained = calls.check(|calls| {
-        let judged = match check_object(model, None, calls) {
-            Err(ObjectViolation::Undecided { .. }) => {
-                undecided.set(undecided.get() + 1);
-                Ok(())
-            }
-            judged => judged,
-        };
-        judged.map_err(|violation| {
-            let mut calls: Vec<_> = calls.iter().collect();
-            calls.sort_by_key(|call| call.invoked);
-            format!("{violation}:{}", listed(calls.into_iter().map(shown), CALLS_SHOWN))
-        })
-    });
-    explained.map(|()| undecided.get()).map_err(|(key, violation)| {
-        (WorldCheck::Linearizability, format!("key {key}: {violation}"))
-    })
-}
-
-const CALLS_SHOWN: usize = 80;
-
-fn shown<O: std::fmt::Debug>(call: &Call<O>) -> String {
-    match call.returned {
-        Some(returned) => format!("{} to {returned}: {:?}", call.invoked, call.operation),
-        None => format!("{}, no end: {:?}", call.invoked, call.operation),
     }
 }

@@ -66,7 +66,7 @@ impl Shared {
     }
 
     pub(crate) async fn find(&self, member: &Member) -> Result<(), String> {
-        let deadline = member.handle.now() + crate::workloads::FIND_LIMIT;
+        let deadline = member.handle.now() + crate::workloads::load::FIND_LIMIT;
         let port = member.memory.port();
         let found = member.catalogue.wait_for(port, &member.handle, NAME, deadline).await;
         let found = found.map_err(|error| error.to_string())?;

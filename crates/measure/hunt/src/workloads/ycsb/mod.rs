@@ -1,6 +1,7 @@
 //! YCSB's core workloads A to F on a shared tree. Each record is a small map of fields, and the
 //! version of a field names its writer.
 
+mod record;
 mod step;
 
 use std::cell::RefCell;
@@ -9,7 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use latchwork_blink::{Tree, TreeError, TreeStatistics, ValueMut};
+use latchwork_blink::{Tree, TreeError, ValueMut};
 use latchwork_cluster::{Member, Worker};
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
@@ -19,13 +20,15 @@ use latchwork_workload::ycsb::{
     RecordNumber, Versions, WorkerIndex, YcsbOperation,
 };
 
-use self::step::{Fielded, OneRecord, Step};
-use super::tree::{Calls, Recorder, Shared, inserted, judge_keys, known};
-use super::{Load, Record, Work, pass_time};
+use self::step::{Fielded, Step};
+use super::load::{Load, Work, pass_time};
+use super::record::Record;
+use super::tree::{Recorder, Shared, inserted, known};
 use crate::WorldCheck;
-use crate::checks::CheckResult;
 use crate::scenario::{Scenario, SeededBug, YcsbLoad};
 use crate::world::{Observer, Process};
+
+pub(crate) use record::YcsbRecord;
 
 /// The most waits for a line in one operation, as an estimate.
 const ACCESSES_MAX: u32 = 200;
@@ -43,13 +46,6 @@ pub(crate) struct Ycsb {
     recorder: Recorder<Step>,
     /// The keys of the loaded records, sorted.
     loaded: Vec<Vec<u8>>,
-}
-
-/// The record of all clients.
-#[derive(Default)]
-pub(crate) struct YcsbRecord {
-    calls: Calls<Step>,
-    pub(crate) statistics: Option<TreeStatistics>,
 }
 
 impl Ycsb {
@@ -157,17 +153,6 @@ impl Load for Ycsb {
     fn take(&self) -> Record {
         let (calls, statistics) = (self.recorder.take(), self.shared.take());
         Record::Ycsb(YcsbRecord { calls, statistics })
-    }
-}
-
-impl YcsbRecord {
-    pub(crate) fn merge(&mut self, other: YcsbRecord) {
-        self.calls.merge(other.calls);
-        self.statistics = self.statistics.take().or(other.statistics);
-    }
-
-    pub(crate) fn judge(&self) -> CheckResult {
-        judge_keys(&OneRecord, &self.calls)
     }
 }
 

@@ -1,0 +1,48 @@
+//! [`Measure`]: a measurement, and how large its data are.
+
+use std::time::Duration;
+
+/// How large the data are.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) far_lines: usize,
+    pub(crate) far_keys: u64,
+    /// Each measurement is made once, and under a profiler: the program does nothing else.
+    pub(crate) once: bool,
+}
+
+/// A measurement.
+pub(crate) struct Measure {
+    pub(crate) name: String,
+    /// Whether one thread does all the work, so that a profiler can count it.
+    pub(crate) alone: bool,
+    /// The time of this number of executions.
+    pub(crate) time: Box<dyn Fn(u64) -> Duration>,
+}
+
+impl Measure {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        time: impl Fn(u64) -> Duration + 'static,
+    ) -> Measure {
+        Measure { name: name.into(), alone: true, time: Box::new(time) }
+    }
+
+    /// A measurement of threads that wait for each other.
+    pub(crate) fn between(
+        name: impl Into<String>,
+        time: impl Fn(u64) -> Duration + 'static,
+    ) -> Measure {
+        Measure { alone: false, ..Measure::new(name, time) }
+    }
+}
+
+pub(crate) fn nanos(time: Duration, count: u64) -> f64 {
+    time.as_secs_f64() * 1e9 / count as f64
+}
+
+/// Lines that fit, with their headers, into a core's second cache and not into its first.
+pub(crate) const HOT_LINES: usize = 256;
+
+/// Keys of a tree that fits there.
+pub(crate) const HOT_KEYS: u64 = 20_000;

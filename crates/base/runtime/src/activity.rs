@@ -1,0 +1,14 @@
+//! [`Activity`]: what an executor has done.
+
+/// Counters of the work that an executor has done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Activity {
+    /// Sweeps begun.
+    pub sweeps: u64,
+    /// Polls of spawned tasks.
+    pub polls: u64,
+    /// Times that the executor parked.
+    pub parks: u64,
+    /// Tasks that started beyond the depth, because no task in flight ended.
+    pub late_starts: u64,
+}

@@ -1,0 +1,9 @@
+//! [`without_password`]: an endpoint that may be shown.
+
+/// The endpoint with dots in the place of its password.
+pub fn without_password(endpoint: &str) -> String {
+    let Some((before, after)) = endpoint.rsplit_once('@') else { return endpoint.to_owned() };
+    let scheme = before.find("://").map_or(0, |at| at + 3);
+    let user = before[scheme..].split(':').next().unwrap_or_default();
+    format!("{}{user}:...@{after}", &before[..scheme])
+}

@@ -1,0 +1,33 @@
+//! [`NodeLog`]: the log of one node, as the directory knows it.
+
+use latchwork_runtime::sync::{Arc, AtomicU64};
+
+use crate::{LogEnd, Timestamp};
+
+/// The log of one node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NodeLog {
+    /// A [`Log`](crate::Log) appends to the last segment.
+    pub(super) open: bool,
+    pub(super) segments: Vec<Segment>,
+    /// The highest timestamp of all durable records.
+    pub(super) through: Timestamp,
+    /// The durable end of the log.
+    pub(super) end: LogEnd,
+    /// The end of the log behind its end record; `None` when this process has not closed the log.
+    pub(super) closed: Option<LogEnd>,
+    /// Log records since the start of the log that other nodes may see. `None` when other nodes see
+    /// durable records only.
+    pub(super) visible: Option<Arc<AtomicU64>>,
+}
+
+/// One segment of a node's log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// The number of the segment: one more than that of the previous segment.
+    pub number: u64,
+    /// The highest timestamp in all previous segments.
+    pub before: Timestamp,
+    /// The count of log records in all previous segments.
+    pub groups: u64,
+}

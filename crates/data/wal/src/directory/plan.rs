@@ -1,0 +1,11 @@
+//! [`Plan`]: what the repair of a directory does with a segment.
+
+/// What is to be done about the end of a log.
+pub(super) enum Plan {
+    /// Remove the segment: it was never begun, or it lies behind an accepted loss.
+    Remove(String),
+    /// Remove the segment when the checkpoint, which covers all of it, is durable.
+    Forget(String),
+    /// Keep only the first bytes of the segment, up to this length.
+    Rewrite(String, u64),
+}

@@ -1,0 +1,88 @@
+//! [`Inner`]: the nodes of this process and its peers, as all handles of the fabric see them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use latchwork_runtime::Clock;
+use latchwork_runtime::sync::Mutex;
+use latchwork_verbs::{ComputeNodeId, Region, SetupError};
+use latchwork_verbs_shm as shm;
+
+use crate::agent::{Counters, Hosted, Threads, Turns, listen};
+use crate::client::{Wanted, connect};
+use crate::config::TcpConfig;
+use crate::error::TcpError;
+use crate::peers::{Peer, Peers};
+use crate::security::random;
+use crate::wire::TcpNode;
+
+pub(crate) struct Inner {
+    pub(crate) config: TcpConfig,
+    pub(crate) clock: Clock,
+    pub(crate) peers: Peers,
+    pub(crate) turns: Turns,
+    pub(crate) hosted: Mutex<Vec<Arc<Hosted>>>,
+    pub(crate) counters: Arc<Counters>,
+    // The last field, so that the threads stop after everything that uses them is dropped.
+    pub(crate) _threads: Threads,
+}
+
+impl Inner {
+    pub(crate) fn hosted(&self, node: TcpNode) -> Option<Arc<Hosted>> {
+        self.hosted.lock().iter().find(|hosted| hosted.node == node).cloned()
+    }
+
+    pub(crate) fn compute(&self, id: ComputeNodeId) -> Result<Arc<Hosted>, SetupError> {
+        self.hosted(TcpNode::Compute(id)).ok_or(SetupError::UnknownNode(id))
+    }
+
+    /// Requests the regions of a peer from its agent, and waits for the answer.
+    pub(crate) fn ask(&self, peer: &Peer, own: TcpNode) -> Result<(), TcpError> {
+        if peer.is_here() {
+            return Ok(());
+        }
+        let epoch = (self.config.epoch, peer.incarnation());
+        let wanted = Wanted::new(peer.addr, (own, peer.node), epoch, random()?);
+        let (security, limit) = (self.config.security.clone(), self.config.connect_time);
+        let (sender, receiver) = channel();
+        self.turns.next().spawn(async move {
+            let _ = sender.send(connect(&security, &wanted, limit).await);
+        });
+        // The attempt has its own deadline, which starts with the attempt.
+        let connected = receiver.recv_timeout(2 * limit).map_err(|_| TcpError::Deadline {
+            node: peer.node,
+            addr: peer.addr,
+            limit,
+        })??;
+        peer.learn(&connected.welcome, &connected.lengths);
+        Ok(())
+    }
+
+    pub(crate) fn host(
+        &self,
+        node: TcpNode,
+        addr: SocketAddr,
+        content: (Option<shm::ShmInbox>, Vec<Arc<Region>>),
+    ) -> Result<SocketAddr, TcpError> {
+        if self.peers.get(node).is_some() {
+            return Err(match node {
+                TcpNode::Compute(id) => SetupError::DuplicateNode(id).into(),
+                TcpNode::Memory(_) => TcpError::KnownPeer { node },
+            });
+        }
+        // Never 0: in a greeting 0 means any incarnation.
+        let incarnation = u64::from_le_bytes(random()?) | 1;
+        let TcpConfig { security, limits, .. } = &self.config;
+        let rules = (security.clone(), *limits);
+        let counters = Arc::clone(&self.counters);
+        let hosted = Hosted::new(node, incarnation, content, rules, self.clock, counters);
+        let hosted = Arc::new(hosted);
+        let bound = listen(Arc::clone(&hosted), addr, self.turns.clone())?;
+        if !self.peers.add(Peer::hosted(Arc::clone(&hosted), bound)) {
+            return Err(TcpError::KnownPeer { node });
+        }
+        self.hosted.lock().push(hosted);
+        Ok(bound)
+    }
+}

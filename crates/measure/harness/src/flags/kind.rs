@@ -1,0 +1,29 @@
+//! [`FabricKind`]: the kinds of fabrics.
+
+use clap::ValueEnum;
+
+/// The kinds of fabrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum FabricKind {
+    /// Shared memory: threads, in real time.
+    #[default]
+    Shm,
+    /// A simulated network: virtual time, and every figure follows from the flags.
+    Sim,
+    /// Sockets.
+    Tcp,
+    /// RDMA devices.
+    Ibverbs,
+}
+
+impl FabricKind {
+    /// Its name, as `--fabric` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FabricKind::Shm => "shm",
+            FabricKind::Sim => "sim",
+            FabricKind::Tcp => "tcp",
+            FabricKind::Ibverbs => "ibverbs",
+        }
+    }
+}
