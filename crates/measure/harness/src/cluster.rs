@@ -353,6 +353,14 @@ impl Cluster {
         Ok(self.share(now)?.into_iter().max().unwrap_or(now))
     }
 
+    /// How a loop of operations on this cluster follows time.
+    pub fn loop_time(&self) -> LoopTime {
+        match self {
+            Cluster::Embedded(_) | Cluster::Joined(_) => LoopTime::Real,
+            Cluster::Simulated(_) => LoopTime::Virtual,
+        }
+    }
+
     /// The event hash of a simulated world. The same flags give the same hash.
     pub fn event_hash(&self) -> Option<u64> {
         match self {

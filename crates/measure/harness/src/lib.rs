@@ -60,6 +60,7 @@ mod fold;
 mod lane;
 mod limit;
 mod log;
+mod loop_time;
 mod loss;
 pub mod outcome;
 pub mod parse;
@@ -81,6 +82,7 @@ pub use flags::{
 pub use fold::{COLUMNS, COLUMNS_RELAYED, folded};
 pub use latchwork_files::Named;
 pub use limit::Limit;
+pub use loop_time::LoopTime;
 pub use phase::PhaseProgress;
 pub use program::{AppError, NamesFiles, help, main, start};
 pub use shared::{LEFT_OVERS, Shared};
