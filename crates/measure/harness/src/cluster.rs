@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::progress::{self, Extent, Timekeeper, Title};
 use crate::shared::Shared;
-use crate::{AppError, ClusterFlags, Course, FabricChoice, PhaseProgress, Went, agree};
+use crate::{AppError, ClusterFlags, Course, FabricChoice, LoopTime, PhaseProgress, Went, agree};
 
 /// Maximum virtual time of one body: beyond every deadline, and beyond any real run.
 const LIMIT: Duration = Duration::from_secs(24 * 3600);
