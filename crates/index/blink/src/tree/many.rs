@@ -39,12 +39,12 @@ impl<M: CoherentMemory> Tree<M> {
             let first = found.len();
             strict_assert!(first.is_multiple_of(LANES), "a group begins at its first lane");
             // The lookups that have to take the slow path.
-            let mut careful = 0_u32;
-            self.hot_group(
+            let mut slow = 0_u32;
+            self.fast_group(
                 group,
                 |lane, value| visit(first + lane, value),
                 |lane, result| {
-                    careful |= u32::from(result.is_none()) << lane;
+                    slow |= u32::from(result.is_none()) << lane;
                     found.push(result.flatten());
                 },
             );
@@ -52,13 +52,13 @@ impl<M: CoherentMemory> Tree<M> {
                 found.len() == first + group.len(),
                 "a lookup of the group has no result"
             );
-            while careful != 0 {
+            while slow != 0 {
                 strict_assert!(
-                    (careful.trailing_zeros() as usize) < group.len(),
+                    (slow.trailing_zeros() as usize) < group.len(),
                     "a lookup outside the group"
                 );
-                let lane = careful.trailing_zeros() as usize;
-                careful &= careful - 1;
+                let lane = slow.trailing_zeros() as usize;
+                slow &= slow - 1;
                 let visit = |value: TreeValue<'_>| visit(first + lane, value);
                 match self.get_with(group[lane].as_ref(), visit).await {
                     Ok(result) => found[first + lane] = result,
@@ -89,7 +89,7 @@ impl<M: CoherentMemory> Tree<M> {
                 (0..group.len()).for_each(|lane| found(first + lane, None));
                 continue;
             }
-            self.hot_group(
+            self.fast_group(
                 group,
                 |lane, value| visit(first + lane, value),
                 |lane, result| found(first + lane, result),
@@ -100,7 +100,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// Performs up to [`LANES`] lookups. `done` receives the result of each lookup in order. The
     /// result is `None` for a lookup that has to take the slow path.
     #[inline]
-    fn hot_group<K: AsRef<[u8]>, R>(
+    fn fast_group<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
         mut visit: impl FnMut(usize, TreeValue<'_>) -> R,

@@ -165,10 +165,10 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Like [`scan_down`](Tree::scan_down), and reports each leaf as
-    /// [`scan_up_seen`](Tree::scan_up_seen) does.
+    /// [`scan_up_stamped`](Tree::scan_up_stamped) does.
     ///
     /// # Errors
-    /// As [`scan_up_seen`](Tree::scan_up_seen).
+    /// As [`scan_up_stamped`](Tree::scan_up_stamped).
     pub async fn scan_down_stamped(
         &self,
         from: Bound<&[u8]>,
@@ -197,7 +197,7 @@ impl<M: CoherentMemory> Tree<M> {
             Bound::Excluded(key) => Seek::Below(key),
         };
         // Frequent downward scans come from transactions, and their trees have leaf stamps.
-        let mut is_hot = self.config.stamped;
+        let mut tries_fast = self.config.stamped;
         let mut scratch = self.scratch.take().unwrap_or_default();
         let entries = &mut scratch.entries;
         let mut seen = 0;
@@ -218,7 +218,7 @@ impl<M: CoherentMemory> Tree<M> {
                 Ok((page.low(), look(line)))
             };
             let leaf = match seek {
-                Seek::At(key) | Seek::Below(key) if is_hot => {
+                Seek::At(key) | Seek::Below(key) if tries_fast => {
                     self.fast_leaf(key, head_of(key)).ok()
                 }
                 _ => None,
@@ -255,7 +255,7 @@ impl<M: CoherentMemory> Tree<M> {
             self.check_progress(at.addr, below)?;
             low = next;
             // The fast path leads to the leaf that starts at `low`, not to the leaf before it.
-            (seek, is_hot) = (Seek::Below(&low), false);
+            (seek, tries_fast) = (Seek::Below(&low), false);
         }
         self.scratch.set(Some(scratch));
         Ok(seen)

@@ -76,7 +76,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// changes.
     ///
     /// # Errors
-    /// As [`get_seen`](Tree::get_seen); [`TreeError::Starved`] when other operations change the
+    /// As [`get_stamped`](Tree::get_stamped); [`TreeError::Starved`] when other operations change the
     /// leaf in each attempt.
     pub async fn raise_removed(&self, key: &[u8], to: u64) -> Result<(), TreeError> {
         let mut page = self.root;

@@ -59,7 +59,7 @@ impl<M: CoherentMemory> Tree<M> {
         self.limits.check_key(key)?;
         let result = match self.fast_write(key, &mut change) {
             Ok(result) => result,
-            Err(at) => self.write_carefully(at, key, &mut change, &mut |_| ()).await?,
+            Err(at) => self.write_slow(at, key, &mut change, &mut |_| ()).await?,
         };
         self.memory.handle().coop().await;
         Ok(result)
@@ -76,13 +76,13 @@ impl<M: CoherentMemory> Tree<M> {
         self.limits.check_key(key)?;
         let result = match self.fast_add(key, &mut change) {
             Ok(result) => result,
-            Err(at) => self.write_carefully(at, key, &mut change, &mut split).await?,
+            Err(at) => self.write_slow(at, key, &mut change, &mut split).await?,
         };
         self.memory.handle().coop().await;
         Ok(result)
     }
 
-    async fn write_carefully<R>(
+    async fn write_slow<R>(
         &self,
         at: Descent,
         key: &[u8],

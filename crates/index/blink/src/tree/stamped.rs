@@ -26,15 +26,15 @@ impl<M: CoherentMemory> Tree<M> {
         self.limits.check_key(key)?;
         let seen = match self.fast_get(key, &mut visit, Leaf::of) {
             Ok(seen) => seen,
-            Err(at) => self.get_seen_carefully(at, key, &mut visit).await?,
+            Err(at) => self.get_stamped_slow(at, key, &mut visit).await?,
         };
         self.memory.handle().coop().await;
         Ok(seen)
     }
 
-    /// The fast path of [`get_seen`](Tree::get_seen) alone: a plain function that writes no shared
+    /// The fast path of [`get_stamped`](Tree::get_stamped) alone: a plain function that writes no shared
     /// memory. Returns `None` unless all pages on the path are cached and undamaged. Then
-    /// [`get_seen`](Tree::get_seen) finds the value or reports the error.
+    /// [`get_stamped`](Tree::get_stamped) finds the value or reports the error.
     #[inline]
     pub fn try_get_stamped<R>(
         &self,
@@ -51,7 +51,7 @@ impl<M: CoherentMemory> Tree<M> {
         }
     }
 
-    async fn get_seen_carefully<R>(
+    async fn get_stamped_slow<R>(
         &self,
         mut at: Descent,
         key: &[u8],
@@ -95,9 +95,9 @@ impl<M: CoherentMemory> Tree<M> {
         self.add(key, change, split).await
     }
 
-    /// The fast path of [`insert_seen`](Tree::insert_seen) alone: a plain function. Returns `None`,
+    /// The fast path of [`insert_stamped`](Tree::insert_stamped) alone: a plain function. Returns `None`,
     /// and changes nothing, unless all pages on the path are here and undamaged, and the leaf has
-    /// room. Then [`insert_seen`](Tree::insert_seen) inserts the key or reports the error.
+    /// room. Then [`insert_stamped`](Tree::insert_stamped) inserts the key or reports the error.
     #[inline]
     pub fn try_insert_stamped<R>(
         &self,
@@ -147,14 +147,14 @@ impl<M: CoherentMemory> Tree<M> {
         Ok((Insertion::New { before: leaf, after: leaf.stamp.changed() }, dirty))
     }
 
-    /// Like [`insert_seen`](Tree::insert_seen), for several ascending `entries` at one instant.
+    /// Like [`insert_stamped`](Tree::insert_stamped), for several ascending `entries` at one instant.
     /// Inserts the first entry and as many of the following entries as belong into the same
     /// position of the same leaf. Their keys must be strictly ascending. Returns the number of
     /// inserted entries; the other entries are not examined. `admit`, `visit`, `split` and the
     /// returned [`Insertion`] concern the first entry.
     ///
     /// # Errors
-    /// As [`insert_seen`](Tree::insert_seen), for any of the keys and values.
+    /// As [`insert_stamped`](Tree::insert_stamped), for any of the keys and values.
     pub async fn insert_run_stamped<R>(
         &self,
         entries: &[(&[u8], &[u8])],
@@ -175,9 +175,9 @@ impl<M: CoherentMemory> Tree<M> {
         self.add(first, change, split).await
     }
 
-    /// The fast path of [`insert_run_seen`](Tree::insert_run_seen) alone: a plain function. Returns
+    /// The fast path of [`insert_run_stamped`](Tree::insert_run_stamped) alone: a plain function. Returns
     /// `None`, and changes nothing, unless all pages on the path are here and undamaged, and the
-    /// leaf has room for the first entry. Then [`insert_run_seen`](Tree::insert_run_seen) inserts
+    /// leaf has room for the first entry. Then [`insert_run_stamped`](Tree::insert_run_stamped) inserts
     /// the entries or reports the error.
     #[inline]
     pub fn try_insert_run_stamped<R>(
@@ -231,7 +231,7 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Replaces a value, if the value is `old` and `admit` accepts the leaf stamp (see
-    /// [`insert_seen`](Tree::insert_seen)). The structure number changes, also when `new` equals
+    /// [`insert_stamped`](Tree::insert_stamped)). The structure number changes, also when `new` equals
     /// `old`.
     ///
     /// # Errors
