@@ -101,7 +101,6 @@ fn measure(
     lines: &Arc<Vec<GlobalAddr>>,
 ) -> Result<Measured, AppError> {
     let workers = settings.cluster.compute_nodes * settings.cluster.workers;
-    let is_simulated = matches!(cluster, Cluster::Simulated(_));
     // Each process does its share of the common operations.
     let Plan { warmup, operations, time } = settings.plan;
     let plan = Plan {
@@ -116,7 +115,7 @@ fn measure(
     let now = cluster.now_of_all()?;
     // All processes begin together.
     let begin = if cluster.process().1 > 1 { now + LEAD_TIME } else { now };
-    let course = Course::new(plan, cluster.nodes(), workers, is_simulated, begin);
+    let course = Course::new(plan, cluster.nodes(), workers, cluster.loop_time(), begin);
     let sample = Sample::new(&settings.workload, workers, settings.cluster.seed);
     let (settings, lines) = (settings.clone(), lines.clone());
     let run = Arc::new(Run { settings, lines, begin, course, sample });

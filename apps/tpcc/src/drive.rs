@@ -229,9 +229,9 @@ impl Driver {
         let recorded = Mutex::new(record::begin(session, &self.cluster)?);
         let begin = self.cluster.now_of_all()? + LEAD_TIME;
         let workers = session.workers();
-        let simulated = settings.is_simulated();
+        let time = self.cluster.loop_time();
         let log_before = session.log_stats();
-        let course = Course::new(plan, self.cluster.nodes(), workers, simulated, begin);
+        let course = Course::new(plan, self.cluster.nodes(), workers, time, begin);
         let measured_from = begin + settings.warmup;
         let until = settings.time.map_or(Time::MAX, |time| measured_from + time);
         let aside = settings.document_only();
@@ -246,6 +246,7 @@ impl Driver {
             phase: phase.clone(),
             course,
             begin,
+            time,
             intervals,
             recorded,
             partitions: Partitions::new(settings, &self.cluster.node_ids(), line),

@@ -13,7 +13,7 @@ use crate::tables::{Store, Tables};
 use crate::tally::Tally;
 use crate::transactions::{Buffers, Ended, Failure, attempt};
 use latchwork_cluster::{Member, Worker};
-use latchwork_harness::{AppError, Course, PhaseProgress, RunPart, Share};
+use latchwork_harness::{AppError, Course, LoopTime, PhaseProgress, RunPart, Share};
 use latchwork_partition::Partitioned;
 use latchwork_runtime::sync::{AtomicU32, Mutex, Ordering};
 use latchwork_runtime::{Handle, Time};
@@ -41,6 +41,8 @@ pub(crate) struct Run {
     pub(crate) phase: Arc<PhaseProgress>,
     pub(crate) course: Course,
     pub(crate) begin: Time,
+    /// How the transactions follow time.
+    pub(crate) time: LoopTime,
     pub(crate) intervals: Option<Intervals>,
     /// The recording ends when all workers have ended.
     pub(crate) recorded: Mutex<Option<Recorded>>,
@@ -207,8 +209,7 @@ impl Runner {
     /// One terminal from the begin to the end of the run.
     async fn terminal(self: Rc<Self>, number: u32, home: Home) -> Result<(), AppError> {
         let settings = self.settings();
-        let (wait, simulated) = (settings.wait, settings.is_simulated());
-        let seed = settings.cluster.seed;
+        let (wait, seed) = (settings.wait, settings.cluster.seed);
         let mut terminal = Terminal::new(settings.inputs, home, seed, number)?;
         let mut buffers = Buffers::default();
         let mut last = self.handle.now();
@@ -234,10 +235,7 @@ impl Runner {
                     return Ok(());
                 }
             };
-            if simulated {
-                self.handle.catch_up().await;
-                self.run.phase.reach(last);
-            }
+            self.run.time.end_operation(&self.handle, &self.run.phase, last).await;
             if wait && !self.pause(think_time(input.kind(), terminal.random())).await {
                 return Ok(());
             }

@@ -108,7 +108,7 @@ impl Driver {
             time: settings.time,
         };
         let (nodes, workers) = (self.cluster.nodes(), self.session.workers());
-        Course::new(plan, nodes, workers, settings.is_simulated(), begin)
+        Course::new(plan, nodes, workers, self.cluster.loop_time(), begin)
     }
 
     /// Events of a simulated world so far.
@@ -174,7 +174,7 @@ impl Driver {
             sample: sample.map(Arc::new),
             course,
             is_measured: AtomicBool::new(false),
-            simulated: settings.is_simulated(),
+            time: self.cluster.loop_time(),
         });
         let (shared, ending) = (run.clone(), run.clone());
         let extent = match settings.operations {

@@ -69,7 +69,7 @@ pub(crate) async fn open(session: &Session, member: &Member) -> Result<Store<Wor
         let tree = Tree::open(memory.clone(), root, TreeConfig::default()).await;
         tree.map_err(|error| session.tree_error(&error))?
     };
-    Ok(Store::new(tree, &session.workload, session.settings.is_simulated()))
+    Ok(Store::new(tree, &session.workload))
 }
 
 /// One worker's loading: its share of the records, several at a time.

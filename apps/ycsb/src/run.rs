@@ -10,7 +10,7 @@ use latchwork_engine::Counters;
 use latchwork_harness::AppError;
 use latchwork_harness::PhaseProgress;
 use latchwork_harness::stop::Signal;
-use latchwork_harness::{Course, RunPart, Share};
+use latchwork_harness::{Course, LoopTime, RunPart, Share};
 use latchwork_runtime::{Handle, Time};
 use latchwork_workload::histogram::Latencies;
 use latchwork_workload::pacing::Pacer;
@@ -23,10 +23,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// How long a worker sleeps before the next operation's time, between two checks whether the run is
-/// over.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// The begin of a run, of its measured part, and its end: the same for all workers.
 #[derive(Clone, Copy)]
@@ -49,8 +45,8 @@ pub(crate) struct Run {
     pub(crate) course: Option<Course>,
     /// A worker has begun the measured part, without a course.
     pub(crate) is_measured: AtomicBool,
-    /// Time is virtual.
-    pub(crate) simulated: bool,
+    /// How the operations follow time.
+    pub(crate) time: LoopTime,
 }
 
 /// The results of one worker.
@@ -149,7 +145,8 @@ impl Runner {
         let mut buffers = Buffers::new();
         let mut last = self.handle.now();
         while let Some((begin, intended, counts)) = self.next_begin(last).await {
-            let invoked = self.instant(begin);
+            let time = self.run.time;
+            let invoked = time.instant(&self.handle, begin);
             // The draw counts as a part of the operation: it takes less time than a clock reading.
             let operation = self.stream.borrow_mut().draw();
             let version = self.versions.borrow_mut().take();
@@ -158,7 +155,7 @@ impl Runner {
             if let YcsbOperation::Insert { record } = operation {
                 self.run.inserts.acknowledge(record);
             }
-            let effect = (invoked, self.instant(end));
+            let effect = (invoked, time.instant(&self.handle, end));
             match ended {
                 Ok(ended) => {
                     self.note(&operation, ended, (begin, end), intended, counts);
@@ -167,16 +164,8 @@ impl Runner {
                 Err(error) => return self.run.phase.fail(self.error(&error)),
             }
             last = end;
-            if self.run.simulated {
-                self.handle.catch_up().await;
-                self.run.phase.reach(end);
-            }
+            time.end_operation(&self.handle, &self.run.phase, end).await;
         }
-    }
-
-    /// The time for histories, when the worker's own clock shows `clock`.
-    fn instant(&self, clock: Time) -> Time {
-        if self.run.simulated { self.handle.instant() } else { clock }
     }
 
     /// The begin of the next operation, its intended begin, and whether it is measured; `None` if
@@ -220,15 +209,13 @@ impl Runner {
     /// Waits for the time of an operation. Returns whether the run still goes on.
     async fn wait_for(&self, intended: Time) -> bool {
         loop {
-            // In virtual time the wait itself takes no time, and each check would be an event.
-            let simulated = self.run.simulated;
-            let look = if simulated { intended } else { self.handle.now() + LOOK };
-            self.handle.sleep_until(intended.min(look)).await;
+            let look = self.run.time.next_look(&self.handle, intended);
+            self.handle.sleep_until(look).await;
             let now = self.handle.now();
             if self.run.is_over() || self.run.has_run_its_course(now) {
                 return false;
             }
-            if simulated || now >= intended {
+            if now >= intended {
                 return true;
             }
         }

@@ -14,8 +14,6 @@ use std::sync::Arc;
 pub(crate) struct Store<M: CoherentMemory> {
     tree: Tree<M>,
     workload: Arc<CoreWorkload>,
-    /// Work on cached pages takes virtual time, so none of it may be done twice.
-    simulated: bool,
 }
 
 /// The versions of one field before and after an operation.
@@ -48,8 +46,8 @@ impl Buffers {
 pub(crate) type Ended = Result<(), OperationFailure>;
 
 impl<M: CoherentMemory> Store<M> {
-    pub(crate) fn new(tree: Tree<M>, workload: &Arc<CoreWorkload>, simulated: bool) -> Store<M> {
-        Store { tree, workload: Arc::clone(workload), simulated }
+    pub(crate) fn new(tree: Tree<M>, workload: &Arc<CoreWorkload>) -> Store<M> {
+        Store { tree, workload: Arc::clone(workload) }
     }
 
     pub(crate) fn tree(&self) -> &Tree<M> {
@@ -119,15 +117,7 @@ impl<M: CoherentMemory> Store<M> {
         let Buffers { key, bytes, seen, .. } = buffers;
         let key = self.workload.keys.write(record, key);
         let part = self.part(fields);
-        let mut copy = |value: TreeValue<'_>| copy_part(&part, value, bytes);
-        let tried = if self.simulated { None } else { self.tree.try_get(key, &mut copy).ok() };
-        let found = match tried {
-            Some(found) => {
-                self.tree.memory().handle().coop().await;
-                found
-            }
-            None => self.tree.get_with(key, &mut copy).await?,
-        };
+        let found = self.tree.get_with(key, |value| copy_part(&part, value, bytes)).await?;
         if found.is_none() {
             return Ok(Err(OperationFailure::NotFound));
         }

@@ -116,34 +116,8 @@ fn acts_on_what_it_read(ended: &Result<Ended, Failure>) -> bool {
     )
 }
 
-/// Does a step at once if it needs no wait, which is the rule; else awaits it. A future that is not
-/// made costs nothing.
-macro_rules! step {
-    ($work:ident.$now:ident or $later:ident($($argument:expr),*)) => {
-        if !$work.$now($($argument),*) {
-            $work.$later($($argument),*).await?;
-        }
-    };
-}
-use step;
-
+/// The operations of a step. Where nothing has to wait, their futures are ready at the first poll.
 impl<T: TransactionRows<Worker>> Work<'_, T> {
-    fn read_now(&mut self, table: TpccTable, key: &[u8]) -> bool {
-        self.tx.try_get(self.tables.of(table), key, &mut self.buffers.row)
-    }
-
-    fn read_to_write_now(&mut self, table: TpccTable, key: &[u8]) -> bool {
-        self.tx.try_get_for_update(self.tables.of(table), key, &mut self.buffers.row)
-    }
-
-    fn write_updated_now(&mut self, table: TpccTable, key: &[u8], to: &[u8]) -> bool {
-        self.tx.try_update_part(self.tables.of(table), key, 0, to)
-    }
-
-    fn insert_now(&mut self, table: TpccTable, key: &[u8]) -> bool {
-        self.tx.try_insert_blind(self.tables.of(table), key, &self.buffers.made)
-    }
-
     /// Reads an existing row into `buffers.row`.
     async fn read(&mut self, table: TpccTable, key: &[u8]) -> Result<(), Failure> {
         let found = self.tx.get(self.tables.of(table), key, &mut self.buffers.row).await?;

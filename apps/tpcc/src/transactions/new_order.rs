@@ -1,6 +1,21 @@
 //! New order (clause 2.4).
+//!
+//! The steps of clause 2.4.2.2, in the order in which they run:
+//!
+//! ```text
+//!   items        the price of each ordered item; an unused item ends the list (2.4.2.3)
+//!   stocks       each line takes its quantity out of the stock of its supplier
+//!   customer     the discount
+//!   warehouse    the tax
+//!   district     the tax, and the number of the new order, which the district then increments
+//!   order        a row of ORDER and a row of NEW-ORDER
+//!   lines        a row of ORDER-LINE for each line
+//! ```
+//!
+//! The district comes after the stocks, because each new order of the district waits for the
+//! holder of its row.
 
-use super::{Buffers, Ended, Failure, Work, missing, step};
+use super::{Buffers, Ended, Failure, Work, missing};
 use latchwork_cluster::Worker;
 use latchwork_partition::TransactionRows;
 use latchwork_workload::tpcc::key::{
@@ -23,35 +38,65 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
     pub(super) async fn new_order(&mut self, input: &NewOrderInput) -> Result<Ended, Failure> {
         let NewOrderInput { warehouse, district, .. } = *input;
         let customer = CustomerKey { warehouse, district, customer: input.customer }.to_bytes();
+        let mut stocks = [[0; StockKey::LEN]; LINES_MAX];
+        for (key, line) in stocks.iter_mut().zip(input.lines()) {
+            *key = StockKey { warehouse: line.supply_warehouse, item: line.item }.to_bytes();
+        }
         self.tx.expect_places(self.tables.of(TpccTable::Customer), &[customer]);
-        let mut lines = [Line { amount_cents: 0, district_info: [0; 24] }; LINES_MAX];
-        let mut branded = 0;
-        let (asked, items) = (input.lines(), &mut [[0; ItemKey::LEN]; LINES_MAX]);
-        for (key, asked) in items.iter_mut().zip(asked) {
-            *key = ItemKey { item: asked.item }.to_bytes();
-        }
-        let keys = &mut [[0; StockKey::LEN]; LINES_MAX];
-        for (key, asked) in keys.iter_mut().zip(asked) {
-            *key = StockKey { warehouse: asked.supply_warehouse, item: asked.item }.to_bytes();
-        }
-        self.tx.expect_places(self.tables.of(TpccTable::Stock), &keys[..asked.len()]);
-        let [rows, stocks] = &mut self.buffers.many;
-        self.tx.get_many(self.tables.of(TpccTable::Item), &items[..asked.len()], rows).await?;
+        let asked = &stocks[..input.lines().len()];
+        self.tx.expect_places(self.tables.of(TpccTable::Stock), asked);
+
+        let taken = self.read_items(input).await?;
         self.tx.expect(self.tables.of(TpccTable::Customer), &customer);
-        // Lines behind an unused item are not ordered. The rest is done nevertheless (clause
-        // 2.4.2.3).
-        let taken = rows.iter().take_while(Option::is_some).count();
-        let keys = &keys[..taken];
+        let mut lines = [Line { amount_cents: 0, district_info: [b' '; 24] }; LINES_MAX];
+        let lines = &mut lines[..taken];
+        let branded = self.take_out_of_stock(input, &stocks[..taken], lines).await?;
+        let discount_e4 = self.read_discount(&customer).await?;
+        let warehouse_tax_e4 = self.read_warehouse_tax(warehouse).await?;
+        let place = DistrictKey { warehouse, district };
+        let (order, district_tax_e4) = self.take_order_number(place).await?;
+        let order = OrderKey { warehouse, district, order };
+        self.insert_order(order, input).await?;
+        let sum_cents = self.insert_lines(order, input, lines).await?;
+
+        let total = order_total_cents(sum_cents, discount_e4, warehouse_tax_e4, district_tax_e4);
+        let rolled_back = taken < input.lines().len();
+        Ok(Ended { rolled_back, shown: total + branded, ..Ended::default() })
+    }
+
+    /// Reads the items of all lines. Returns the number of lines before the first unused item.
+    /// Lines behind an unused item are not ordered. The other steps run nevertheless (clause
+    /// 2.4.2.3).
+    async fn read_items(&mut self, input: &NewOrderInput) -> Result<usize, Failure> {
+        let mut keys = [[0; ItemKey::LEN]; LINES_MAX];
+        for (key, line) in keys.iter_mut().zip(input.lines()) {
+            *key = ItemKey { item: line.item }.to_bytes();
+        }
+        let (keys, [items, _]) = (&keys[..input.lines().len()], &mut self.buffers.many);
+        self.tx.get_many(self.tables.of(TpccTable::Item), keys, items).await?;
+        Ok(items.iter().take_while(Option::is_some).count())
+    }
+
+    /// Takes the quantity of each line out of its stock, and fills the lines in. Returns the number
+    /// of lines whose item and stock are both original.
+    async fn take_out_of_stock(
+        &mut self,
+        input: &NewOrderInput,
+        keys: &[[u8; StockKey::LEN]],
+        lines: &mut [Line],
+    ) -> Result<i64, Failure> {
+        let [_, stocks] = &mut self.buffers.many;
         self.tx.get_many_for_update(self.tables.of(TpccTable::Stock), keys, stocks).await?;
+        let mut branded = 0;
         // The bits of the items so far. An item with a bit outside of this set is not among them.
         let mut met = 0_u64;
-        for (number, (asked, key)) in asked.iter().zip(keys).enumerate() {
+        for (number, (asked, key)) in input.lines().iter().zip(keys).enumerate() {
             let bit = 1 << (asked.item % u64::BITS);
             let again = met & bit != 0 && keys[..number].contains(key);
             met |= bit;
             if again {
                 // If the item is in the order twice, its row has changed since the first read.
-                step!(self.read_to_write_now or read_to_write(TpccTable::Stock, key));
+                self.read_to_write(TpccTable::Stock, key).await?;
             }
             let Buffers { row, many: [items, stocks], .. } = &*self.buffers;
             let item = items.get(number).ok_or_else(|| missing(TpccTable::Item, key))?;
@@ -61,32 +106,52 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
             };
             let item = Item::decode(item)?;
             let mut stock = Stock::decode(stock)?;
-            let (original, supply) = (is_original(item.data), asked.supply_warehouse);
-            stock.take_out(asked.quantity, supply != warehouse);
-            branded += i64::from(original && is_original(stock.data));
+            stock.take_out(asked.quantity, asked.supply_warehouse != input.warehouse);
+            branded += i64::from(is_original(item.data) && is_original(stock.data));
+            let line = &mut lines[number];
+            line.amount_cents = i32::from(asked.quantity) * item.price_cents;
+            if let Some(info) = stock.district_info(input.district) {
+                line.district_info = *info;
+            }
             let mut updated = [0; Stock::UPDATED_LEN];
             stock.write_updated(&mut updated);
-            lines[number] = Line {
-                amount_cents: i32::from(asked.quantity) * item.price_cents,
-                district_info: *stock.district_info(district).unwrap_or(&[b' '; 24]),
-            };
-            step!(self.write_updated_now or write_updated(TpccTable::Stock, key, &updated));
+            self.write_updated(TpccTable::Stock, key, &updated).await?;
         }
-        step!(self.read_now or read(TpccTable::Customer, &customer));
-        let discount_e4 = Customer::decode(&self.buffers.row)?.discount_e4;
-        step!(self.read_now or read(TpccTable::Warehouse, &WarehouseKey { warehouse }.to_bytes()));
-        let warehouse_tax_e4 = Warehouse::decode(&self.buffers.row)?.tax_e4;
+        Ok(branded)
+    }
 
-        let key = DistrictKey { warehouse, district }.to_bytes();
-        step!(self.read_to_write_now or read_to_write(TpccTable::District, &key));
+    /// The customer's discount.
+    async fn read_discount(&mut self, customer: &[u8]) -> Result<u16, Failure> {
+        self.read(TpccTable::Customer, customer).await?;
+        Ok(Customer::decode(&self.buffers.row)?.discount_e4)
+    }
+
+    /// The warehouse's tax.
+    async fn read_warehouse_tax(&mut self, warehouse: u32) -> Result<u16, Failure> {
+        self.read(TpccTable::Warehouse, &WarehouseKey { warehouse }.to_bytes()).await?;
+        Ok(Warehouse::decode(&self.buffers.row)?.tax_e4)
+    }
+
+    /// Takes the next order number of a district. Returns the number and the district's tax.
+    async fn take_order_number(&mut self, district: DistrictKey) -> Result<(u32, u16), Failure> {
+        let key = district.to_bytes();
+        self.read_to_write(TpccTable::District, &key).await?;
         let mut row = District::decode(&self.buffers.row)?;
-        let (order, district_tax_e4) = (row.next_order, row.tax_e4);
+        let (order, tax_e4) = (row.next_order, row.tax_e4);
         row.next_order += 1;
         let mut updated = [0; District::UPDATED_LEN];
         row.write_updated(&mut updated);
-        step!(self.write_updated_now or write_updated(TpccTable::District, &key, &updated));
+        self.write_updated(TpccTable::District, &key, &updated).await?;
+        Ok((order, tax_e4))
+    }
 
-        let key = OrderKey { warehouse, district, order }.to_bytes();
+    /// Adds the order to ORDER and to NEW-ORDER.
+    async fn insert_order(
+        &mut self,
+        order: OrderKey,
+        input: &NewOrderInput,
+    ) -> Result<(), Failure> {
+        let key = order.to_bytes();
         let row = Order {
             carrier: None,
             customer: input.customer,
@@ -95,11 +160,21 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
             all_local: input.all_local(),
         };
         row.encode(&mut self.buffers.made);
-        step!(self.insert_now or insert(TpccTable::Order, &key));
+        self.insert(TpccTable::Order, &key).await?;
         NewOrder {}.encode(&mut self.buffers.made);
-        step!(self.insert_now or insert(TpccTable::NewOrder, &key));
+        self.insert(TpccTable::NewOrder, &key).await
+    }
+
+    /// Adds the lines of an order. Returns the sum of their amounts.
+    async fn insert_lines(
+        &mut self,
+        order: OrderKey,
+        input: &NewOrderInput,
+        lines: &[Line],
+    ) -> Result<i64, Failure> {
+        let OrderKey { warehouse, district, order } = order;
         let mut sum_cents = 0;
-        for ((number, line), asked) in (1..).zip(&lines[..taken]).zip(input.lines()) {
+        for ((number, line), asked) in (1..).zip(lines).zip(input.lines()) {
             let row = OrderLine {
                 delivered_us: None,
                 item: asked.item,
@@ -110,11 +185,9 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
             };
             row.encode(&mut self.buffers.made);
             let key = OrderLineKey { warehouse, district, order, line: number }.to_bytes();
-            step!(self.insert_now or insert(TpccTable::OrderLine, &key));
+            self.insert(TpccTable::OrderLine, &key).await?;
             sum_cents += i64::from(line.amount_cents);
         }
-        let total = order_total_cents(sum_cents, discount_e4, warehouse_tax_e4, district_tax_e4);
-        let rolled_back = taken < input.lines().len();
-        Ok(Ended { rolled_back, shown: total + branded, ..Ended::default() })
+        Ok(sum_cents)
     }
 }

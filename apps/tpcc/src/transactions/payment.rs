@@ -1,6 +1,6 @@
 //! Payment (clause 2.5).
 
-use super::{Ended, Failure, Work, step};
+use super::{Ended, Failure, Work};
 use latchwork_cluster::Worker;
 use latchwork_partition::TransactionRows;
 use latchwork_workload::tpcc::key::{DistrictKey, HistoryKey, WarehouseKey};
@@ -19,7 +19,7 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
             DistrictKey { warehouse: input.customer_warehouse, district: input.customer_district };
         let customer = self.customer(there, &input.customer).await?;
         let key = customer.to_bytes();
-        step!(self.read_to_write_now or read_to_write(TpccTable::Customer, &key));
+        self.read_to_write(TpccTable::Customer, &key).await?;
         let mut row = Customer::decode(&self.buffers.row)?;
         row.balance_cents -= amount_cents;
         row.ytd_payment_cents += amount_cents;
@@ -29,7 +29,7 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
             Credit::Good => {
                 let mut updated = [0; Customer::UPDATED_LEN];
                 row.write_updated(&mut updated);
-                step!(self.write_updated_now or write_updated(TpccTable::Customer, &key, &updated));
+                self.write_updated(TpccTable::Customer, &key, &updated).await?;
             }
             Credit::Bad => {
                 let text = &mut self.buffers.text;
@@ -41,7 +41,7 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
         }
 
         let key = here.to_bytes();
-        step!(self.read_to_write_now or read_to_write(TpccTable::District, &key));
+        self.read_to_write(TpccTable::District, &key).await?;
         let mut row = District::decode(&self.buffers.row)?;
         row.ytd_cents += amount_cents;
         let mut updated = [0; District::UPDATED_LEN];
@@ -50,17 +50,17 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
         text.clear();
         text.extend_from_slice(BETWEEN);
         text.extend_from_slice(row.name);
-        step!(self.write_updated_now or write_updated(TpccTable::District, &key, &updated));
+        self.write_updated(TpccTable::District, &key, &updated).await?;
 
         let key = WarehouseKey { warehouse }.to_bytes();
-        step!(self.read_to_write_now or read_to_write(TpccTable::Warehouse, &key));
+        self.read_to_write(TpccTable::Warehouse, &key).await?;
         let mut row = Warehouse::decode(&self.buffers.row)?;
         row.ytd_cents += amount_cents;
         let mut updated = [0; Warehouse::UPDATED_LEN];
         row.write_updated(&mut updated);
         let text = &mut self.buffers.text;
         text.splice(..0, row.name.iter().copied());
-        step!(self.write_updated_now or write_updated(TpccTable::Warehouse, &key, &updated));
+        self.write_updated(TpccTable::Warehouse, &key, &updated).await?;
 
         let row = History {
             customer_warehouse: customer.warehouse,
@@ -72,7 +72,7 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
         };
         row.encode(&mut self.buffers.made);
         let key = HistoryKey { warehouse, district, number: self.history }.to_bytes();
-        step!(self.insert_now or insert(TpccTable::History, &key));
+        self.insert(TpccTable::History, &key).await?;
         Ok(Ended { shown: balance_cents, ..Ended::default() })
     }
 }

@@ -95,7 +95,7 @@ impl TreeLimits {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TreeConfig {
     /// Each leaf carries a leaf stamp ([`Stamp`](crate::Stamp)), which takes 24 bytes per page.
-    /// Transactions need it for the operations with names in `_seen`, for
+    /// Transactions need it for the operations with names in `_stamped`, for
     /// [`still`](crate::Tree::still) and for [`raise_read`](crate::Tree::raise_read). All handles
     /// on a tree must agree on this setting. The other settings may differ between handles.
     pub stamped: bool,

@@ -26,10 +26,11 @@ pub struct LeafStamp {
     /// number before.
     pub structure: u64,
     /// The read timestamp: the highest timestamp that [`raise_read`](crate::Tree::raise_read) or
-    /// [`remove_seen`](crate::Tree::remove_seen) stored.
+    /// [`remove_stamped`](crate::Tree::remove_stamped) stored.
     pub read: u64,
     /// The removal timestamp: the highest timestamp of a removed row, stored by
-    /// [`remove_seen`](crate::Tree::remove_seen) or [`raise_removed`](crate::Tree::raise_removed).
+    /// [`remove_stamped`](crate::Tree::remove_stamped) or
+    /// [`raise_removed`](crate::Tree::raise_removed).
     pub removed: u64,
 }
 
@@ -112,7 +113,7 @@ pub struct Split {
     pub halves: [Leaf; 2],
 }
 
-/// The outcome of an [`insert_seen`](crate::Tree::insert_seen).
+/// The outcome of an [`insert_stamped`](crate::Tree::insert_stamped).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Insertion<R> {
     /// The key was inserted.
@@ -133,7 +134,7 @@ pub enum Insertion<R> {
     Refused(Leaf),
 }
 
-/// The outcome of a [`replace_seen`](crate::Tree::replace_seen).
+/// The outcome of a [`replace_stamped`](crate::Tree::replace_stamped).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplaceOutcome {
     /// The key has the new value.

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::progress::{self, Extent, Timekeeper, Title};
 use crate::shared::Shared;
-use crate::{AppError, ClusterFlags, Course, FabricChoice, PhaseProgress, Went, agree};
+use crate::{AppError, ClusterFlags, Course, FabricChoice, LoopTime, PhaseProgress, Went, agree};
 
 /// Maximum virtual time of one body: beyond every deadline, and beyond any real run.
 const LIMIT: Duration = Duration::from_secs(24 * 3600);
@@ -351,6 +351,14 @@ impl Cluster {
     pub fn now_of_all(&self) -> Result<Time, AppError> {
         let now = self.now();
         Ok(self.share(now)?.into_iter().max().unwrap_or(now))
+    }
+
+    /// How a loop of operations on this cluster follows time.
+    pub fn loop_time(&self) -> LoopTime {
+        match self {
+            Cluster::Embedded(_) | Cluster::Joined(_) => LoopTime::Real,
+            Cluster::Simulated(_) => LoopTime::Virtual,
+        }
     }
 
     /// The event hash of a simulated world. The same flags give the same hash.

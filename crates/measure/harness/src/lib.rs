@@ -62,6 +62,7 @@ mod fold;
 mod lane;
 mod limit;
 mod log;
+mod loop_time;
 mod loss;
 mod numbers;
 pub mod outcome;
@@ -86,6 +87,7 @@ pub use flags::{
 pub use fold::{COLUMNS, COLUMNS_RELAYED, folded};
 pub use latchwork_files::Named;
 pub use limit::Limit;
+pub use loop_time::LoopTime;
 pub use parse::MIB;
 pub use phase::PhaseProgress;
 pub use program::{NamesFiles, help, main, start};

@@ -147,17 +147,11 @@ impl<M: LineLocks> Database<M> {
         }
         let entries = &entries[..writes.len().min(RUN)];
         let admit = |stamp: &LeafStamp| !is_too_late(ts, stamp);
-        let tree = table.tree(0);
-        let (new, insertion) = match tree.try_insert_run_stamped(entries, admit, |_| ()) {
-            Some(done) => done,
-            None => {
-                let mut splits = SmallVec::<[Split; 1]>::new();
-                let split = |split| splits.push(split);
-                let done = tree.insert_run_stamped(entries, admit, |_| (), split).await?;
-                state.split(&splits);
-                done
-            }
-        };
+        let mut splits = SmallVec::<[Split; 1]>::new();
+        let split = |split| splits.push(split);
+        let done = table.tree(0).insert_run_stamped(entries, admit, |_| (), split).await?;
+        let (new, insertion) = done;
+        state.split(&splits);
         state.entries.truncate(before + new);
         if let Insertion::New { before, after } = insertion {
             state.entered(before, after);
@@ -217,18 +211,12 @@ impl<M: LineLocks> Database<M> {
             state.entries.push(Entry { write, index: number, old: None, key: key.clone() });
             let admit = |stamp: &LeafStamp| !is_too_late(ts, stamp);
             let (entry, bits) = (state.bytes(key), id.bits().to_le_bytes());
-            let tree = table.tree(index);
             let visit = |value: TreeValue<'_>| value.u64(0);
-            let inserted = match tree.try_insert_stamped(entry, &bits, admit, visit) {
-                Some(inserted) => inserted,
-                None => {
-                    let mut splits = SmallVec::<[Split; 1]>::new();
-                    let split = |split| splits.push(split);
-                    let inserted = tree.insert_stamped(entry, &bits, admit, visit, split).await?;
-                    state.split(&splits);
-                    inserted
-                }
-            };
+            let mut splits = SmallVec::<[Split; 1]>::new();
+            let split = |split| splits.push(split);
+            let tree = table.tree(index);
+            let inserted = tree.insert_stamped(entry, &bits, admit, visit, split).await?;
+            state.split(&splits);
             if let Insertion::New { before, after } = inserted {
                 state.entered(before, after);
                 return Ok(None);

@@ -227,11 +227,7 @@ impl<M: LineLocks> Database<M> {
         }
         for seen in &state.leaves {
             let tree = state.table(seen.table).tree(usize::from(seen.index));
-            let same = match tree.try_still(&seen.leaf) {
-                Ok(same) => same,
-                Err(_) => tree.still(&seen.leaf).await?,
-            };
-            if !same {
+            if !tree.still(&seen.leaf).await? {
                 return Err(Conflict::Phantom.into());
             }
         }

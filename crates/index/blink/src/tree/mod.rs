@@ -2,14 +2,14 @@
 
 mod bulk;
 mod descend;
-mod hot;
+mod fast;
 mod many;
 mod operations;
 mod recent;
 mod scan;
-mod seen;
 mod spare;
 mod split;
+mod stamped;
 mod still;
 mod validate;
 mod write;
@@ -28,7 +28,7 @@ use crate::page::{Broken, Builder, Image, Page, Tag};
 use crate::stamp::{LeafStamp, STAMP};
 use crate::{TreeConfig, TreeError, TreeLimits};
 use descend::Stop;
-use hot::Hints;
+use fast::Hints;
 use scan::Scratch;
 
 /// One worker's handle on a B-link tree.

@@ -9,7 +9,7 @@
 //!    split only moves keys to the right.
 //! 2. Only the root changes its level, and the check in step 3 detects that.
 //! 3. Before any write, the tag, the level and both fence keys are checked in full. The same check
-//!    ends any other path ([`Tree::hot_write`]).
+//!    ends any other path ([`Tree::fast_write`]).
 //! 4. If the check fails, the operation descends from the root.
 
 use std::cell::{Cell, OnceCell};
@@ -21,7 +21,7 @@ use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
 use super::descend::Descent;
-use super::hot::Child;
+use super::fast::Child;
 use super::write::Found;
 use crate::page::{Dirty, Edit, Page, head_of};
 use crate::stamp::Line;
@@ -124,7 +124,7 @@ impl RecentLeaf {
 }
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Like [`hot_write`](Tree::hot_write), for a change that probably adds the key. First tries
+    /// Like [`fast_write`](Tree::fast_write), for a change that probably adds the key. First tries
     /// the leaf to which the last key with the same prefix was added.
     #[inline]
     pub(super) fn fast_add<R>(

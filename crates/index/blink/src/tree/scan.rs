@@ -78,12 +78,11 @@ impl<M: CoherentMemory> Tree<M> {
             key.extend_from_slice(from);
         }
         let mut excluded = matches!(from, Bound::Excluded(_));
-        let mut leaf = self.fast_leaf(key, head_of(key)).ok();
         // A scan may continue where a descent on the fast path ended, because pages are never
         // removed.
-        let mut at = match leaf {
-            Some(leaf) => Descent::new(leaf.addr, Some(0)),
-            None => Descent::new(self.root, None),
+        let (mut leaf, mut at) = match self.fast_leaf(key, head_of(key)) {
+            Ok(leaf) => (Some(leaf), leaf.descent()),
+            Err(at) => (None, at.descent()),
         };
         let mut seen = 0;
         while seen < limit {
@@ -165,10 +164,10 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Like [`scan_down`](Tree::scan_down), and reports each leaf as
-    /// [`scan_up_seen`](Tree::scan_up_seen) does.
+    /// [`scan_up_stamped`](Tree::scan_up_stamped) does.
     ///
     /// # Errors
-    /// As [`scan_up_seen`](Tree::scan_up_seen).
+    /// As [`scan_up_stamped`](Tree::scan_up_stamped).
     pub async fn scan_down_stamped(
         &self,
         from: Bound<&[u8]>,
@@ -197,7 +196,7 @@ impl<M: CoherentMemory> Tree<M> {
             Bound::Excluded(key) => Seek::Below(key),
         };
         // Frequent downward scans come from transactions, and their trees have leaf stamps.
-        let mut is_hot = self.config.stamped;
+        let mut tries_fast = self.config.stamped;
         let mut scratch = self.scratch.take().unwrap_or_default();
         let entries = &mut scratch.entries;
         let mut seen = 0;
@@ -217,21 +216,24 @@ impl<M: CoherentMemory> Tree<M> {
                 entries.take(page, first..end)?;
                 Ok((page.low(), look(line)))
             };
-            let leaf = match seek {
-                Seek::At(key) | Seek::Below(key) if is_hot => {
-                    self.fast_leaf(key, head_of(key)).ok()
+            let fast = match seek {
+                Seek::At(key) | Seek::Below(key) if tries_fast => {
+                    Some(self.fast_leaf(key, head_of(key)))
                 }
                 _ => None,
             };
-            let mut at = match leaf {
-                Some(leaf) => Descent::new(leaf.addr, Some(0)),
+            let leaf = fast.and_then(Result::ok);
+            let mut at = match fast {
+                Some(Ok(at) | Err(at)) => at.descent(),
                 None => Descent::new(self.root, None),
             };
             let (next, looked) = match leaf.and_then(|leaf| self.fast_page(leaf, seek, &mut take)) {
                 Some(taken) => taken,
                 None => {
-                    // The keys below a key may be to the left of its leaf.
-                    at = Descent::new(self.root, None);
+                    // The keys below a key may be to the left of every page on the way to the key.
+                    if !matches!(seek, Seek::At(_)) {
+                        at = Descent::new(self.root, None);
+                    }
                     let operation = self.memory.enter().await?;
                     let taken = self.drive(|| self.find(&mut at, seek, 0, &mut take)).await?;
                     drop(operation);
@@ -255,7 +257,7 @@ impl<M: CoherentMemory> Tree<M> {
             self.check_progress(at.addr, below)?;
             low = next;
             // The fast path leads to the leaf that starts at `low`, not to the leaf before it.
-            (seek, is_hot) = (Seek::Below(&low), false);
+            (seek, tries_fast) = (Seek::Below(&low), false);
         }
         self.scratch.set(Some(scratch));
         Ok(seen)

@@ -23,8 +23,8 @@ use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering};
 
 pub use self::plan::{Plan, RunPart, Warmup, Went};
-use crate::AppError;
 use crate::stop::{self, Signal};
+use crate::{AppError, LoopTime};
 
 const WARM_UP: u8 = 0;
 const MEASURED: u8 = 1;
@@ -78,12 +78,10 @@ impl Course {
         plan: Plan,
         nodes: &[Arc<Node>],
         workers: usize,
-        is_simulated: bool,
+        time: LoopTime,
         now: Time,
     ) -> Course {
-        // A simulated world is one thread, and chunks of one operation are the most even.
-        let even = plan.operations.unwrap_or(1 << 20) / (256 * workers.max(1) as u64);
-        let chunk = if is_simulated { 1 } else { even.clamp(1, 64) };
+        let chunk = time.chunk(plan.operations.unwrap_or(1 << 20) / (256 * workers.max(1) as u64));
         let window_end = match plan.warmup {
             Warmup::Operations(operations) => operations,
             Warmup::Time(_) => u64::MAX,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 
 fn course(warmup: Warmup, operations: Option<u64>, time: Option<Duration>) -> Course {
-    Course::new(Plan { warmup, operations, time }, &[], 1, true, Time::ZERO)
+    Course::new(Plan { warmup, operations, time }, &[], 1, LoopTime::Virtual, Time::ZERO)
 }
 
 fn parts(course: &Course, step: u64) -> (u64, u64) {
@@ -81,7 +81,7 @@ fn an_error_ends_it_for_all() {
 fn a_signal_ends_the_measured_part_as_if_its_time_were_over() {
     let plan = Plan { warmup: Warmup::Operations(0), operations: Some(1 << 30), time: None };
     // A worker takes many operations at once.
-    let course = Course::new(plan, &[], 1, false, Time::ZERO);
+    let course = Course::new(plan, &[], 1, LoopTime::Real, Time::ZERO);
     let share = Share::default();
     let at = Time::from_nanos;
     assert_eq!(course.next(&share, at(5)), Some(RunPart::Measured));
@@ -146,7 +146,7 @@ fn who_waits_for_others_can_be_stopped() {
 #[test]
 fn threads_share_the_operations() {
     let plan = Plan { warmup: Warmup::Operations(1000), operations: Some(100_000), time: None };
-    let course = Course::new(plan, &[], 4, false, Time::ZERO);
+    let course = Course::new(plan, &[], 4, LoopTime::Real, Time::ZERO);
     let measured: u64 = std::thread::scope(|scope| {
         let count = || {
             let share = Share::default();
@@ -166,7 +166,7 @@ fn threads_share_the_operations() {
 fn no_operation_begins_when_the_time_is_over() {
     let (us, share) = (Duration::from_micros, Share::default());
     let plan = |operations, time| Plan { warmup: Warmup::Operations(0), operations, time };
-    let timed = Course::new(plan(None, Some(us(1))), &[], 1, false, Time::ZERO);
+    let timed = Course::new(plan(None, Some(us(1))), &[], 1, LoopTime::Real, Time::ZERO);
     let next = |now| timed.next(&share, Time::from_nanos(now));
     assert_eq!(next(0), Some(RunPart::Measured));
     assert!(share.left.get() > 0, "it has taken more than one");
@@ -175,7 +175,7 @@ fn no_operation_begins_when_the_time_is_over() {
     assert_eq!(timed.part(), None);
 
     // If the number of operations ends the run, another worker's share is worked off.
-    let counted = Course::new(plan(Some(512 * 4), None), &[], 1, false, Time::ZERO);
+    let counted = Course::new(plan(Some(512 * 4), None), &[], 1, LoopTime::Real, Time::ZERO);
     let (own, other) = (Share::default(), Share::default());
     let mut done = 0;
     counted.next(&own, Time::ZERO).expect("one to begin");

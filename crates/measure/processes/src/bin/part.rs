@@ -95,7 +95,7 @@ fn run(cli: &Cli, cluster: &Cluster) -> Result<(), AppError> {
     let (warmup, time) = (Warmup::Operations(warm), Some(Duration::from_millis(300)));
     let plan = Plan { warmup, operations: None, time };
     let begin = cluster.now_of_all()?;
-    let course = Arc::new(Course::new(plan, cluster.nodes(), 1, false, begin));
+    let course = Arc::new(Course::new(plan, cluster.nodes(), 1, cluster.loop_time(), begin));
     let (shared, ending) = (course.clone(), course.clone());
     let _measuring = stop::measuring(move |signal| ending.stop(signal));
     cluster.run_course(&course, move |member| follow(shared.clone(), member))?;
