@@ -158,8 +158,8 @@ impl Zipfian {
         } else {
             self.zeta_items = zeta(items, self.theta);
         }
-        self.items = items;
         strict_assert!(items > self.items, "a distribution shrinks");
+        self.items = items;
         self.update_eta();
     }
 
