@@ -95,8 +95,8 @@ impl<P: CoherenceProtocol> Inner<P> {
             "no sweep serves the queued requests for {addr}: {record:?}"
         );
         assert!(
-            line.is_idle() || local.frame.is_some(),
-            "an operation on {addr} has no frame to write into: {record:?}"
+            !local.frame_in_verb || line.is_idle() || local.frame.is_some(),
+            "a verb reads or writes a frame that {addr} has left: {record:?}"
         );
         assert!(
             !local.evicting || line.hold() == Ownership::Invalid,
