@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use latchwork_runtime::Notifier;
 use latchwork_runtime::sync::Mutex;
+use latchwork_strict::{strict_assert, strict_check};
 use latchwork_verbs::Message;
 
 use crate::node::Node;
@@ -102,6 +103,11 @@ impl Mailbox {
         let mut attention = self.attention.lock();
         attention.armed = false;
         attention.wake_if_unattended();
+        strict_check!(attention);
+        strict_assert!(
+            attention.active > 0 || attention.parked.is_empty(),
+            "a message arrived, and all workers sleep"
+        );
     }
 
     /// Arms the queue, unless it is armed. False when arming fails.
@@ -114,6 +120,22 @@ impl Mailbox {
 }
 
 impl Attention {
+    /// Each worker is counted once: as active, or in the list.
+    fn check(&self) {
+        let workers = self.active + self.parked.len();
+        assert!(
+            workers as u64 <= self.subscribers,
+            "{workers} workers of {} that ever came",
+            self.subscribers
+        );
+        for (number, parked) in self.parked.iter().enumerate() {
+            let id = parked.subscriber;
+            assert!(id < self.subscribers, "subscriber {id} will come again");
+            let others = &self.parked[..number];
+            assert!(others.iter().all(|other| other.subscriber != id), "{id} sleeps twice");
+        }
+    }
+
     fn wake_if_unattended(&mut self) {
         if self.active == 0
             && let Some(woken) = self.parked.pop()
@@ -151,6 +173,7 @@ impl IbvInbox {
         let id = attention.subscribers;
         attention.subscribers += 1;
         attention.active += 1;
+        strict_check!(attention);
         IbvSubscription { inbox: self.clone(), id, notifier, parked: Cell::new(false) }
     }
 }
@@ -187,8 +210,14 @@ impl latchwork_verbs::Subscription for IbvSubscription {
                 // No notification would come for a message, so this worker must go on polling.
                 return false;
             }
+            strict_assert!(attention.active > 0, "a worker parks that is not active");
             attention.active -= 1;
             attention.parked.push(Parked { subscriber: self.id, notifier: self.notifier.clone() });
+            strict_check!(attention);
+            strict_assert!(
+                attention.active > 0 || attention.armed,
+                "all workers sleep, and the queue tells of no message"
+            );
         }
         self.parked.set(true);
         if mailbox.has_message() {
@@ -204,6 +233,8 @@ impl latchwork_verbs::Subscription for IbvSubscription {
             if attention.leave(self.id) {
                 attention.active += 1;
             }
+            strict_check!(attention);
+            strict_assert!(attention.active > 0, "a worker that polls is not counted");
         }
     }
 }
