@@ -11,6 +11,7 @@ use latchwork_engine::NodeParts;
 use latchwork_fabric::{AnyFabric, AnyInbox, Port};
 use latchwork_memnode::{Catalogue, Epochs, Geometry, LineAllocator, Pool, PoolError};
 use latchwork_runtime::{ExecutorConfig, Handle};
+use latchwork_strict::{strict_assert_eq, strict_check};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, RegionKey, SetupError};
 use thiserror::Error;
 
@@ -93,7 +94,27 @@ impl Blueprint {
                 Ok((id, cache, arena))
             })
             .collect::<Result<_, ClusterError>>()?;
-        Ok(Blueprint { geometry, memory, compute })
+        let blueprint = Blueprint { geometry, memory, compute };
+        strict_check!(blueprint, config);
+        Ok(blueprint)
+    }
+
+    fn check(&self, config: &ClusterConfig) {
+        assert_eq!(self.memory.len(), config.memory_nodes, "all memory nodes are in the fabric");
+        assert_eq!(self.compute.len(), config.compute_nodes, "all compute nodes are in the fabric");
+        let arena = self.compute[0].2;
+        assert!(
+            self.compute.iter().all(|(_, _, key)| *key == arena),
+            "nodes forward lines under one key, and the arenas have several"
+        );
+        assert!(
+            self.compute.iter().is_sorted_by(|(one, ..), (next, ..)| one < next),
+            "the index of a node is the order of its id"
+        );
+        assert!(
+            self.compute.iter().all(|(_, cache, _)| cache.capacity() >= config.frames_min()),
+            "an operation could wait for its second frame forever"
+        );
     }
 
     /// The node that formats the pool.
@@ -122,6 +143,7 @@ impl Blueprint {
             };
             nodes.push(new_node(parts, config.policy));
         }
+        strict_assert_eq!(nodes.len(), config.compute_nodes, "a node in the fabric was not made");
         Ok(Nodes { pool, nodes })
     }
 }
@@ -162,6 +184,7 @@ impl Member {
         place: (usize, usize, usize),
         handle: &Handle,
     ) -> Member {
+        strict_assert_eq!(port.node(), node.id(), "the port is one of another node");
         let memory = Worker::start(node, port, inbox, handle);
         let (node, worker, index) = place;
         let catalogue = Arc::new(pool.catalogue());

@@ -159,6 +159,7 @@ impl FromStr for Protocol {
 /// The fewest frames of a cache. With fewer frames a single operation could wait for a second line
 /// forever.
 const FRAMES_MIN: usize = 4;
+const _: () = assert!(FRAMES_MIN >= 2, "an operation holds two lines at a time");
 
 impl ClusterConfig {
     /// The size of each compute node's cache in bytes, from `cache_frames` or `cache_bytes`.

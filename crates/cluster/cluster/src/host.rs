@@ -9,6 +9,7 @@ use std::thread;
 use latchwork_memnode::Pool;
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{Clock, Executor, Notifier, RealDriver};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::ClusterConfig;
 use crate::build::{ClusterError, Member, handler_config, name_of_worker, worker_config};
@@ -52,6 +53,8 @@ impl Host {
             let handler = host.start_handler(node)?;
             host.handlers.push(handler);
         }
+        strict_assert_eq!(host.handlers.len(), host.nodes.len(), "every node has a handler");
+        strict_assert!(!host.nodes.is_empty(), "a process without a node starts no threads");
         Ok(host)
     }
 
@@ -120,6 +123,12 @@ impl Host {
                 }
             }
             // A panic is reported before the errors that it caused.
+            strict_assert!(
+                panicked.is_some() || ends.len() == workers * self.nodes.len(),
+                "{} results of {workers} workers on each of {} nodes",
+                ends.len(),
+                self.nodes.len()
+            );
             panicked.map_or_else(|| ends.into_iter().collect(), Err)
         })
     }
@@ -140,6 +149,7 @@ impl Host {
         let mut executor = Executor::new(driver, config);
         let handle = executor.handle();
         let node = &self.nodes[own];
+        strict_assert_eq!(place.0, self.first + own, "the worker is one of another node");
         let way = self.ports.of_worker(node.id(), &handle)?;
         let member = Member::start(way, node, &self.pool, place, &handle);
         let memory = member.memory.clone();

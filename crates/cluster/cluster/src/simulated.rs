@@ -12,6 +12,7 @@ use latchwork_fabric::{AnyFabric, Permission, Port};
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{JoinHandle, Power, VirtualWorker, run_all, run_all_watched};
 use latchwork_simulation::{Kernel, RunEnd, Ties};
+use latchwork_strict::{strict_assert, strict_assert_ne, strict_check};
 use latchwork_verbs::{MemoryNodeId, SetupError};
 use latchwork_verbs_sim as sim;
 
@@ -103,7 +104,7 @@ impl Simulated {
         }
         let dead = RefCell::new(vec![false; nodes.nodes.len()]);
         let powers = RefCell::new(powers);
-        Ok(Simulated {
+        let cluster = Simulated {
             config,
             kernel,
             fabric,
@@ -114,7 +115,23 @@ impl Simulated {
             powers,
             dead,
             watch: RefCell::default(),
-        })
+        };
+        strict_check!(cluster);
+        Ok(cluster)
+    }
+
+    /// What holds between any two events of the world.
+    fn check(&self) {
+        let nodes = self.nodes.nodes.len();
+        assert_eq!(self.handlers.len(), nodes, "every node has a handler");
+        assert_eq!(self.leases.len(), nodes, "every node has a lease");
+        assert_eq!(self.dead.borrow().len(), nodes, "every node lives or is dead");
+        let powers = self.powers.borrow();
+        assert!(powers.len() >= nodes, "the powers of the handlers are never removed");
+        for (index, (node, power)) in powers.iter().take(nodes).enumerate() {
+            assert_eq!(*node, index, "handlers come first, in the order of their nodes");
+            assert!(!power.has_ended(), "the handler of node {node} has ended before its world");
+        }
     }
 
     /// The configuration.
@@ -270,6 +287,7 @@ impl Simulated {
         let mut powers = self.powers.borrow_mut();
         powers.retain(|(_, power)| !power.has_ended());
         powers.push((place.0, actor.power()));
+        strict_assert!(place.0 < self.nodes.nodes.len(), "a worker of node {}", place.0);
         if self.is_dead(place.0) {
             actor.power().stop();
         }
@@ -301,6 +319,7 @@ impl Simulated {
         self.network.kill(id).expect("a node of this fabric");
         self.dead.borrow_mut()[node] = true;
         self.with_powers(node, Power::stop);
+        strict_check!(self);
     }
 
     /// Whether a compute node was killed.
@@ -318,6 +337,7 @@ impl Simulated {
         self.network.disconnect(id).expect("a node of this fabric");
         self.dead.borrow_mut()[node] = true;
         self.with_powers(node, Power::stop);
+        strict_check!(self);
     }
 
     /// Ends the lease of a compute node while the node runs. The node rings no doorbell any more.
@@ -347,6 +367,7 @@ impl Simulated {
     /// # Panics
     /// When there is no such node.
     pub fn fence(&self, by: SimulatedNode, dead: usize) {
+        strict_assert!(!self.lives(dead), "node {dead} lives, and {by:?} fences it");
         let dead = self.nodes()[dead].id();
         let fenced = match by {
             SimulatedNode::Compute(node) => self.network.keep_out(self.nodes()[node].id(), dead),
@@ -361,6 +382,7 @@ impl Simulated {
     /// # Panics
     /// When there is no such node.
     pub fn forget(&self, node: usize, dead: usize) {
+        strict_assert_ne!(node, dead, "a node forgets itself");
         let (own, dead) = (&self.nodes()[node], self.nodes()[dead].id());
         self.network.remove_peer(own.id(), dead).expect("a node of this fabric");
         own.miss(dead);
@@ -375,6 +397,8 @@ impl Simulated {
     /// # Panics
     /// When there is no such node.
     pub fn reclaim(&self, node: usize, dead: usize) -> Result<JoinHandle<bool>, SetupError> {
+        strict_assert!(!self.lives(dead), "node {dead} lives, and loses its epoch slot");
+        strict_assert_ne!(node, dead, "a dead node reclaims itself");
         let (own, dead) = (self.nodes()[node].id(), self.nodes()[dead].id());
         let handle = self.handlers[node].0.handle();
         let port = Port::permitted(&self.fabric, own, &handle, lasts(&self.leases[node]))?;
@@ -409,6 +433,7 @@ impl Simulated {
     pub(crate) fn worked(&self) -> Vec<(usize, Duration)> {
         let powers = self.powers.borrow();
         // Handlers come first, and they never end.
+        strict_assert!(powers.len() >= self.handlers.len(), "the power of a handler is gone");
         let there = powers.iter().skip(self.handlers.len()).filter(|(_, power)| !power.has_ended());
         there.map(|(node, power)| (*node, power.worked())).collect()
     }

@@ -148,6 +148,19 @@ impl Peer {
             "a slot is emptied after all members have fenced its node"
         );
         assert!(self.reclaim == Open || is_served, "this node can reclaim");
+        assert!(
+            self.knows == Open || !is_joined || self.link == Link::Known(self.epoch),
+            "a member is reported as known, and the fabric does not know it"
+        );
+        let is_linked = matches!(
+            self.link,
+            Link::Admitting(epoch) | Link::Known(epoch) if epoch == self.epoch
+        );
+        assert!(!is_linked || self.is_reachable, "a peer without an address is admitted");
+        assert!(
+            self.fenced != Progress::Running || is_dead,
+            "the report on a fence is one on a dead node"
+        );
         assert!(self.fencing.is_none_or(|epoch| epoch <= self.epoch), "a holder from no view");
         assert!(
             self.fencing != Some(self.epoch) || is_dead && self.fence == Open,

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use latchwork_strict::{STRICT, strict_assert, strict_assert_eq};
+
 use crate::peer::{Link, Peer, Progress};
 use crate::{ClusterView, NodeEpoch, NodeState, NodeView, PeerReport, PeerRules};
 
@@ -134,7 +136,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
                 self.advance_all(out);
             }
         }
-        if cfg!(debug_assertions) && self.rules == PeerRules::default() {
+        if STRICT && self.rules == PeerRules::default() {
             self.check();
         }
     }
@@ -162,6 +164,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         let peer = self.peers.entry(node).or_insert_with(|| Peer::new(seen));
         let is_later = seen.epoch > peer.epoch;
         let is_other = (seen.epoch, seen.state) != (peer.epoch, peer.state);
+        let before = (peer.epoch, peer.state);
         if is_later || is_other && !self.rules.latest_counts {
             peer.replace(seen);
         }
@@ -172,6 +175,17 @@ impl<N: Copy + Ord + Debug> Peers<N> {
             peer.is_reachable |= seen.is_reachable;
             peer.knows_me |= seen.reports.contains(&PeerReport::Knows(me));
         }
+        let is_strict = self.rules.latest_counts;
+        strict_assert!(!is_strict || peer.epoch >= before.0, "an earlier holder comes back");
+        strict_assert!(
+            !is_strict
+                || peer.epoch > before.0
+                || before.1 == NodeState::Joined
+                || peer.state == before.1,
+            "a node ends twice: it was {:?}, and is {:?}",
+            before.1,
+            peer.state
+        );
     }
 
     /// Notes whether a view shows a dead peer fenced by all members.
@@ -197,6 +211,10 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         let Some(peer) = self.peers.get_mut(&node) else { return };
         // The end of an effect for an earlier holder changes nothing of the latest one.
         let is_latest = epoch == peer.epoch;
+        strict_assert!(
+            self.rules != PeerRules::default() || awaits(peer, &effect),
+            "{effect:?} has ended, and nothing asked for it: {peer:?}"
+        );
         match effect {
             PeerEffect::Admit(_) if peer.link == Link::Admitting(epoch) => {
                 peer.link = if done { Link::Known(epoch) } else { Link::Refused(epoch) };
@@ -232,7 +250,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         let (rules, is_compute, is_serving) = (self.rules, self.has_slot, self.is_serving);
         let Some(peer) = self.peers.get_mut(&node) else { return };
         peer.tidy();
-        let latest = NodeEpoch { node, epoch: peer.epoch };
+        let (latest, first) = (NodeEpoch { node, epoch: peer.epoch }, out.len());
         let (is_joined, is_dead) = (peer.state == NodeState::Joined, peer.state == NodeState::Dead);
 
         // Fencing comes first, because the dead node may act here until then. A dead node that the
@@ -276,5 +294,28 @@ impl<N: Copy + Ord + Debug> Peers<N> {
             peer.reclaim = Running;
             out.push(PeerEffect::Reclaim(latest));
         }
+        for effect in &out[first..] {
+            strict_assert_eq!(effect.peer().node, node, "{effect:?} is for another peer");
+            strict_assert!(effect.peer().epoch <= latest.epoch, "{effect:?} is for no holder");
+            strict_assert!(
+                rules != PeerRules::default() || awaits(peer, effect),
+                "the end of {effect:?} would be lost: {peer:?}"
+            );
+        }
+    }
+}
+
+/// Whether the end of this effect changes something: the effect was asked for, and has not ended.
+/// A report on an earlier holder, or its reclaim, ends without a change.
+fn awaits<N: Copy>(peer: &Peer, effect: &PeerEffect<N>) -> bool {
+    let epoch = effect.peer().epoch;
+    let is_running = |progress| progress == Progress::Running || epoch < peer.epoch;
+    match effect {
+        PeerEffect::Admit(_) => peer.link == Link::Admitting(epoch),
+        PeerEffect::Forget { .. } => peer.link == Link::Forgetting(epoch),
+        PeerEffect::Fence(_) => peer.fencing == Some(epoch),
+        PeerEffect::Report(PeerReport::Knows(_)) => is_running(peer.knows),
+        PeerEffect::Report(PeerReport::Fenced(_)) => is_running(peer.fenced),
+        PeerEffect::Reclaim(_) => is_running(peer.reclaim),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{Completion, Target, VerbError, WorkRequest};
 
 /// An endpoint that submits nothing. Batches that were in flight, and all later batches, complete
@@ -14,6 +15,10 @@ pub struct Closed {
 impl Closed {
     /// Ends the batch with this token.
     pub(crate) fn fail(&mut self, token: u64) {
+        strict_assert!(
+            self.completed.iter().all(|other| other.token != token),
+            "the batch {token} ends twice"
+        );
         self.completed.push_back(Completion { token, result: Err(VerbError::SelfFenced) });
     }
 }

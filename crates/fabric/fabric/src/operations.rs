@@ -2,6 +2,7 @@
 
 use std::task::Waker;
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{AtomicOutcome, Completion, VerbError};
 use slab::Slab;
 
@@ -27,6 +28,23 @@ pub(crate) enum Operation {
     Orphan { slot: Option<SlotIndex> },
 }
 
+impl Operation {
+    /// The scratch slot that the operation keeps.
+    fn slot(&self) -> Option<SlotIndex> {
+        match *self {
+            Operation::Engine { .. } => None,
+            Operation::Awaited { slot, .. }
+            | Operation::Done { slot, .. }
+            | Operation::Orphan { slot } => slot,
+        }
+    }
+
+    /// Whether a future owns the batch or its result.
+    fn has_future(&self) -> bool {
+        matches!(self, Operation::Awaited { .. } | Operation::Done { .. })
+    }
+}
+
 /// The action that the owner of the slab must take after a completion, outside of any borrow.
 pub(crate) enum After {
     Report { tag: u64, result: BatchResult },
@@ -40,12 +58,21 @@ pub(crate) struct Operations(Slab<Operation>);
 
 impl Operations {
     pub(crate) fn insert(&mut self, operation: Operation) -> u64 {
+        let is_over = matches!(operation, Operation::Done { .. });
+        strict_assert!(!is_over, "a batch has ended before it is posted");
+        let slot = operation.slot();
+        strict_assert!(
+            slot.is_none() || self.0.iter().all(|(_, other)| other.slot() != slot),
+            "two batches have the slot {slot:?}"
+        );
         self.0.insert(operation) as u64
     }
 
     /// Removes an operation whose batch was refused, so that no completion will come.
     pub(crate) fn cancel(&mut self, token: u64) {
-        self.0.remove(token as usize);
+        let operation = self.0.remove(token as usize);
+        let is_over = matches!(operation, Operation::Done { .. });
+        strict_assert!(!is_over, "a batch that was refused has completed");
     }
 
     pub(crate) fn complete(&mut self, completion: Completion) -> After {
@@ -76,6 +103,7 @@ impl Operations {
         waker: &Waker,
     ) -> Option<(BatchResult, Option<SlotIndex>)> {
         let operation = &mut self.0[token as usize];
+        strict_assert!(operation.has_future(), "a future polls a batch that is not its own");
         match operation {
             Operation::Awaited { waker: stored, .. } => stored.clone_from(waker),
             &mut Operation::Done { result, slot } => {
@@ -90,6 +118,11 @@ impl Operations {
     /// Handles the drop of an operation's future; returns the slot if the slot is now free.
     pub(crate) fn abandon(&mut self, token: u64) -> Option<SlotIndex> {
         let operation = &mut self.0[token as usize];
+        // A future is also dropped while its thread unwinds.
+        strict_assert!(
+            operation.has_future() || std::thread::panicking(),
+            "a future gives up a batch that is not its own"
+        );
         match operation {
             &mut Operation::Awaited { slot, .. } => {
                 *operation = Operation::Orphan { slot };

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use latchwork_runtime::{Handle, Poller, Time};
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_check};
 use latchwork_verbs::{
     AtomicOutcome, ComputeNodeId, Endpoint as _, Region, RegionKey, SetupError, Target, VerbError,
     WorkRequest,
@@ -45,6 +46,12 @@ struct Inner {
 }
 
 impl Inner {
+    /// Each batch in flight has an entry. The other entries are results that no future has taken.
+    fn check(&self) {
+        let (batches, entries) = (self.endpoint.in_flight(), self.operations.len());
+        assert!(batches <= entries, "{batches} batches in flight, and {entries} operations");
+    }
+
     /// Whether the node has fenced itself. To be called before each operation that may submit a
     /// batch. The first call after the end of the permission gives up all batches in flight, which
     /// end with [`VerbError::Barred`]. That call also drops the endpoint, so that batches that had
@@ -62,6 +69,11 @@ impl Inner {
             // The endpoint is dropped before any of these completions is polled. From then on no
             // fabric uses the local buffers.
             self.endpoint = AnyEndpoint::Closed(closed);
+            strict_assert_eq!(
+                self.endpoint.in_flight(),
+                self.operations.in_flight().count(),
+                "a batch in flight would get no end"
+            );
         }
         true
     }
@@ -156,6 +168,8 @@ impl Port {
         let Inner { endpoint, operations, .. } = inner;
         let token = operations.insert(operation);
         endpoint.post(target, token, requests).inspect_err(|_| operations.cancel(token))?;
+        strict_assert!(endpoint.in_flight() > 0, "an accepted batch is not in flight");
+        strict_check!(inner);
         Ok(token)
     }
 
@@ -185,6 +199,12 @@ impl Port {
         slot: Option<Slot<'a>>,
     ) -> Result<(AtomicOutcome, Option<Slot<'a>>), VerbError> {
         // The first poll comes at once and sets the waker.
+        let locals = || requests.iter().filter_map(WorkRequest::local);
+        strict_assert!(
+            slot.is_none() || locals().all(|local| local.region == self.scratch.key()),
+            "a batch has the slot, and reads or writes other memory"
+        );
+        strict_assert!(slot.is_none() || locals().count() <= 1, "one slot is one buffer");
         let index = slot.as_ref().map(Slot::index);
         let operation = Operation::Awaited { waker: Waker::noop().clone(), slot: index };
         let token = self.submit(target, requests, operation)?;
@@ -208,7 +228,9 @@ impl Port {
             }
             let Inner { endpoint, operations, after } = inner;
             endpoint.poll(&mut |completion| after.push(operations.complete(completion)));
-            std::mem::take(after)
+            let after = std::mem::take(after);
+            strict_check!(inner);
+            after
         };
         let some = !after.is_empty();
         for after in after.drain(..) {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{LocalBuffer, Region, RegionKey, Words};
 
 use crate::operations::SlotIndex;
@@ -14,6 +15,8 @@ pub(crate) const SLOT_BYTES: usize = 4096;
 
 /// The slots of one port: the largest number of control-plane transfers at one time.
 pub(crate) const SLOTS: u16 = 16;
+const _: () = assert!(SLOT_BYTES.is_multiple_of(8), "a slot holds whole words");
+const _: () = assert!(SLOTS > 0, "a transfer of the control plane needs a slot");
 
 pub(crate) struct Scratch {
     region: Arc<Region>,
@@ -29,8 +32,14 @@ struct State {
 impl Scratch {
     /// `region` is registered under `key` and is `SLOTS * SLOT_BYTES` long.
     pub(crate) fn new(region: Arc<Region>, key: RegionKey) -> Self {
+        strict_assert_eq!(region.len(), usize::from(SLOTS) * SLOT_BYTES, "room for all slots");
         let state = State { free: (0..SLOTS).collect(), waiting: Vec::new() };
         Scratch { region, key, state: RefCell::new(state) }
+    }
+
+    /// The key of the slots' memory.
+    pub(crate) fn key(&self) -> RegionKey {
+        self.key
     }
 
     /// Waits for a free slot. The wait ends with a completion, which every fabric provides.
@@ -50,6 +59,11 @@ impl Scratch {
 
     /// Takes over the slot of a completed batch.
     pub(crate) fn adopt(&self, index: SlotIndex) -> Slot<'_> {
+        strict_assert!(index < SLOTS, "slot {index} of {SLOTS}");
+        strict_assert!(
+            !self.state.borrow().free.contains(&index),
+            "slot {index} of a completed batch is free already"
+        );
         Slot { index, scratch: self }
     }
 }
@@ -92,10 +106,33 @@ impl Drop for Slot<'_> {
     fn drop(&mut self) {
         let waiting = {
             let mut state = self.scratch.state.borrow_mut();
+            // A slot is also dropped while its thread unwinds.
+            strict_assert!(
+                !state.free.contains(&self.index) || std::thread::panicking(),
+                "slot {} is freed twice",
+                self.index
+            );
             state.free.push(self.index);
             std::mem::take(&mut state.waiting)
         };
         // All waiters: the future of a single chosen waiter may have been dropped meanwhile.
         waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mistake: two owners have one slot. Two transfers would use the same bytes.
+    #[test]
+    #[should_panic(expected = "is freed twice")]
+    fn a_slot_that_is_freed_twice_is_found() {
+        let region = Region::zeroed(usize::from(SLOTS) * SLOT_BYTES).expect("memory");
+        let scratch = Scratch::new(region, RegionKey(0));
+        let taken = scratch.state.borrow_mut().free.pop().expect("all are free");
+        let (first, second) = (scratch.adopt(taken), scratch.adopt(taken));
+        drop(first);
+        drop(second);
     }
 }

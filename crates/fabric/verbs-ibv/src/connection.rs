@@ -16,6 +16,7 @@
 //! All integers are little-endian. The first is the version, the second the kind. A node is its id,
 //! followed by 0 for a memory node or 1 for a compute node.
 
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, SetupError};
 
 use crate::directory::Peer;
@@ -130,6 +131,7 @@ impl ConnectionData {
         bytes.extend(self.gid);
         bytes.extend(self.lid.to_le_bytes());
         bytes.extend([self.mtu, self.reads, 0, 0, 0, 0]);
+        strict_assert!(self.pair >> 24 == 0 && self.psn >> 24 == 0, "24 bits: {self:?}");
     }
 
     fn get(bytes: &[u8; DATA_BYTES]) -> Option<ConnectionData> {
@@ -161,6 +163,12 @@ impl Note {
     }
 
     pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let bytes = self.write();
+        strict_assert_eq!(Note::from_bytes(&bytes), Ok(self), "the peer reads another note");
+        bytes
+    }
+
+    fn write(self) -> Vec<u8> {
         match self {
             Note::Offer(Offer { from, data, replaces }) => {
                 let mut bytes = begin(OFFER);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use latchwork_runtime::{Clock, Notifier};
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_check};
 use latchwork_verbs::{
     BATCH_MAX, Completion, ComputeNodeId, SetupError, Target, VerbError, WorkRequest, check_batch,
 };
@@ -121,6 +122,7 @@ impl IbvEndpoint {
             Target::Compute(id, _) => &mut self.of_compute[id.index()],
         };
         if let Some(lane) = *place {
+            strict_assert!(usize::from(lane) < self.lanes.len(), "send queue {lane} was not made");
             return Ok(lane.into());
         }
         let peer = Peer::from(target);
@@ -129,6 +131,17 @@ impl IbvEndpoint {
         *place = Some(index);
         self.lanes.push(Lane::new(peer, index, &self.common));
         Ok(index.into())
+    }
+
+    /// Each batch in flight waits on one send queue, or has ended and was not reported.
+    fn check(&self) {
+        let unfinished: usize = self.lanes.iter().map(Lane::unfinished).sum();
+        let unreported = self.common.completed.len();
+        assert_eq!(
+            self.in_flight,
+            unfinished + unreported,
+            "{unfinished} batches on send queues and {unreported} that ended"
+        );
     }
 
     /// Handles the completions in the completion queue.
@@ -204,11 +217,13 @@ impl latchwork_verbs::Endpoint for IbvEndpoint {
         let lane = self.lane(target)?;
         let IbvEndpoint { lanes, common, .. } = self;
         let lane = &mut lanes[lane];
+        strict_assert_eq!(lane.peer, Peer::from(target), "the send queue of another node");
         lane.renew(&common.shared, &common.device);
         let remote_len = lane.learn(target, common);
         check_batch(target, requests, remote_len, |key| common.locals.learn(key))?;
         lane.post(common, target, token, requests);
         self.in_flight += 1;
+        strict_check!(self);
         Ok(())
     }
 
@@ -243,6 +258,7 @@ impl latchwork_verbs::Endpoint for IbvEndpoint {
                 lane.submit(&mut self.common, || self.clock.now());
             }
         }
+        strict_check!(self);
         let some = !self.common.completed.is_empty();
         self.in_flight -= self.common.completed.len();
         self.common.completed.drain(..).for_each(sink);

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use latchwork_runtime::Notifier;
+use latchwork_strict::{strict_assert, strict_check};
 use latchwork_verbs::Message;
 
 use crate::mailbox::{Mailbox, Parked};
@@ -33,6 +34,7 @@ impl IbvInbox {
         let id = attention.subscribers;
         attention.subscribers += 1;
         attention.active += 1;
+        strict_check!(attention);
         IbvSubscription { inbox: self.clone(), id, notifier, parked: Cell::new(false) }
     }
 }
@@ -69,8 +71,14 @@ impl latchwork_verbs::Subscription for IbvSubscription {
                 // No notification would come for a message, so this worker must go on polling.
                 return false;
             }
+            strict_assert!(attention.active > 0, "a worker parks that is not active");
             attention.active -= 1;
             attention.parked.push(Parked { subscriber: self.id, notifier: self.notifier.clone() });
+            strict_check!(attention);
+            strict_assert!(
+                attention.active > 0 || attention.armed,
+                "all workers sleep, and the queue tells of no message"
+            );
         }
         self.parked.set(true);
         if mailbox.has_message() {
@@ -86,6 +94,8 @@ impl latchwork_verbs::Subscription for IbvSubscription {
             if attention.leave(self.id) {
                 attention.active += 1;
             }
+            strict_check!(attention);
+            strict_assert!(attention.active > 0, "a worker that polls is not counted");
         }
     }
 }

@@ -25,9 +25,10 @@ use std::time::Duration;
 
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::Mutex;
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_check};
 use latchwork_verbs::{
-    AtomicOutcome, BATCH_MAX, Completion, RegionKey, Target, VerbError, WorkRequest,
-    WorkRequestKind,
+    AtomicOutcome, BATCH_ATOMICS_MAX, BATCH_MAX, Completion, RegionKey, Target, VerbError,
+    WorkRequest, WorkRequestKind,
 };
 
 use crate::connection::{Answer, Caller, Offer};
@@ -132,6 +133,27 @@ impl Lane {
         lane
     }
 
+    /// The relations of the fields between two calls.
+    fn check(&self, common: &Common) {
+        let posted: u32 = self.flying.iter().map(|batch| u32::from(batch.requests)).sum();
+        assert_eq!(self.used, posted, "the queue's room is not what its batches left");
+        assert!(self.used <= common.depth, "{} requests in room for {}", self.used, common.depth);
+        let is_connected = matches!(self.state, State::Connected { .. });
+        assert!(self.list.is_empty() || is_connected, "requests are listed without a connection");
+        if matches!(self.state, State::Gone) {
+            assert!(self.flying.is_empty(), "a batch to a node that is gone has no end");
+            assert!(self.waiting.is_empty(), "a batch waits for a node that is gone");
+        }
+        if matches!(self.state, State::Idle) {
+            assert!(self.flying.is_empty(), "no connection, and no offer that would end a batch");
+        }
+    }
+
+    /// The number of batches that have not ended.
+    pub(crate) fn unfinished(&self) -> usize {
+        self.waiting.len() + self.flying.len()
+    }
+
     /// Begins anew if the peer has left or died and another node has its name. On a failed device
     /// nothing begins.
     #[inline]
@@ -140,6 +162,8 @@ impl Lane {
             && !device.health.is_dead()
             && let Some(epoch) = shared.epoch(self.peer)
         {
+            strict_assert!(self.flying.is_empty(), "a batch to the earlier node is in flight");
+            strict_assert_eq!(self.used, 0, "requests to the earlier node take room");
             self.epoch = epoch;
             self.memory.clear();
             self.responder = None;
@@ -234,6 +258,7 @@ impl Lane {
         } else {
             self.waiting.push_back(Batch { target, token, requests: requests.into() });
         }
+        strict_check!(self, common);
     }
 
     #[inline]
@@ -252,6 +277,7 @@ impl Lane {
         requests: &[WorkRequest],
     ) {
         let State::Connected { pair } = &self.state else { unreachable!("there is room") };
+        strict_assert!(!requests.is_empty(), "an empty batch has no completion");
         let inline = pair.inline;
         let Some(slot) = common.slots.take() else { unreachable!("there is room") };
         let key = match target {
@@ -261,6 +287,7 @@ impl Lane {
         let memory = self.memory.get(key).copied().flatten();
         let place = |offset: u64| {
             let memory = memory.expect("learned when posted");
+            strict_assert!(offset <= memory.len, "a request at {offset} of {} bytes", memory.len);
             (memory.address + offset, memory.rkey)
         };
         self.sequence = self.sequence.wrapping_add(1);
@@ -306,6 +333,14 @@ impl Lane {
         // The requests of a connection complete in the order of posting.
         self.list.signal_last();
         debug_assert!(requests.len() <= BATCH_MAX);
+        strict_assert!(
+            atomics <= BATCH_ATOMICS_MAX,
+            "a slot has no place for {atomics} old values"
+        );
+        strict_assert!(
+            self.flying.back().is_none_or(|last| last.sequence.wrapping_add(1) == self.sequence),
+            "a completion would end batches behind its own"
+        );
         self.used += requests.len() as u32;
         self.flying.push_back(Flying {
             target,
@@ -346,6 +381,7 @@ impl Lane {
             // The queue has room, so the connection must be broken.
             self.fail(common, now());
         }
+        strict_check!(self, common);
     }
 
     /// Offers the peer a connection, with `until` as its time limit.
@@ -448,12 +484,16 @@ impl Lane {
             self.fail(common, now());
             return;
         }
+        strict_assert!(
+            self.flying.iter().any(|batch| batch.sequence == id as u32),
+            "a completion of no batch would end them all"
+        );
         while let Some(batch) = self.flying.pop_front() {
             let outcome = common.slots.outcome(batch.slot, batch.atomics.into());
             let last = batch.sequence == id as u32;
             self.end(common, batch, Ok(outcome));
             if last {
-                return;
+                return strict_check!(self, common);
             }
         }
     }
@@ -485,6 +525,7 @@ impl Lane {
         tracing::info!(peer = ?self.peer, "a node is gone");
         self.state = State::Gone;
         self.end_all(common);
+        strict_check!(self, common);
     }
 
     /// Ends everything with [`VerbError::Disconnected`].
@@ -503,6 +544,7 @@ impl Lane {
             let error = error(batch.target);
             self.end(common, batch, Err(error));
         }
+        strict_assert_eq!(self.used, 0, "requests that have ended take room");
         self.used = 0;
     }
 
@@ -514,6 +556,7 @@ impl Lane {
         result: Result<AtomicOutcome, VerbError>,
     ) {
         common.slots.give_back(batch.slot);
+        strict_assert!(self.used >= u32::from(batch.requests), "a batch gives back more room");
         self.used = self.used.saturating_sub(batch.requests.into());
         common.completed.push_back(Completion { token: batch.token, result });
     }

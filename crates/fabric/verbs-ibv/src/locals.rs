@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{LocalBuffer, RegionKey};
 
 use crate::node::Node;
@@ -38,6 +39,11 @@ impl Locals {
     pub(crate) fn sge(&self, buffer: LocalBuffer) -> Sge {
         let region = self.known[usize::from(buffer.region.0)].as_ref();
         let region = region.expect("learned when posted");
+        strict_assert!(
+            buffer.offset + u64::from(buffer.len) <= region.len,
+            "{buffer:?} leaves its region of {} bytes",
+            region.len
+        );
         Sge { addr: region.address + buffer.offset, length: buffer.len, lkey: region.lkey }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use latchwork_runtime::Notifier;
 use latchwork_runtime::sync::Mutex;
+use latchwork_strict::{strict_assert, strict_check};
 use latchwork_verbs::Message;
 
 use crate::sys::{Found, Receives};
@@ -42,7 +43,7 @@ pub(crate) struct Mailbox {
 pub(crate) struct Attention {
     pub(crate) active: usize,
     // Whether the queue is armed and has not notified the watcher since.
-    armed: bool,
+    pub(crate) armed: bool,
     pub(crate) parked: Vec<Parked>,
     pub(crate) subscribers: u64,
 }
@@ -97,6 +98,11 @@ impl Mailbox {
         let mut attention = self.attention.lock();
         attention.armed = false;
         attention.wake_if_unattended();
+        strict_check!(attention);
+        strict_assert!(
+            attention.active > 0 || attention.parked.is_empty(),
+            "a message arrived, and all workers sleep"
+        );
     }
 
     /// Arms the queue, unless it is armed. False when arming fails.
@@ -109,6 +115,22 @@ impl Mailbox {
 }
 
 impl Attention {
+    /// Each worker is counted once: as active, or in the list.
+    pub(crate) fn check(&self) {
+        let workers = self.active + self.parked.len();
+        assert!(
+            workers as u64 <= self.subscribers,
+            "{workers} workers of {} that ever came",
+            self.subscribers
+        );
+        for (number, parked) in self.parked.iter().enumerate() {
+            let id = parked.subscriber;
+            assert!(id < self.subscribers, "subscriber {id} will come again");
+            let others = &self.parked[..number];
+            assert!(others.iter().all(|other| other.subscriber != id), "{id} sleeps twice");
+        }
+    }
+
     pub(crate) fn wake_if_unattended(&mut self) {
         if self.active == 0
             && let Some(woken) = self.parked.pop()

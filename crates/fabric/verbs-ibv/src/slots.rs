@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{AtomicOutcome, BATCH_ATOMICS_MAX, BATCH_MAX, Message, Region, SetupError};
 
 use crate::sys::ffi::Sge;
@@ -16,6 +17,7 @@ const PAYLOAD_WORDS: usize = 1 + Message::WORDS;
 const SLOT_WORDS: usize = 64;
 
 const _: () = assert!(BATCH_ATOMICS_MAX + BATCH_MAX * PAYLOAD_WORDS <= SLOT_WORDS);
+const _: () = assert!((SLOT_WORDS * 8).is_multiple_of(64), "slots share no CPU cache line");
 
 /// One slot for each batch in the connections.
 pub(crate) struct Slots {
@@ -31,7 +33,9 @@ impl Slots {
     }
 
     pub(crate) fn take(&mut self) -> Option<u32> {
-        self.free.pop()
+        let slot = self.free.pop();
+        strict_assert!(slot.is_none_or(|slot| slot < self.count()), "{slot:?} has no memory");
+        slot
     }
 
     pub(crate) fn any_free(&self) -> bool {
@@ -39,10 +43,17 @@ impl Slots {
     }
 
     pub(crate) fn give_back(&mut self, slot: u32) {
+        strict_assert!(slot < self.count(), "slot {slot} of {}", self.count());
         self.free.push(slot);
+        strict_assert!(self.free.len() <= self.count() as usize, "a slot is given back twice");
+    }
+
+    fn count(&self) -> u32 {
+        (self.memory.len / (8 * SLOT_WORDS as u64)) as u32
     }
 
     fn sge(&self, slot: u32, word: usize, words: usize) -> Sge {
+        strict_assert!(word + words <= SLOT_WORDS, "{words} words at {word} reach the next slot");
         let first = slot as usize * SLOT_WORDS + word;
         Sge {
             addr: self.memory.address + 8 * first as u64,
@@ -58,6 +69,7 @@ impl Slots {
 
     /// The old values of the batch's first `atomics` atomics.
     pub(crate) fn outcome(&self, slot: u32, atomics: usize) -> AtomicOutcome {
+        strict_assert!(atomics <= BATCH_ATOMICS_MAX, "{atomics} old values of one batch");
         let words = self.memory.region.words().skip(slot as usize * SLOT_WORDS);
         let old = std::array::from_fn(|i| if i < atomics { words.word(i) } else { 0 });
         AtomicOutcome { old }
@@ -66,6 +78,8 @@ impl Slots {
     /// Stores the payload of the batch's request with this number. Returns the place of the
     /// payload.
     pub(crate) fn payload(&self, slot: u32, request: usize, payload: &[u64]) -> Sge {
+        strict_assert!(request < BATCH_MAX, "request {request} of a batch has no place");
+        strict_assert!(payload.len() <= PAYLOAD_WORDS, "a payload reaches the next one");
         let word = BATCH_ATOMICS_MAX + request * PAYLOAD_WORDS;
         let words = self.memory.region.words();
         for (i, &value) in payload.iter().enumerate() {

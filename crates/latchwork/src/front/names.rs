@@ -8,6 +8,7 @@ use latchwork_cluster::Member;
 use latchwork_database::Instance;
 use latchwork_memnode::Catalogue;
 use latchwork_runtime::sync::Mutex;
+use latchwork_strict::strict_assert;
 
 use super::error::Result;
 
@@ -32,7 +33,13 @@ pub(super) struct Claim<'a> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        self.names.making.lock().remove(&self.what);
+        let was_claimed = self.names.making.lock().remove(&self.what);
+        // A claim is also dropped while its thread unwinds.
+        strict_assert!(
+            was_claimed || std::thread::panicking(),
+            "two workers of a node have made the tree {:?}",
+            self.what
+        );
     }
 }
 
@@ -70,7 +77,13 @@ impl Names {
     }
 
     pub(super) fn add(&self, database: Instance) {
-        self.databases.lock().push(database);
+        let mut databases = self.databases.lock();
+        strict_assert!(
+            databases.iter().all(|other| other.name() != database.name()),
+            "database {} is open twice",
+            database.name()
+        );
+        databases.push(database);
     }
 
     pub(super) fn remove(&self, name: &str) {

@@ -12,6 +12,7 @@ use latchwork_cluster::{JoinError, Joined};
 use latchwork_database::{Instance, with_open};
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::Mutex;
+use latchwork_strict::strict_assert_eq;
 
 use super::error::{Error, Result};
 use super::names::Names;
@@ -74,7 +75,7 @@ impl Running {
             database.begin(self.nodes())?;
         }
         let phase = Phase { databases, names: self.names.clone(), patience: self.patience };
-        first_error(match &self.process {
+        let ends = match &self.process {
             Process::Threads(threads) => {
                 threads.run(async |member| phase.work(member, &body).await)?
             }
@@ -90,7 +91,13 @@ impl Running {
                 let joined = joined.as_ref().ok_or(JoinError::LeaseLost)?;
                 joined.run(async |member| phase.work(member, &body).await)?
             }
-        })
+        };
+        strict_assert_eq!(
+            ends.len(),
+            self.nodes().len() * self.config.workers,
+            "every worker of this process has a result"
+        );
+        first_error(ends)
     }
 
     /// Closes the databases, and leaves a cluster of processes.
@@ -187,13 +194,14 @@ impl Phase {
 /// The results, or the error that caused the others: a panic, or the first error of a worker that
 /// is not that of another worker.
 fn first_error<T>(ends: Vec<Result<T>>) -> Result<Vec<T>> {
-    let (mut results, mut errors) = (Vec::new(), Vec::new());
+    let (workers, mut results, mut errors) = (ends.len(), Vec::new(), Vec::new());
     for end in ends {
         match end {
             Ok(result) => results.push(result),
             Err(error) => errors.push(error),
         }
     }
+    strict_assert_eq!(results.len() + errors.len(), workers, "the end of a worker is lost");
     let rank = |error: &Error| match error {
         Error::Cluster(ClusterError::Panicked { .. }) => 0,
         error if error.is_echo() => 2,

@@ -16,6 +16,7 @@ use latchwork_cluster::Member;
 use latchwork_cluster::Worker;
 use latchwork_coherence::CoherentMemory;
 use latchwork_memnode::{ObjectKind, PoolError};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
 use super::error::{Error, Result};
@@ -69,6 +70,7 @@ async fn attempts(
         let tree = Tree::create(memory.clone(), config).await?;
         step.set("the catalogue, to register the name");
         let root = tree.root();
+        strict_assert!(!root.is_null(), "a name would lead to no line");
         match catalogue.register(port, name, ObjectKind::TREE, root.bits()).await {
             Ok(()) => return Ok(tree),
             Err(PoolError::AlreadyExists { .. }) => {

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use latchwork_strict::strict_assert;
+
 /// Columns of a terminal of the usual width.
 pub const COLUMNS: usize = 80;
 
@@ -10,6 +12,7 @@ pub const COLUMNS_RELAYED: usize = COLUMNS - 6;
 
 /// Maximum indent of a continued line.
 const INDENT_MAX: usize = 34;
+const _: () = assert!(INDENT_MAX < COLUMNS_RELAYED / 2, "a continued line has room for words");
 
 /// The same lines, none of them longer than [`COLUMNS`] if the words allow it.
 ///
@@ -40,6 +43,7 @@ fn fold(columns: usize, line: &str, out: &mut String) {
     let (head, rest): (String, String) =
         (text.chars().take(indent).collect(), text.chars().skip(indent).collect());
     out.push_str(&head);
+    strict_assert!(indent <= INDENT_MAX, "a continued line begins at column {indent}");
     let mut column = indent;
     for (number, word) in rest.split(' ').filter(|word| !word.is_empty()).enumerate() {
         let length = word.chars().count();

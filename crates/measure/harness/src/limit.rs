@@ -28,6 +28,8 @@ const BUSY: f64 = 0.8;
 /// If no resource was busy and at least this share of all atomics was on one latch word, the
 /// workers took turns at its line.
 const ONE_LINE: f64 = 0.5;
+const _: () = assert!(0.0 < BUSY && BUSY < 1.0, "a share of the time");
+const _: () = assert!(0.0 < ONE_LINE && ONE_LINE <= 1.0, "a share of all atomics");
 
 /// The limit of a run's speed. Shares are of the measured time, 0 to 1.
 #[derive(Clone, PartialEq, Debug)]

@@ -2,6 +2,7 @@
 
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::{AppError, stop};
 
@@ -25,6 +26,7 @@ pub struct PhaseProgress {
 impl PhaseProgress {
     /// A phase of this many workers.
     pub fn new(workers: usize) -> PhaseProgress {
+        strict_assert!(workers > 0, "a phase without a worker does not end");
         let meters = (0..workers).map(|_| Meter::default()).collect();
         PhaseProgress {
             meters,
@@ -51,7 +53,13 @@ impl PhaseProgress {
     pub fn count(&self, worker: usize) {
         let meter = &self.meters[worker].0;
         // The worker's own thread is the only writer.
-        meter.store(meter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let before = meter.load(Ordering::Relaxed);
+        meter.store(before + 1, Ordering::Relaxed);
+        strict_assert_eq!(
+            meter.load(Ordering::Relaxed),
+            before + 1,
+            "two threads count for worker {worker}"
+        );
     }
 
     /// Operations of all workers so far.

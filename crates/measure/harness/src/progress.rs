@@ -5,6 +5,7 @@ use crate::console::say;
 use crate::numbers::short;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use latchwork_runtime::{Clock, Time};
+use latchwork_strict::strict_assert;
 use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
@@ -95,6 +96,7 @@ fn display(
         let look = if terminal { LOOK } else { LOOK_PLAIN };
         let over = ended.recv_timeout(look) != Err(RecvTimeoutError::Timeout);
         let (now, done) = (clock.now(), phase.done());
+        strict_assert!(done >= last.1, "{done} {what} are done, and {} were before", last.1);
         let seconds = (now - last.0).as_secs_f64().max(1e-9);
         let rate = (done.saturating_sub(last.1)) as f64 / seconds;
         last = (now, done);

@@ -7,6 +7,7 @@ use latchwork_cluster::{ClusterConfig, ClusterError, JoinError, Joined, Member};
 use latchwork_membership::{ExchangePatience, Role};
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::SetupError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -132,7 +133,9 @@ impl Shared {
     }
 
     pub(crate) fn process(&self) -> (usize, usize) {
-        (self.node.group().rank(), self.node.group().nodes().len())
+        let (rank, nodes) = (self.node.group().rank(), self.node.group().nodes().len());
+        strict_assert!(rank < nodes, "process {rank} of {nodes}");
+        (rank, nodes)
     }
 
     /// Runs `body`, and calls `fail` if the run cannot continue in the meantime.
@@ -182,6 +185,7 @@ impl Shared {
                 return Err(why.or(own.err()).unwrap_or_else(|| failed(&error)));
             }
         };
+        strict_assert_eq!(all.len(), group.nodes().len(), "each node gives its results");
         let mut gathered = Vec::new();
         let mut wrong = own.err();
         for (node, bytes) in group.nodes().iter().zip(all) {

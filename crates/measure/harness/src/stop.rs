@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use latchwork_strict::strict_assert;
 use signal_hook::{flag, low_level::pipe};
 
 use crate::error::AppError;
@@ -37,7 +38,7 @@ pub use crate::signal::Signal;
 pub const GRACE: Duration = Duration::from_secs(3);
 
 /// The stage of the program with regard to its end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Stage {
     Preparing,
     Measuring,
@@ -112,7 +113,10 @@ impl Control {
     }
 
     fn enter(&self, stage: Stage) {
-        self.state().stage = stage;
+        let mut state = self.state();
+        strict_assert!(stage >= state.stage, "a program goes from {:?} to {stage:?}", state.stage);
+        state.stage = stage;
+        drop(state);
         self.changed.notify_all();
     }
 

@@ -37,6 +37,8 @@ const STOPPING: Duration = Duration::from_secs(1);
 
 /// How much longer than a lease a failed process waits for processes that might have died.
 const SLACK: Duration = Duration::from_secs(1);
+const _: () =
+    assert!(LOOK.as_millis() < STOPPING.as_millis(), "a signal reaches the others in time");
 
 const FAILED: &str = "failed";
 const STOPPED: &str = "stopped";

@@ -13,6 +13,7 @@ use latchwork_cache::{Cache, FrameId, Hint, OptimisticRead, Ownership, ReadVersi
 use latchwork_coherence::{AccessMode, CoherentMemory, MemoryError, Need, Upgrade};
 use latchwork_memnode::{EpochGuard, LineAllocator, LineHeader, PoolError};
 use latchwork_runtime::{Handle, Time};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER};
 
 use crate::inner::Inner;
@@ -217,6 +218,11 @@ impl<P: CoherenceProtocol> Inner<P> {
         let is_here = |_: &FrameId| meets(record.line.hold(), mode);
         if let Some(id) = record.local.frame.filter(is_here) {
             let frame = self.core.node.cache.frame(id);
+            strict_assert_eq!(frame.addr(), addr, "a record and its frame serve one line");
+            strict_assert!(
+                meets(frame.state().ownership(), mode),
+                "{addr} is here, but not usable"
+            );
             let held =
                 if first { self.core.held_for_newcomer(id, mode) } else { self.core.held(id) };
             let attempt = match held {
@@ -245,6 +251,11 @@ impl<P: CoherenceProtocol> Inner<P> {
         }
         if record.local.frame.is_none() {
             let Some(id) = self.core.node.cache.attach(addr) else { return Ok(Attempt::NoFrame) };
+            strict_assert_eq!(
+                record.line.hold(),
+                Ownership::Invalid,
+                "{addr} is owned without a frame"
+            );
             record.local.frame = Some(id);
         }
         let id = record.local.waiters.wait(access, waker);
@@ -337,7 +348,14 @@ impl<'a, P: CoherenceProtocol> Waiting<'a, P> {
                 return Poll::Pending;
             }
             Outcome::Granted => match (record.local.frame, record.local.failed) {
-                (Some(frame), _) => Ok(End::Here(frame)),
+                (Some(frame), _) => {
+                    strict_assert!(
+                        self.inner.core.node.cache.frame(frame).is_reserved(),
+                        "a grant of {} without a reservation",
+                        self.addr
+                    );
+                    Ok(End::Here(frame))
+                }
                 // The line was granted, and then an operation of the node failed.
                 (None, Some(error)) => Err(error.into()),
                 (None, None) => unreachable!("what is granted has a frame"),
@@ -408,7 +426,10 @@ impl<P: CoherenceProtocol> Worker<P> {
         if !offset.is_multiple_of(8) || offset + 8 > self.payload_len() {
             return Err(MemoryError::BadAddress { addr });
         }
-        Ok(GlobalAddr::new(addr.node(), addr.offset() + (LINE_HEADER + offset) as u64))
+        let word = GlobalAddr::new(addr.node(), addr.offset() + (LINE_HEADER + offset) as u64);
+        let end = addr.offset() + self.inner.core.node.cache.line_size() as u64;
+        strict_assert!(word.offset() + 8 <= end, "an atomic on {word} leaves the line at {addr}");
+        Ok(word)
     }
 }
 
@@ -525,6 +546,10 @@ impl<P: CoherenceProtocol> CoherentMemory for Worker<P> {
         let allocator = &inner.core.node.allocator;
         let addr =
             allocator.allocate(&inner.core.port, &inner.core.handle).await.map_err(pool_error)?;
+        strict_assert!(
+            inner.core.node.geometry.is_line(addr),
+            "{addr} was allocated, and is no line"
+        );
         let unused = Unused { allocator, addr };
         self.write_line(addr, |guard| {
             LineHeader::of(guard.line()).begin_life();

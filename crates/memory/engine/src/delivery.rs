@@ -29,6 +29,7 @@
 //! A pending probe stands in the line record and not with the worker that forwarded: any worker of
 //! the node may receive the probe reply.
 
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{
     ComputeNodeId, GlobalAddr, Message as Wire, Target, VerbError, WorkRequest as Verb,
 };
@@ -74,6 +75,13 @@ impl WorkerCore {
     }
 
     fn submit_letter(&self, sent: Sent) -> Result<(), VerbError> {
+        strict_assert!(sent.tries <= TRIES_MAX, "a message is repeated without an end: {sent:?}");
+        strict_assert!(sent.group.is_none() || sent.ahead.is_some(), "only a forward has a group");
+        strict_assert!(
+            !sent.awaited || sent.ahead.is_none(),
+            "a forward is not answered: {sent:?}"
+        );
+        strict_assert!(self.node.geometry.is_line(sent.addr), "a message about no line: {sent:?}");
         let mut wire = Wire { from: self.node.id, body: sent.body };
         seal(&mut wire.body, sent.addr, sent.stamp);
         let target = Target::Compute(sent.to, self.node.arena.0);
@@ -106,6 +114,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         let mut sent = core.letters.borrow_mut().remove(key);
         let again = matches!(error, Some(VerbError::Ambiguous { .. })) && sent.tries < TRIES_MAX;
         sent.tries += u8::from(again);
+        strict_assert!(sent.tries <= TRIES_MAX, "the bound of tries is passed: {sent:?}");
         match sent.ahead {
             None if again => {
                 core.counters.resent.add(1);
@@ -129,6 +138,7 @@ impl<P: CoherenceProtocol> Inner<P> {
 
     /// Handles the end of a message without a line, which is not sent again.
     fn letter_ended(&self, sent: &Sent, error: Option<VerbError>) {
+        strict_assert!(sent.ahead.is_none(), "a forward ends with its operation or its probe");
         let Some(error) = error else { return };
         // The request of this node was lost, or may be. No other node would report that its answer
         // does not come. Whether an answer will still write into the frame is unknown. So this node
@@ -174,11 +184,14 @@ impl<P: CoherenceProtocol> Inner<P> {
 
     /// Sends the receiver of a forward a probe.
     fn doubt(&self, mut sent: Sent) {
+        strict_assert!(sent.ahead.is_some(), "a message without a line is sent again, not probed");
+        strict_assert!(sent.tries > 0, "a probe follows a completion that left the end open");
         let (addr, name) = (sent.addr, sent.name());
         let group = sent.group.take();
         if group.is_some() {
             let mut records = self.node.records.shard(addr).lock();
             // The operation of the forward is not complete, so the line has a record.
+            strict_assert!(records.contains_key(&addr), "a forward of {addr} has no record");
             if let Some(record) = records.get_mut(&addr) {
                 record.local.probes.push(PendingProbe { sent });
             }
@@ -212,6 +225,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         }
         let again = self.with_doubt(addr, of, |doubt| {
             doubt.sent.stamp = self.core.numbers().next(doubt.sent.to);
+            strict_assert_eq!(doubt.sent.addr, addr, "a probe stands in the record of its line");
             doubt.sent.clone()
         });
         if let Some(sent) = again {
@@ -229,6 +243,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         let Some(record) = records.get_mut(&addr) else { return };
         let doubts = record.local.probes.len();
         record.local.probes.retain(|doubt| doubt.sent.name() != name);
+        strict_assert!(record.local.probes.len() + 1 >= doubts, "one reply ended several probes");
         if record.local.probes.len() < doubts {
             self.node.protocol.probed(&mut self.site(addr, record));
             self.finish(&mut records, addr);

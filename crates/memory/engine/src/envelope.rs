@@ -13,6 +13,7 @@
 //! All other kinds belong to the protocol. Unused words are zero: a fabric need not transfer zeros
 //! at the end.
 
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{GlobalAddr, Message as Wire};
 
 use crate::repeats::MessageNumber;
@@ -30,6 +31,11 @@ const STAMP: usize = 2;
 
 /// The first word that not all kinds have.
 pub const REST: usize = 3;
+
+const _: () = assert!(DOUBT != VERDICT && DOUBT != MAIL && VERDICT != MAIL, "kinds differ");
+const _: () = assert!(DOUBT < 1 << 8 && VERDICT < 1 << 8 && MAIL < 1 << 8, "a kind is a byte");
+const _: () = assert!(0 < ADDR && ADDR < STAMP && STAMP < REST, "fields of an envelope overlap");
+const _: () = assert!(REST < Wire::WORDS, "a message has no room behind its envelope");
 
 /// A message about a line, by the part of the node that handles it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,7 +96,15 @@ impl Envelope {
 
 /// Writes the address of the line and the stamp into a message.
 pub(crate) fn seal(body: &mut Body, addr: GlobalAddr, stamp: MessageNumber) {
+    strict_assert!(body[0] != 0, "a message without a kind is about to leave");
+    strict_assert!(body[0] != MAIL, "a user message has no envelope");
+    strict_assert_eq!(
+        (body[ADDR], body[STAMP]),
+        (0, 0),
+        "the writer of a message leaves the words of the envelope empty"
+    );
     (body[ADDR], body[STAMP]) = (addr.bits(), stamp.bits());
+    strict_assert!(MessageNumber::from_bits(body[STAMP]).is_some(), "a stamp that is never given");
 }
 
 #[cfg(all(test, not(loom)))]

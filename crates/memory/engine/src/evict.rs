@@ -16,6 +16,7 @@
 use latchwork_cache::{FrameState, Ownership};
 use latchwork_coherence::MemoryError;
 use latchwork_runtime::sync::Ordering;
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{GlobalAddr, VerbError};
 
 use crate::inner::Inner;
@@ -93,7 +94,9 @@ impl<P: CoherenceProtocol> Inner<P> {
     fn evict_some(&self, shortage: usize) -> bool {
         let most = self.core.node.settings.evict_batch;
         let mut victims = self.victims.take();
+        strict_assert!(victims.is_empty(), "a sweep evicts within a sweep");
         self.core.node.cache.victims(shortage.min(most), &mut victims);
+        strict_assert!(victims.len() <= shortage.min(most), "more victims than frames run short");
         victims.sort_unstable();
         let mut any = false;
         for batch in victims.chunk_by(|a, b| a.node() == b.node()) {
@@ -158,11 +161,21 @@ impl<P: CoherenceProtocol> Inner<P> {
             self.core.give_frame_back(local);
             return;
         }
+        strict_assert!(!local.evicting, "a line is evicted twice at one time");
+        strict_assert!(!local.is_in_doubt(), "a forward reads the frame of a line at rest");
         let awaited = !local.waiters.is_empty();
         if local.frame_in_verb || awaited || self.core.node.settings.write_back_ring == 0 {
             local.evicting = true;
-            self.core.node.releasing.fetch_add(1, Ordering::Relaxed);
+            let releasing = self.core.node.releasing.fetch_add(1, Ordering::Relaxed);
+            strict_assert!(
+                releasing < self.core.node.cache.capacity(),
+                "{releasing} releases free the frames of a smaller cache"
+            );
         } else if let Some(id) = local.frame.take() {
+            let frame = self.core.node.cache.frame(id);
+            strict_assert_eq!(frame.state().ownership(), Ownership::Invalid, "step 4 above");
+            strict_assert!(!frame.is_reserved(), "an access has reserved a line at rest");
+            strict_assert!(frame.dirty().is_empty(), "changes leave with the frame: {frame:?}");
             self.core.node.cache.detach(id);
             self.core.node.frame_waiters.wake();
         }

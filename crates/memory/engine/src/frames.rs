@@ -3,6 +3,7 @@
 use std::task::Waker;
 
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering, fence};
+use latchwork_strict::{strict_assert, strict_check};
 
 use crate::settings::NodeSettings;
 
@@ -26,7 +27,11 @@ impl Reserve {
             return Reserve { wanted: 0, enough: 0 };
         }
         let wanted = (frames / share).clamp(1, batch * 8);
-        Reserve { wanted, enough: wanted - (wanted / 2).min(batch) }
+        let reserve = Reserve { wanted, enough: wanted - (wanted / 2).min(batch) };
+        strict_assert!(reserve.wanted <= frames.max(1), "more frames stay free than exist");
+        strict_assert!(reserve.enough <= reserve.wanted, "eviction starts above its end");
+        strict_assert!(reserve.enough > 0, "a miss finds no frame before eviction starts");
+        reserve
     }
 }
 
@@ -49,6 +54,7 @@ impl FrameWaiters {
     /// Adds a waker. Callers call this before their last check of the free list.
     pub(crate) fn add(&self, waker: &Waker) {
         let mut wakers = self.wakers.lock();
+        strict_check!(self, &wakers);
         if !wakers.iter().any(|other| other.will_wake(waker)) {
             wakers.push(waker.clone());
         }
@@ -66,10 +72,17 @@ impl FrameWaiters {
         }
         let wakers = {
             let mut wakers = self.wakers.lock();
+            strict_check!(self, &wakers);
             self.count.store(0, Ordering::Relaxed);
             std::mem::take(&mut *wakers)
         };
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The count is that of the list. It changes only under the lock of the list.
+    fn check(&self, wakers: &[Waker]) {
+        let count = self.count.load(Ordering::Relaxed);
+        assert_eq!(count, wakers.len(), "a freed frame would wake no waiting access");
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -23,6 +23,7 @@
 
 use latchwork_cache::Ownership;
 use latchwork_runtime::sync::{AtomicU16, Ordering};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
 /// One contested line in so many is kept. Each step of certainty doubles the number.
@@ -66,7 +67,28 @@ const LOST_SHARED_ENOUGH: u8 = 18;
 const HURRIED: Count = Count { shift: 4, bits: 0xf, first: 2, most: 7, undo: 2 };
 const HURRIED_ENOUGH: u8 = 2;
 
+const _: () = assert!(LOST.fits() && LOST_SHARED.fits() && HURRIED.fits(), "a count has its bits");
+const _: () = assert!(LOST.mask() & HURRIED.mask() == 0, "two counts share a bit");
+const _: () = assert!((LOST.mask() | HURRIED.mask()) & LOST_SHARED.mask() == 0);
+const _: () = assert!(LOST_ENOUGH <= LOST.most && HURRIED_ENOUGH <= HURRIED.most);
+const _: () = assert!(LOST_SHARED_ENOUGH <= 2 * LOST_SHARED.most, "no sum reaches the threshold");
+
+/// The highest certainty that an early release is better.
+const SURE: u8 = 3;
+const _: () = assert!(LOST.most - LOST_ENOUGH <= SURE, "the certainty of exclusive lines");
+const _: () = assert!((2 * LOST_SHARED.most - LOST_SHARED_ENOUGH) / 4 <= SURE, "and of copies");
+
 impl Count {
+    /// Whether the count plus one fits the bits, and no outcome goes below zero or above the most.
+    const fn fits(self) -> bool {
+        (self.most as u16) < self.bits && self.first >= 1 && self.first <= self.most
+    }
+
+    /// The bits of the count in a cell.
+    const fn mask(self) -> u16 {
+        self.bits << self.shift
+    }
+
     /// The count, if an outcome was ever counted.
     fn of(self, cell: u16) -> Option<u8> {
         ((cell >> self.shift & self.bits) as u8).checked_sub(1)
@@ -80,6 +102,7 @@ impl Count {
             (Some(before), true) => (before + 1).min(self.most),
             (Some(before), false) => before.saturating_sub(self.undo),
         };
+        strict_assert!(after <= self.most, "a count of {after} goes beyond {}", self.most);
         cell & !(self.bits << self.shift) | u16::from(after + 1) << self.shift
     }
 }
@@ -102,6 +125,7 @@ impl History {
     }
 
     fn cell(&self, addr: GlobalAddr) -> &AtomicU16 {
+        strict_assert!(self.cells.len().is_power_of_two(), "a mask chooses the cell");
         let hash = addr.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         &self.cells[hash as usize & (self.cells.len() - 1)]
     }

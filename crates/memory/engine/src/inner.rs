@@ -8,6 +8,7 @@ use latchwork_fabric::{AnyInbox, AnySubscription, Port};
 use latchwork_memnode::EpochWorker;
 use latchwork_runtime::sync::Ordering;
 use latchwork_runtime::{Handle, Time};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{AtomicOutcome, GlobalAddr, VerbError};
 
 use crate::node::CoherenceNode;
@@ -138,7 +139,12 @@ impl<P: CoherenceProtocol> Inner<P> {
 
     pub(crate) fn count_awake(&self, change: isize) {
         if self.role == Role::Worker {
-            self.core.node.awake.fetch_add(change as usize, Ordering::Relaxed);
+            let awake = self.core.node.awake.fetch_add(change as usize, Ordering::Relaxed);
+            // A worker that ends calls this, also while its thread unwinds.
+            strict_assert!(
+                change > 0 || awake > 0 || std::thread::panicking(),
+                "a worker falls asleep twice"
+            );
         }
     }
 }

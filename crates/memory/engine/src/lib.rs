@@ -62,9 +62,9 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use latchwork_engine::Settings;
+//! use latchwork_engine::NodeSettings;
 //!
-//! let mut settings = Settings { deadline: Duration::from_secs(2), ..Settings::default() };
+//! let mut settings = NodeSettings { deadline: Duration::from_secs(2), ..NodeSettings::default() };
 //! settings.set("takeover", "off")?;
 //! let wrong = settings.set("lease", "often").unwrap_err();
 //! assert!(wrong.to_string().starts_with("lease cannot be \"often\": use "));

@@ -20,6 +20,7 @@ use std::pin::pin;
 use latchwork_cache::{Frame, FrameId, Hint, Ownership, TryLock};
 use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, MemoryError, Need};
 use latchwork_runtime::sync::Ordering;
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::GlobalAddr;
 
 use crate::access::{End, Ticket};
@@ -161,6 +162,11 @@ impl<P: CoherenceProtocol> Inner<P> {
         if !locked {
             return Ok(Try::Refused);
         }
+        strict_assert!(frame.locked() >= ownership(mode), "the lock of {addr} was not counted");
+        strict_assert!(
+            meets(frame.state().ownership(), mode),
+            "{addr} is locked in a mode in which the node does not own it"
+        );
         // Requesters that the lock refuses are answered now.
         if let Some(record) = records.get_mut(&addr).filter(|record| record.line.is_asked_for()) {
             self.node.protocol.serve(&mut self.site(addr, record));
@@ -201,6 +207,10 @@ impl<P: CoherenceProtocol> Inner<P> {
                 frame.clear_request_mark();
             }
         }
+        strict_assert!(
+            record.local.failed.is_some() || frame.has_request_mark() == record.line.is_asked_for(),
+            "the mark of {addr} hides a request from the next lock, or shows one that is over"
+        );
     }
 
     /// Whether a reader that does not wait for locks may request the line.
@@ -232,7 +242,8 @@ impl<P: CoherenceProtocol> Inner<P> {
             || record.local.frame.is_none();
         if record.local.counts_as_refused && over {
             record.local.counts_as_refused = false;
-            self.core.node.refused.fetch_sub(1, Ordering::Relaxed);
+            let refused = self.core.node.refused.fetch_sub(1, Ordering::Relaxed);
+            strict_assert!(refused > 0, "a refused reader was not counted");
         }
     }
 
@@ -245,6 +256,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         mode: AccessMode,
     ) -> Result<bool, MemoryError> {
         let share = &self.core.node.lock_share;
+        strict_assert_eq!(frame.addr(), addr, "the lock is one of another line");
         let mode = ownership(mode);
         let provided = self.core.permits.provide(share, || self.core.node.workers());
         let too_many = || Err(MemoryError::TooManyLocks { addr, locked: share.locked() });
@@ -388,10 +400,16 @@ impl<P: CoherenceProtocol> LineLocks for Worker<P> {
         if lock.need.mode == AccessMode::Exclusive {
             return true;
         }
+        strict_assert!(!lock.detains, "only a lock to write becomes a node lock");
         self.inner.core.charge_lock();
         let frame = self.inner.core.node.cache.frame(lock.frame);
         let upgraded = frame.try_upgrade_lock_unasked() == TryLock::Locked(());
         if upgraded {
+            strict_assert_eq!(
+                frame.locked(),
+                Ownership::Exclusive,
+                "the upgrade left a lock to read"
+            );
             self.inner.core.counters.locks.add(1);
             lock.need.mode = AccessMode::Exclusive;
         }

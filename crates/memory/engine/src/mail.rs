@@ -9,6 +9,11 @@ use crate::protocol::CoherenceProtocol;
 use crate::worker::Worker;
 use crate::worker_core::WorkerCore;
 
+const _: () = assert!(
+    latchwork_coherence::USER_MESSAGE_WORDS + 1 == Wire::WORDS,
+    "a user message fills the words behind its mark"
+);
+
 impl<P: CoherenceProtocol> UserMessages for Worker<P> {
     fn node(&self) -> ComputeNodeId {
         self.inner.core.node.id

@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_check};
 
 /// The permits of a node.
 pub(crate) struct Share {
@@ -43,6 +44,7 @@ impl Kept {
 const DRAW_MAX: usize = 32;
 /// All workers together keep at most one permit in so many.
 const KEPT_SHARE: usize = 8;
+const _: () = assert!(KEPT_SHARE >= 2 && DRAW_MAX > 0, "draws leave permits to other workers");
 
 impl Share {
     pub(crate) fn new(most: usize) -> Share {
@@ -59,6 +61,7 @@ impl Share {
     fn take(&self, wanted: usize) -> usize {
         let mut got = 0;
         let next = |taken: usize| {
+            strict_assert!(taken <= self.most, "{taken} of {} permits are taken", self.most);
             got = wanted.min(self.most - taken);
             (got > 0).then_some(taken + got)
         };
@@ -68,7 +71,12 @@ impl Share {
     }
 
     fn give_back(&self, permits: usize) {
-        self.taken.0.fetch_sub(permits, Ordering::Relaxed);
+        let taken = self.taken.0.fetch_sub(permits, Ordering::Relaxed);
+        // A worker that ends returns its permits, also while its thread unwinds.
+        strict_assert!(
+            taken >= permits || std::thread::panicking(),
+            "{permits} permits come back, and {taken} are taken"
+        );
     }
 }
 
@@ -97,16 +105,19 @@ impl Permits {
     fn draw(&self, share: &Share, workers: u32) -> bool {
         // Zero when there are few permits: then a worker draws only the permit that it uses at
         // once.
+        strict_assert_eq!(self.kept.get(), 0, "a draw forgets the permits that the worker has");
         let draft = share.most / KEPT_SHARE / 2 / workers.max(1) as usize;
         self.draft.set(draft.min(DRAW_MAX));
         let got = share.take(self.draft.get().max(1));
         self.kept.set(got);
+        strict_check!(self, share);
         got > 0
     }
 
     /// Uses a permit that was provided.
     #[inline]
     pub(crate) fn use_one(&self) {
+        strict_assert!(self.kept.get() > 0, "a lock is taken without a permit");
         self.kept.set(self.kept.get() - 1);
     }
 
@@ -125,6 +136,18 @@ impl Permits {
             self.kept.set(draft);
             share.give_back(kept - draft);
         }
+        strict_check!(self, share);
+    }
+
+    /// The permits of this worker between two steps. Only the worker changes them.
+    fn check(&self, share: &Share) {
+        let (kept, draft) = (self.kept.get(), self.draft.get());
+        assert!(draft <= DRAW_MAX, "a draw of {draft} permits");
+        assert!(
+            kept <= (2 * draft).max(1),
+            "a worker keeps {kept} permits from others after a draw of {draft}"
+        );
+        assert!(kept <= share.most, "a worker keeps {kept} of {} permits", share.most);
     }
 
     /// Returns all permits when the worker ends.
@@ -167,6 +190,19 @@ mod tests {
             all.iter().for_each(|permits| permits.leave(&share));
             assert_eq!(share.taken.0.load(Ordering::Relaxed), used.iter().sum());
         }
+    }
+
+    /// Mistake: the end of a lock returns its permit twice. More lines would be locked than the
+    /// bound allows.
+    #[test]
+    #[should_panic(expected = "permits come back")]
+    fn a_permit_that_is_returned_twice_is_found() {
+        let share = Share::new(4);
+        let worker = Permits::new(&share);
+        assert!(worker.provide(&share, || 1));
+        worker.use_one();
+        worker.put_back(&share);
+        worker.put_back(&share);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use latchwork_runtime::sync::Ordering;
 use latchwork_runtime::{Poller, Time};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{Inbox as _, Subscription as _};
 
 use crate::inner::{Inner, Kept, Role};
@@ -39,6 +40,7 @@ impl<P: CoherenceProtocol> Inner<P> {
             return false;
         }
         let mut completions = self.completions.take();
+        strict_assert!(completions.is_empty(), "a completion is served within a completion");
         // True also when only the batch of a future completed. A caller that drives that future
         // without a waker needs another sweep before the worker parks.
         let any = self.core.port.poll(&mut |tag, result| completions.push((tag, result)));
@@ -97,6 +99,10 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
             inner.evict_if_short();
             inner.ring();
             if inner.unfinished() == 0 {
+                strict_assert!(
+                    inner.core.letters.borrow().is_empty(),
+                    "no batch is in flight, and a message waits for its completion"
+                );
                 // Mostly empty. A kept worker is dropped together with `inner`, so the slot is free
                 // again by then.
                 self.kept.take();

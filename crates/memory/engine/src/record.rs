@@ -10,9 +10,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 use latchwork_cache::FrameId;
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::Mutex;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{GlobalAddr, VerbError};
 
-use crate::letters::PendingProbe;
+use crate::letters::{PendingProbe, TRIES_MAX};
 use crate::waiters::Waiters;
 
 /// Hashes addresses by their bits. A keyed hash would differ from run to run, for no gain.
@@ -143,6 +144,40 @@ impl LocalSide {
     pub fn fail(&mut self, error: VerbError) {
         self.failed = Some(error);
         self.waiters.fail(error);
+        strict_assert!(self.waiters.wanted().is_none(), "an access waits for a failed line");
+    }
+
+    /// The relations of the fields after each step of the record.
+    pub(crate) fn check(&self) {
+        self.waiters.check();
+        assert!(
+            self.failed.is_none() || self.waiters.wanted().is_none(),
+            "an access waits for a line that no operation can bring: {self:?}"
+        );
+        assert!(
+            !self.evicting || self.frame.is_some(),
+            "a release reads a frame that the line has left: {self:?}"
+        );
+        assert!(
+            !self.counts_as_refused || self.frame.is_some(),
+            "a refused reader counts for a frame that it does not have: {self:?}"
+        );
+        assert!(
+            self.blocked_since.is_none() || self.listed,
+            "no sweep serves the requests that local code keeps waiting: {self:?}"
+        );
+        for (number, probe) in self.probes.iter().enumerate() {
+            let sent = &probe.sent;
+            assert!(sent.ahead.is_some(), "only a forward is probed: {sent:?}");
+            assert!(sent.group.is_none(), "a probed forward still has its operation: {sent:?}");
+            assert!(!sent.awaited, "no line waits for an answer to a forward: {sent:?}");
+            assert!(sent.tries <= TRIES_MAX, "a probe is repeated without an end: {sent:?}");
+            let others = &self.probes[..number];
+            assert!(
+                others.iter().all(|other| other.sent.name() != sent.name()),
+                "one probe reply would end two probes: {sent:?}"
+            );
+        }
     }
 
     /// Whether a forward of the line may or may not have arrived.

@@ -4,6 +4,7 @@
 
 use latchwork_cache::{FrameWatch, Ownership};
 use latchwork_runtime::Time;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
 use crate::history::{LOOK, PREDICTION_MISSES, TRIAL};
@@ -79,6 +80,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         lingering.push_back((addr, keep));
         let over =
             if lingering.len() > node.settings.linger { lingering.pop_front() } else { None };
+        strict_assert!(lingering.len() <= node.settings.linger, "recent lines pile up");
         drop(lingering);
         if let Some((addr, keep)) = over {
             self.has_lingered(addr, keep);
@@ -125,6 +127,10 @@ impl WorkerCore {
     /// Sets an alarm for the time at which a local writer releases the latch.
     pub fn look_again_when_let_go(&self, addr: GlobalAddr, local: &mut LocalSide, until: Time) {
         if local.let_go_at < until {
+            strict_assert!(
+                local.frame.is_some(),
+                "a writer holds the latch of a line without a frame"
+            );
             local.let_go_at = until;
             self.node.timers.set(until, addr, Alarm::LetGo);
         }
@@ -174,6 +180,7 @@ impl WorkerCore {
         let mut bets = self.predictions.borrow_mut();
         bets.push_back(addr);
         let over = if bets.len() > PREDICTION_MISSES { bets.pop_front() } else { None };
+        strict_assert!(bets.len() <= PREDICTION_MISSES, "predictions do not end");
         let Some((addr, id)) = over.and_then(|addr| Some((addr, cache.find(addr)?))) else {
             return;
         };
@@ -187,6 +194,7 @@ impl WorkerCore {
     /// Handles the loss of a line, or of its exclusive ownership, to another node: the node had
     /// `held` and has `left`.
     pub fn taken(&self, addr: GlobalAddr, local: &mut LocalSide, held: Ownership, left: Ownership) {
+        strict_assert!(left < held, "{addr} was lost, and the node has as much of it as before");
         if !self.node.adapts() {
             return;
         }

@@ -37,6 +37,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 
 use latchwork_runtime::sync::Mutex;
+use latchwork_strict::{strict_assert, strict_check};
 use latchwork_verbs::ComputeNodeId;
 
 const NUMBER_BITS: u32 = 48;
@@ -48,6 +49,8 @@ pub struct MessageNumber(u64);
 
 impl MessageNumber {
     pub(crate) fn new(worker: u16, number: u64) -> Self {
+        strict_assert!(number > 0, "zero stands for no number");
+        strict_assert!(number >> NUMBER_BITS == 0, "{number} would name the message of another");
         MessageNumber(u64::from(worker) << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1))
     }
 
@@ -98,6 +101,7 @@ pub(crate) struct NumberPool {
 impl NumberPool {
     pub(crate) fn take(&self) -> Numbers {
         let (free, made) = &mut *self.free.lock();
+        strict_assert!(free.len() <= usize::from(*made), "more numbers are free than were made");
         free.pop().unwrap_or_else(|| {
             let worker = *made;
             // No machine has threads for 65536 workers of one node at one time.
@@ -107,7 +111,19 @@ impl NumberPool {
     }
 
     pub(crate) fn give_back(&self, numbers: Numbers) {
-        self.free.lock().0.push(numbers);
+        let (free, made) = &mut *self.free.lock();
+        // A worker gives its numbers back when it ends, also while its thread unwinds.
+        strict_assert!(
+            free.iter().all(|other| other.worker != numbers.worker) || std::thread::panicking(),
+            "the numbers of worker {} are free already",
+            numbers.worker
+        );
+        strict_assert!(
+            numbers.worker < *made || std::thread::panicking(),
+            "the numbers of worker {} were never made",
+            numbers.worker
+        );
+        free.push(numbers);
     }
 }
 
@@ -120,6 +136,17 @@ struct Window {
 }
 
 impl Window {
+    /// The numbers that are to come are distinct, lie below the highest, and are few.
+    fn check(&self, gaps_max: usize) {
+        assert!(self.gaps.len() <= gaps_max, "{} gaps, and room for {gaps_max}", self.gaps.len());
+        assert!(self.gaps.iter().is_sorted_by(|a, b| a < b), "a search would miss a gap");
+        assert!(
+            self.gaps.back().is_none_or(|&last| last < self.highest),
+            "the highest number has arrived, and is a gap"
+        );
+        assert!(self.gaps.front().is_none_or(|&first| first > 0), "zero is no number");
+    }
+
     /// Takes `number`. Returns whether it has arrived for the first time.
     fn take(&mut self, number: u64, gaps_max: usize) -> bool {
         if number == self.highest + 1 {
@@ -175,7 +202,10 @@ impl Seen {
         if windows.len() <= worker {
             windows.resize_with(worker + 1, Window::default);
         }
-        windows[worker].take(stamp.number(), self.gaps_max)
+        let window = &mut windows[worker];
+        let is_new = window.take(stamp.number(), self.gaps_max);
+        strict_check!(window, self.gaps_max);
+        is_new
     }
 }
 
@@ -247,6 +277,28 @@ mod tests {
         let third = pool.take();
         assert!(seen.take(node(1), third.next(node(2))));
         assert!(seen.take(node(1), pool.take().next(node(2))), "nobody's numbers yet");
+    }
+
+    /// Mistake: a worker gives its numbers back and goes on. Two workers would stamp messages
+    /// alike, and the receiver would drop one of each two.
+    #[test]
+    #[should_panic(expected = "are free already")]
+    fn numbers_that_are_given_back_twice_are_found() {
+        let pool = NumberPool::default();
+        let numbers = pool.take();
+        let copy = Numbers { worker: numbers.worker, last: numbers.last.clone() };
+        pool.give_back(numbers);
+        pool.give_back(copy);
+    }
+
+    /// Mistake: the number of a gap that has arrived stays a gap. The receiver would act twice on
+    /// one message.
+    #[test]
+    #[should_panic(expected = "has arrived, and is a gap")]
+    fn a_gap_that_stays_after_its_message_is_found() {
+        let mut window = Window { highest: 7, gaps: VecDeque::from([3, 7]) };
+        window.take(3, 8);
+        window.check(8);
     }
 
     #[test]

@@ -8,11 +8,13 @@
 
 use latchwork_cache::Ownership;
 use latchwork_runtime::sync::Ordering;
+use latchwork_strict::{STRICT, strict_assert, strict_assert_eq};
 use latchwork_verbs::GlobalAddr;
 
 use crate::inner::Inner;
 use crate::protocol::{CoherenceProtocol, LineState};
 use crate::record::{LocalSide, Record, Records};
+use crate::waiters::meets;
 use crate::worker_core::WorkerCore;
 
 impl<P: CoherenceProtocol> Inner<P> {
@@ -27,6 +29,10 @@ impl<P: CoherenceProtocol> Inner<P> {
             let frame = node.cache.find(addr);
             let hold =
                 frame.map_or(Ownership::Invalid, |id| node.cache.frame(id).state().ownership());
+            strict_assert!(
+                frame.is_none() || hold != Ownership::Invalid,
+                "{addr} is at rest without ownership, and keeps a frame"
+            );
             Record::new(self.node.protocol.at_rest(node.id, hold), frame)
         })
     }
@@ -52,7 +58,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         self.see_to_locks(addr, record);
         self.see_to_refusal(record);
         if record.local.failed.is_some() {
-            return;
+            return self.strict_check_record(addr, record);
         }
         let unused = record.line.is_idle() && record.local.waiters.is_empty();
         if let Some(id) = record.local.frame.take_if(|_| unused) {
@@ -60,9 +66,51 @@ impl<P: CoherenceProtocol> Inner<P> {
             node.frame_waiters.wake();
         }
         self.release_eagerly(addr, record);
+        self.strict_check_record(addr, record);
         if record.local.is_over() && record.line.is_over(self.core.handle.sweep_time()) {
             records.remove(&addr);
         }
+    }
+
+    fn strict_check_record(&self, addr: GlobalAddr, record: &Record<P::Line>) {
+        if STRICT {
+            self.check_record(addr, record);
+        }
+    }
+
+    /// What holds of a record after each step. The lock of the shard keeps the record, the address
+    /// of its frame and the ownership in the frame.
+    fn check_record(&self, addr: GlobalAddr, record: &Record<P::Line>) {
+        let (cache, Record { line, local }) = (&self.core.node.cache, record);
+        local.check();
+        assert_eq!(cache.find(addr), local.frame, "{addr} is in another frame: {record:?}");
+        let in_frame = local.frame.map(|id| cache.frame(id).state().ownership());
+        let in_frame = in_frame.unwrap_or(Ownership::Invalid);
+        if local.failed.is_some() {
+            return;
+        }
+        assert_eq!(line.hold(), in_frame, "the frame of {addr} has another ownership: {record:?}");
+        assert!(
+            !line.is_blocked() || local.listed,
+            "no sweep serves the queued requests for {addr}: {record:?}"
+        );
+        assert!(
+            !local.frame_in_verb || line.is_idle() || local.frame.is_some(),
+            "a verb reads or writes a frame that {addr} has left: {record:?}"
+        );
+        assert!(
+            !local.evicting || line.hold() == Ownership::Invalid,
+            "{addr} is used while its release is in flight: {record:?}"
+        );
+        assert!(
+            line.gives_way()
+                || !local.waiters.wanted().is_some_and(|mode| meets(line.hold(), mode)),
+            "an access waits for {addr}, which is here: {record:?}"
+        );
+        assert!(
+            !line.is_blocked() || line.is_asked_for(),
+            "{addr} keeps requests waiting, and has none: {record:?}"
+        );
     }
 
     /// Handles the end of an operation of the protocol, if there is one.
@@ -70,10 +118,12 @@ impl<P: CoherenceProtocol> Inner<P> {
     pub(crate) fn operation_ended(&self, end: Option<(GlobalAddr, P::End)>) {
         let Some((addr, end)) = end else { return };
         let mut records = self.node.records.shard(addr).lock();
+        strict_assert!(records.contains_key(&addr), "{addr} had an operation and no record");
         let Some(record) = records.get_mut(&addr) else { return };
         if record.local.evicting {
             record.local.evicting = false;
-            self.core.node.releasing.fetch_sub(1, Ordering::Relaxed);
+            let releasing = self.core.node.releasing.fetch_sub(1, Ordering::Relaxed);
+            strict_assert!(releasing > 0, "the release of {addr} was not counted");
         }
         self.node.protocol.ended(&mut self.site(addr, record), end);
         self.finish(&mut records, addr);
@@ -87,6 +137,8 @@ impl WorkerCore {
     /// 2. So no verb reads or writes the frame any more, except a forward with a pending probe.
     /// 3. So the frame is released when no probe is pending.
     pub fn give_frame_back(&self, local: &mut LocalSide) {
+        strict_assert!(local.failed.is_some(), "a line that has not failed keeps its frame");
+        strict_assert!(!local.evicting, "the release in flight reads the frame");
         let LocalSide { frame, probes: doubts, waiters, failed, .. } = local;
         let cache = &self.node.cache;
         // A locked frame stays. The release is tried again when the lock ends.
@@ -97,6 +149,11 @@ impl WorkerCore {
             if let Some(error) = *failed {
                 waiters.fail_granted(cache.frame(id), error);
             }
+            strict_assert_eq!(
+                cache.frame(id).state().ownership(),
+                Ownership::Invalid,
+                "local code may still use the frame"
+            );
             cache.detach(id);
             self.node.frame_waiters.wake();
         }

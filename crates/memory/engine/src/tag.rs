@@ -1,5 +1,7 @@
 //! [`Tag`]: the kind of a batch of a worker, encoded in the tag of its completion.
 
+use latchwork_strict::strict_assert;
+
 /// The kind of a batch of a worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tag {
@@ -12,8 +14,14 @@ pub(crate) enum Tag {
 impl Tag {
     pub(crate) fn bits(self) -> u64 {
         match self {
-            Tag::Protocol(tag) => tag << 1,
-            Tag::Letter(key) => (key as u64) << 1 | 1,
+            Tag::Protocol(tag) => {
+                strict_assert!(tag >> 63 == 0, "the protocol's tag {tag:#x} loses a bit");
+                tag << 1
+            }
+            Tag::Letter(key) => {
+                strict_assert!(key >> 63 == 0, "the key {key:#x} of a message loses a bit");
+                (key as u64) << 1 | 1
+            }
         }
     }
 

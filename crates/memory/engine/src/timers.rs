@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
+use latchwork_strict::{strict_assert, strict_check};
 use latchwork_verbs::GlobalAddr;
 
 /// The reason of an alarm.
@@ -34,7 +35,10 @@ impl Timers {
 
     /// Sets an alarm for a line. It rings at `at` or a little later.
     pub fn set(&self, at: Time, addr: GlobalAddr, alarm: Alarm) {
+        strict_assert!(at < Time::MAX, "an alarm at the end of time is read as no alarm");
+        strict_assert!(!addr.is_null(), "an alarm rings for a line");
         let mut heap = self.heap.lock();
+        strict_check!(self, &heap);
         heap.push(Reverse((at, addr, alarm)));
         self.publish(&heap);
     }
@@ -45,6 +49,7 @@ impl Timers {
             return None;
         }
         let mut heap = self.heap.lock();
+        strict_check!(self, &heap);
         let due = heap.peek().is_some_and(|Reverse((at, ..))| *at <= now);
         let taken = if due { heap.pop() } else { None };
         self.publish(&heap);
@@ -57,6 +62,13 @@ impl Timers {
             u64::MAX => None,
             at => Some(Time::from_nanos(at)),
         }
+    }
+
+    /// The hint is the time of the first alarm. It changes only under the heap's lock.
+    fn check(&self, heap: &BinaryHeap<Reverse<(Time, GlobalAddr, Alarm)>>) {
+        let first = heap.peek().map_or(u64::MAX, |Reverse((at, ..))| at.as_nanos());
+        let hint = self.next.load(Ordering::Relaxed);
+        assert_eq!(hint, first, "workers would wait past the first alarm, or poll for none");
     }
 
     // Called only under the heap's lock, so the hint is never older than the heap.
@@ -83,5 +95,16 @@ mod tests {
         assert_eq!(timers.pop_due(at(15)), None);
         assert_eq!(timers.pop_due(at(20)), Some((line(2), Alarm::Retry)));
         assert_eq!(timers.next(), None);
+    }
+
+    /// Mistake: the hint is not published after a change of the heap. The alarm would ring when
+    /// another one is set.
+    #[test]
+    #[should_panic(expected = "workers would wait past the first alarm")]
+    fn a_hint_that_is_late_is_found() {
+        let timers = Timers::new();
+        timers.set(Time::from_nanos(20), GlobalAddr::from_bits(8), Alarm::Retry);
+        timers.next.store(30, Ordering::Relaxed);
+        timers.pop_due(Time::from_nanos(40));
     }
 }

@@ -5,6 +5,7 @@ use std::task::Waker;
 use latchwork_cache::{Frame, Ownership};
 use latchwork_coherence::{AccessMode, Need};
 use latchwork_runtime::Time;
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::VerbError;
 
 /// The outcome of an access that waits for a line.
@@ -60,8 +61,14 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
+    fn is_waiting(&self) -> bool {
+        matches!(self.outcome, Outcome::Waiting)
+    }
+
     pub(crate) fn end(&mut self, outcome: Outcome) {
+        strict_assert!(self.is_waiting(), "a wait ends twice: {self:?}");
         self.outcome = outcome;
+        strict_assert!(!self.is_waiting(), "the end of a wait is no outcome");
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
@@ -82,6 +89,11 @@ impl Waiters {
     #[inline]
     pub(crate) fn wait(&mut self, access: LineAccess, waker: &Waker) -> u64 {
         let LineAccess { need: Need { mode, .. }, upgrade, by, no_wait } = access;
+        strict_assert!(
+            !upgrade || mode == AccessMode::Exclusive,
+            "an upgrade ends with the right to write"
+        );
+        strict_assert!(!(upgrade && no_wait), "an upgrade holds a copy, and needs no early end");
         self.forsaken = false;
         let id = self.next;
         self.next += 1;
@@ -118,12 +130,37 @@ impl Waiters {
     /// Removes the waiter of this number, whose access was dropped.
     pub(crate) fn drop(&mut self, id: u64) -> Option<Waiter> {
         let waiter = self.remove(id)?;
+        strict_assert!(!self.forsaken, "the line already has no waiter");
         self.forsaken = waiter.no_wait && self.list.is_empty();
         Some(waiter)
     }
 
+    /// The relations of the fields between two steps of the line.
+    pub(crate) fn check(&self) {
+        assert!(
+            !self.forsaken || self.list.is_empty(),
+            "a waiter is left, so the dropped one was not the last: {self:?}"
+        );
+        for waiter in &self.list {
+            assert!(waiter.id < self.next, "the number of {waiter:?} will be given again");
+            assert_eq!(
+                waiter.is_waiting(),
+                waiter.waker.is_some(),
+                "a wait that goes on has a waker, and one that has ended has woken: {waiter:?}"
+            );
+            assert!(
+                !matches!(waiter.outcome, Outcome::GaveWay) || waiter.upgrade,
+                "an access without a copy gave way: {waiter:?}"
+            );
+            assert!(
+                !matches!(waiter.outcome, Outcome::Locked) || waiter.no_wait,
+                "an access that waits for locks ended at one: {waiter:?}"
+            );
+        }
+    }
+
     fn waiting(&mut self) -> impl Iterator<Item = &mut Waiter> {
-        self.list.iter_mut().filter(|waiter| matches!(waiter.outcome, Outcome::Waiting))
+        self.list.iter_mut().filter(|waiter| waiter.is_waiting())
     }
 
     /// The strongest mode that a waiter still waits for.
@@ -157,6 +194,11 @@ impl Waiters {
     /// before each waiter has used it once.
     #[inline]
     pub fn grant(&mut self, frame: &Frame, hold: Ownership) {
+        strict_assert_eq!(
+            frame.state().ownership(),
+            hold,
+            "a grant has the ownership of the frame, which the record's lock keeps"
+        );
         for waiter in self.waiting().filter(|waiter| meets(hold, waiter.mode)) {
             frame.reserve();
             waiter.end(Outcome::Granted);
@@ -191,6 +233,8 @@ impl Waiters {
     pub(crate) fn fail_granted(&mut self, frame: &Frame, error: VerbError) {
         let granted = |waiter: &&mut Waiter| matches!(waiter.outcome, Outcome::Granted);
         for waiter in self.list.iter_mut().filter(granted) {
+            strict_assert!(frame.is_reserved(), "a grant is a reservation until it is used");
+            strict_assert!(waiter.waker.is_none(), "the grant has woken the access");
             frame.unreserve();
             waiter.outcome = Outcome::Failed(error);
         }
@@ -203,5 +247,40 @@ pub(crate) fn meets(hold: Ownership, mode: AccessMode) -> bool {
     match mode {
         AccessMode::Shared => hold >= Ownership::Shared,
         AccessMode::Exclusive => hold == Ownership::Exclusive,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn waiters() -> (Waiters, u64) {
+        let mut waiters = Waiters::default();
+        let need =
+            Need { addr: latchwork_verbs::GlobalAddr::from_bits(4096), mode: AccessMode::Shared };
+        let id = waiters.wait(LineAccess::patient(need), Waker::noop());
+        waiters.check();
+        (waiters, id)
+    }
+
+    /// Mistake: a step ends a wait and forgets the waker. The access would sleep until its
+    /// deadline.
+    #[test]
+    #[should_panic(expected = "one that has ended has woken")]
+    fn a_wait_that_ends_without_a_wake_is_found() {
+        let (mut waiters, id) = waiters();
+        waiters.get(id).expect("it waits").outcome = Outcome::Granted;
+        waiters.check();
+    }
+
+    /// Mistake: a line serves a waiter that it has served. The second grant would be a reservation
+    /// that no access ends.
+    #[test]
+    #[should_panic(expected = "a wait ends twice")]
+    fn a_wait_that_ends_twice_is_found() {
+        let (mut waiters, id) = waiters();
+        let waiter = waiters.get(id).expect("it waits");
+        waiter.end(Outcome::Granted);
+        waiter.end(Outcome::Granted);
     }
 }

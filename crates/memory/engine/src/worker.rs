@@ -8,6 +8,7 @@ use std::time::Duration;
 use latchwork_coherence::MemoryError;
 use latchwork_fabric::{AnyInbox, Port};
 use latchwork_runtime::Handle;
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{GlobalAddr, VerbError};
 
 use crate::inner::{Inner, Kept, Role};
@@ -123,6 +124,14 @@ impl<P: CoherenceProtocol> Worker<P> {
         let (begin, deadline) = (inner.core.handle.now(), inner.core.handle.now() + waited);
         loop {
             let in_flight = inner.unfinished();
+            strict_assert!(
+                in_flight > 0 || inner.core.letters.borrow().is_empty(),
+                "a worker without a batch in flight waits for the end of a message"
+            );
+            strict_assert!(
+                in_flight > 0 || inner.core.write_backs.taken() == 0,
+                "a worker without a batch in flight has a line that is not written back"
+            );
             if in_flight == 0 && inner.epochs.stop(&inner.core.handle) {
                 return Ok(());
             }

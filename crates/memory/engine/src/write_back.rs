@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use latchwork_fabric::Port;
+use latchwork_strict::{strict_assert, strict_check};
 use latchwork_verbs::{LocalBuffer, MemoryNodeId, Region, RegionKey, Words};
 
 /// The slots of one worker.
@@ -32,6 +33,16 @@ struct Queue {
     /// `None` when no memory or no key was available.
     memory: Option<(Arc<Region>, RegionKey)>,
     free: Vec<usize>,
+}
+
+impl Queue {
+    fn check(&self, slots: usize) {
+        assert!(self.free.len() <= slots, "{} of {slots} slots are free", self.free.len());
+        assert!(
+            self.memory.is_some() || self.free.is_empty(),
+            "a slot is free in memory that does not exist"
+        );
+    }
 }
 
 /// A write-back slot: room for one line. The changes are at the same offsets as in the line.
@@ -76,10 +87,13 @@ impl WriteBackRing {
         if self.slots == 0 {
             return None;
         }
+        strict_assert!(!range.is_empty(), "a slot is taken to copy nothing");
+        strict_assert!(range.end <= self.line_size, "a copy of {range:?} reaches the next slot");
         let mut queues = self.queues.borrow_mut();
         let queue = queues.entry(node).or_insert_with(|| self.new_queue(port));
         let (memory, region) = queue.memory.as_ref()?;
         let index = queue.free.pop()?;
+        strict_assert!(index < self.slots, "slot {index} of {}", self.slots);
         let (offset, len) = ((index * self.line_size) as u64, self.line_size as u32);
         let start = index * self.line_size + range.start;
         memory.words().slice(start..start + range.len()).copy_from(line.slice(range));
@@ -93,14 +107,44 @@ impl WriteBackRing {
             Some((region, key))
         });
         let free = if memory.is_some() { (0..self.slots).rev().collect() } else { Vec::new() };
-        Queue { memory, free }
+        let queue = Queue { memory, free };
+        strict_check!(queue, self.slots);
+        queue
     }
 
     /// Returns the slot of an operation that is over.
     #[inline]
     pub(crate) fn give_back(&self, slot: &Slot) {
         if let Some(queue) = self.queues.borrow_mut().get_mut(&slot.node) {
+            strict_assert!(
+                !queue.free.contains(&slot.index),
+                "slot {} of {:?} is free already",
+                slot.index,
+                slot.node
+            );
             queue.free.push(slot.index);
+            strict_check!(queue, self.slots);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Mistake: an operation that ends returns its slot twice. Two lines would be copied into one
+    /// slot, and one of them would be written back with the bytes of the other.
+    #[test]
+    #[should_panic(expected = "is free already")]
+    fn a_slot_that_is_given_back_twice_is_found() {
+        let ring = WriteBackRing::new(2, 64);
+        let region = Region::zeroed(128).expect("memory");
+        let memory = Some((region, RegionKey(0)));
+        let node = MemoryNodeId(0);
+        ring.queues.borrow_mut().insert(node, Queue { memory, free: Vec::new() });
+        let buffer = LocalBuffer { region: RegionKey(0), offset: 64, len: 64 };
+        let slot = Slot { node, index: 1, buffer };
+        ring.give_back(&slot);
+        ring.give_back(&slot);
     }
 }

@@ -5,6 +5,7 @@ use latchwork_coherence::AccessMode;
 use latchwork_engine::{Alarm, Bytes, WorkerCore};
 use latchwork_latch::{Action, Answer, Event, GrantMode, Hold, LatchMessage, NodeSet};
 use latchwork_runtime::Time;
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Target, VerbError, prefetch_write};
 
 use crate::line::{Copy, ownership, want};
@@ -47,6 +48,7 @@ impl Selcc {
         let worker = site.worker;
         let node = &*worker.node;
         let mut actions = site.in_flight.actions.take();
+        strict_assert!(actions.is_empty(), "a step of a line begins within a step");
         let now = worker.handle.sweep_time();
         let lapse = node.settings().lapse;
         let lapsed = site.local.blocked_since.is_some_and(|since| since + lapse <= now);
@@ -59,6 +61,11 @@ impl Selcc {
         let (before, wanted) = (line.machine.hold(), line.machine.is_wanted());
         line.machine.step(&self.rules, event, &mut Copy { copy }, &mut actions);
         line.incoming_dirty = DirtyBounds::EMPTY;
+        strict_assert!(
+            actions.iter().filter(|action| matches!(action, Action::Post(_))).count() <= 1,
+            "R1: one step posts two operations on {}: {actions:?}",
+            site.addr
+        );
         let after = line.machine.hold();
         // This also holds when the line was granted to another node in the same step. A pledge that
         // was given up does not meet the want.
@@ -117,6 +124,11 @@ impl Selcc {
             }
             Action::Send { to, message } => self.send(site, to, message),
             Action::Forward { request, message } => {
+                strict_assert_ne!(request.from, node.id(), "a node forwards {addr} to itself");
+                strict_assert!(
+                    matches!(message, LatchMessage::Grant { .. }),
+                    "a line goes without a grant: {message:?}"
+                );
                 let frame = site.local.frame.expect("who forwards a line has it");
                 let local = node.buffer(frame);
                 let dirty = match &message {
@@ -167,6 +179,7 @@ impl Selcc {
                 let wait = window(settings, priority);
                 if !wait.is_zero() {
                     worker.counters.holdoffs.add(1);
+                    strict_assert!(wait <= settings.hold_off_max, "readers hold off for {wait:?}");
                     let until = worker.handle.now() + wait;
                     site.line.hold_off_until = until;
                     node.timers().set(until, addr, Alarm::HoldOffOver);
@@ -202,6 +215,12 @@ impl Selcc {
                 worker.counters.accesses_invalidating.add(first);
                 let frame = site.local.frame.expect("who asks for a line has a frame for it");
                 request.buffer = node.buffer(frame).offset;
+                strict_assert_ne!(to, node.id(), "a node requests {} from itself", site.addr);
+                strict_assert_eq!(
+                    node.cache().frame(frame).addr(),
+                    site.addr,
+                    "the line would be written into the frame of another"
+                );
                 awaited = true;
                 LatchMessage::Request(request)
             }
@@ -286,6 +305,10 @@ impl Selcc {
     /// and evicted as before. If the bit of a waiting reader stays in the word, the record must
     /// remember that bit.
     pub(crate) fn cannot_ask(&self, site: &mut LatchSite<'_>, unasked: NodeSet, error: VerbError) {
+        strict_assert!(
+            error.is_unsent(),
+            "a request that may have arrived can be answered: {error}"
+        );
         let heeds = site.worker.node.settings().heeds_the_gone;
         if heeds && site.local.failed.is_none() && site.line.machine.can_unask() {
             site.local.waiters.fail(error);

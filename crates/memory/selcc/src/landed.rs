@@ -1,6 +1,7 @@
 //! What becomes of a line when its word operation has ended.
 
 use latchwork_latch::{Event, WordOp};
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{Target, VerbError};
 
 use crate::operations::Finished;
@@ -23,11 +24,14 @@ impl Selcc {
                 site.worker.give_frame_back(site.local);
             }
             (None, Some(op)) => {
+                strict_assert!(site.line.landed.is_none(), "R1: two operations on {}", site.addr);
                 site.line.landed = Some((op, end.old));
                 self.complete_landed(site);
             }
             // The operation could not be posted, which has failed the line already.
-            (None, None) => {}
+            (None, None) => {
+                strict_assert!(site.local.failed.is_some(), "{} lost its operation", site.addr);
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use latchwork_cache::{DirtyBounds, Ownership};
 use latchwork_coherence::AccessMode;
-use latchwork_engine::{FrameCopy, LineState};
+use latchwork_engine::{FrameCopy, LineState, LocalSide};
 use latchwork_latch::{Hold, LatchWord, Line, LocalCopy, Seq, Want, WordOp};
 use latchwork_runtime::Time;
 use latchwork_verbs::ComputeNodeId;
@@ -45,6 +45,41 @@ impl LatchLine {
             lease: Lease::Off,
             landed: None,
         }
+    }
+}
+
+impl LatchLine {
+    /// The relations of the fields after each step of the record. `local`: the engine's part.
+    pub(crate) fn check(&self, local: &LocalSide) {
+        assert!(
+            self.landed.is_none() || local.is_in_doubt(),
+            "an operation has landed, and waits for no probe: {self:?}"
+        );
+        assert!(
+            self.incoming_dirty.is_empty(),
+            "the dirty bounds of a message would count for the next copy: {self:?}"
+        );
+        assert!(
+            self.lease == Lease::Off || self.machine.has_requests(),
+            "a lease runs, and no other node requests the line: {self:?}"
+        );
+        assert!(
+            self.lease != Lease::Off || !self.machine.is_blocked(),
+            "local code keeps requests waiting without a lease: {self:?}"
+        );
+        if local.failed.is_some() {
+            return;
+        }
+        assert!(
+            self.machine.is_wanted() || self.refused_since == Time::ZERO,
+            "the time of a refusal outlives the want: {self:?}"
+        );
+        let comes =
+            self.machine.is_wanted() || self.gives_way() || self.hold_off_until != Time::ZERO;
+        assert!(
+            comes || local.waiters.wanted().is_none(),
+            "an access waits, and nothing brings the line: {self:?} {local:?}"
+        );
     }
 }
 

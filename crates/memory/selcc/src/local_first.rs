@@ -3,6 +3,7 @@
 
 use latchwork_latch::Event;
 use latchwork_runtime::Time;
+use latchwork_strict::strict_assert;
 
 use crate::lease::Lease;
 use crate::line::ownership;
@@ -46,6 +47,8 @@ impl Selcc {
     /// Ends the lease after all requests are served: local code uses the ownership that is left,
     /// and requests the rest.
     fn end_lease(&self, site: &mut LatchSite<'_>) {
+        strict_assert!(!site.line.machine.has_requests(), "a lease ends before its requests do");
+        strict_assert!(site.line.lease == Lease::Off, "the lease goes on after its end");
         if let Some(id) = site.local.frame {
             let frame = site.worker.node.cache().frame(id);
             frame.give_way(false);

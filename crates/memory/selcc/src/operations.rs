@@ -16,6 +16,7 @@ use std::cell::RefCell;
 use latchwork_cache::{DirtyBounds, FrameId};
 use latchwork_engine::{Slot, TRIES_MAX, WorkerCore};
 use latchwork_latch::{Action, LatchWord, WordOp, WordProbe, WordVerb};
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_check};
 use latchwork_verbs::{BATCH_MAX, GlobalAddr, LocalBuffer, Target, VerbError, WorkRequest as Verb};
 use slab::Slab;
 
@@ -59,6 +60,25 @@ struct Group {
     failed: Option<VerbError>,
 }
 
+impl Group {
+    /// The relations of the fields while a batch is in flight.
+    fn check(&self) {
+        assert!(self.left > 0, "no batch is in flight, and the operation has not ended: {self:?}");
+        assert!(self.tries <= TRIES_MAX, "the word is probed without an end: {self:?}");
+        assert!(self.op.is_some() || self.tries == 0, "only an operation is probed: {self:?}");
+        assert!(
+            self.dirty.is_empty() || self.op.is_some_and(|(op, _)| op.writes_back()),
+            "bytes go to memory with an operation that does not write back: {self:?}"
+        );
+        let evicts = self.op.is_some_and(|(op, _)| op == WordOp::ReleaseExclusive);
+        assert!(self.slot.is_none() || evicts, "only an eviction copies its line: {self:?}");
+        assert!(
+            self.slot.is_none() || !self.dirty.is_empty(),
+            "a slot is taken for a clean line: {self:?}"
+        );
+    }
+}
+
 /// The end of a word operation and its forwards.
 #[derive(Debug)]
 pub struct Finished {
@@ -95,7 +115,10 @@ impl Operations {
                 failed: None,
             })
         });
-        groups[key].left += 1;
+        let group = &mut groups[key];
+        strict_assert_eq!(group.addr, addr, "the batches of one operation are about one line");
+        group.left += 1;
+        strict_check!(group);
         key
     }
 
@@ -115,6 +138,11 @@ impl Operations {
     ) -> Result<bool, VerbError> {
         let key = self.join(&mut group, addr);
         let dirty = if op.writes_back() { worker.take_dirty(id) } else { DirtyBounds::EMPTY };
+        strict_assert_eq!(worker.node.cache().frame(id).addr(), addr, "the frame of another line");
+        strict_assert!(
+            dirty.range().end <= worker.node.cache().line_size(),
+            "the dirty bounds {dirty:?} leave the line"
+        );
         // Only an evicted line frees its frame. A node that hands a line over or keeps a copy does
         // not evict the line, so copying pays for no other operation.
         let evicts = op == WordOp::ReleaseExclusive;
@@ -136,7 +164,13 @@ impl Operations {
         worker.counters.bytes_written_back.add(dirty.range().len() as u64);
         let mut groups = self.groups.borrow_mut();
         let group = &mut groups[key];
+        strict_assert!(group.op.is_none(), "a group has one operation: {group:?}");
+        strict_assert!(
+            frame_in_verb || group.left == 1,
+            "the frame is free, and a forward of the group reads it: {group:?}"
+        );
         (group.op, group.dirty, group.slot) = (Some((op, buffer)), dirty, slot);
+        strict_check!(group);
         if let Err(error) = self.submit(worker, key, group) {
             // The operation has no completion. If forwards are in flight, their completions end the
             // group.
@@ -235,6 +269,7 @@ impl Operations {
             let group = &mut self.groups.borrow_mut()[key];
             if group.tries < TRIES_MAX {
                 group.tries += 1;
+                strict_check!(group);
                 worker.counters.inspections.add(1);
                 worker.counters.verbs_faa.add(1);
                 let latch = worker.node.geometry().latch_addr(group.addr).offset();
@@ -259,6 +294,7 @@ impl Operations {
             let groups = self.groups.borrow();
             let (addr, op) = (groups[key].addr, groups[key].op);
             let (op, _) = op.expect("an operation that was posted");
+            strict_assert!(groups[key].tries > 0, "the word was read, and no end was in doubt");
             match op.inspect(worker.node.id(), now) {
                 Some(WordProbe::Over { old }) => Ok(Some(old.bits())),
                 Some(WordProbe::Again) => self.submit(worker, key, &groups[key]).map(|()| None),
@@ -283,6 +319,7 @@ impl Operations {
         let mut group = {
             let mut groups = self.groups.borrow_mut();
             let group = &mut groups[key];
+            strict_check!(group);
             match end {
                 Ok(Some(old)) => group.old = old,
                 Ok(None) => {}
@@ -314,6 +351,11 @@ fn write_back(
     if range.is_empty() {
         return;
     }
+    strict_assert!(range.end <= whole.len as usize, "{range:?} of a line of {} bytes", whole.len);
+    strict_assert!(
+        range.start % 8 == 0 && range.end % 8 == 0,
+        "torn words go to memory: {range:?}"
+    );
     let len = range.len() as u32;
     worker.counters.verbs_write.add(1);
     worker.counters.bytes_written.add(u64::from(len));

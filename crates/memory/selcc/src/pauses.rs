@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use latchwork_engine::{NodeSettings, Resend};
 use latchwork_runtime::Time;
+use latchwork_strict::strict_assert;
 
 /// A late node backs off for 1/64 of the time for which it has been refused. Only shrinking
 /// back-offs have this rule.
@@ -57,7 +58,10 @@ pub(crate) fn release_hold_off(settings: &NodeSettings, priority: u8) -> Duratio
 /// The back-off before the next attempt. It is `pause`, shortened if a waiter would otherwise have
 /// few attempts before the earliest deadline `by`. It is never shortened below `least`.
 pub(crate) fn in_time(pause: Duration, least: Duration, by: Option<Time>, now: Time) -> Duration {
-    by.map_or(pause, |by| pause.min((by.max(now) - now) / TURNS).max(least.min(pause)))
+    let shortened =
+        by.map_or(pause, |by| pause.min((by.max(now) - now) / TURNS).max(least.min(pause)));
+    strict_assert!(shortened <= pause, "a deadline makes a back-off of {pause:?} longer");
+    shortened
 }
 
 /// `base` doubled `times` times, up to `max`.

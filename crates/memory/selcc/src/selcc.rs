@@ -3,6 +3,7 @@
 use latchwork_cache::Ownership;
 use latchwork_engine::{Alarm, CoherenceProtocol, LineAccess, LineSite, NodeSettings, WorkerCore};
 use latchwork_latch::{Event, NodeSet, Rules};
+use latchwork_strict::strict_check;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, VerbError};
 
 use crate::lease::Lease;
@@ -70,6 +71,7 @@ impl CoherenceProtocol for Selcc {
         if site.line.machine.has_requests() || !matches!(site.line.lease, Lease::Off) {
             self.see_to_lease(site);
         }
+        strict_check!(site.line, site.local);
     }
 
     fn decode(&self, wire: &Wire) -> Option<LineMessage> {

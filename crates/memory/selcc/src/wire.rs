@@ -22,6 +22,7 @@ use latchwork_engine::{Body, Envelope, REST};
 use latchwork_latch::{
     Answer, GrantMode, InvalidationRequest, LatchMessage, RequestKind, Rules, Seq, TRAVELLING_MAX,
 };
+use latchwork_strict::{strict_assert, strict_check};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire};
 
 const REQUEST: u64 = 1;
@@ -37,6 +38,8 @@ const GAVE_UP: u64 = 9;
 const TRAVELLING: usize = 4;
 
 const _: () = assert!(TRAVELLING + TRAVELLING_MAX == Wire::WORDS, "as many travel as have room");
+const _: () = assert!(TRAVELLING > REST, "the travelling requests follow the dirty bounds");
+const _: () = assert!(TRAVELLING_MAX < 1 << 8, "the number of travelling requests is a byte");
 
 // The fields of a request, by the first bit of each.
 const ASKED: u32 = 6;
@@ -60,6 +63,9 @@ pub const ARENA_MAX: u64 = BUFFER_UNIT << 32;
 const _: () = assert!(Rules::DISCIPLINE.seq_modulus as u64 <= SEQS);
 const _: () = assert!((Rules::DISCIPLINE.priority_max as u64) < PRIORITIES);
 const _: () = assert!((ComputeNodeId::MAX as u64) < 1 << ASKED);
+const _: () = assert!(KIND - ASKED == ASKED, "both nodes of a request have as many bits");
+const _: () = assert!(ASKED < KIND && KIND < PRIORITY && PRIORITY < SEQ && SEQ < BUFFER);
+const _: () = assert!(ARENA_MAX / BUFFER_UNIT == 1 << (64 - BUFFER), "a frame has the other bits");
 
 /// Reads a message between nodes, and the line that the message is about. `None` when the message
 /// does not belong to this protocol. For tests and tools that watch a fabric.
@@ -95,6 +101,11 @@ impl LineMessage {
                 ANSWER | head(*asked, *seq) | (*answer as u64) << 32
             }
             LatchMessage::Grant { asked, seq, mode, travelling } => {
+                strict_assert!(
+                    travelling.len() <= TRAVELLING_MAX,
+                    "{} requests travel, and the last of them get no answer",
+                    travelling.len()
+                );
                 body[REST] = self.dirty.bits();
                 for (word, request) in body[TRAVELLING..].iter_mut().zip(travelling) {
                     *word = encode_request(request);
@@ -106,7 +117,23 @@ impl LineMessage {
             LatchMessage::Taken { seq, .. } => TAKEN | u64::from(seq.0) << 16,
             LatchMessage::GaveUp { seq, .. } => GAVE_UP | u64::from(seq.0) << 16,
         };
+        strict_check!(self, &body);
         body
+    }
+
+    /// The receiver of the words reads this message.
+    fn check(&self, body: &Body) {
+        // The sender of a report is its subject, and stands in the message of the fabric.
+        let from = match &self.message {
+            LatchMessage::Pledged { by, .. }
+            | LatchMessage::Taken { by, .. }
+            | LatchMessage::GaveUp { by, .. } => Some(*by),
+            _ => ComputeNodeId::new(1),
+        };
+        let read = from.and_then(|from| LineMessage::decode(&Wire { from, body: *body }));
+        assert_eq!(read.as_ref(), Some(self), "the receiver reads another message");
+        let is_grant = matches!(self.message, LatchMessage::Grant { .. });
+        assert!(is_grant || self.dirty.is_empty(), "changes come with a grant: {self:?}");
     }
 
     /// Reads the message in `wire`. `None` when `wire` is no such message, which a peer of another

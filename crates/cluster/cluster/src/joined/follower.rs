@@ -20,6 +20,7 @@ use latchwork_membership::{Membership, MembershipError, NodeName, View};
 use latchwork_peers::{NodeEpoch, PeerEffect, PeerInput, PeerReport, PeerRules, Peers};
 use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
 use latchwork_runtime::{Clock, Time};
+use latchwork_strict::{strict_assert, strict_assert_ne};
 
 use super::reclaims::Reclaims;
 use super::reports;
@@ -107,6 +108,10 @@ impl Follower {
             let mut peers = self.shared.peers.lock();
             if !self.is_serving && self.shared.node.lock().is_some() {
                 self.is_serving = true;
+                strict_assert!(
+                    self.shared.membership.me().node.compute().is_some(),
+                    "a memory node has a compute node"
+                );
                 peers.step(PeerInput::Serving, &mut due);
             }
             // The fabric may now accept a node that it refused before.
@@ -136,6 +141,8 @@ impl Follower {
 
     /// Carries out one effect. Returns whether it had success.
     fn perform(&mut self, effect: PeerEffect<NodeName>) -> bool {
+        let me = self.shared.membership.me().node;
+        strict_assert_ne!(effect.peer().node, me, "a node is its own peer: {effect:?}");
         match effect {
             PeerEffect::Admit(peer) => self.admit(peer),
             PeerEffect::Fence(peer) => self.fence(peer),

@@ -21,6 +21,7 @@
 
 use latchwork_membership::{Membership, NodeIncarnation, NodeName, View};
 use latchwork_runtime::{Clock, Time};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 use std::time::Duration;
 
 use super::patience::{StartPatience, StartWait, listed};
@@ -102,6 +103,10 @@ impl NodeGroup {
         parties.sort_unstable();
         let nodes = names(&parties);
         let me = membership.me().node;
+        strict_assert!(
+            parties.contains(&membership.me().party()),
+            "a group without its own node: {parties:?}"
+        );
         let rank = nodes.iter().position(|node| *node == me).unwrap_or(0);
         tracing::info!(run, rank, ?nodes, "the nodes of a run have come");
         NodeGroup { membership: membership.clone(), run, parties, nodes, rank }
@@ -156,6 +161,7 @@ impl NodeGroup {
             lengths.push(u64::from_le_bytes(one.try_into().unwrap_or_default()));
             values.push(rest);
         }
+        strict_assert_eq!(values.len(), self.parties.len(), "each node gives one value");
         let longest = lengths.into_iter().max().unwrap_or(0) as usize;
         for number in 1..longest.div_ceil(CHUNK) {
             let more = self.round(name, number, chunks.next().unwrap_or_default(), patience)?;
@@ -258,6 +264,7 @@ fn last_run(membership: &Membership) -> Result<u64, JoinError> {
     }
     while high - low > 1 {
         let middle = low + (high - low) / 2;
+        strict_assert!(low < middle && middle < high, "the search for the last run stands still");
         if is_there(middle)? { low = middle } else { high = middle }
     }
     Ok(low)
@@ -287,6 +294,7 @@ fn look(
     if membership.fact(&broken(run))?.is_some() {
         return Ok(Standing::Over(Vec::new()));
     }
+    strict_assert!(taken.len() <= agreed.max(parties), "more parties than seats: {taken:?}");
     let is_full = taken.len() == agreed;
     if is_full {
         let with = taken.contains(&mine);

@@ -29,6 +29,7 @@ use latchwork_fabric::AnyFabric;
 use latchwork_membership::{Membership, MembershipError, NodeIncarnation, NodeName, Role, View};
 use latchwork_memnode::{Epochs, LineAllocator, Pool};
 use latchwork_runtime::{Clock, Executor, RealDriver, Time};
+use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::build::{Member, worker_config};
 use crate::host::Host;
@@ -120,6 +121,7 @@ impl Joined {
 
     /// This process's compute node.
     pub fn node(&self) -> &Arc<Node> {
+        strict_assert_eq!(self.host.nodes.len(), 1, "a process has one compute node");
         &self.host.nodes[0]
     }
 
@@ -278,6 +280,7 @@ fn gather(
     // On several machines a common start is the best possible approximation: all nodes start their
     // clocks at this moment.
     let clock = if is_one_host { Clock::of_machine() } else { Clock::start() };
+    strict_assert!(first < group.nodes().len(), "rank {first} of {} nodes", group.nodes().len());
     let host = Host::start(config, clock, ports, pool, (vec![node], first))?;
     // No node begins before all nodes are reachable.
     group.exchange("started", b"", limit)?;

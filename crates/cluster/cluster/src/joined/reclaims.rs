@@ -15,6 +15,7 @@ use std::rc::Rc;
 
 use latchwork_fabric::Port;
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
+use latchwork_strict::{strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::{ComputeNodeId, SetupError};
 
 use crate::ports::Ports;
@@ -45,6 +46,7 @@ impl Reclaims {
         ports: &Ports,
         dead: ComputeNodeId,
     ) -> Result<bool, SetupError> {
+        strict_assert_ne!(own, dead, "a node empties its own epoch slot");
         let (executor, port) = match &mut self.worker {
             Some(worker) => worker,
             none => {
@@ -54,6 +56,7 @@ impl Reclaims {
                 none.insert((executor, port))
             }
         };
+        strict_assert_eq!(port.node(), own, "the port is one of an earlier node of the process");
         let handle = executor.handle();
         Ok(executor.block_on(empty_slot(port, &handle, dead)))
     }

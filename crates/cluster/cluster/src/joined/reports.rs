@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use latchwork_membership::{MemberState, NodeName, View, ViewMember};
 use latchwork_peers::{ClusterView, NodeEpoch, NodeState, NodeView, PeerReport};
+use latchwork_strict::strict_assert_eq;
 
 const KNOWS: &str = "knows-";
 const FENCED: &str = "fenced-";
@@ -20,7 +21,13 @@ pub(super) fn contact_of(report: &PeerReport<NodeName>) -> (String, String) {
         PeerReport::Knows(peer) => (KNOWS, peer),
         PeerReport::Fenced(peer) => (FENCED, peer),
     };
-    (format!("{kind}{node}"), epoch.to_string())
+    let (key, value) = (format!("{kind}{node}"), epoch.to_string());
+    strict_assert_eq!(
+        report_in(&key, &value).as_ref(),
+        Some(report),
+        "members read another report"
+    );
+    (key, value)
 }
 
 /// The report of an entry in a contact. Other entries are none.

@@ -6,6 +6,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::SetupError;
 
 use crate::error::{check, last};
@@ -87,6 +88,7 @@ impl Completions {
         // barrier orders that load before later accesses of C code. This memory fence does the same
         // for the compiler and the relaxed loads of words.
         fence(Ordering::Acquire);
+        strict_assert!(taken <= room, "{taken} completions in room for {room}");
         // A negative number means that the queue is broken. Then no completion comes any more, and
         // time limits end the batches that wait.
         usize::try_from(taken).unwrap_or(0)

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use latchwork_strict::strict_assert;
 use latchwork_verbs::{ComputeNodeId, Message, Region, SetupError};
 
 use crate::error::{check, last};
@@ -20,6 +21,8 @@ pub(crate) const MESSAGE_BYTES: usize = 8 + 8 * Message::WORDS;
 
 /// Distance between two buffers in bytes: two CPU cache lines.
 const STRIDE: usize = 128;
+const _: () = assert!(MESSAGE_BYTES <= STRIDE, "a message reaches the next buffer");
+const _: () = assert!(STRIDE.is_multiple_of(8), "a buffer begins with a whole word");
 
 /// Buffers with messages that were polled and not read yet.
 #[derive(Default)]
@@ -113,6 +116,10 @@ impl Receives {
     /// Reads the message of a polled buffer, and posts the buffer again. `None` when the sender's
     /// id is impossible.
     pub(crate) fn take(&self, buffer: u32) -> Option<Message> {
+        strict_assert!(
+            (buffer as usize + 1) * STRIDE <= self.buffers.region.len(),
+            "a message in buffer {buffer}, which does not exist"
+        );
         let words = self.buffers.region.words().skip(buffer as usize * STRIDE / 8);
         let from = u8::try_from(words.word(0)).ok().and_then(ComputeNodeId::new);
         let body = std::array::from_fn(|i| words.word(1 + i));

@@ -21,6 +21,7 @@ use latchwork_cluster::Node;
 use latchwork_engine::Counters;
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering};
+use latchwork_strict::{strict_assert, strict_check};
 
 pub use self::plan::{Plan, RunPart, Warmup, Went};
 use crate::stop::{self, Signal};
@@ -91,6 +92,7 @@ impl Course {
             Warmup::Time(time) => now + time,
             _ => Time::MAX,
         };
+        strict_assert!((1..=64).contains(&chunk), "a worker takes {chunk} operations at once");
         Course {
             plan,
             nodes: nodes.to_vec(),
@@ -130,6 +132,10 @@ impl Course {
                 self.turn(stage, now);
                 continue;
             }
+            strict_assert!(
+                share.left.get() <= self.chunk,
+                "a worker has more than it took at once"
+            );
             if stage == OVER || share.stage.get() == stage && share.left.get() > 0 {
                 share.left.set(share.left.get() - 1);
                 return Some(part);
@@ -152,9 +158,11 @@ impl Course {
     #[cold]
     fn turn(&self, stage: u8, now: Time) {
         let mut marks = self.marks.lock();
+        strict_check!(self, &marks);
         if self.stage.load(Ordering::Acquire) != stage {
             return;
         }
+        strict_assert!(stage != OVER, "a part begins after the end");
         if marks.stopped.is_some() {
             if stage == MEASURED {
                 marks.end = Some(now.max(marks.from));
@@ -164,8 +172,10 @@ impl Course {
         }
         if stage == MEASURED {
             let until = Time::from_nanos(self.until.load(Ordering::Relaxed));
-            marks.end = Some(now.min(until));
+            // A worker may have read its clock before another worker began the part.
+            marks.end = Some(now.min(until).max(marks.from));
             marks.after = self.counters();
+            strict_check!(self, &marks);
             return self.stage.store(OVER, Ordering::Release);
         }
         let agreed = self.until.load(Ordering::Relaxed);
@@ -181,14 +191,42 @@ impl Course {
             self.window_end.store(u64::MAX, Ordering::Relaxed);
             return self.is_warm.store(true, Ordering::Release);
         }
+        strict_assert!(marks.before.is_empty(), "the measured part begins twice");
+        strict_assert!(marks.end.is_none(), "the measured part begins after its end");
+        strict_assert!(!is_warm || agreed <= now.as_nanos(), "the part begins before {agreed} ns");
         // The agreed time is the same for all processes. Without one, the part begins here.
         marks.from = if is_warm { Time::from_nanos(agreed) } else { now };
         let now = marks.from;
         marks.before = self.counters();
         let until = self.plan.time.map_or(Time::MAX, |time| now + time);
+        strict_check!(self, &marks);
         self.until.store(until.as_nanos(), Ordering::Relaxed);
         // A worker that sees the stage also sees the end of that stage.
         self.stage.store(MEASURED, Ordering::Release);
+    }
+
+    /// The relations of the marks. Their lock orders all changes of the part.
+    fn check(&self, marks: &Marks) {
+        let (nodes, windows) = (self.nodes.len(), marks.hit_ratios.len());
+        assert!(windows <= Warmup::WINDOWS_MAX, "the warm-up has {windows} windows");
+        assert!(
+            marks.hit_ratios.iter().all(|ratio| (0.0..=1.0).contains(ratio)),
+            "a hit ratio is a share: {:?}",
+            marks.hit_ratios
+        );
+        assert!(
+            marks.before.is_empty() || marks.before.len() == nodes,
+            "the counters of {} of {nodes} nodes before the measured part",
+            marks.before.len()
+        );
+        let after = if marks.end.is_some() { nodes } else { 0 };
+        assert_eq!(marks.after.len(), after, "the counters at the end are one mark with the end");
+        assert!(
+            marks.end.is_none_or(|end| end >= marks.from),
+            "the measured part ends at {:?} and begins at {:?}",
+            marks.end,
+            marks.from
+        );
     }
 
     /// Whether the warm-up is over. If it is not, another window begins.
@@ -211,6 +249,8 @@ impl Course {
         }
         // The next window begins here: no worker got the operations that were taken beyond the end.
         let taken = self.taken[usize::from(WARM_UP)].load(Ordering::Relaxed);
+        strict_assert!(taken >= end, "a window was examined before its end");
+        strict_assert!(window > 0, "a window without operations never ends");
         self.window_end.store(taken.max(end) + window, Ordering::Relaxed);
         false
     }
@@ -261,6 +301,7 @@ impl Course {
             Err(error) => self.fail(error.to_string()),
             Ok(time) => {
                 let marks = self.marks.lock();
+                strict_assert!(self.is_warm(), "the measured part is set for a cold process");
                 // The store is under the lock, so that it does not undo a signal's store.
                 if marks.stopped.is_none() {
                     self.until.store(time.as_nanos(), Ordering::Relaxed);
@@ -323,6 +364,7 @@ impl Course {
             let stopped = |signal| stop::error().unwrap_or(AppError::Stopped(signal));
             return Err(marks.stopped.map_or_else(early, stopped));
         };
+        strict_check!(self, &marks);
         let counters = marks.after.iter().zip(&marks.before).map(|(a, b)| *a - *b);
         Ok(Went {
             from: marks.from,

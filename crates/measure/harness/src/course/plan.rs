@@ -31,6 +31,10 @@ impl Warmup {
     pub(super) const APART: f64 = 0.01;
 }
 
+const _: () = assert!(Warmup::STEADY > 1, "one window agrees with itself");
+const _: () = assert!(Warmup::STEADY <= Warmup::WINDOWS_MAX, "no warm-up would be steady");
+const _: () = assert!(Warmup::APART > 0.0 && Warmup::APART < 1.0, "hit ratios are 0 to 1");
+
 /// The measured part of a run. It ends after a number of operations of all workers together, after
 /// a time, or at the earlier of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
