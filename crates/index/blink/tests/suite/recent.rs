@@ -144,6 +144,7 @@ fn additions_are_ready_at_the_first_poll_where_all_is_here() {
     run(async |memory, _| {
         let stamped = TreeConfig { stamped: true, ..TreeConfig::default() };
         let tree = Tree::create(memory.clone(), stamped).await.unwrap();
+        let handle = memory.handle().clone();
         let plain = Tree::create(memory, TreeConfig::default()).await.unwrap();
         let value = |value: latchwork_blink::TreeValue<'_>| value.to_vec();
         let yes = |_: &LeafStamp| true;
@@ -155,6 +156,8 @@ fn additions_are_ready_at_the_first_poll_where_all_is_here() {
         let mut model = BTreeMap::new();
         let (mut here, mut runs) = (0, 0);
         for count in 0..300 {
+            // A task that never yields uses its budget up, and then an operation yields by itself.
+            handle.yield_now().await;
             let (key, next) = (key(1, 3 * count), key(1, 3 * count + 1));
             let run = [(&key[..], &b"one"[..]), (&next[..], &b"two"[..])];
             let mut splits = 0;
