@@ -280,7 +280,7 @@ fn a_scenario_may_have_an_editors_mark_and_no_key_twice() {
 }
 
 #[test]
-fn what_is_told_of_worlds_fits_a_terminal() {
+fn what_is_printed_of_worlds_fits_a_terminal() {
     let faults = "--faults delay=1/20,repeat=1/30,pause=2,delay-us=2ms --gcl-size 1K";
     for arguments in [
         format!("run --seed 9 {SMALL} {faults}"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const TPCC: &str = env!("CARGO_BIN_EXE_tpcc");
 const LIMIT: Duration = Duration::from_secs(60);
-/// Nobody is given up because the machine is busy.
+/// No transaction is given up because the machine is busy.
 const SMALL: &str = "-w 3 --set items=200 --set customers=30 --threads 1 --cache-mb 8 --operations 600 --set retry-for=60";
 
 /// The document of a successful run with this number of successful checks.

@@ -278,7 +278,7 @@ impl TxnError {
 
     /// The error of reads that may or may not be durable.
     #[cold]
-    pub fn not_durable(error: WalError) -> TxnError {
+    pub(crate) fn not_durable(error: WalError) -> TxnError {
         TxnError::NotDurable(Box::new(error))
     }
 

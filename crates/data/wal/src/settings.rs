@@ -132,9 +132,9 @@ pub enum LogSettingsError {
 
 impl LogSettings {
     /// The smallest segment.
-    pub const SEGMENT_LEAST: u64 = 1 << 10;
+    pub(crate) const SEGMENT_LEAST: u64 = 1 << 10;
     /// The smallest backlog.
-    pub const BACKLOG_LEAST: usize = 1 << 12;
+    pub(crate) const BACKLOG_LEAST: usize = 1 << 12;
     const _CHECK: () = assert!(
         LogSettings::BACKLOG_LEAST <= GROUP_MAX && LogSettings::SEGMENT_LEAST > 64,
         "the limits leave something to choose"

@@ -63,8 +63,8 @@ impl TreeLimits {
     /// The limits of a tree [with leaf stamps](TreeConfig::stamped), for such lines.
     ///
     /// # Errors
-    /// As [`for_payload`](Limits::for_payload).
-    pub fn with_stamps(payload: usize) -> Result<TreeLimits, TreeError> {
+    /// As [`for_payload`](TreeLimits::for_payload).
+    pub(crate) fn with_stamps(payload: usize) -> Result<TreeLimits, TreeError> {
         let limits = TreeLimits::for_payload(payload.saturating_sub(STAMP));
         limits.map_err(|_| TreeError::LineTooSmall { payload })
     }

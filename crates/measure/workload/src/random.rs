@@ -57,7 +57,7 @@ impl WorkloadRandom {
 
     /// A number in `[0, 1)` with 53 random bits.
     #[inline]
-    pub fn next_f64(&mut self) -> f64 {
+    pub(crate) fn next_f64(&mut self) -> f64 {
         unit(self.next_u64())
     }
 

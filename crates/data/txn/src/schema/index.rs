@@ -34,7 +34,7 @@ impl SecondaryIndex {
     }
 
     /// Whether no two rows may have the same values in all its columns.
-    pub fn is_unique(&self) -> bool {
+    pub(crate) fn is_unique(&self) -> bool {
         self.unique
     }
 
@@ -45,12 +45,12 @@ impl SecondaryIndex {
 
     /// The columns of its keys: the declared columns, followed by those columns of the primary key
     /// that make the keys distinct.
-    pub fn key_columns(&self) -> impl Iterator<Item = (ColumnId, Order)> + '_ {
+    pub(crate) fn key_columns(&self) -> impl Iterator<Item = (ColumnId, Order)> + '_ {
         self.layout.parts.iter().map(|part| (part.column, part.order))
     }
 
     /// The maximum length of a key in bytes.
-    pub fn key_len_max(&self) -> usize {
+    pub(crate) fn key_len_max(&self) -> usize {
         self.layout.len_max()
     }
 

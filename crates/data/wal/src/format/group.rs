@@ -102,11 +102,6 @@ impl LogRecord {
         strict_assert_eq!(self.bytes(), GROUP_HEADER, "a reset record is empty");
     }
 
-    /// Sets the timestamp, which is often known last.
-    pub fn set_timestamp(&mut self, timestamp: Timestamp) {
-        self.timestamp = timestamp;
-    }
-
     /// The timestamp.
     pub fn timestamp(&self) -> Timestamp {
         self.timestamp

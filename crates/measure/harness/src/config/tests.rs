@@ -168,7 +168,7 @@ fn the_subcommand_is_a_key_too() {
 }
 
 #[test]
-fn what_is_wrong_is_told_of_the_line_or_the_variable() {
+fn an_error_names_the_line_or_the_variable() {
     for (text, told) in [
         ("\nthreads = 9", "FILE:2: threads: 9: use a whole number from 1 to 8"),
         ("threads = \"x\"", "FILE:1: threads: x: use a whole number"),
@@ -371,7 +371,7 @@ fn what_is_wrong_with_a_setting_names_the_place_and_what_would_do() {
 }
 
 #[test]
-fn old_spellings_are_told_in_one_line_with_the_new_ones() {
+fn one_line_names_old_spellings_and_the_new_ones() {
     let told = |arguments: &str| {
         let all = std::iter::once("ycsb").chain(arguments.split_whitespace());
         let all: Vec<OsString> = all.map(OsString::from).collect();
