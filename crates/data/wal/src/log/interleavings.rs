@@ -6,8 +6,8 @@ use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 use loom::thread;
 
 use super::shared::Shared;
-use crate::format::{Group, Kind};
-use crate::{NodeId, Settings, Timestamp, WalError};
+use crate::format::{LogRecord, LogRecordKind};
+use crate::{LogSettings, NodeId, Timestamp, WalError};
 
 /// Runs a future on an executor that parks at the first idle sweep.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -16,12 +16,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn shared() -> Arc<Shared> {
-    let settings = Settings { backlog_bytes: Settings::BACKLOG_LEAST, ..Settings::default() };
+    let settings =
+        LogSettings { backlog_bytes: LogSettings::BACKLOG_LEAST, ..LogSettings::default() };
     Arc::new(Shared::new(NodeId(0), settings))
 }
 
 fn commit(shared: &Shared) -> Result<(), WalError> {
-    let position = shared.append(&Group::new(Kind::Commit, Timestamp(1)), false)?;
+    let position = shared.append(&LogRecord::new(LogRecordKind::Commit, Timestamp(1)), false)?;
     block_on(position.0.wait())
 }
 
@@ -84,7 +85,9 @@ fn a_group_that_meets_the_end_of_the_log_is_written_or_refused() {
 fn who_waits_for_room_is_woken_when_a_batch_ends() {
     loom::model(|| {
         let shared = shared();
-        shared.append(&Group::new(Kind::Commit, Timestamp(1)), false).expect("appended");
+        shared
+            .append(&LogRecord::new(LogRecordKind::Commit, Timestamp(1)), false)
+            .expect("appended");
         shared.fill();
         let waiter = thread::spawn({
             let shared = shared.clone();

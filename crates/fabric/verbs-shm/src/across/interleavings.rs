@@ -17,7 +17,7 @@ use loom::thread;
 use super::lane::Lane;
 use super::page::Page;
 use super::ring::{Ends, Ring};
-use crate::inbox::{Across, Inbox, Mailbox};
+use crate::inbox::{Across, Mailbox, ShmInbox};
 
 const CAPACITY: usize = 2;
 
@@ -195,8 +195,8 @@ fn cluster(senders: &[u8]) -> Cluster {
 }
 
 struct Serve {
-    inbox: Inbox,
-    subscription: crate::Subscription,
+    inbox: ShmInbox,
+    subscription: crate::ShmSubscription,
     received: RefCell<Vec<u64>>,
     waiter: RefCell<Option<Waker>>,
 }
@@ -233,7 +233,7 @@ impl Server {
         let config =
             ExecutorConfig { spin_sweeps: 0, yield_sweeps: 0, ..ExecutorConfig::default() };
         let executor = Executor::new(RealDriver::new(), config);
-        let inbox = Inbox::new(mailbox.clone());
+        let inbox = ShmInbox::new(mailbox.clone());
         let subscription = inbox.subscribe(executor.handle().notifier());
         let (received, waiter) = (RefCell::default(), RefCell::default());
         let serve = Rc::new(Serve { inbox, subscription, received, waiter });
@@ -315,7 +315,7 @@ fn a_worker_that_is_rung_and_leaves_hands_the_message_on() {
     larger(|| {
         let Cluster { mailbox, mut lanes, .. } = cluster(&[2]);
         // The first parking spot is the one that is rung.
-        let idler = Inbox::new(mailbox.clone()).subscribe(RealDriver::new().notifier());
+        let idler = ShmInbox::new(mailbox.clone()).subscribe(RealDriver::new().notifier());
         let server = Server::new(&mailbox);
         let leaver = thread::spawn(move || {
             // The idler parks, is perhaps rung, and leaves without a check of the inbox.

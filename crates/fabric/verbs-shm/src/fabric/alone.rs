@@ -3,16 +3,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::Fabric;
-use crate::config::{Cleaned, Config, Place};
-use crate::{End, NodeName, ShmError};
+use super::ShmFabric;
+use crate::config::{Cleaned, Place, ShmConfig};
+use crate::{ProcessEnd, ShmError, ShmNodeName};
 
-impl Fabric {
+impl ShmFabric {
     /// Only on Linux.
     ///
     /// # Errors
     /// [`ShmError::NotHere`].
-    pub fn in_directory(_: impl Into<Place>, _: Config) -> Result<Self, ShmError> {
+    pub fn in_directory(_: impl Into<Place>, _: ShmConfig) -> Result<Self, ShmError> {
         Err(ShmError::NotHere)
     }
 
@@ -28,7 +28,7 @@ impl Fabric {
     ///
     /// # Errors
     /// [`ShmError::NotHere`].
-    pub fn contact(&self, _: NodeName) -> Result<String, ShmError> {
+    pub fn contact(&self, _: ShmNodeName) -> Result<String, ShmError> {
         Err(ShmError::NotHere)
     }
 
@@ -36,7 +36,7 @@ impl Fabric {
     ///
     /// # Errors
     /// [`ShmError::NotHere`].
-    pub fn add_peer(&self, _: NodeName, _: &str) -> Result<(), ShmError> {
+    pub fn add_peer(&self, _: ShmNodeName, _: &str) -> Result<(), ShmError> {
         Err(ShmError::NotHere)
     }
 
@@ -44,7 +44,7 @@ impl Fabric {
     ///
     /// # Errors
     /// [`ShmError::NotHere`].
-    pub fn lives(&self, _: NodeName, _: &str) -> Result<bool, ShmError> {
+    pub fn lives(&self, _: ShmNodeName, _: &str) -> Result<bool, ShmError> {
         Err(ShmError::NotHere)
     }
 
@@ -52,7 +52,7 @@ impl Fabric {
     ///
     /// # Errors
     /// [`ShmError::NotHere`].
-    pub fn stop(&self, _: NodeName, _: &str, _: Duration) -> Result<End, ShmError> {
+    pub fn stop(&self, _: ShmNodeName, _: &str, _: Duration) -> Result<ProcessEnd, ShmError> {
         Err(ShmError::NotHere)
     }
 }

@@ -22,8 +22,8 @@ fn mailbox() -> Arc<Mailbox> {
 
 /// A worker's poller of its inbox.
 struct Serve {
-    inbox: Inbox,
-    subscription: Subscription,
+    inbox: ShmInbox,
+    subscription: ShmSubscription,
     received: RefCell<Vec<u64>>,
     waiter: RefCell<Option<Waker>>,
 }
@@ -62,7 +62,7 @@ impl Server {
         let config =
             ExecutorConfig { spin_sweeps: 0, yield_sweeps: 0, ..ExecutorConfig::default() };
         let executor = Executor::new(RealDriver::new(), config);
-        let inbox = Inbox::new(mailbox.clone());
+        let inbox = ShmInbox::new(mailbox.clone());
         let subscription = inbox.subscribe(executor.handle().notifier());
         let (received, waiter) = (RefCell::default(), RefCell::default());
         let serve = Rc::new(Serve { inbox, subscription, received, waiter });
@@ -114,7 +114,7 @@ fn an_active_worker_that_leaves_hands_its_messages_to_one_that_parks() {
         let mailbox = mailbox();
         let server = Server::new(&mailbox);
         // The idler is active, never polls, and ends at some time.
-        let idler = Inbox::new(mailbox.clone()).subscribe(RealDriver::new().notifier());
+        let idler = ShmInbox::new(mailbox.clone()).subscribe(RealDriver::new().notifier());
         let leaver = thread::spawn(move || drop(idler));
         let sender = thread::spawn(move || assert!(mailbox.send(&message(7))));
         assert_eq!(server.receive(1), [7]);
@@ -132,7 +132,7 @@ fn a_worker_that_is_woken_and_leaves_hands_the_message_on() {
             let mailbox = mailbox.clone();
             move || {
                 // The idler parks, is perhaps woken, and leaves without a check of the inbox.
-                let idler = Inbox::new(mailbox).subscribe(RealDriver::new().notifier());
+                let idler = ShmInbox::new(mailbox).subscribe(RealDriver::new().notifier());
                 idler.park();
                 drop(idler);
             }

@@ -183,7 +183,7 @@ fn a_line_that_is_locked_stays_and_one_that_goes_is_not_locked() {
             };
             other.join().unwrap();
             let frame = cache.frame(FrameId(0));
-            assert!(!frame.is_kept() && !frame.asks_first());
+            assert!(!frame.is_kept() && !frame.has_request_mark());
             if frame.addr() == line(1) {
                 assert_eq!(cache.try_read(line(1)).and_then(validated), Some((2, 2)));
             }
@@ -198,7 +198,7 @@ fn write_and_detain(cache: &Cache, lasting: &AtomicU64) -> bool {
     };
     assert!(write(cache, line(0), 7), "taken away under the lock");
     let frame = cache.frame(id);
-    frame.detain();
+    frame.convert_to_node_lock();
     assert!(write(cache, line(0), 7), "taken away while it is detained");
     lasting.store(1, Ordering::Relaxed);
     frame.let_go();
@@ -213,7 +213,7 @@ fn a_reader_of_a_write_sees_its_node_lock_or_finds_it_durable() {
         if !read.validate() || seen != 7 || locked != Ownership::Invalid {
             return;
         }
-        if !cache.is_detained(line(0), &Hint::default()) {
+        if !cache.has_node_lock(line(0), &Hint::default()) {
             assert_eq!(lasting.load(Ordering::Relaxed), 1, "told too early");
         }
     };
@@ -345,14 +345,14 @@ fn a_requester_finds_the_lock_or_later_locks_go_through_the_protocol() {
             move || lock(&cache, &value)
         });
         let frame = cache.frame(FrameId(0));
-        let alone = frame.ask_first() == Ownership::Invalid;
+        let alone = frame.set_request_mark() == Ownership::Invalid;
         let seen = value.load(Ordering::Relaxed);
         locker.join().unwrap();
         if alone {
             assert_eq!(value.load(Ordering::Relaxed), seen, "locked without asking");
         }
         assert_eq!(cache.try_lock(line(0), Ownership::Shared), TryLock::Ask);
-        frame.ask_no_more();
+        frame.clear_request_mark();
         assert!(matches!(cache.try_lock(line(0), Ownership::Shared), TryLock::Locked(_)));
     });
 }

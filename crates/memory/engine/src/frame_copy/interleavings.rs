@@ -80,7 +80,7 @@ fn a_line_stays_while_a_ticket_is_held() {
 fn a_waiter_uses_the_line_before_it_is_taken_away() {
     loom::model(|| {
         let place = place();
-        let need = Need { addr: line(), mode: Mode::Exclusive };
+        let need = Need { addr: line(), mode: AccessMode::Exclusive };
         let id = place.waiters.lock().wait(LineAccess::patient(need), Waker::noop());
         let handler = thread::spawn({
             let place = place.clone();
