@@ -54,19 +54,19 @@
 //! that is dropped after the log append is finished by a task of its own, whether or not a caller
 //! waits.
 
-mod announce;
 mod change;
-mod commit;
-mod early;
-mod gone;
-mod here;
-mod last;
-mod later;
+mod early_release;
+mod entries;
+mod fast_read;
+mod finisher;
+mod later_timestamp;
 mod look;
 mod many;
 mod prepared;
 mod range;
 mod scan;
+mod stage;
+mod stale_entries;
 mod state;
 
 use std::fmt;

@@ -7,7 +7,7 @@ use latchwork_history::Record;
 use latchwork_wal::{LogRecord, Timestamp, WalError};
 
 use super::Transaction;
-use super::last::{Last, Phase};
+use super::finisher::{Last, Phase};
 use crate::{Database, Scheme, TxnError};
 
 /// A transaction that is ready to commit. The written rows are locked and have room for their new

@@ -18,7 +18,7 @@ pub(super) struct Decided {
     pub(super) cts: Timestamp,
     /// The log position of the commit; `None` without a log.
     pub(super) position: Option<Position>,
-    /// The rows are installed and their lines have node locks: see [`early`](super::early).
+    /// The rows are installed and their lines have node locks: see [`early_release`](super::early_release).
     pub(super) released: bool,
 }
 

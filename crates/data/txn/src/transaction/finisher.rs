@@ -12,7 +12,7 @@ use latchwork_wal::{Timestamp, WalError};
 use smallvec::SmallVec;
 
 use super::Transaction;
-use super::commit::Decided;
+use super::stage::Decided;
 use super::state::{Change, State, Write};
 use crate::heap::{Install, Patience, Prepared};
 use crate::{Conflict, Database, RowId, TxnError};
