@@ -1,0 +1,55 @@
+//! The commit of a transaction: one step after the other.
+
+use latchwork_coherence::LineLocks;
+use latchwork_wal::Timestamp;
+
+use super::Transaction;
+use super::in_phase::{InPhase, Parts};
+use super::phases::{Active, Decision, Rest};
+use crate::TxnError;
+
+impl<M: LineLocks> Transaction<M> {
+    /// Makes the writes visible and, with a log, durable. Returns the commit timestamp. For a
+    /// transaction that wrote nothing, this is the highest timestamp that it read.
+    ///
+    /// If this future is dropped, the transaction may commit or abort, and the caller does not
+    /// learn which. With a log, a wait beyond
+    /// [`Settings::log_deadline`](crate::TransactionSettings::log_deadline) is an error, and the
+    /// transaction may still commit later.
+    ///
+    /// # Errors
+    /// Conflicts; [`TxnError::Exists`] when a row would have the key of another row in a unique
+    /// index; [`TxnError::NotLogged`]; [`TxnError::InDoubt`]; [`TxnError::NotDurable`]; memory that
+    /// fails or is full. After an error nothing has happened, with two exceptions: `InDoubt`, and
+    /// [`TxnError::Corrupt`], which a transaction that has committed may also return.
+    pub async fn commit(mut self) -> Result<Timestamp, TxnError> {
+        let staged = self.begin_end()?.stage().await?;
+        let validated = staged.validate().await?;
+        match validated.log().await? {
+            Decision::Logged(logged) => Rest::Logged(logged).complete().await,
+            Decision::ReadOnly(cts) => Ok(cts),
+        }
+    }
+
+    /// Begins the end of the transaction, which takes no further reads and writes.
+    pub(super) fn begin_end(&mut self) -> Result<InPhase<M, Active>, TxnError> {
+        self.alive()?;
+        let Some(state) = self.state.take() else { return Err(TxnError::Doomed) };
+        let (database, generation) = (self.database.clone(), self.generation.clone());
+        Ok(InPhase::enter(Parts { database, state, generation, attempts: None }, Active))
+    }
+}
+
+impl<M: LineLocks> Rest<M> {
+    /// Takes all remaining steps for a caller that waits. If one fails, a task continues the work.
+    pub(super) async fn complete(self) -> Result<Timestamp, TxnError> {
+        let stopped = match self.run().await {
+            Ok(cts) => return Ok(cts),
+            Err(stopped) => *stopped,
+        };
+        match (stopped.rest.as_ref().and_then(Rest::committed), stopped.error) {
+            (Some(cts), TxnError::Memory(_)) => Ok(cts),
+            (_, error) => Err(error),
+        }
+    }
+}
