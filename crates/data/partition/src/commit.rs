@@ -26,7 +26,7 @@ use latchwork_coherence::{LineLocks, UserMessages};
 use latchwork_history::{Record, TransactionOutcome};
 use latchwork_runtime::sync::AtomicU64;
 use latchwork_strict::strict_assert;
-use latchwork_txn::{Prepared, Scheme, Timestamp, TxnError};
+use latchwork_txn::{Scheme, Timestamp, TxnError, Validated};
 use latchwork_wal::{Log, LogRecord, LogRecordKind, Position, WalError};
 
 use crate::message::{Fate, Reply, Request};
@@ -109,14 +109,14 @@ impl<M: LineLocks + UserMessages> Committing<M> {
         let mut votes = Votes::default();
         let owners: Vec<u8> = self.remotes.keys().copied().collect();
         let (local, replies) = both(local.prepare(), self.ask(&owners, Request::Prepare)).await;
-        let (mut local, replies) = (local?, replies);
+        let local = local?;
         for (owner, reply) in replies {
             votes.count(owner, reply?)?;
         }
         // All parts have locked and staged, so validation can begin.
         let held = std::mem::take(&mut votes.held);
         let (validated, replies) = both(local.validate(), self.ask(&held, Request::Validate)).await;
-        validated?;
+        let local = validated?;
         for (owner, reply) in replies {
             votes.count(owner, reply?)?;
         }
@@ -148,7 +148,11 @@ impl<M: LineLocks + UserMessages> Committing<M> {
         all(calls)
     }
 
-    async fn decide(mut self, mut local: Prepared<M>, votes: Votes) -> Result<Timestamp, TxnError> {
+    async fn decide(
+        mut self,
+        mut local: Validated<M>,
+        votes: Votes,
+    ) -> Result<Timestamp, TxnError> {
         strict_assert!(votes.held.is_empty(), "a part that holds its locks has not voted");
         strict_assert!(
             votes.waiting.iter().all(|owner| self.remotes.contains_key(owner)),
@@ -204,7 +208,7 @@ impl<M: LineLocks + UserMessages> Committing<M> {
     /// Aborts the transaction, because the log has not taken the decision record.
     async fn take_back(
         mut self,
-        local: Prepared<M>,
+        local: Validated<M>,
         error: WalError,
     ) -> Result<Timestamp, TxnError> {
         strict_assert!(!self.open, "a transaction that was not appended is taken back");
@@ -250,7 +254,7 @@ fn finish<M: LineLocks + UserMessages>(
 /// A transaction that commits if its decision becomes durable.
 struct Deciding<M: LineLocks + UserMessages> {
     committing: Committing<M>,
-    local: Prepared<M>,
+    local: Validated<M>,
     votes: Votes,
     cts: Timestamp,
     record: Record,

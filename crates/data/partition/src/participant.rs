@@ -14,7 +14,7 @@ use latchwork_coherence::{LineLocks, UserMessages};
 use latchwork_history::Record;
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
-use latchwork_txn::{Prepared, Range, Scheme, Timestamp, Transaction, TxnError};
+use latchwork_txn::{Prepared, Range, Scheme, Timestamp, Transaction, TxnError, Validated};
 use latchwork_wal::{Log, LogRecord, Position, WalError};
 
 use crate::message::{Body, Fate, Message, Reply, Request};
@@ -47,7 +47,7 @@ enum Stage<M: LineLocks> {
     /// The participant has locked and staged.
     Held(Prepared<M>),
     /// The participant has voted and waits for the decision.
-    Voted(Prepared<M>),
+    Voted(Validated<M>),
 }
 
 /// The result of a task.
@@ -229,7 +229,7 @@ impl<M: LineLocks + UserMessages> Inner<M> {
                 Ok(prepared) => self.vote(id, prepared, false).await,
             },
             (Stage::Held(prepared), Request::Validate) => self.vote(id, prepared, true).await,
-            (Stage::Voted(prepared), Request::Commit(cts)) => self.install(id, prepared, cts).await,
+            (Stage::Voted(part), Request::Commit(cts)) => self.install(id, part, cts).await,
             (stage, _) => {
                 // A coordinator keeps the order of requests, so this sender is not a proper
                 // coordinator.
@@ -240,18 +240,19 @@ impl<M: LineLocks + UserMessages> Inner<M> {
     }
 
     /// Validates the part, and promises to follow the decision.
-    async fn vote(&self, id: Timestamp, mut prepared: Prepared<M>, all_hold: bool) -> Left<M> {
+    async fn vote(&self, id: Timestamp, prepared: Prepared<M>, all_hold: bool) -> Left<M> {
         // Also called when no validation is needed: under timestamp ordering it does the checks
         // that were left for last.
-        if let Err(error) = prepared.validate().await {
-            return no(&error);
-        }
+        let mut part = match prepared.validate().await {
+            Ok(part) => part,
+            Err(error) => return no(&error),
+        };
         // The transaction id must be below every timestamp that any log has of the transaction.
         self.database.node().clock().raise(id);
-        let proposed = match prepared.propose() {
+        let proposed = match part.propose() {
             Ok(proposed) => proposed,
             Err(error) => {
-                prepared.abort().await;
+                part.abort().await;
                 return no(&error);
             }
         };
@@ -259,46 +260,46 @@ impl<M: LineLocks + UserMessages> Inner<M> {
             proposed >= id || self.database.scheme() == Scheme::TimestampOrdering,
             "a proposal is below the transaction's id"
         );
-        let record = prepared.take_record();
-        if !prepared.has_writes() {
+        let record = part.take_record();
+        if !part.has_writes() {
             let through = all_hold || self.database.scheme() == Scheme::TimestampOrdering;
             if through {
                 // All other parts hold their locks, so nothing that this part has read can change
                 // before the decision. Under timestamp ordering this part needs nothing of them.
                 self.bring(id, record);
-                prepared.abort().await;
+                part.abort().await;
                 return Left::Ended(Some(Reply::Done(proposed)));
             }
             self.keep_record(id, record);
             let reply = Reply::Yes { proposed, logged: false };
-            return Left::Goes(Stage::Voted(prepared), reply);
+            return Left::Goes(Stage::Voted(part), reply);
         }
-        if let Err(error) = self.log_prepare(id, proposed, &mut prepared).await {
+        if let Err(error) = self.log_prepare(id, proposed, &mut part).await {
             // It does not matter whether the prepare record is durable: without a decision it
             // counts for nothing.
-            prepared.abort().await;
+            part.abort().await;
             return no(&TxnError::not_logged(error));
         }
         self.keep_record(id, record);
         let logged = self.database.node().log().is_some();
-        Left::Goes(Stage::Voted(prepared), Reply::Yes { proposed, logged })
+        Left::Goes(Stage::Voted(part), Reply::Yes { proposed, logged })
     }
 
     async fn log_prepare(
         &self,
         id: Timestamp,
         proposed: Timestamp,
-        prepared: &mut Prepared<M>,
+        part: &mut Validated<M>,
     ) -> Result<(), WalError> {
         if let Some(log) = self.database.node().log() {
             let mut group = record::prepare(id, proposed)?;
-            prepared.put_into(&mut group)?;
+            part.put_into(&mut group)?;
             let position = self.append(log, &group).await?;
             let handle = self.database.memory().handle();
             log.acknowledged(handle, &position, self.log_deadline()).await?;
             self.site.count(|counts| &counts.prepared, 1);
         }
-        prepared.seal();
+        part.seal();
         Ok(())
     }
 
@@ -319,12 +320,12 @@ impl<M: LineLocks + UserMessages> Inner<M> {
         self.now() + self.database.node().settings().log_deadline
     }
 
-    async fn install(&self, id: Timestamp, prepared: Prepared<M>, cts: Timestamp) -> Left<M> {
-        if prepared.has_writes() {
+    async fn install(&self, id: Timestamp, part: Validated<M>, cts: Timestamp) -> Left<M> {
+        if part.has_writes() {
             // If memory fails, a task goes on with the commit.
-            let _ = prepared.commit(cts).await;
+            let _ = part.commit(cts).await;
         } else {
-            prepared.abort().await;
+            part.abort().await;
         }
         let kept =
             self.participants.borrow_mut().get_mut(&id).map(|one| std::mem::take(&mut one.record));
@@ -372,7 +373,8 @@ impl<M: LineLocks + UserMessages> Inner<M> {
         let task = async move {
             match stage {
                 Stage::Active(transaction) => transaction.abort(),
-                Stage::Held(prepared) | Stage::Voted(prepared) => prepared.abort().await,
+                Stage::Held(prepared) => prepared.abort().await,
+                Stage::Voted(part) => part.abort().await,
                 Stage::Busy => {}
             }
             drop(operation);

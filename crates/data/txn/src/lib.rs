@@ -17,7 +17,8 @@
 //! - [`Database::checkpoint`], [`Recovery`]: the durable state, and its reconstruction after a
 //!   crash.
 //! - [`Retry`]: the repetition of a transaction after conflicts, with a bound.
-//! - [`Prepared`]: a transaction that stops before its commit, as a part of a larger transaction.
+//! - [`Prepared`], [`Validated`]: a transaction that stops before its commit, as a part of a larger
+//!   transaction.
 //! - [`Scheme`]: the concurrency control. All transactions of a database use the same scheme.
 //! - [`Heap`]: rows in the lines of their table, addressed by [`TupleId`]. The heap updates rows in
 //!   place, moves rows that grow, and keeps tombstones.
@@ -100,5 +101,5 @@ pub use retry::Retry;
 pub use schema::Schema;
 pub use scheme::Scheme;
 pub use table::Table;
-pub use transaction::{Prepared, Range, Transaction, Values};
+pub use transaction::{Prepared, Range, Transaction, Validated, Values};
 pub use tuple_id::RowId;

@@ -45,11 +45,13 @@ impl SecondaryIndex {
 
     /// The columns of its keys: the declared columns, followed by those columns of the primary key
     /// that make the keys distinct.
+    #[cfg(test)]
     pub(crate) fn key_columns(&self) -> impl Iterator<Item = (ColumnId, Order)> + '_ {
         self.layout.parts.iter().map(|part| (part.column, part.order))
     }
 
     /// The maximum length of a key in bytes.
+    #[cfg(test)]
     pub(crate) fn key_len_max(&self) -> usize {
         self.layout.len_max()
     }

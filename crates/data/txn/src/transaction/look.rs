@@ -6,7 +6,7 @@ use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, MemoryError, Need}
 use latchwork_verbs::GlobalAddr;
 
 use super::Transaction;
-use super::here::FastRead;
+use super::fast_read::FastRead;
 use super::state::{Base, Held, Read, SeenLeaf, State, hash_of};
 use crate::heap::{Patience, Reading, SeenRow, Stamped};
 use crate::table::name_in;

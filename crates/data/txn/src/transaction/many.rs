@@ -15,7 +15,7 @@ use latchwork_coherence::{AccessMode, LineLocks};
 use smallvec::SmallVec;
 
 use super::Transaction;
-use super::here::FastRead;
+use super::fast_read::FastRead;
 use super::state::{Base, State, hash_of};
 use crate::{Conflict, Database, RowId, Table, TxnError};
 

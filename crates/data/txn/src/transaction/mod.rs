@@ -54,20 +54,28 @@
 //! that is dropped after the log append is finished by a task of its own, whether or not a caller
 //! waits.
 
-mod announce;
+mod abort;
 mod change;
 mod commit;
-mod early;
-mod gone;
-mod here;
-mod last;
-mod later;
+mod early_release;
+mod entries;
+mod fast_read;
+mod finisher;
+mod in_phase;
+mod install;
+mod later_timestamp;
+mod log;
 mod look;
 mod many;
+mod new_rows;
+mod phases;
 mod prepared;
 mod range;
 mod scan;
+mod stage;
+mod stale_entries;
 mod state;
+mod validate;
 
 use std::fmt;
 use std::sync::Arc;
@@ -78,7 +86,7 @@ use latchwork_wal::Timestamp;
 
 use crate::{Database, TxnError};
 pub use many::Values;
-pub use prepared::Prepared;
+pub use prepared::{Prepared, Validated};
 pub use range::Range;
 pub(crate) use state::State;
 
@@ -126,12 +134,12 @@ impl<M: LineLocks> Transaction<M> {
     ///   any transaction has read. This function waits until those reads are durable.
     ///
     /// # Errors
-    /// Conflicts; [`TxnError::NotLasting`]; memory failures.
+    /// Conflicts; [`TxnError::NotDurable`]; memory failures.
     pub async fn validate(&mut self) -> Result<(), TxnError> {
         let (database, state) = self.alive()?;
         let validated = async {
-            database.validate(state).await?;
-            database.durable_reads(state).await
+            state.validate(database).await?;
+            state.durable_reads(database).await
         };
         let validated = validated.await;
         self.doom(validated)

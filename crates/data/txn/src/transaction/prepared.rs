@@ -1,29 +1,34 @@
-//! [`Prepared`]: a transaction that stops before its commit, because a caller decides the outcome.
+//! [`Prepared`] and [`Validated`]: a transaction whose caller decides the outcome.
 
 use std::fmt;
 
 use latchwork_coherence::LineLocks;
 use latchwork_history::Record;
+use latchwork_strict::strict_assert;
 use latchwork_wal::{LogRecord, Timestamp, WalError};
 
 use super::Transaction;
-use super::last::{Last, Phase};
-use crate::{Database, Scheme, TxnError};
+use super::in_phase::{InPhase, Parts, Phase};
+use super::phases::{Aborting, Committed, Rest, Staged, StagedPart, ValidatedPart};
+use super::state::State;
+use crate::{Scheme, TxnError};
 
-/// A transaction that is ready to commit. The written rows are locked and have room for their new
-/// values, and the new rows are pending. The transaction still has to be
-/// [validated](Prepared::validate). After that, [`commit`](Prepared::commit) fails only if memory
-/// fails.
+/// A transaction that is staged. The written rows are locked and have room for their new values,
+/// and the new rows are pending. The next step is to [validate](Prepared::validate) it.
 ///
 /// Transactions of several parts use it, for example over several logs. All parts together are
 /// serializable under one rule. Every part is prepared before the first part that [needs
 /// it](Prepared::needs_validation) is validated. Then there is one moment at which everything that
 /// the parts read and write is as they saw it, as in [one transaction](Transaction).
 ///
-/// Dropping it aborts it, unless it is [sealed](Prepared::seal).
-pub struct Prepared<M: LineLocks> {
-    last: Last<M>,
-}
+/// Dropping it aborts it.
+pub struct Prepared<M: LineLocks>(InPhase<M, StagedPart>);
+
+/// A [prepared](Prepared) transaction that is validated. From now on [`commit`](Validated::commit)
+/// fails only if memory fails.
+///
+/// Dropping it aborts it, unless it is [sealed](Validated::seal).
+pub struct Validated<M: LineLocks>(InPhase<M, ValidatedPart>);
 
 impl<M: LineLocks> Transaction<M> {
     /// Does what a commit does before the validation.
@@ -31,18 +36,31 @@ impl<M: LineLocks> Transaction<M> {
     /// # Errors
     /// As [`commit`](Transaction::commit). After an error everything is undone.
     pub async fn prepare(mut self) -> Result<Prepared<M>, TxnError> {
-        let mut last = self.take_last()?;
-        let announced = last.stage_rows().await;
-        let mut prepared = Prepared { last };
-        prepared.undo_if(announced).await?;
-        Ok(prepared)
+        let staged = self.begin_end()?.stage().await?;
+        staged.into_part().await.map(Prepared)
+    }
+}
+
+impl<M: LineLocks> InPhase<M, Staged> {
+    /// Makes the transaction a part of a larger one.
+    async fn into_part(mut self) -> Result<InPhase<M, StagedPart>, TxnError> {
+        let Parts { database, state, .. } = self.parts_mut();
+        // Other nodes have logs of their own, and they build on what the parts of a transaction
+        // read.
+        match state.durable_reads(database).await {
+            Ok(()) => {
+                state.record_writes();
+                Ok(self.next(StagedPart))
+            }
+            Err(error) => Err(self.abort(error).await),
+        }
     }
 }
 
 impl<M: LineLocks> Prepared<M> {
     /// Whether it writes anything.
     pub fn has_writes(&self) -> bool {
-        self.last.state().is_some_and(|state| !state.writes.is_empty())
+        !self.0.parts().state.writes.is_empty()
     }
 
     /// Whether something that it has read may still change. Under the optimistic scheme these are
@@ -50,11 +68,11 @@ impl<M: LineLocks> Prepared<M> {
     /// of scans and of lookups that found no row. If not, it may be validated at once,
     /// independently of other parts.
     pub fn needs_validation(&self) -> bool {
-        let Some(state) = self.last.state() else { return false };
+        let Parts { database, state, .. } = self.0.parts();
         let locked = |read: &super::state::Read| {
             state.writes_line(state.table(read.table).heap().line_of(read.id))
         };
-        match self.last.database().scheme() {
+        match database.scheme() {
             Scheme::TimestampOrdering => false,
             Scheme::TwoPhaseLocking => !state.leaves.is_empty(),
             Scheme::Optimistic => !state.leaves.is_empty() || !state.reads.iter().all(locked),
@@ -65,9 +83,21 @@ impl<M: LineLocks> Prepared<M> {
     ///
     /// # Errors
     /// Conflicts; memory failures. After an error everything is undone.
-    pub async fn validate(&mut self) -> Result<(), TxnError> {
-        let validated = self.last.validate().await;
-        self.undo_if(validated).await
+    pub async fn validate(self) -> Result<Validated<M>, TxnError> {
+        self.0.validate().await.map(Validated)
+    }
+
+    /// Undoes everything. If this future is dropped, or if other transactions or memory prevent the
+    /// undo, a task continues the work. [`Health`](crate::Health) reports what holds the task up.
+    pub async fn abort(self) {
+        abort(self.0).await;
+    }
+}
+
+impl<M: LineLocks> Validated<M> {
+    /// Whether it writes anything.
+    pub fn has_writes(&self) -> bool {
+        !self.0.parts().state.writes.is_empty()
     }
 
     /// Returns a timestamp above all versions that it has read or overwrites. The transaction may
@@ -76,16 +106,15 @@ impl<M: LineLocks> Prepared<M> {
     ///
     /// # Errors
     /// [`TxnError::ClockExhausted`].
-    pub fn propose(&mut self) -> Result<Timestamp, TxnError> {
-        let floor = self.last.state().ok_or(TxnError::Doomed)?.floor;
-        let clock = self.last.database().node().clock();
-        match self.last.database().scheme() {
+    pub fn propose(&self) -> Result<Timestamp, TxnError> {
+        let Parts { database, state, .. } = self.0.parts();
+        let clock = database.node().clock();
+        match database.scheme() {
             Scheme::TimestampOrdering => {
-                let ts = self.last.state().ok_or(TxnError::Doomed)?.ts;
-                clock.raise(ts);
-                Ok(ts)
+                clock.raise(state.ts);
+                Ok(state.ts)
             }
-            _ => clock.draw(floor),
+            _ => clock.draw(state.floor),
         }
     }
 
@@ -94,59 +123,66 @@ impl<M: LineLocks> Prepared<M> {
     /// # Errors
     /// [`WalError::TooLarge`].
     pub fn put_into(&self, group: &mut LogRecord) -> Result<(), WalError> {
-        self.last.state().map_or(Ok(()), |state| Database::<M>::put_into(state, group))
+        self.0.parts().state.put_into(group)
     }
 
     /// Seals it: from now on, dropping it leaves its rows locked until a restart, because the
     /// caller decides the outcome.
     pub fn seal(&mut self) {
-        self.last.set_phase(Phase::Prepared { sealed: true });
+        self.0.phase.sealed = true;
     }
 
-    /// Takes its record for the history of [recorded](Database::record) transactions. The caller
-    /// finishes the record, as that of the whole transaction.
+    /// Takes its record for the history of [recorded](crate::Database::record) transactions. The
+    /// caller finishes the record, as that of the whole transaction.
     pub fn take_record(&mut self) -> Record {
-        self.last.take_record()
+        self.0.parts_mut().state.take_record()
     }
 
-    /// Makes its writes visible at `cts`, which is at least the [proposed](Prepared::propose)
+    /// Makes its writes visible at `cts`, which is at least the [proposed](Validated::propose)
     /// timestamp. The caller is responsible for the log. If this future is dropped or fails, a task
     /// continues the work.
     ///
     /// # Errors
     /// Memory failures.
-    pub async fn commit(mut self, cts: Timestamp) -> Result<Timestamp, TxnError> {
-        self.last.database().node().clock().raise(cts);
-        self.last.set_phase(Phase::Installing { cts, released: false });
-        self.last.run().await
+    pub async fn commit(self, cts: Timestamp) -> Result<Timestamp, TxnError> {
+        let Parts { database, state, .. } = self.0.parts();
+        strict_assert!(
+            match database.order() {
+                true => cts == state.ts,
+                false => cts > state.floor,
+            },
+            "a part commits at a timestamp that it has not proposed"
+        );
+        database.node().clock().raise(cts);
+        let committed = self.0.next(Committed { cts, released: false });
+        Rest::Committed(committed).complete().await
     }
 
-    /// Undoes everything, sealed or not. If this future is dropped, or if other transactions or
-    /// memory prevent the undo, a task continues the work. [`Health`](crate::Health) reports what
-    /// holds the task up.
-    pub async fn abort(mut self) {
-        self.last.set_phase(Phase::Undoing(None));
-        // The task meets the error again.
-        let _ = self.last.run().await;
+    /// Undoes everything, sealed or not, as [`Prepared::abort`] does.
+    pub async fn abort(self) {
+        abort(self.0).await;
     }
+}
 
-    /// Undoes everything after an error, and returns the error.
-    async fn undo_if(&mut self, result: Result<(), TxnError>) -> Result<(), TxnError> {
-        let Err(error) = result else {
-            self.last.set_phase(Phase::Prepared { sealed: false });
-            return Ok(());
-        };
-        self.last.set_phase(Phase::Undoing(Some(error)));
-        self.last.run().await.map(drop)
-    }
+async fn abort<M: LineLocks>(part: InPhase<M, impl Phase>) {
+    // If the undo fails, the task meets the error again.
+    let _ = part.next(Aborting { cause: None }).undo().await;
 }
 
 impl<M: LineLocks> fmt::Debug for Prepared<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = f.debug_struct("Prepared");
-        if let Some(state) = self.last.state() {
-            out.field("locks", &state.locks.len()).field("writes", &state.writes.len());
-        }
-        out.finish_non_exhaustive()
+        show("Prepared", &self.0.parts().state, f)
     }
+}
+
+impl<M: LineLocks> fmt::Debug for Validated<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show("Validated", &self.0.parts().state, f)
+    }
+}
+
+fn show<M: LineLocks>(name: &str, state: &State<M>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut out = f.debug_struct(name);
+    out.field("locks", &state.locks.len()).field("writes", &state.writes.len());
+    out.finish_non_exhaustive()
 }

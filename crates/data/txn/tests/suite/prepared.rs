@@ -102,9 +102,9 @@ fn what_is_prepared_is_locked_until_it_is_decided() {
             tx.update(&table, &[1], &[101]).await.expect("it is there");
             tx.delete(&table, &[2]).await.expect("it is there");
             tx.insert(&table, &[20], &[120]).await.expect("it is not there");
-            let mut prepared = tx.prepare().await.expect("nobody is in the way");
+            let prepared = tx.prepare().await.expect("nobody is in the way");
             assert!(prepared.has_writes());
-            prepared.validate().await.expect("nobody is in the way");
+            let prepared = prepared.validate().await.expect("nobody is in the way");
             let proposed = prepared.propose().expect("a clock that goes");
             for key in [1, 2] {
                 assert!(!is_free(&database, &table, key).await, "{scheme}: {key}");
@@ -145,11 +145,12 @@ fn dropping_aborts_until_it_is_sealed() {
             let mut tx = database.begin().await.expect("memory is in order");
             tx.update(&table, &[1], &[101]).await.expect("it is there");
             tx.insert(&table, &[20], &[120]).await.expect("it is not there");
-            let mut prepared = tx.prepare().await.expect("nobody is in the way");
+            let prepared = tx.prepare().await.expect("nobody is in the way");
             if sealed {
-                prepared.seal();
+                prepared.validate().await.expect("nobody is in the way").seal();
+            } else {
+                drop(prepared);
             }
-            drop(prepared);
             settle(&database).await;
             assert_eq!(is_free(&database, &table, 1).await, !sealed, "{scheme}");
             let health = database.node().health();
@@ -175,7 +176,7 @@ fn what_was_read_and_is_not_locked_has_to_be_validated() {
         // One row that the transaction only reads, and one that it reads and writes.
         let mut tx = database.begin().await.expect("memory is in order");
         tx.get(&table, &[1], &mut row).await.expect("it is there");
-        let mut reads = tx.prepare().await.expect("nobody is in the way");
+        let reads = tx.prepare().await.expect("nobody is in the way");
         assert_eq!(reads.needs_validation(), scheme == Scheme::Optimistic, "{scheme}");
         let mut tx = database.begin().await.expect("memory is in order");
         tx.get(&table, &[3], &mut row).await.expect("it is there");
@@ -186,7 +187,7 @@ fn what_was_read_and_is_not_locked_has_to_be_validated() {
         // A missing row needs validation under each scheme except timestamp ordering.
         let mut tx = database.begin().await.expect("memory is in order");
         assert!(!tx.get(&table, &[30], &mut row).await.expect("memory is in order"));
-        let mut missing = tx.prepare().await.expect("nobody is in the way");
+        let missing = tx.prepare().await.expect("nobody is in the way");
         assert_eq!(missing.needs_validation(), scheme != Scheme::TimestampOrdering, "{scheme}");
         if scheme != Scheme::Optimistic {
             return;

@@ -47,8 +47,7 @@ fn an_entry_that_waits_leads_to_a_row_that_is_about_to_come() {
         });
         stage.run(A, async |tx, table| tx.update(table, &0_u32.to_be_bytes(), &row(100, 1)).await);
         let commits = stage.on(B, async move |_| {
-            let mut comes = comes;
-            comes.validate().await?;
+            let comes = comes.validate().await?;
             let cts = comes.propose()?;
             comes.commit(cts).await
         });

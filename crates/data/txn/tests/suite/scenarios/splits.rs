@@ -41,7 +41,7 @@ fn meets(scheme: Scheme, rows: u32, other: u32) -> bool {
         }
         Ok(())
     });
-    let mut comes = stage.on(A, async move |part: Part| {
+    let comes = stage.on(A, async move |part: Part| {
         let mut tx = part.database.begin().await.expect("memory is in order");
         let visit = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
         let seen = tx.scan(&part.table, Range::all(), visit).await.expect("nobody is in the way");
@@ -57,11 +57,7 @@ fn meets(scheme: Scheme, rows: u32, other: u32) -> bool {
         tx.insert(&part.table, &other.to_be_bytes(), &row(5000, 0)).await?;
         tx.commit().await
     });
-    let validated = stage.on(A, async move |_| {
-        let validated = comes.validate().await;
-        drop(comes);
-        validated
-    });
+    let validated = stage.on(A, async move |_| comes.validate().await.map(drop));
     let met = match (&validated, &added) {
         (Err(TxnError::Conflict(Conflict::Phantom)), Ok(_)) => true,
         // Under timestamp ordering the other transaction may come later than the reader.

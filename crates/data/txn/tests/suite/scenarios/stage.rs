@@ -197,8 +197,7 @@ impl Stage {
         });
         let first = self.lock(by, true, keys[0]);
         let commits = self.start(node, async move |_| {
-            let mut prepared = prepared;
-            prepared.validate().await?;
+            let prepared = prepared.validate().await?;
             let cts = prepared.propose()?;
             prepared.commit(cts).await
         });

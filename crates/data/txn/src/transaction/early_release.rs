@@ -30,47 +30,51 @@
 //! A log record on which other transactions may depend cannot be taken back, so the log never
 //! refuses it ([`append_to_build_on`](latchwork_wal::Log::append_to_build_on)). When the log fails,
 //! lines keep their node locks until a restart. A transaction that writes then gets an error from
-//! the log. A transaction that has read such lines gets [`TxnError::NotLasting`].
+//! the log. A transaction that has read such lines gets [`TxnError::NotDurable`].
 
 use latchwork_coherence::LineLocks;
-use latchwork_wal::{Timestamp, WalError};
+use latchwork_strict::strict_assert;
+use latchwork_wal::WalError;
 
+use super::in_phase::{InPhase, Parts};
+use super::phases::Logged;
 use super::state::State;
 use crate::{Database, TxnError};
 
-impl<M: LineLocks> Database<M> {
+impl<M: LineLocks> InPhase<M, Logged> {
     /// Writes the rows of a commit that is in the log, and turns its locks into node locks. May be
     /// called again after it failed or was dropped.
-    pub(super) async fn release_early(
-        &self,
-        state: &mut State<M>,
-        cts: Timestamp,
-    ) -> Result<(), TxnError> {
-        self.install(state, cts).await?;
+    pub(super) async fn release_early(&mut self) -> Result<(), TxnError> {
+        strict_assert!(self.phase.position.is_some(), "a lock is released before the log append");
+        let cts = self.phase.cts;
+        let Parts { database, state, .. } = self.parts_mut();
+        state.install(database, cts).await?;
         for held in &mut state.locks {
-            self.memory().convert_to_node_lock(&mut held.lock);
+            database.memory().convert_to_node_lock(&mut held.lock);
         }
         Ok(())
     }
+}
 
+impl<M: LineLocks> State<M> {
     /// Waits until everything that the transaction has read is durable.
     ///
     /// # Errors
-    /// [`TxnError::NotLasting`].
-    pub(super) async fn durable_reads(&self, state: &State<M>) -> Result<(), TxnError> {
-        let Some(log) = self.node().log().filter(|_| self.releases_early()) else {
+    /// [`TxnError::NotDurable`].
+    pub(super) async fn durable_reads(&self, database: &Database<M>) -> Result<(), TxnError> {
+        let Some(log) = database.node().log().filter(|_| database.releases_early()) else {
             return Ok(());
         };
         let is_young = |read: &super::state::Read| {
-            let line = state.table(read.table).heap().line_of(read.id);
-            self.memory().has_node_lock(line, &read.hint)
+            let line = self.table(read.table).heap().line_of(read.id);
+            database.memory().has_node_lock(line, &read.hint)
         };
-        if !state.reads.iter().any(is_young) {
+        if !self.reads.iter().any(is_young) {
             return Ok(());
         }
         let Some(end) = log.end().map_err(TxnError::not_durable)? else { return Ok(()) };
-        let handle = self.memory().handle();
-        let deadline = handle.now() + self.node().settings().log_deadline;
+        let handle = database.memory().handle();
+        let deadline = handle.now() + database.node().settings().log_deadline;
         match log.durable(handle, &end, deadline).await {
             // No transaction depends on a refused flush batch, and everything before it is durable.
             Ok(()) | Err(WalError::Refused { .. }) => Ok(()),

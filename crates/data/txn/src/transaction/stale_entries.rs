@@ -15,11 +15,11 @@ use latchwork_wal::Timestamp;
 
 use super::state::{Base, Change, State, Write};
 use crate::purge::{Purge, What};
-use crate::{Database, Scheme, TxnError};
+use crate::{Database, TxnError};
 
 impl<M: LineLocks> State<M> {
     /// For each secondary index, the key that the row had before and no longer has.
-    fn gone(&self, write: &Write) -> Vec<(u8, Vec<u8>)> {
+    fn stale_entries(&self, write: &Write) -> Vec<(u8, Vec<u8>)> {
         let mut entries = Vec::new();
         let (Base::Row(..), Some(old)) = (write.base, &write.old) else { return entries };
         let table = self.table(write.table);
@@ -39,23 +39,21 @@ impl<M: LineLocks> State<M> {
         }
         entries
     }
-}
 
-impl<M: LineLocks> Database<M> {
     /// Writes the commit timestamp into the leaves of stale entries. May be called again after it
     /// failed or was dropped. Index pages are never locked, so this waits for no transaction that
     /// may itself wait for a lock.
     pub(super) async fn leave_times(
         &self,
-        state: &State<M>,
+        database: &Database<M>,
         cts: Timestamp,
     ) -> Result<(), TxnError> {
         // Under the other schemes a reader notices the removal of the entry, or has the row locked.
         // But another row may take over a unique key, and must get a later timestamp.
-        let ordered = self.scheme() == Scheme::TimestampOrdering;
-        for write in state.writes.iter().filter(|write| write.old.is_some()) {
-            let table = state.table(write.table);
-            for (index, entry) in state.gone(write) {
+        let ordered = database.order();
+        for write in self.writes.iter().filter(|write| write.old.is_some()) {
+            let table = self.table(write.table);
+            for (index, entry) in self.stale_entries(write) {
                 let index = usize::from(index);
                 if ordered || table.is_unique(index) {
                     table.tree(index).raise_removed(&entry, cts.0).await?;
@@ -66,17 +64,17 @@ impl<M: LineLocks> Database<M> {
     }
 
     /// Queues the purge of everything that only transactions in progress may still need.
-    pub(super) fn queue_purges(&self, state: &State<M>, cts: Timestamp) {
-        for write in &state.writes {
+    pub(super) fn queue_purges(&self, database: &Database<M>, cts: Timestamp) {
+        for write in &self.writes {
             let (Base::Row(id, _), Some(_)) = (write.base, &write.old) else { continue };
-            let entries = state.gone(write);
+            let entries = self.stale_entries(write);
             let what = match write.change {
                 Change::Put if entries.is_empty() => continue,
                 Change::Put => What::Entries(cts),
                 _ => What::Row(cts),
             };
-            let (table, key) = (state.table(write.table).clone(), state.bytes(&write.key).to_vec());
-            self.queue_purge(Purge { table, id, key, what, entries });
+            let (table, key) = (self.table(write.table).clone(), self.bytes(&write.key).to_vec());
+            database.queue_purge(Purge { table, id, key, what, entries });
         }
     }
 }
