@@ -49,7 +49,11 @@ impl<M: LineLocks> State<M> {
         }
         for seen in &self.leaves {
             let tree = self.table(seen.table).tree(usize::from(seen.index));
-            if !tree.still(&seen.leaf).await? {
+            let same = match tree.try_still(&seen.leaf) {
+                Ok(same) => same,
+                Err(_) => tree.still(&seen.leaf).await?,
+            };
+            if !same {
                 return Err(Conflict::Phantom.into());
             }
         }
