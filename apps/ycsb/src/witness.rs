@@ -1,9 +1,9 @@
 //! Histories of a sample of the records, for a check after the run.
 
 use crate::store::{Ended, Seen};
+use latchwork_report::histogram::OperationFailure;
 use latchwork_runtime::Time;
 use latchwork_workload::WorkloadError;
-use latchwork_workload::histogram::OperationFailure;
 use latchwork_workload::history::{
     Call, CallHistory, MapKey, MapOperation, ObjectViolation, RegisterOperation, check_object,
     check_register,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use latchwork_files::{Named, Output};
 use latchwork_harness::{AppError, write, write_file};
-use latchwork_workload::result::ResultDocument;
+use latchwork_report::result::ResultDocument;
 
 use crate::args::Matrix;
 use crate::outcome::Outcome;

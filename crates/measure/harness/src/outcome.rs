@@ -8,10 +8,10 @@ use std::time::Duration;
 use latchwork_cluster::ClusterConfig;
 use latchwork_engine::Counters;
 use latchwork_files::Output;
+use latchwork_report::conditions::Conditions;
+use latchwork_report::histogram::Measured;
+use latchwork_report::result::{CheckOutcome, NodeResult, ResultDocument};
 use latchwork_runtime::Time;
-use latchwork_workload::conditions::Conditions;
-use latchwork_workload::histogram::Measured;
-use latchwork_workload::result::{CheckOutcome, NodeResult, ResultDocument};
 
 use crate::{AppError, Cluster, GIT, Limit, fold, stop};
 
@@ -321,8 +321,8 @@ pub(crate) fn written(place: &str, result: io::Result<()>) -> Result<(), AppErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use latchwork_workload::conditions::WorkerTime;
-    use latchwork_workload::histogram::Latencies;
+    use latchwork_report::conditions::WorkerTime;
+    use latchwork_report::histogram::Latencies;
     use latchwork_workload::ycsb::OperationKind;
     use std::time::Duration;
 

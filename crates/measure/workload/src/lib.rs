@@ -1,15 +1,14 @@
-//! Drivers and checkers: key distributions, YCSB and TPC-C workloads, histograms, result documents,
-//! and checkers of histories. The crate knows no store; the programs in `apps` connect the two.
+//! Drivers and checkers: key distributions, YCSB and TPC-C workloads, and checkers of histories. The
+//! crate knows no store; the programs in `apps` connect the two.
 //!
 //! ```text
 //!   properties --> ycsb::CoreWorkload --> ycsb::OperationStream --> (the store under test)
 //!   (files, -p)          |                   ^ distribution             |          |
 //!                        |                   | random                   v          v
-//!                        |                   | pacing            histogram     history
+//!                        |                   | pacing             `report`     history
 //!                        |                                     (how long)    (was it right)
-//!                        v                                           |          |
-//!              ycsb::RecordLayout (contents that can be checked)     v          v
-//!                                                                 result, report
+//!                        v
+//!              ycsb::RecordLayout (contents that can be checked)
 //! ```
 //!
 //! # Invariants
@@ -19,8 +18,7 @@
 //!   `powf`.
 //! * Nothing here reads a clock or sleeps. Times come from the caller, so all of it works in
 //!   virtual time.
-//! * The path of an operation (draw, key, contents, check, latency) allocates nothing, except the
-//!   first time that a kind of operation is measured.
+//! * The path of an operation (draw, key, contents, check) allocates nothing.
 //! * Bad input is an error of one line that names the mistake, its position, and valid input.
 //!
 //! # Example
@@ -62,20 +60,15 @@
 
 #![forbid(unsafe_code)]
 
-pub mod conditions;
 pub mod distribution;
 mod error;
 pub mod hash;
-pub mod histogram;
 pub mod history;
 pub mod micro;
 pub mod pacing;
 pub mod properties;
 pub mod random;
-pub mod report;
-pub mod result;
 pub mod tpcc;
-mod unique;
 pub mod ycsb;
 
 pub use error::WorkloadError;
