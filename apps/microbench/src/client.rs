@@ -6,11 +6,11 @@ use crate::witness::{Sample, Witness};
 use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::CoherentMemory as _;
 use latchwork_harness::{Course, RunPart, Share};
+use latchwork_history::calls::RegisterOperation;
 use latchwork_relaxed::{LossCause, LostWrite, RelaxedError, WriteBuffer};
 use latchwork_report::histogram::{Latencies, OperationFailure};
 use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::history::RegisterOperation;
 use latchwork_workload::micro::{
     Access, AccessStream, ClientIndex, Garbage, ItemTag, MicroKind, WriteKind,
 };

@@ -75,9 +75,9 @@
 //! folders' names. Each layer uses only those below it here:
 //!
 //! ```text
-//!   workload       key distributions, YCSB, TPC-C, history checkers: knows no store
+//!   workload       key distributions, YCSB, TPC-C: knows no store
 //!   report         latencies, result documents: knows no workload
-//!   history        what transactions did: recorded, and checked; knows no store
+//!   history        what transactions and calls did: recorded, and judged; knows no store
 //!   ─────────────────────────────────────────────────────────────────────────────────────
 //!   cluster        clusters in one process, of threads or simulated; with `tcp`, of many processes
 //!   database       a database on a cluster: logs, recovery and tables behind one call

@@ -1,4 +1,8 @@
-//! A recorder of transactions, and a check that the recorded transactions were serializable.
+//! The judge of histories: whether recorded transactions were serializable, and whether one order
+//! explains the answers of recorded calls.
+//!
+//! Calls have the module [`calls`], with checkers of linearizability, sequential consistency and
+//! store buffers. The rest of the crate is about transactions:
 //!
 //! ```text
 //!   worker ── Recorder: begin, read, scan, write, finish ──┐
@@ -10,9 +14,9 @@
 //!   check: versions in the order of timestamps ──► graph ──► cycles ──► Report    write_edn    History::write
 //! ```
 //!
-//! The crate knows no store and no concurrency control. Its input is what each committed
-//! transaction saw: the version of each row, by the commit timestamp of its writer, and the ranges
-//! of its scans.
+//! The crate knows no store and no concurrency control. The input about transactions is what each
+//! committed transaction saw: the version of each row, by the commit timestamp of its writer, and
+//! the ranges of its scans.
 //!
 //! - [`Recording`], [`Recorder`], [`Record`]: how to record a history. A recorder that is off costs
 //!   a branch.
@@ -60,6 +64,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calls;
 mod check;
 mod elle;
 mod event;

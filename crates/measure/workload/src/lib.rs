@@ -1,12 +1,12 @@
-//! Drivers and checkers: key distributions, YCSB and TPC-C workloads, and checkers of histories. The
-//! crate knows no store; the programs in `apps` connect the two.
+//! What drives a store: key distributions, YCSB, TPC-C, and the accesses of the micro-benchmark.
+//! The crate knows no store; the programs in `apps` connect the two.
 //!
 //! ```text
 //!   properties --> ycsb::CoreWorkload --> ycsb::OperationStream --> (the store under test)
 //!   (files, -p)          |                   ^ distribution             |          |
 //!                        |                   | random                   v          v
-//!                        |                   | pacing             `report`     history
-//!                        |                                     (how long)    (was it right)
+//!                        |                   | pacing            `report`   `history`
+//!                        |                                     (how long)   (was it right)
 //!                        v
 //!              ycsb::RecordLayout (contents that can be checked)
 //! ```
@@ -63,7 +63,6 @@
 pub mod distribution;
 mod error;
 pub mod hash;
-pub mod history;
 pub mod micro;
 pub mod pacing;
 pub mod properties;

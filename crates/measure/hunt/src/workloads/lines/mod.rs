@@ -18,10 +18,10 @@ use std::time::Duration;
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory, MemoryError};
+use latchwork_history::calls::{Access, Call, RegisterOperation};
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::distribution::{YCSB_THETA, Zipfian};
-use latchwork_workload::history::{Access, Call, RegisterOperation};
 use latchwork_workload::random::WorkloadRandom;
 
 use super::{FIND_LIMIT, Load, Record, Work, named, pass_time};

@@ -24,8 +24,8 @@ use latchwork_blink::{TreeError, TreeStatistics};
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::Member;
 use latchwork_coherence::CoherentMemory;
+use latchwork_history::calls::{Call, MapOperation, ObjectModel, ObjectViolation, check_object};
 use latchwork_strict::strict_assert;
-use latchwork_workload::history::{Call, MapOperation, ObjectModel, ObjectViolation, check_object};
 
 use super::{Load, Record, Work, pass_time};
 use crate::WorldCheck;
