@@ -25,7 +25,7 @@ mod item;
 mod stream;
 
 pub use item::{Garbage, ItemLayout, ItemNumber, ItemTag};
-pub use stream::{Access, AccessStream, ClientIndex};
+pub use stream::{AccessStream, ClientIndex, MicroAccess};
 
 use latchwork_report::histogram::OperationKindSet;
 
