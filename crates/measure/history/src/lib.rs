@@ -20,9 +20,10 @@
 //!
 //! - [`Recording`], [`Recorder`], [`Record`]: how to record a history. A recorder that is off costs
 //!   a branch.
-//! - [`History`], [`Transaction`], [`Operation`]: the recorded history. The book has the file's
-//!   format.
-//! - [`check`]: Adya's graph, its cycles named as in the literature, as a [`Report`] for people.
+//! - [`TransactionHistory`], [`RecordedTransaction`], [`RecordedOperation`]: the recorded history.
+//!   The book has the file's format.
+//! - [`check`]: Adya's graph, its cycles named as in the literature, as a [`HistoryReport`] for
+//!   people.
 //! - [`write_edn`]: the history for Elle.
 //!
 //! # What a good report means
@@ -45,7 +46,9 @@
 //! # Example
 //!
 //! ```
-//! use latchwork_history::{Change, Class, Options, Outcome, Recording, check};
+//! use latchwork_history::{
+//!     CheckOptions, Class, RecordedChange, Recording, TransactionOutcome, check,
+//! };
 //!
 //! // Two transactions read both of two rows, and change one each.
 //! let recording = Recording::memory(0);
@@ -54,10 +57,10 @@
 //!     let mut record = recorder.begin(0, 0, 10);
 //!     record.read(1, b"x", 0);
 //!     record.read(1, b"y", 0);
-//!     record.write(1, row, Change::Put);
-//!     recorder.finish(record, Outcome::Committed { cts }, 20);
+//!     record.write(1, row, RecordedChange::Put);
+//!     recorder.finish(record, TransactionOutcome::Committed { cts }, 20);
 //! }
-//! let report = check(&recording.history(), Options::default());
+//! let report = check(&recording.history(), CheckOptions::default());
 //! assert_eq!(report.violations[0].class, Class::AntiDependency);
 //! println!("{report}");
 //! ```

@@ -24,13 +24,14 @@
 //! # Example
 //!
 //! ```
-//! use latchwork_workload::properties::Properties;
-//! use latchwork_workload::ycsb::{
-//!     Builtin, ContentKey, CoreWorkload, InsertCounter, KeyBuffer, Operation, OperationStream,
-//!     RecordNumber, Version, WorkerIndex,
-//! };
 //! use std::collections::BTreeMap;
 //! use std::sync::Arc;
+//!
+//! use latchwork_workload::properties::Properties;
+//! use latchwork_workload::ycsb::{
+//!     Builtin, ContentKey, ContentVersion, CoreWorkload, InsertCounter, KeyBuffer,
+//!     OperationStream, RecordNumber, WorkerIndex, YcsbOperation,
+//! };
 //!
 //! let mut properties = Properties::default();
 //! Builtin::C.add_to(&mut properties)?;
@@ -43,7 +44,7 @@
 //! for number in workload.load_share(0, 1) {
 //!     let key = workload.keys.write(RecordNumber(number), &mut key);
 //!     let mut record = Vec::new();
-//!     workload.layout.encode(ContentKey::new(key), Version::LOADED, &mut record);
+//!     workload.layout.encode(ContentKey::new(key), ContentVersion::LOADED, &mut record);
 //!     store.insert(key.to_vec(), record);
 //! }
 //!
@@ -51,7 +52,7 @@
 //! let inserts = Arc::new(InsertCounter::new(workload.first_insert()));
 //! let worker = WorkerIndex { index: 0, count: 1 };
 //! for operation in OperationStream::new(&workload, &inserts, worker, 42)?.take(1000) {
-//! let Operation::Read { record, .. } = operation else { unreachable!("workload C only reads") };
+//!     let YcsbOperation::Read { record, .. } = operation else { unreachable!("C only reads") };
 //!     let key = workload.keys.write(record, &mut key);
 //!     workload.layout.verify(ContentKey::new(key), &store[key], |_, _| ())?;
 //! }
