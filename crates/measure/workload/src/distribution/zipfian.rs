@@ -151,6 +151,7 @@ impl Zipfian {
 
     #[cold]
     fn grow(&mut self, items: u64) {
+        strict_assert!(items > self.items, "a distribution shrinks");
         if items - self.items <= GROWTH_TERMS {
             for i in self.items + 1..=items {
                 self.zeta_items += (i as f64).powf(-self.theta);
@@ -159,7 +160,6 @@ impl Zipfian {
             self.zeta_items = zeta(items, self.theta);
         }
         self.items = items;
-        strict_assert!(items > self.items, "a distribution shrinks");
         self.update_eta();
     }
 
