@@ -1,4 +1,4 @@
-//! The schemas read the bytes of the handwritten layout in `latchwork_workload`, and write the same
+//! The schemas read the bytes of the layout in `latchwork_workload`, and write the same
 //! bytes.
 
 use std::collections::BTreeMap;
