@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use latchwork_workload::report::csv_line;
+use latchwork_report::text::csv_line;
 
 use crate::claim::JudgedClaim;
 use crate::error::{Result, read, write, wrong};

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use latchwork_workload::result::{CheckOutcome, ResultDocument, SCHEMA};
+use latchwork_report::result::{CheckOutcome, ResultDocument, SCHEMA};
 use serde_json::Value;
 
 use crate::error::{Result, read, wrong};

@@ -143,7 +143,7 @@ pub(crate) fn rows(points: &[Point], kind: RowKind) -> Result<Vec<Row>> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use latchwork_workload::result::{NodeResult, ResultDocument};
+    use latchwork_report::result::{NodeResult, ResultDocument};
 
     /// A point with these labels and this throughput, on two nodes. The first node did a quarter.
     pub(crate) fn point(labels: &str, throughput: f64) -> Point {

@@ -6,13 +6,13 @@ use crate::witness::{Sample, Witness};
 use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::CoherentMemory as _;
 use latchwork_harness::{Course, RunPart, Share};
+use latchwork_history::calls::RegisterOperation;
 use latchwork_relaxed::{LossCause, LostWrite, RelaxedError, WriteBuffer};
+use latchwork_report::histogram::{Latencies, OperationFailure};
 use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::histogram::{Latencies, OperationFailure};
-use latchwork_workload::history::RegisterOperation;
 use latchwork_workload::micro::{
-    Access, AccessStream, ClientIndex, Garbage, ItemTag, MicroKind, WriteKind,
+    AccessStream, ClientIndex, Garbage, ItemTag, MicroAccess, MicroKind, WriteKind,
 };
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
@@ -191,7 +191,7 @@ impl Runner {
         self.done.borrow_mut().writes.push((client, writes));
     }
 
-    async fn access(&self, access: Access, own: ItemTag) -> Result<Ended, RelaxedError> {
+    async fn access(&self, access: MicroAccess, own: ItemTag) -> Result<Ended, RelaxedError> {
         let line = self.run.lines[access.line as usize];
         let Place { layout, .. } = self.place;
         let offset = self.place.offset(access.item);
@@ -235,7 +235,7 @@ impl Runner {
         Ok(write.await?)
     }
 
-    fn witness(&self, access: Access, ended: &Ended, span: (Time, Time)) {
+    fn witness(&self, access: MicroAccess, ended: &Ended, span: (Time, Time)) {
         let operation = match (ended.wrote, ended.found) {
             (Some(stamp), _) => RegisterOperation::Write(stamp),
             (None, Some(Ok(stamp))) => RegisterOperation::Read(stamp),
@@ -249,7 +249,7 @@ impl Runner {
     fn note(
         &self,
         part: RunPart,
-        access: Access,
+        access: MicroAccess,
         seen: Option<Result<ItemTag, Garbage>>,
         begin: Time,
         end: Time,

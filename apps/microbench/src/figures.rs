@@ -4,10 +4,10 @@ use crate::client::Done;
 use crate::settings::Settings;
 use latchwork_engine::Counters;
 use latchwork_harness::{Limit, Went};
-use latchwork_workload::conditions::Conditions;
-use latchwork_workload::histogram::Latencies;
+use latchwork_report::conditions::Conditions;
+use latchwork_report::histogram::Latencies;
+use latchwork_report::result::ResultPhase;
 use latchwork_workload::micro::MicroKind;
-use latchwork_workload::result::ResultPhase;
 
 /// All measurements.
 pub(crate) struct Figures {

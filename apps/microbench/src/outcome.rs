@@ -5,8 +5,8 @@ use crate::settings::Settings;
 use latchwork_files::Output;
 use latchwork_harness::outcome::{self, RunCheck};
 use latchwork_harness::{AppError, write};
-use latchwork_workload::report;
-use latchwork_workload::result::ResultDocument;
+use latchwork_report::result::ResultDocument;
+use latchwork_report::text;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Outcome {
     }
 
     fn lines(&self, mut out: &mut dyn Write) -> io::Result<()> {
-        report::write_lines(&mut out, &self.figures.phase, &self.figures.latencies.measured())?;
+        text::write_lines(&mut out, &self.figures.phase, &self.figures.latencies.measured())?;
         for (name, value) in self.figures.measures() {
             writeln!(out, "[MEASURE], {name}, {value}")?;
         }

@@ -4,9 +4,9 @@
 //! Stamps of an item differ: stamps of blind writes are the client's own, and locked writes count
 //! up. Two locked writes with the same stamp are a lost write.
 
+use latchwork_history::calls::{Call, CallHistory, RegisterOperation, check_register};
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Ordering};
-use latchwork_workload::history::{Call, CallHistory, RegisterOperation, check_register};
 use latchwork_workload::micro::{AccessStream, ClientIndex, ItemTag, MicroWorkload};
 use serde::{Deserialize, Serialize};
 

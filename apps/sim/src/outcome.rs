@@ -5,7 +5,7 @@ use latchwork_files::Output;
 use latchwork_harness::outcome::{self, short};
 use latchwork_harness::{AppError, folded};
 use latchwork_hunt::{Scenario, Totals, WorldReport};
-use latchwork_workload::result::{CheckOutcome, ResultDocument, ResultPhase};
+use latchwork_report::result::{CheckOutcome, ResultDocument, ResultPhase};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -19,11 +19,11 @@ use latchwork_harness::progress::{Extent, Title};
 use latchwork_harness::{
     AppError, Cluster, Cores, Course, Limit, PhaseProgress, Plan, Warmup, stop,
 };
+use latchwork_report::result;
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Clock, Time};
 use latchwork_txn::Health;
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::future::Future;

@@ -206,11 +206,6 @@ impl Settings {
         })
     }
 
-    /// Whether time is virtual.
-    pub(crate) fn is_simulated(&self) -> bool {
-        self.fabric.nic().is_some()
-    }
-
     /// Whether this process is one node of a cluster of processes.
     pub(crate) fn is_joined(&self) -> bool {
         matches!(self.fabric, FabricChoice::Joined(_))

@@ -1,7 +1,7 @@
 //! The results of a worker's transactions.
 
+use latchwork_report::histogram::OperationKindSet as _;
 use latchwork_txn::Conflict;
-use latchwork_workload::histogram::OperationKindSet as _;
 use latchwork_workload::tpcc::{Statistics, TransactionKind};
 use serde::{Deserialize, Serialize};
 

@@ -8,9 +8,9 @@ use latchwork_coherence::{CoherentMemory as _, MemoryError};
 use latchwork_harness::AppError;
 use latchwork_harness::{PhaseProgress, stop};
 use latchwork_memnode::{ObjectKind, PoolError};
+use latchwork_report::histogram::{Latencies, OperationFailure};
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::histogram::{Latencies, OperationFailure};
 use latchwork_workload::ycsb::{
     ContentKey, ContentVersion, KeyBuffer, OperationKind, RecordNumber,
 };

@@ -5,8 +5,8 @@ use crate::session::Session;
 use latchwork_engine::Counters;
 use latchwork_harness::outcome::{self, RunCheck, WorldEnd, short};
 use latchwork_harness::{AppError, write};
-use latchwork_workload::report;
-use latchwork_workload::result::ResultDocument;
+use latchwork_report::result::ResultDocument;
+use latchwork_report::text;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl Outcome {
 
     fn lines(&self, mut out: &mut dyn Write) -> io::Result<()> {
         if let Some(main) = self.main() {
-            report::write_lines(&mut out, &main.phase, &main.latencies.measured())?;
+            text::write_lines(&mut out, &main.phase, &main.latencies.measured())?;
         }
         outcome::write_check_lines(out, &self.checks)
     }

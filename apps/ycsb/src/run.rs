@@ -11,8 +11,8 @@ use latchwork_harness::AppError;
 use latchwork_harness::PhaseProgress;
 use latchwork_harness::stop::Signal;
 use latchwork_harness::{Course, LoopTime, RunPart, Share};
+use latchwork_report::histogram::Latencies;
 use latchwork_runtime::{Handle, Time};
-use latchwork_workload::histogram::Latencies;
 use latchwork_workload::pacing::Pacer;
 use latchwork_workload::ycsb::{
     InsertCounter, OperationKind, OperationStream, Versions, WorkerIndex, YcsbOperation,

@@ -2,7 +2,7 @@
 
 use latchwork_blink::{Tree, TreeError, TreeValue, ValueMut};
 use latchwork_coherence::CoherentMemory;
-use latchwork_workload::histogram::OperationFailure;
+use latchwork_report::histogram::OperationFailure;
 use latchwork_workload::ycsb::{
     ContentKey, ContentVersion, CoreWorkload, FieldIndex, Fields, KeyBuffer, RecordNumber,
     VERSION_LEN, YcsbOperation,

@@ -1,13 +1,13 @@
 //! Histories of a sample of the records, for a check after the run.
 
 use crate::store::{Ended, Seen};
-use latchwork_runtime::Time;
-use latchwork_workload::WorkloadError;
-use latchwork_workload::histogram::OperationFailure;
-use latchwork_workload::history::{
+use latchwork_history::calls::{
     Call, CallHistory, MapKey, MapOperation, ObjectViolation, RegisterOperation, check_object,
     check_register,
 };
+use latchwork_report::histogram::OperationFailure;
+use latchwork_runtime::Time;
+use latchwork_workload::WorkloadError;
 use latchwork_workload::ycsb::{
     ContentVersion, CoreWorkload, FieldIndex, InsertCounter, OperationStream, RecordNumber,
     WorkerIndex, YcsbOperation,

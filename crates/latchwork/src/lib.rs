@@ -75,8 +75,9 @@
 //! folders' names. Each layer uses only those below it here:
 //!
 //! ```text
-//!   workload       key distributions, YCSB, histograms, history checkers: knows no store
-//!   history        what transactions did: recorded, and checked; knows no store
+//!   workload       key distributions, YCSB, TPC-C: knows no store
+//!   report         latencies, result documents: knows no workload
+//!   history        what transactions and calls did: recorded, and judged; knows no store
 //!   ─────────────────────────────────────────────────────────────────────────────────────
 //!   cluster        clusters in one process, of threads or simulated; with `tcp`, of many processes
 //!   database       a database on a cluster: logs, recovery and tables behind one call
@@ -119,6 +120,7 @@ pub use latchwork_membership as membership;
 pub use latchwork_memnode as memnode;
 pub use latchwork_partition as partition;
 pub use latchwork_relaxed as relaxed;
+pub use latchwork_report as report;
 pub use latchwork_runtime as runtime;
 pub use latchwork_selcc as selcc;
 pub use latchwork_simulation as simulation;

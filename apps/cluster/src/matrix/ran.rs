@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use latchwork_workload::result::ResultDocument;
+use latchwork_report::result::ResultDocument;
 
 use crate::outcome::Outcome;
 use crate::results;

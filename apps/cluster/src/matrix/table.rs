@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use latchwork_harness::{COLUMNS, folded};
-use latchwork_workload::histogram::LatencySummary;
-use latchwork_workload::report::csv_line;
-use latchwork_workload::result::{CheckOutcome, ResultDocument};
+use latchwork_report::histogram::LatencySummary;
+use latchwork_report::result::{CheckOutcome, ResultDocument};
+use latchwork_report::text::csv_line;
 use serde_json::{Value, json};
 
 use super::ran::Ran;

@@ -1,4 +1,4 @@
-//! The schemas read the bytes of the handwritten layout in `latchwork_workload`, and write the same
+//! The schemas read the bytes of the layout in `latchwork_workload`, and write the same
 //! bytes.
 
 use std::collections::BTreeMap;
@@ -324,6 +324,25 @@ fn rows_of_one_table_are_none_of_most_others() {
         }
     });
     assert!(refused > 10_000, "{refused}");
+}
+
+/// The fingerprints are part of the catalogue, so a database on disk keeps its tables across builds.
+#[test]
+fn the_fingerprints_of_the_schemas_never_change() {
+    let found = TpccTable::ALL
+        .map(|table| (table.name(), schema(table).expect("a good schema").fingerprint()));
+    let kept = [
+        ("WAREHOUSE", 635_245_429_342_404_250),
+        ("DISTRICT", 10_960_759_771_500_713_148),
+        ("CUSTOMER", 7_816_505_785_378_961_076),
+        ("HISTORY", 8_659_334_958_453_157_526),
+        ("NEW-ORDER", 15_846_410_692_988_645_549),
+        ("ORDER", 6_096_777_097_837_649_183),
+        ("ORDER-LINE", 468_860_007_090_599_628),
+        ("ITEM", 16_054_578_077_166_086_473),
+        ("STOCK", 3_676_355_171_402_807_743),
+    ];
+    assert_eq!(found, kept);
 }
 
 #[test]

@@ -18,6 +18,21 @@ use latchwork_verbs_tcp as tcp;
 
 use crate::closed::Closed;
 
+/// A match with the same arm for the backend in each variant, and in the variants behind `+`.
+macro_rules! each {
+    ($Enum:ident $(+ $More:ident)*, $this:expr, $backend:ident => $call:expr) => {
+        match $this {
+            $Enum::Shm($backend) => $call,
+            $Enum::Sim($backend) => $call,
+            #[cfg(feature = "tcp")]
+            $Enum::Tcp($backend) => $call,
+            #[cfg(target_os = "linux")]
+            $Enum::Ibv($backend) => $call,
+            $($Enum::$More($backend) => $call,)*
+        }
+    };
+}
+
 /// A set of nodes that can reach each other. Clones are the same fabric.
 ///
 /// The enum is for one thread. To build workers on several threads, give each thread a clone of a
@@ -112,14 +127,7 @@ impl AnyFabric {
     /// [`SetupError::Region`] and [`SetupError::TooManyMemoryNodes`]; also [`SetupError::NoRoom`],
     /// [`SetupError::Listen`] or [`SetupError::System`] on the fabrics that have these errors.
     pub fn add_memory_node(&self, bytes: usize) -> Result<MemoryNodeId, SetupError> {
-        match self {
-            AnyFabric::Shm(fabric) => fabric.add_memory_node(bytes),
-            AnyFabric::Sim(fabric) => fabric.add_memory_node(bytes),
-            #[cfg(feature = "tcp")]
-            AnyFabric::Tcp(fabric) => fabric.add_memory_node(bytes),
-            #[cfg(target_os = "linux")]
-            AnyFabric::Ibv(fabric) => fabric.add_memory_node(bytes),
-        }
+        each!(AnyFabric, self, fabric => fabric.add_memory_node(bytes))
     }
 
     /// Adds a compute node, with an inbox and without regions.
@@ -127,14 +135,7 @@ impl AnyFabric {
     /// # Errors
     /// [`SetupError::DuplicateNode`].
     pub fn add_compute_node(&self, id: ComputeNodeId) -> Result<(), SetupError> {
-        match self {
-            AnyFabric::Shm(fabric) => fabric.add_compute_node(id),
-            AnyFabric::Sim(fabric) => fabric.add_compute_node(id),
-            #[cfg(feature = "tcp")]
-            AnyFabric::Tcp(fabric) => fabric.add_compute_node(id),
-            #[cfg(target_os = "linux")]
-            AnyFabric::Ibv(fabric) => fabric.add_compute_node(id),
-        }
+        each!(AnyFabric, self, fabric => fabric.add_compute_node(id))
     }
 
     /// Makes memory for regions that peers address. On shared memory of several processes the
@@ -162,14 +163,7 @@ impl AnyFabric {
         node: ComputeNodeId,
         region: Arc<Region>,
     ) -> Result<RegionKey, SetupError> {
-        match self {
-            AnyFabric::Shm(fabric) => fabric.register(node, region),
-            AnyFabric::Sim(fabric) => fabric.register(node, region),
-            #[cfg(feature = "tcp")]
-            AnyFabric::Tcp(fabric) => fabric.register(node, region),
-            #[cfg(target_os = "linux")]
-            AnyFabric::Ibv(fabric) => fabric.register(node, region),
-        }
+        each!(AnyFabric, self, fabric => fabric.register(node, region))
     }
 
     /// Makes an endpoint for one worker of `node`, which runs on the executor of `handle`. On
@@ -215,26 +209,12 @@ impl AnyFabric {
     /// # Errors
     /// [`SetupError::UnknownNode`].
     pub fn disconnect(&self, node: ComputeNodeId) -> Result<(), SetupError> {
-        match self {
-            AnyFabric::Shm(fabric) => fabric.disconnect(node),
-            AnyFabric::Sim(fabric) => fabric.disconnect(node),
-            #[cfg(feature = "tcp")]
-            AnyFabric::Tcp(fabric) => fabric.disconnect(node),
-            #[cfg(target_os = "linux")]
-            AnyFabric::Ibv(fabric) => fabric.disconnect(node),
-        }
+        each!(AnyFabric, self, fabric => fabric.disconnect(node))
     }
 
     /// The memory of a memory node, for tests and tools that read the memory from outside.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
-        match self {
-            AnyFabric::Shm(fabric) => fabric.memory(node),
-            AnyFabric::Sim(fabric) => fabric.memory(node),
-            #[cfg(feature = "tcp")]
-            AnyFabric::Tcp(fabric) => fabric.memory(node),
-            #[cfg(target_os = "linux")]
-            AnyFabric::Ibv(fabric) => fabric.memory(node),
-        }
+        each!(AnyFabric, self, fabric => fabric.memory(node))
     }
 }
 
@@ -284,87 +264,31 @@ impl latchwork_verbs::Endpoint for AnyEndpoint {
         token: u64,
         requests: &[WorkRequest],
     ) -> Result<(), VerbError> {
-        match self {
-            AnyEndpoint::Shm(endpoint) => endpoint.post(target, token, requests),
-            AnyEndpoint::Sim(endpoint) => endpoint.post(target, token, requests),
-            #[cfg(feature = "tcp")]
-            AnyEndpoint::Tcp(endpoint) => endpoint.post(target, token, requests),
-            #[cfg(target_os = "linux")]
-            AnyEndpoint::Ibv(endpoint) => endpoint.post(target, token, requests),
-            AnyEndpoint::Closed(endpoint) => endpoint.post(target, token, requests),
-        }
+        each!(AnyEndpoint + Closed, self, endpoint => endpoint.post(target, token, requests))
     }
 
     fn expect_write(&mut self, target: Target, remote: u64, len: u32) {
-        match self {
-            AnyEndpoint::Shm(endpoint) => endpoint.expect_write(target, remote, len),
-            AnyEndpoint::Sim(endpoint) => endpoint.expect_write(target, remote, len),
-            #[cfg(feature = "tcp")]
-            AnyEndpoint::Tcp(endpoint) => endpoint.expect_write(target, remote, len),
-            #[cfg(target_os = "linux")]
-            AnyEndpoint::Ibv(endpoint) => endpoint.expect_write(target, remote, len),
-            AnyEndpoint::Closed(endpoint) => endpoint.expect_write(target, remote, len),
-        }
+        each!(AnyEndpoint + Closed, self, endpoint => endpoint.expect_write(target, remote, len))
     }
 
     fn ring(&mut self) {
-        match self {
-            AnyEndpoint::Shm(endpoint) => endpoint.ring(),
-            AnyEndpoint::Sim(endpoint) => endpoint.ring(),
-            #[cfg(feature = "tcp")]
-            AnyEndpoint::Tcp(endpoint) => endpoint.ring(),
-            #[cfg(target_os = "linux")]
-            AnyEndpoint::Ibv(endpoint) => endpoint.ring(),
-            AnyEndpoint::Closed(endpoint) => endpoint.ring(),
-        }
+        each!(AnyEndpoint + Closed, self, endpoint => endpoint.ring())
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Completion)) -> bool {
-        match self {
-            AnyEndpoint::Shm(endpoint) => endpoint.poll(sink),
-            AnyEndpoint::Sim(endpoint) => endpoint.poll(sink),
-            #[cfg(feature = "tcp")]
-            AnyEndpoint::Tcp(endpoint) => endpoint.poll(sink),
-            #[cfg(target_os = "linux")]
-            AnyEndpoint::Ibv(endpoint) => endpoint.poll(sink),
-            AnyEndpoint::Closed(endpoint) => endpoint.poll(sink),
-        }
+        each!(AnyEndpoint + Closed, self, endpoint => endpoint.poll(sink))
     }
 
     fn in_flight(&self) -> usize {
-        match self {
-            AnyEndpoint::Shm(endpoint) => endpoint.in_flight(),
-            AnyEndpoint::Sim(endpoint) => endpoint.in_flight(),
-            #[cfg(feature = "tcp")]
-            AnyEndpoint::Tcp(endpoint) => endpoint.in_flight(),
-            #[cfg(target_os = "linux")]
-            AnyEndpoint::Ibv(endpoint) => endpoint.in_flight(),
-            AnyEndpoint::Closed(endpoint) => endpoint.in_flight(),
-        }
+        each!(AnyEndpoint + Closed, self, endpoint => endpoint.in_flight())
     }
 
     fn may_park(&self) -> bool {
-        match self {
-            AnyEndpoint::Shm(endpoint) => endpoint.may_park(),
-            AnyEndpoint::Sim(endpoint) => endpoint.may_park(),
-            #[cfg(feature = "tcp")]
-            AnyEndpoint::Tcp(endpoint) => endpoint.may_park(),
-            #[cfg(target_os = "linux")]
-            AnyEndpoint::Ibv(endpoint) => endpoint.may_park(),
-            AnyEndpoint::Closed(endpoint) => endpoint.may_park(),
-        }
+        each!(AnyEndpoint + Closed, self, endpoint => endpoint.may_park())
     }
 
     fn doze(&self, time: Duration) -> bool {
-        match self {
-            AnyEndpoint::Shm(endpoint) => endpoint.doze(time),
-            AnyEndpoint::Sim(endpoint) => endpoint.doze(time),
-            #[cfg(feature = "tcp")]
-            AnyEndpoint::Tcp(endpoint) => endpoint.doze(time),
-            #[cfg(target_os = "linux")]
-            AnyEndpoint::Ibv(endpoint) => endpoint.doze(time),
-            AnyEndpoint::Closed(endpoint) => endpoint.doze(time),
-        }
+        each!(AnyEndpoint + Closed, self, endpoint => endpoint.doze(time))
     }
 }
 
@@ -400,14 +324,7 @@ impl AnyInbox {
 
 impl latchwork_verbs::Inbox for AnyInbox {
     fn receive(&self, sink: &mut dyn FnMut(Message)) -> bool {
-        match self {
-            AnyInbox::Shm(inbox) => inbox.receive(sink),
-            AnyInbox::Sim(inbox) => inbox.receive(sink),
-            #[cfg(feature = "tcp")]
-            AnyInbox::Tcp(inbox) => inbox.receive(sink),
-            #[cfg(target_os = "linux")]
-            AnyInbox::Ibv(inbox) => inbox.receive(sink),
-        }
+        each!(AnyInbox, self, inbox => inbox.receive(sink))
     }
 }
 
@@ -427,24 +344,10 @@ pub enum AnySubscription {
 
 impl latchwork_verbs::Subscription for AnySubscription {
     fn park(&self) -> bool {
-        match self {
-            AnySubscription::Shm(subscription) => subscription.park(),
-            AnySubscription::Sim(subscription) => subscription.park(),
-            #[cfg(feature = "tcp")]
-            AnySubscription::Tcp(subscription) => subscription.park(),
-            #[cfg(target_os = "linux")]
-            AnySubscription::Ibv(subscription) => subscription.park(),
-        }
+        each!(AnySubscription, self, subscription => subscription.park())
     }
 
     fn unparked(&self) {
-        match self {
-            AnySubscription::Shm(subscription) => subscription.unparked(),
-            AnySubscription::Sim(subscription) => subscription.unparked(),
-            #[cfg(feature = "tcp")]
-            AnySubscription::Tcp(subscription) => subscription.unparked(),
-            #[cfg(target_os = "linux")]
-            AnySubscription::Ibv(subscription) => subscription.unparked(),
-        }
+        each!(AnySubscription, self, subscription => subscription.unparked())
     }
 }

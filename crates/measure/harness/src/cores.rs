@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cluster::Member;
+use latchwork_report::conditions::{Conditions, Machine, WorkerTime};
 use latchwork_runtime::sync::Mutex;
-use latchwork_workload::conditions::{Conditions, Machine, WorkerTime};
 
 use crate::{AppError, Cluster};
 

@@ -15,9 +15,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_cluster::Usage;
+use latchwork_report::conditions::Conditions;
 use latchwork_runtime::Time;
 use latchwork_verbs_sim::NicWork;
-use latchwork_workload::conditions::Conditions;
 
 use crate::{Cluster, RunPart};
 
@@ -270,7 +270,7 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use latchwork_workload::conditions::WorkerTime;
+    use latchwork_report::conditions::WorkerTime;
 
     fn nic(owner: &str, part: &str, busy: f64) -> Limit {
         Limit::Nic { owner: owner.to_owned(), part: part.to_owned(), busy }

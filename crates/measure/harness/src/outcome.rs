@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use latchwork_cluster::ClusterConfig;
 use latchwork_engine::Counters;
+use latchwork_report::conditions::Conditions;
+use latchwork_report::histogram::Measured;
+use latchwork_report::result::{CheckOutcome, NodeResult, ResultDocument};
 use latchwork_runtime::Time;
-use latchwork_workload::conditions::Conditions;
-use latchwork_workload::histogram::Measured;
-use latchwork_workload::result::{CheckOutcome, NodeResult, ResultDocument};
 
 use crate::{Cluster, GIT, Limit, stop};
 
@@ -222,8 +222,8 @@ impl WorldEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use latchwork_workload::conditions::WorkerTime;
-    use latchwork_workload::histogram::Latencies;
+    use latchwork_report::conditions::WorkerTime;
+    use latchwork_report::histogram::Latencies;
     use latchwork_workload::ycsb::OperationKind;
     use std::time::Duration;
 

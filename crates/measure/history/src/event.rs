@@ -1,4 +1,4 @@
-//! The operations of one transaction: [`Transaction`].
+//! The operations of one transaction: [`RecordedTransaction`].
 
 use std::fmt;
 use std::ops::Bound;

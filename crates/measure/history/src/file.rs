@@ -118,7 +118,7 @@ impl TransactionHistory {
     /// Reads the recordings of the processes of one run, at most `bytes_max` bytes from each file.
     ///
     /// # Errors
-    /// As [`load`](History::load); [`HistoryError::Twice`] also when two files have one
+    /// As [`load`](TransactionHistory::load); [`HistoryError::Twice`] also when two files have one
     /// transaction.
     pub fn load_all(
         paths: impl IntoIterator<Item = impl AsRef<Path>>,
@@ -134,14 +134,14 @@ impl TransactionHistory {
     /// Reads a history; `path` is for errors.
     ///
     /// # Errors
-    /// As [`load`](History::load).
+    /// As [`load`](TransactionHistory::load).
     pub fn read(from: impl BufRead, path: &Path) -> Result<TransactionHistory, HistoryError> {
         let mut one = Reading::default();
         one.add(from, path)?;
         Ok(one.history)
     }
 
-    /// Writes the history in the form that [`load`](History::load) reads.
+    /// Writes the history in the form that [`load`](TransactionHistory::load) reads.
     ///
     /// # Errors
     /// When `out` fails.

@@ -1,4 +1,8 @@
-//! A recorder of transactions, and a check that the recorded transactions were serializable.
+//! The judge of histories: whether recorded transactions were serializable, and whether one order
+//! explains the answers of recorded calls.
+//!
+//! Calls have the module [`calls`], with checkers of linearizability, sequential consistency and
+//! store buffers. The rest of the crate is about transactions:
 //!
 //! ```text
 //!   worker ── Recorder: begin, read, scan, write, finish ──┐
@@ -10,15 +14,16 @@
 //!   check: versions in the order of timestamps ──► graph ──► cycles ──► Report    write_edn    History::write
 //! ```
 //!
-//! The crate knows no store and no concurrency control. Its input is what each committed
-//! transaction saw: the version of each row, by the commit timestamp of its writer, and the ranges
-//! of its scans.
+//! The crate knows no store and no concurrency control. The input about transactions is what each
+//! committed transaction saw: the version of each row, by the commit timestamp of its writer, and
+//! the ranges of its scans.
 //!
 //! - [`Recording`], [`Recorder`], [`Record`]: how to record a history. A recorder that is off costs
 //!   a branch.
-//! - [`History`], [`Transaction`], [`Operation`]: the recorded history. The book has the file's
-//!   format.
-//! - [`check`]: Adya's graph, its cycles named as in the literature, as a [`Report`] for people.
+//! - [`TransactionHistory`], [`RecordedTransaction`], [`RecordedOperation`]: the recorded history.
+//!   The book has the file's format.
+//! - [`check`]: Adya's graph, its cycles named as in the literature, as a [`HistoryReport`] for
+//!   people.
 //! - [`write_edn`]: the history for Elle.
 //!
 //! # What a good report means
@@ -41,7 +46,9 @@
 //! # Example
 //!
 //! ```
-//! use latchwork_history::{Change, Class, Options, Outcome, Recording, check};
+//! use latchwork_history::{
+//!     CheckOptions, Class, RecordedChange, Recording, TransactionOutcome, check,
+//! };
 //!
 //! // Two transactions read both of two rows, and change one each.
 //! let recording = Recording::memory(0);
@@ -50,16 +57,17 @@
 //!     let mut record = recorder.begin(0, 0, 10);
 //!     record.read(1, b"x", 0);
 //!     record.read(1, b"y", 0);
-//!     record.write(1, row, Change::Put);
-//!     recorder.finish(record, Outcome::Committed { cts }, 20);
+//!     record.write(1, row, RecordedChange::Put);
+//!     recorder.finish(record, TransactionOutcome::Committed { cts }, 20);
 //! }
-//! let report = check(&recording.history(), Options::default());
+//! let report = check(&recording.history(), CheckOptions::default());
 //! assert_eq!(report.violations[0].class, Class::AntiDependency);
 //! println!("{report}");
 //! ```
 
 #![forbid(unsafe_code)]
 
+pub mod calls;
 mod check;
 mod elle;
 mod event;

@@ -151,7 +151,7 @@ impl Drop for Worker {
 ///
 /// ```
 /// use std::ops::Bound;
-/// use latchwork_history::{Change, Direction, Outcome, Recording};
+/// use latchwork_history::{Direction, RecordedChange, Recording, TransactionOutcome};
 ///
 /// let recording = Recording::memory(0);
 /// let recorder = recording.recorder();
@@ -160,8 +160,8 @@ impl Drop for Worker {
 /// let scan = record.scan(7, Bound::Included(b"a"), Bound::Unbounded, Direction::Up);
 /// record.saw(scan, b"apple", Some(64));
 /// record.stopped(scan, b"apple");
-/// record.write(7, b"stock", Change::Put);
-/// recorder.finish(record, Outcome::Committed { cts: 128 }, 2_000);
+/// record.write(7, b"stock", RecordedChange::Put);
+/// recorder.finish(record, TransactionOutcome::Committed { cts: 128 }, 2_000);
 /// assert_eq!(recording.history().transactions.len(), 1);
 /// ```
 #[derive(Clone, Default)]
@@ -247,8 +247,8 @@ impl Record {
         self.0.is_some()
     }
 
-    /// Records a lookup that saw `version` (see [`Operation::Read`]). Not for the transaction's own
-    /// writes.
+    /// Records a lookup that saw `version` (see [`RecordedOperation::Read`]). Not for the
+    /// transaction's own writes.
     #[inline]
     pub fn read(&mut self, table: u32, key: &[u8], version: RowVersion) {
         self.push(|| RecordedOperation::Read { table, key: key.into(), version, hash: None });

@@ -1,15 +1,14 @@
-//! Drivers and checkers: key distributions, YCSB and TPC-C workloads, histograms, result documents,
-//! and checkers of histories. The crate knows no store; the programs in `apps` connect the two.
+//! What drives a store: key distributions, YCSB, TPC-C, and the accesses of the micro-benchmark.
+//! The crate knows no store; the programs in `apps` connect the two.
 //!
 //! ```text
 //!   properties --> ycsb::CoreWorkload --> ycsb::OperationStream --> (the store under test)
 //!   (files, -p)          |                   ^ distribution             |          |
 //!                        |                   | random                   v          v
-//!                        |                   | pacing            histogram     history
-//!                        |                                     (how long)    (was it right)
-//!                        v                                           |          |
-//!              ycsb::RecordLayout (contents that can be checked)     v          v
-//!                                                                 result, report
+//!                        |                   | pacing            `report`   `history`
+//!                        |                                     (how long)   (was it right)
+//!                        v
+//!              ycsb::RecordLayout (contents that can be checked)
 //! ```
 //!
 //! # Invariants
@@ -19,20 +18,20 @@
 //!   `powf`.
 //! * Nothing here reads a clock or sleeps. Times come from the caller, so all of it works in
 //!   virtual time.
-//! * The path of an operation (draw, key, contents, check, latency) allocates nothing, except the
-//!   first time that a kind of operation is measured.
+//! * The path of an operation (draw, key, contents, check) allocates nothing.
 //! * Bad input is an error of one line that names the mistake, its position, and valid input.
 //!
 //! # Example
 //!
 //! ```
-//! use latchwork_workload::properties::Properties;
-//! use latchwork_workload::ycsb::{
-//!     Builtin, ContentKey, CoreWorkload, InsertCounter, KeyBuffer, Operation, OperationStream,
-//!     RecordNumber, Version, WorkerIndex,
-//! };
 //! use std::collections::BTreeMap;
 //! use std::sync::Arc;
+//!
+//! use latchwork_workload::properties::Properties;
+//! use latchwork_workload::ycsb::{
+//!     Builtin, ContentKey, ContentVersion, CoreWorkload, InsertCounter, KeyBuffer,
+//!     OperationStream, RecordNumber, WorkerIndex, YcsbOperation,
+//! };
 //!
 //! let mut properties = Properties::default();
 //! Builtin::C.add_to(&mut properties)?;
@@ -45,7 +44,7 @@
 //! for number in workload.load_share(0, 1) {
 //!     let key = workload.keys.write(RecordNumber(number), &mut key);
 //!     let mut record = Vec::new();
-//!     workload.layout.encode(ContentKey::new(key), Version::LOADED, &mut record);
+//!     workload.layout.encode(ContentKey::new(key), ContentVersion::LOADED, &mut record);
 //!     store.insert(key.to_vec(), record);
 //! }
 //!
@@ -53,7 +52,7 @@
 //! let inserts = Arc::new(InsertCounter::new(workload.first_insert()));
 //! let worker = WorkerIndex { index: 0, count: 1 };
 //! for operation in OperationStream::new(&workload, &inserts, worker, 42)?.take(1000) {
-//! let Operation::Read { record, .. } = operation else { unreachable!("workload C only reads") };
+//!     let YcsbOperation::Read { record, .. } = operation else { unreachable!("C only reads") };
 //!     let key = workload.keys.write(record, &mut key);
 //!     workload.layout.verify(ContentKey::new(key), &store[key], |_, _| ())?;
 //! }
@@ -62,20 +61,14 @@
 
 #![forbid(unsafe_code)]
 
-pub mod conditions;
 pub mod distribution;
 mod error;
 pub mod hash;
-pub mod histogram;
-pub mod history;
 pub mod micro;
 pub mod pacing;
 pub mod properties;
 pub mod random;
-pub mod report;
-pub mod result;
 pub mod tpcc;
-mod unique;
 pub mod ycsb;
 
 pub use error::WorkloadError;

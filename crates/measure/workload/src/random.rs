@@ -9,11 +9,11 @@ use crate::hash::{GOLDEN, mix};
 /// be repeated from its seed. Not for secrets.
 ///
 /// ```
-/// use latchwork_workload::random::Random;
+/// use latchwork_workload::random::WorkloadRandom;
 ///
-/// let mut first = Random::for_stream(42, 0);
-/// let mut again = Random::for_stream(42, 0);
-/// let mut other = Random::for_stream(42, 1);
+/// let mut first = WorkloadRandom::for_stream(42, 0);
+/// let mut again = WorkloadRandom::for_stream(42, 0);
+/// let mut other = WorkloadRandom::for_stream(42, 1);
 /// let drawn = first.next_u64();
 /// assert_eq!(drawn, again.next_u64());
 /// assert_ne!(drawn, other.next_u64());

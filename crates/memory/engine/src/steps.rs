@@ -118,7 +118,6 @@ impl<P: CoherenceProtocol> Inner<P> {
     pub(crate) fn operation_ended(&self, end: Option<(GlobalAddr, P::End)>) {
         let Some((addr, end)) = end else { return };
         let mut records = self.node.records.shard(addr).lock();
-        strict_assert!(records.contains_key(&addr), "{addr} had an operation and no record");
         let Some(record) = records.get_mut(&addr) else { return };
         if record.local.evicting {
             record.local.evicting = false;

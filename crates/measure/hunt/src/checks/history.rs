@@ -4,9 +4,7 @@
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
 
-use latchwork_workload::history::{
-    Access, Call, RegisterOperation, check_register, check_sequential,
-};
+use latchwork_history::calls::{Access, Call, RegisterOperation, check_register, check_sequential};
 
 use super::{Verdict, listed};
 use crate::WorldCheck;

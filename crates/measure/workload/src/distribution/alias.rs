@@ -10,10 +10,10 @@ use crate::random::WorkloadRandom;
 /// two table lookups for any number of items.
 ///
 /// ```
-/// use latchwork_workload::{distribution::Weighted, random::Random};
+/// use latchwork_workload::{distribution::Weighted, random::WorkloadRandom};
 ///
 /// let weighted = Weighted::new(&[3.0, 0.0, 1.0])?;
-/// let mut random = Random::new(1);
+/// let mut random = WorkloadRandom::new(1);
 /// let firsts = (0..1000).filter(|_| weighted.draw(&mut random) == 0).count();
 /// assert!((700..800).contains(&firsts));
 /// # Ok::<(), latchwork_workload::WorkloadError>(())

@@ -13,8 +13,8 @@
 //!   Discrete          a few alternatives with weights
 //! ```
 //!
-//! All draws take a [`Random`](crate::random::Random) of the caller; nothing is shared and nothing
-//! is allocated.
+//! All draws take a [`WorkloadRandom`](crate::random::WorkloadRandom) of the caller; nothing is
+//! shared and nothing is allocated.
 
 mod ages;
 mod alias;

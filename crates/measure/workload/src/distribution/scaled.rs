@@ -40,12 +40,12 @@ const EVEN_FROM: u64 = 16;
 /// is exact for every skew from 0 (uniform), including 1 and above. Clones share the table.
 ///
 /// ```
-/// use latchwork_workload::{distribution::ScaledZipfian, random::Random};
+/// use latchwork_workload::{distribution::ScaledZipfian, random::WorkloadRandom};
 ///
 /// // 24 million lines as 24 thousand.
 /// let zipfian = ScaledZipfian::new(24_000, 1000, 0.99)?;
 /// assert!((0.052..0.053).contains(&zipfian.share(1)));
-/// assert!(zipfian.draw(&mut Random::new(1)) < 24_000);
+/// assert!(zipfian.draw(&mut WorkloadRandom::new(1)) < 24_000);
 /// # Ok::<(), latchwork_workload::WorkloadError>(())
 /// ```
 #[derive(Clone, Debug)]

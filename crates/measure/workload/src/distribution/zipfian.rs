@@ -73,10 +73,10 @@ fn tail(from: f64, to: f64, theta: f64) -> f64 {
 /// compare.
 ///
 /// ```
-/// use latchwork_workload::{distribution::{YCSB_THETA, Zipfian}, random::Random};
+/// use latchwork_workload::{distribution::{YCSB_THETA, Zipfian}, random::WorkloadRandom};
 ///
 /// let mut zipfian = Zipfian::new(1_000_000, YCSB_THETA)?;
-/// let mut random = Random::new(1);
+/// let mut random = WorkloadRandom::new(1);
 /// let hottest = (0..10_000).filter(|_| zipfian.draw(&mut random) == 0).count();
 /// assert!((550..750).contains(&hottest)); // one draw in fifteen
 /// zipfian.grow_to(1_000_001);

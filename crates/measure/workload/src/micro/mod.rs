@@ -25,11 +25,12 @@ mod item;
 mod stream;
 
 pub use item::{Garbage, ItemLayout, ItemNumber, ItemTag};
-pub use stream::{Access, AccessStream, ClientIndex};
+pub use stream::{AccessStream, ClientIndex, MicroAccess};
+
+use latchwork_report::histogram::OperationKindSet;
 
 use crate::WorkloadError;
 use crate::distribution::ScaledZipfian;
-use crate::histogram::OperationKindSet;
 
 /// The popularity of lines.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

@@ -14,7 +14,7 @@ pub struct ClientIndex {
 
 /// One access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Access {
+pub struct MicroAccess {
     /// Read or write.
     pub kind: MicroKind,
     /// The line, from 0.
@@ -73,7 +73,7 @@ impl AccessStream {
 
     /// The next access.
     #[inline]
-    pub fn draw(&mut self) -> Access {
+    pub fn draw(&mut self) -> MicroAccess {
         let kind =
             if self.reads.draw(&mut self.random) { MicroKind::Read } else { MicroKind::Write };
         let items = self.workload.config().items_per_line;
@@ -85,7 +85,7 @@ impl AccessStream {
             _ => (self.line(), self.random.below(items)),
         };
         self.last = Some((line, item));
-        Access { kind, line, item }
+        MicroAccess { kind, line, item }
     }
 
     /// The item behind this one, in the same region.
@@ -123,7 +123,7 @@ impl AccessStream {
     }
 }
 
-impl Access {
+impl MicroAccess {
     /// The item, counted through all lines.
     pub fn number(&self, items_per_line: u64) -> ItemNumber {
         ItemNumber(self.line * items_per_line + self.item)

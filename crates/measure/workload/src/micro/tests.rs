@@ -16,13 +16,13 @@ fn config() -> MicroConfig {
     }
 }
 
-fn accesses(config: &MicroConfig, node: u64, count: usize) -> Vec<Access> {
+fn accesses(config: &MicroConfig, node: u64, count: usize) -> Vec<MicroAccess> {
     let workload = MicroWorkload::new(config.clone()).expect("a workload");
     let mut stream = AccessStream::new(&workload, ClientIndex { node, client: 10 + node }, 7);
     (0..count).map(|_| stream.draw()).collect()
 }
 
-fn share(accesses: &[Access], is_so: impl Fn(&Access) -> bool) -> f64 {
+fn share(accesses: &[MicroAccess], is_so: impl Fn(&MicroAccess) -> bool) -> f64 {
     accesses.iter().filter(|access| is_so(access)).count() as f64 / accesses.len() as f64
 }
 
@@ -68,11 +68,11 @@ fn each_node_keeps_to_what_is_shared_and_to_its_own() {
 
 #[test]
 fn locality_is_the_share_of_accesses_that_stay_or_go_on() {
-    let follows = |all: &[Access], is_so: fn(&Access, &Access) -> bool| {
+    let follows = |all: &[MicroAccess], is_so: fn(&MicroAccess, &MicroAccess) -> bool| {
         all.windows(2).filter(|w| is_so(&w[0], &w[1])).count() as f64 / (all.len() - 1) as f64
     };
-    let same: fn(&Access, &Access) -> bool = |a, b| a.line == b.line;
-    let next: fn(&Access, &Access) -> bool =
+    let same: fn(&MicroAccess, &MicroAccess) -> bool = |a, b| a.line == b.line;
+    let next: fn(&MicroAccess, &MicroAccess) -> bool =
         |a, b| (b.line * 4 + b.item) == (a.line * 4 + a.item + 1) % 4000;
     let stays = accesses(&MicroConfig { temporal: 0.5, ..config() }, 0, 50_000);
     assert!((follows(&stays, same) - 0.5).abs() < 0.01);

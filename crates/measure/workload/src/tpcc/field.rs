@@ -10,10 +10,15 @@
 
 use std::num::{NonZeroU8, NonZeroU64};
 
+use super::column::TpccColumnType;
+
 /// A field of fixed length.
 pub(super) trait Field<'a>: Sized {
     /// Bytes.
     const LEN: usize;
+
+    /// The type of the field's column.
+    const TYPE: TpccColumnType;
 
     /// Writes the field into `LEN` bytes.
     fn put(&self, out: &mut [u8]);
@@ -23,9 +28,10 @@ pub(super) trait Field<'a>: Sized {
 }
 
 macro_rules! integers {
-    ($($int:ty),*) => {$(
+    ($($int:ty, $Type:ident);*) => {$(
         impl<'a> Field<'a> for $int {
             const LEN: usize = size_of::<$int>();
+            const TYPE: TpccColumnType = TpccColumnType::$Type;
 
             #[inline]
             fn put(&self, out: &mut [u8]) {
@@ -40,13 +46,14 @@ macro_rules! integers {
     )*};
 }
 
-integers!(u8, u16, u32, u64, i16, i32, i64);
+integers!(u8, U8; u16, U16; u32, U32; u64, U64; i16, I16; i32, I32; i64, I64);
 
 macro_rules! nullable {
     ($($int:ty, $nonzero:ty);*) => {$(
         /// Null is zero.
         impl<'a> Field<'a> for Option<$nonzero> {
             const LEN: usize = size_of::<$int>();
+            const TYPE: TpccColumnType = <$int as Field<'_>>::TYPE;
 
             #[inline]
             fn put(&self, out: &mut [u8]) {
@@ -65,6 +72,7 @@ nullable!(u8, NonZeroU8; u64, NonZeroU64);
 
 impl<'a> Field<'a> for bool {
     const LEN: usize = 1;
+    const TYPE: TpccColumnType = TpccColumnType::U8;
 
     #[inline]
     fn put(&self, out: &mut [u8]) {
@@ -84,6 +92,7 @@ impl<'a> Field<'a> for bool {
 /// Text of fixed length, borrowed from the bytes.
 impl<'a, const N: usize> Field<'a> for &'a [u8; N] {
     const LEN: usize = N;
+    const TYPE: TpccColumnType = TpccColumnType::Bytes(N as u16);
 
     #[inline]
     fn put(&self, out: &mut [u8]) {
@@ -135,6 +144,11 @@ pub(super) fn measured(text: &[u8]) -> (u8, &[u8]) {
     (len, &text[..usize::from(len)])
 }
 
+/// The type of the column of a key's field.
+pub(super) const fn type_of_key<K, F: Field<'static>>(_: fn(&K) -> &F) -> TpccColumnType {
+    F::TYPE
+}
+
 /// Bytes that encode no row of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{len} bytes are no row of {table}: the database is damaged or of another layout")]
@@ -145,28 +159,61 @@ pub struct BadRow {
     pub len: usize,
 }
 
-/// Defines rows: the updated fields, the fixed fields, the texts, and the text at the end.
+/// Defines rows from the columns of the tables: the key, the updated fields, the fixed fields, the
+/// texts with their maximal lengths, and the text at the end.
+///
+/// A column is `NAME => field`. Columns of equal length that programs only use together have one
+/// field: `NAME NAME .. => field`.
 macro_rules! rows {
     ($(
         $(#[$meta:meta])*
         $Row:ident $(<$life:lifetime>)? = $table:literal {
-            updated { $($(#[$updated_meta:meta])* $updated:ident: $Updated:ty,)* }
-            fixed { $($(#[$fixed_meta:meta])* $fixed:ident: $Fixed:ty,)* }
-            text { $($(#[$text_meta:meta])* $text:ident,)* }
-            rest { $($(#[$rest_meta:meta])* $rest:ident)? }
+            key $Key:ident { $($KEY:ident => $key:ident,)* }
+            updated { $($(#[$updated_meta:meta])* $UPDATED:ident => $updated:ident: $Updated:ty,)* }
+            fixed { $($(#[$fixed_meta:meta])* $($FIXED:ident)+ => $fixed:ident: $Fixed:ty,)* }
+            text { $($TEXT:ident($text_max:literal) => $text:ident,)* }
+            rest { $($REST:ident($rest_max:expr) => $rest:ident)? }
         }
     )*) => {$(
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub struct $Row $(<$life>)? {
-            $($(#[$updated_meta])* pub $updated: $Updated,)*
-            $($(#[$fixed_meta])* pub $fixed: $Fixed,)*
-            $($(#[$text_meta])* pub $text: &'a [u8],)*
-            $($(#[$rest_meta])* pub $rest: &'a [u8],)?
+            $(
+                #[doc = concat!(stringify!($UPDATED), ".")]
+                $(#[$updated_meta])*
+                pub $updated: $Updated,
+            )*
+            $(
+                #[doc = concat!($(stringify!($FIXED), ". "),+)]
+                $(#[$fixed_meta])*
+                pub $fixed: $Fixed,
+            )*
+            $(
+                #[doc = concat!(stringify!($TEXT), ", at most ", $text_max, " bytes.")]
+                pub $text: &'a [u8],
+            )*
+            $(
+                #[doc = concat!(stringify!($REST), ", at most ", stringify!($rest_max), " bytes.")]
+                pub $rest: &'a [u8],
+            )?
         }
 
         #[allow(unused_mut, unused_assignments, unused_variables)]
         impl $(<$life>)? $Row $(<$life>)? {
+            /// The table's name, and its columns.
+            pub(super) const TABLE: Declaration = Declaration {
+                name: $table,
+                key: &[$(
+                    Columns::new(&[stringify!($KEY)], type_of_key(|key: &$Key| &key.$key)),
+                )*],
+                row: &[
+                    $(Columns::new(&[stringify!($UPDATED)], <$Updated as Field<'_>>::TYPE),)*
+                    $(Columns::new(&[$(stringify!($FIXED)),+], <$Fixed as Field<'_>>::TYPE),)*
+                    $(Columns::new(&[stringify!($TEXT)], TpccColumnType::Text($text_max)),)*
+                    $(Columns::new(&[stringify!($REST)], TpccColumnType::Rest($rest_max)),)?
+                ],
+            };
+
             /// Bytes at the start of the row that transactions change.
             pub const UPDATED_LEN: usize = 0 $(+ <$Updated as Field<'_>>::LEN)*;
 

@@ -1,8 +1,10 @@
 //! The five transactions, and the standard's requirements on each.
 
-use crate::WorkloadError;
-use crate::histogram::OperationKindSet;
 use std::time::Duration;
+
+use latchwork_report::histogram::OperationKindSet;
+
+use crate::WorkloadError;
 
 /// A transaction type, in the order of `--weight`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,8 +1,9 @@
 //! The choice of the next transaction.
 
+use latchwork_report::histogram::OperationKindSet;
+
 use super::TransactionKind;
 use crate::WorkloadError;
-use crate::histogram::OperationKindSet;
 use crate::random::WorkloadRandom;
 
 /// The share of each transaction, in percent.

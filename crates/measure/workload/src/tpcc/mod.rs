@@ -32,6 +32,7 @@
 
 mod census;
 pub mod check;
+mod column;
 mod field;
 mod input;
 pub mod key;
@@ -48,6 +49,7 @@ mod think;
 pub mod values;
 
 pub use census::{Census, TableSize};
+pub use column::{TpccColumn, TpccColumnType};
 pub use input::{
     CustomerChoice, DeliveryInput, LINES_MAX, LastName, NewOrderInput, NewOrderLine,
     OrderStatusInput, PaymentInput, STOCK_LEVEL_ORDERS, StockLevelInput, TpccTransaction,

@@ -35,14 +35,14 @@ const PARTS_OF_WAREHOUSE: u64 = 2 + CHUNKS as u64 + DISTRICTS as u64 * BY_DISTRI
 /// The contents of a database before the first transaction.
 ///
 /// ```
-/// use latchwork_workload::tpcc::{Population, Scale, Table};
+/// use latchwork_workload::tpcc::{Population, Scale, TpccTable};
 ///
 /// let population = Population::new(Scale::new(100, 30)?, 1, 42, 1)?;
 /// let mut customers = 0;
 /// for part in (0..population.part_count()).filter_map(|number| population.part(number)) {
 ///     let mut rows = population.rows(part);
 ///     while let Some(loaded) = rows.next() {
-///         customers += u32::from(loaded.table == Table::Customer);
+///         customers += u32::from(loaded.table == TpccTable::Customer);
 ///     }
 /// }
 /// assert_eq!(customers, 300);

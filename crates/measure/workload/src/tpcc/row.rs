@@ -1,4 +1,7 @@
-//! The rows of the nine tables (clause 1.3), as structs and as bytes.
+//! The nine tables (clause 1.3): their columns, and their rows as structs and as bytes.
+//!
+//! Each column is declared once. The row's struct, its encoding and
+//! [`TpccTable::row_columns`](super::TpccTable::row_columns) follow from the declaration.
 //!
 //! A row does not repeat its key. Money is in cents, rates (taxes, discounts) are in
 //! ten-thousandths, times are microseconds of a clock that the caller chose. Texts are ASCII and
@@ -33,9 +36,15 @@
 //! # Ok::<(), latchwork_workload::tpcc::row::BadRow>(())
 //! ```
 
-pub use super::field::BadRow;
-use super::field::{Field, measured, put, rest, rows, slice, take};
 use std::num::{NonZeroU8, NonZeroU64};
+
+use super::column::{Columns, Declaration, TpccColumnType};
+use super::field::{Field, measured, put, rest, rows, slice, take, type_of_key};
+use super::key::{
+    CustomerKey, DistrictKey, HistoryKey, ItemKey, OrderKey, OrderLineKey, StockKey, WarehouseKey,
+};
+
+pub use super::field::BadRow;
 
 /// The longest C_DATA (clause 1.3.1).
 pub const CUSTOMER_DATA_MAX: usize = 500;
@@ -51,6 +60,7 @@ pub enum Credit {
 
 impl<'a> Field<'a> for Credit {
     const LEN: usize = 1;
+    const TYPE: TpccColumnType = TpccColumnType::U8;
 
     #[inline]
     fn put(&self, out: &mut [u8]) {
@@ -66,132 +76,96 @@ impl<'a> Field<'a> for Credit {
 rows! {
     /// A row of WAREHOUSE.
     Warehouse<'a> = "WAREHOUSE" {
+        key WarehouseKey { W_ID => warehouse, }
         updated {
-            /// W_YTD.
-            ytd_cents: i64,
+            W_YTD => ytd_cents: i64,
         }
         fixed {
-            /// W_TAX.
-            tax_e4: u16,
-            /// W_STATE.
-            state: &'a [u8; 2],
-            /// W_ZIP.
-            zip: &'a [u8; 9],
+            W_TAX => tax_e4: u16,
+            W_STATE => state: &'a [u8; 2],
+            W_ZIP => zip: &'a [u8; 9],
         }
         text {
-            /// W_NAME.
-            name,
-            /// W_STREET_1.
-            street_1,
-            /// W_STREET_2.
-            street_2,
-            /// W_CITY.
-            city,
+            W_NAME(10) => name,
+            W_STREET_1(20) => street_1,
+            W_STREET_2(20) => street_2,
+            W_CITY(20) => city,
         }
         rest {}
     }
 
     /// A row of DISTRICT.
     District<'a> = "DISTRICT" {
+        key DistrictKey { D_W_ID => warehouse, D_ID => district, }
         updated {
-            /// D_YTD.
-            ytd_cents: i64,
-            /// D_NEXT_O_ID.
-            next_order: u32,
+            D_YTD => ytd_cents: i64,
+            D_NEXT_O_ID => next_order: u32,
         }
         fixed {
-            /// D_TAX.
-            tax_e4: u16,
-            /// D_STATE.
-            state: &'a [u8; 2],
-            /// D_ZIP.
-            zip: &'a [u8; 9],
+            D_TAX => tax_e4: u16,
+            D_STATE => state: &'a [u8; 2],
+            D_ZIP => zip: &'a [u8; 9],
         }
         text {
-            /// D_NAME.
-            name,
-            /// D_STREET_1.
-            street_1,
-            /// D_STREET_2.
-            street_2,
-            /// D_CITY.
-            city,
+            D_NAME(10) => name,
+            D_STREET_1(20) => street_1,
+            D_STREET_2(20) => street_2,
+            D_CITY(20) => city,
         }
         rest {}
     }
 
     /// A row of CUSTOMER.
     Customer<'a> = "CUSTOMER" {
+        key CustomerKey { C_W_ID => warehouse, C_D_ID => district, C_ID => customer, }
         updated {
-            /// C_BALANCE.
-            balance_cents: i64,
-            /// C_YTD_PAYMENT.
-            ytd_payment_cents: i64,
-            /// C_PAYMENT_CNT.
-            payments: u32,
-            /// C_DELIVERY_CNT.
-            deliveries: u32,
+            C_BALANCE => balance_cents: i64,
+            C_YTD_PAYMENT => ytd_payment_cents: i64,
+            C_PAYMENT_CNT => payments: u32,
+            C_DELIVERY_CNT => deliveries: u32,
         }
         fixed {
-            /// C_CREDIT.
-            credit: Credit,
-            /// C_DISCOUNT.
-            discount_e4: u16,
-            /// C_CREDIT_LIM.
-            credit_limit_cents: i64,
-            /// C_SINCE.
-            since_us: u64,
-            /// C_MIDDLE.
-            middle: &'a [u8; 2],
-            /// C_STATE.
-            state: &'a [u8; 2],
-            /// C_ZIP.
-            zip: &'a [u8; 9],
-            /// C_PHONE.
-            phone: &'a [u8; 16],
+            C_CREDIT => credit: Credit,
+            C_DISCOUNT => discount_e4: u16,
+            C_CREDIT_LIM => credit_limit_cents: i64,
+            C_SINCE => since_us: u64,
+            C_MIDDLE => middle: &'a [u8; 2],
+            C_STATE => state: &'a [u8; 2],
+            C_ZIP => zip: &'a [u8; 9],
+            C_PHONE => phone: &'a [u8; 16],
         }
         text {
-            /// C_FIRST.
-            first,
-            /// C_LAST.
-            last,
-            /// C_STREET_1.
-            street_1,
-            /// C_STREET_2.
-            street_2,
-            /// C_CITY.
-            city,
+            C_FIRST(16) => first,
+            C_LAST(16) => last,
+            C_STREET_1(20) => street_1,
+            C_STREET_2(20) => street_2,
+            C_CITY(20) => city,
         }
         rest {
-            /// C_DATA, at most [`CUSTOMER_DATA_MAX`] bytes.
-            data
+            C_DATA(CUSTOMER_DATA_MAX) => data
         }
     }
 
     /// A row of HISTORY.
     History<'a> = "HISTORY" {
+        key HistoryKey { H_W_ID => warehouse, H_D_ID => district, H_NUMBER => number, }
         updated {}
         fixed {
-            /// H_C_W_ID.
-            customer_warehouse: u32,
-            /// H_C_D_ID.
-            customer_district: u8,
-            /// H_C_ID.
-            customer: u32,
-            /// H_DATE.
-            at_us: u64,
-            /// H_AMOUNT.
-            amount_cents: i32,
+            H_C_W_ID => customer_warehouse: u32,
+            H_C_D_ID => customer_district: u8,
+            H_C_ID => customer: u32,
+            H_DATE => at_us: u64,
+            H_AMOUNT => amount_cents: i32,
         }
         text {}
         rest {
-            /// H_DATA.
-            data
+            H_DATA(24) => data
         }
     }
 
     /// A row of NEW-ORDER. The row holds only its key.
     NewOrder = "NEW-ORDER" {
+        key OrderKey { NO_W_ID => warehouse, NO_D_ID => district, NO_O_ID => order, }
         updated {}
         fixed {}
         text {}
@@ -200,19 +174,16 @@ rows! {
 
     /// A row of ORDER.
     Order = "ORDER" {
+        key OrderKey { O_W_ID => warehouse, O_D_ID => district, O_ID => order, }
         updated {
-            /// O_CARRIER_ID, null until the delivery.
-            carrier: Option<NonZeroU8>,
+            /// Null until the delivery.
+            O_CARRIER_ID => carrier: Option<NonZeroU8>,
         }
         fixed {
-            /// O_C_ID.
-            customer: u32,
-            /// O_ENTRY_D.
-            entered_us: u64,
-            /// O_OL_CNT.
-            lines: u8,
-            /// O_ALL_LOCAL.
-            all_local: bool,
+            O_C_ID => customer: u32,
+            O_ENTRY_D => entered_us: u64,
+            O_OL_CNT => lines: u8,
+            O_ALL_LOCAL => all_local: bool,
         }
         text {}
         rest {}
@@ -220,21 +191,19 @@ rows! {
 
     /// A row of ORDER-LINE.
     OrderLine<'a> = "ORDER-LINE" {
+        key OrderLineKey {
+            OL_W_ID => warehouse, OL_D_ID => district, OL_O_ID => order, OL_NUMBER => line,
+        }
         updated {
-            /// OL_DELIVERY_D, null until the delivery.
-            delivered_us: Option<NonZeroU64>,
+            /// Null until the delivery.
+            OL_DELIVERY_D => delivered_us: Option<NonZeroU64>,
         }
         fixed {
-            /// OL_I_ID.
-            item: u32,
-            /// OL_SUPPLY_W_ID.
-            supply_warehouse: u32,
-            /// OL_QUANTITY.
-            quantity: u8,
-            /// OL_AMOUNT.
-            amount_cents: i32,
-            /// OL_DIST_INFO.
-            district_info: &'a [u8; 24],
+            OL_I_ID => item: u32,
+            OL_SUPPLY_W_ID => supply_warehouse: u32,
+            OL_QUANTITY => quantity: u8,
+            OL_AMOUNT => amount_cents: i32,
+            OL_DIST_INFO => district_info: &'a [u8; 24],
         }
         text {}
         rest {}
@@ -242,43 +211,36 @@ rows! {
 
     /// A row of ITEM.
     Item<'a> = "ITEM" {
+        key ItemKey { I_ID => item, }
         updated {}
         fixed {
-            /// I_IM_ID.
-            image: u32,
-            /// I_PRICE.
-            price_cents: i32,
+            I_IM_ID => image: u32,
+            I_PRICE => price_cents: i32,
         }
         text {
-            /// I_NAME.
-            name,
+            I_NAME(24) => name,
         }
         rest {
-            /// I_DATA.
-            data
+            I_DATA(50) => data
         }
     }
 
     /// A row of STOCK.
     Stock<'a> = "STOCK" {
+        key StockKey { S_W_ID => warehouse, S_I_ID => item, }
         updated {
-            /// S_QUANTITY.
-            quantity: i16,
-            /// S_YTD.
-            ytd: u32,
-            /// S_ORDER_CNT.
-            orders: u32,
-            /// S_REMOTE_CNT.
-            remotes: u32,
+            S_QUANTITY => quantity: i16,
+            S_YTD => ytd: u32,
+            S_ORDER_CNT => orders: u32,
+            S_REMOTE_CNT => remotes: u32,
         }
         fixed {
-            /// S_DIST_01 to S_DIST_10, 24 bytes each.
-            district_infos: &'a [u8; 240],
+            S_DIST_01 S_DIST_02 S_DIST_03 S_DIST_04 S_DIST_05
+            S_DIST_06 S_DIST_07 S_DIST_08 S_DIST_09 S_DIST_10 => district_infos: &'a [u8; 240],
         }
         text {}
         rest {
-            /// S_DATA.
-            data
+            S_DATA(50) => data
         }
     }
 }
@@ -318,8 +280,8 @@ pub fn order_total_cents(
 /// comes before the old text, and the result is cut behind [`CUSTOMER_DATA_MAX`] bytes. Replaces
 /// the contents of `out`.
 pub fn note_payment(
-    customer: super::key::CustomerKey,
-    district: super::key::DistrictKey,
+    customer: CustomerKey,
+    district: DistrictKey,
     amount_cents: i64,
     data: &[u8],
     out: &mut Vec<u8>,

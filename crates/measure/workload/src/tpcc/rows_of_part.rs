@@ -22,7 +22,7 @@ const CARRIER: u8 = 0x81;
 /// The payment of each customer before the first transaction: H_AMOUNT and C_YTD_PAYMENT.
 pub(super) const PAID_CENTS: i64 = 1_000;
 
-/// The rows of one [`Part`], from [`Population::rows`].
+/// The rows of one [`LoadPart`], from [`Population::rows`].
 ///
 /// The buffers are reused from row to row. So each row is borrowed from this object, which is no
 /// `Iterator`.

@@ -1,10 +1,14 @@
 //! The outcomes of a run's transactions, and the figures that follow from them.
 
-use super::{TPMC_PER_WAREHOUSE_MAX, TransactionKind};
-use crate::histogram::{Latencies, LatencySummary, Measured, OperationFailure, OperationKindSet};
-use crate::result::{ResultDocument, ResultPhase};
 use std::io::{self, Write};
 use std::time::Duration;
+
+use latchwork_report::histogram::{
+    Latencies, LatencySummary, Measured, OperationFailure, OperationKindSet,
+};
+use latchwork_report::result::{ResultDocument, ResultPhase};
+
+use super::{TPMC_PER_WAREHOUSE_MAX, TransactionKind};
 
 /// Counts of one transaction type beside its latencies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]

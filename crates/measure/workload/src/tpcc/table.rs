@@ -1,6 +1,7 @@
 //! The nine tables and their secondary indexes.
 
-use super::row::CUSTOMER_DATA_MAX;
+use super::column::{Columns, Declaration, TpccColumn};
+use super::row::{Customer, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse};
 
 /// A table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -40,36 +41,38 @@ impl TpccTable {
         TpccTable::Stock,
     ];
 
+    fn declaration(self) -> Declaration {
+        match self {
+            TpccTable::Warehouse => Warehouse::TABLE,
+            TpccTable::District => District::TABLE,
+            TpccTable::Customer => Customer::TABLE,
+            TpccTable::History => History::TABLE,
+            TpccTable::NewOrder => NewOrder::TABLE,
+            TpccTable::Order => Order::TABLE,
+            TpccTable::OrderLine => OrderLine::TABLE,
+            TpccTable::Item => Item::TABLE,
+            TpccTable::Stock => Stock::TABLE,
+        }
+    }
+
     /// The standard's name.
     pub fn name(self) -> &'static str {
-        match self {
-            TpccTable::Warehouse => "WAREHOUSE",
-            TpccTable::District => "DISTRICT",
-            TpccTable::Customer => "CUSTOMER",
-            TpccTable::History => "HISTORY",
-            TpccTable::NewOrder => "NEW-ORDER",
-            TpccTable::Order => "ORDER",
-            TpccTable::OrderLine => "ORDER-LINE",
-            TpccTable::Item => "ITEM",
-            TpccTable::Stock => "STOCK",
-        }
+        self.declaration().name
+    }
+
+    /// The columns of the primary key, in its order.
+    pub fn key_columns(self) -> impl Iterator<Item = TpccColumn> {
+        self.declaration().key.iter().flat_map(Columns::each)
+    }
+
+    /// The columns of a row, in their order. A row does not repeat its key.
+    pub fn row_columns(self) -> impl Iterator<Item = TpccColumn> {
+        self.declaration().row.iter().flat_map(Columns::each)
     }
 
     /// Bytes of the standard's longest row, with each text as long as its field (clause 1.3.1).
     pub fn row_len_max(self) -> usize {
-        // A name, two streets and a city.
-        let address = 10 + 20 + 20 + 20;
-        match self {
-            TpccTable::Warehouse => 25 + address,
-            TpccTable::District => 29 + address,
-            TpccTable::Customer => 77 + 16 + 16 + 20 + 20 + 20 + CUSTOMER_DATA_MAX,
-            TpccTable::History => 21 + 24,
-            TpccTable::NewOrder => 0,
-            TpccTable::Order => 15,
-            TpccTable::OrderLine => 45,
-            TpccTable::Item => 9 + 24 + 50,
-            TpccTable::Stock => 254 + 50,
-        }
+        self.row_columns().map(|column| column.kind.len_max()).sum()
     }
 
     /// The secondary index over the table, if it has one.

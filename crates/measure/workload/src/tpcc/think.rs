@@ -12,9 +12,9 @@ pub const TPMC_PER_WAREHOUSE_MAX: f64 = 12.86;
 /// times that.
 ///
 /// ```
-/// use latchwork_workload::{random::Random, tpcc::{TransactionKind, think_time}};
+/// use latchwork_workload::{random::WorkloadRandom, tpcc::{TransactionKind, think_time}};
 ///
-/// let time = think_time(TransactionKind::Payment, &mut Random::new(1));
+/// let time = think_time(TransactionKind::Payment, &mut WorkloadRandom::new(1));
 /// assert!(time <= 10 * TransactionKind::Payment.mean_think_time());
 /// ```
 pub fn think_time(kind: TransactionKind, random: &mut WorkloadRandom) -> Duration {

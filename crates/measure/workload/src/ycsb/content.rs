@@ -18,12 +18,12 @@ pub const VERSION_LEN: usize = 8;
 
 const WORD_FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
 
-/// The write that left a field. Loaded and inserted records have [`Version::LOADED`].
+/// The write that left a field. Loaded and inserted records have [`ContentVersion::LOADED`].
 ///
 /// Writers take versions from their own [`Versions`], so all writes of a run are distinct. A
-/// read-modify-write instead writes [`Version::next`] of the version that it read. If nothing else
-/// writes, the versions of all fields add up to the number of written fields. A lost update is then
-/// missing in the sum.
+/// read-modify-write instead writes [`ContentVersion::next`] of the version that it read. If
+/// nothing else writes, the versions of all fields add up to the number of written fields. A lost
+/// update is then missing in the sum.
 #[derive(
     Clone,
     Copy,

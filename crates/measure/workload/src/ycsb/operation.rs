@@ -1,8 +1,9 @@
 //! The operations on the store.
 
+use latchwork_report::histogram::OperationKindSet;
+
 use super::content::FieldIndex;
 use super::key::RecordNumber;
-use crate::histogram::OperationKindSet;
 
 /// The fields that an operation touches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -94,18 +94,20 @@ pub enum BadYcsbRecord {
 /// The layout of a record's fields, and their contents.
 ///
 /// ```
-/// use latchwork_workload::ycsb::{ContentKey, FieldIndex, FieldLength, RecordLayout, Version};
+/// use latchwork_workload::ycsb::{
+///     ContentKey, ContentVersion, FieldIndex, FieldLength, RecordLayout,
+/// };
 ///
 /// let layout = RecordLayout::new(10, FieldLength::Constant(100))?;
 /// let key = ContentKey::new(b"user42");
 /// let mut record = Vec::new();
-/// layout.encode(key, Version::LOADED, &mut record);
+/// layout.encode(key, ContentVersion::LOADED, &mut record);
 /// assert_eq!(record.len(), 1000);
 ///
 /// // An update of field 3 in place.
 /// let field = FieldIndex(3);
 /// let place = layout.place(field).unwrap();
-/// layout.fill_field(key, field, Version::new(7), &mut record[place]);
+/// layout.fill_field(key, field, ContentVersion::new(7), &mut record[place]);
 /// let mut versions = Vec::new();
 /// layout.verify(key, &record, |field, version| versions.push((field.0, version.number())))?;
 /// assert_eq!(versions[3], (3, 7));

@@ -48,7 +48,9 @@ enum ScanLengths {
 /// worker and the seed. Drawing allocates nothing.
 ///
 /// ```
-/// use latchwork_workload::ycsb::{Builtin, InsertCounter, Operation, OperationStream, WorkerIndex};
+/// use latchwork_workload::ycsb::{
+///     Builtin, InsertCounter, OperationStream, WorkerIndex, YcsbOperation,
+/// };
 /// use std::sync::Arc;
 ///
 /// let workload = Builtin::D.workload()?;
@@ -56,7 +58,7 @@ enum ScanLengths {
 /// let worker = WorkerIndex { index: 0, count: 4 };
 /// let stream = OperationStream::new(&workload, &inserts, worker, 42)?;
 /// for operation in stream.take(100) {
-///     if let Operation::Insert { record } = operation {
+///     if let YcsbOperation::Insert { record } = operation {
 ///         inserts.acknowledge(record); // once it is in the store
 ///     }
 /// }

@@ -115,6 +115,98 @@ fn what_transactions_change_is_the_short_beginning_of_a_row() {
 }
 
 #[test]
+fn the_bytes_of_rows_never_change() {
+    let (state, zip) = (b"ST", b"123456789");
+    let number = 0x0807_0605_0403_0201;
+    let mut row = Vec::new();
+
+    let (name, street_1, street_2, city) = (&b"nm"[..], &b"s"[..], &b""[..], &b"cit"[..]);
+    let (ytd_cents, tax_e4) = (number, 0x0910);
+    Warehouse { ytd_cents, tax_e4, state, zip, name, street_1, street_2, city }.encode(&mut row);
+    assert_eq!(row, b"\x01\x02\x03\x04\x05\x06\x07\x08\x10\x09ST123456789\x02\x01\0\x03nmscit");
+
+    let (ytd_cents, next_order, tax_e4) = (-2, 0x0403_0201, 1);
+    let district =
+        District { ytd_cents, next_order, tax_e4, state, zip, name, street_1, street_2, city };
+    district.encode(&mut row);
+    assert_eq!(
+        row,
+        b"\xfe\xff\xff\xff\xff\xff\xff\xff\x01\x02\x03\x04\x01\0ST123456789\x02\x01\0\x03nmscit"
+    );
+
+    let customer = Customer {
+        balance_cents: -1000,
+        ytd_payment_cents: 1000,
+        payments: 1,
+        deliveries: 2,
+        credit: Credit::Bad,
+        discount_e4: 0x0203,
+        credit_limit_cents: 5_000_000,
+        since_us: number as u64,
+        middle: b"OE",
+        state,
+        zip,
+        phone: b"0123456789abcdef",
+        first: b"f",
+        last: b"la",
+        street_1: b"s",
+        street_2: b"t",
+        city: b"c",
+        data: b"data",
+    };
+    customer.encode(&mut row);
+    assert_eq!(row[..16], *b"\x18\xfc\xff\xff\xff\xff\xff\xff\xe8\x03\0\0\0\0\0\0");
+    assert_eq!(row[16..27], *b"\x01\0\0\0\x02\0\0\0\x01\x03\x02");
+    assert_eq!(row[27..43], *b"\x40\x4b\x4c\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08");
+    assert_eq!(row[43..], *b"OEST1234567890123456789abcdef\x01\x02\x01\x01\x01flastcdata");
+
+    let history = History {
+        customer_warehouse: 1,
+        customer_district: 2,
+        customer: 3,
+        at_us: 4,
+        amount_cents: -5,
+        data: b"h",
+    };
+    history.encode(&mut row);
+    assert_eq!(row, b"\x01\0\0\0\x02\x03\0\0\0\x04\0\0\0\0\0\0\0\xfb\xff\xff\xffh");
+
+    NewOrder {}.encode(&mut row);
+    assert_eq!(row, b"");
+
+    let carrier = NonZeroU8::new(7);
+    let order = Order { carrier, customer: 1, entered_us: 2, lines: 5, all_local: true };
+    order.encode(&mut row);
+    assert_eq!(row, b"\x07\x01\0\0\0\x02\0\0\0\0\0\0\0\x05\x01");
+    Order { carrier: None, all_local: false, ..order }.encode(&mut row);
+    assert_eq!(row, b"\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x05\0");
+
+    let line = OrderLine {
+        delivered_us: NonZeroU64::new(9),
+        item: 1,
+        supply_warehouse: 2,
+        quantity: 3,
+        amount_cents: 4,
+        district_info: b"abcdefghijklmnopqrstuvwx",
+    };
+    line.encode(&mut row);
+    assert_eq!(
+        row,
+        b"\x09\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\x04\0\0\0abcdefghijklmnopqrstuvwx"
+    );
+
+    Item { image: 1, price_cents: 2, name: b"item", data: b"d" }.encode(&mut row);
+    assert_eq!(row, b"\x01\0\0\0\x02\0\0\0\x04itemd");
+
+    let infos = [b'i'; 240];
+    let stock =
+        Stock { quantity: -1, ytd: 1, orders: 2, remotes: 3, district_infos: &infos, data: b"s" };
+    stock.encode(&mut row);
+    assert_eq!(row[..14], *b"\xff\xff\x01\0\0\0\x02\0\0\0\x03\0\0\0");
+    assert_eq!((&row[14..254], &row[254..]), (&infos[..], &b"s"[..]));
+}
+
+#[test]
 fn bytes_that_no_field_has_are_refused() {
     let mut order = Vec::new();
     let row = Order { carrier: None, customer: 1, entered_us: 2, lines: 5, all_local: true };

@@ -9,11 +9,11 @@ use std::rc::Rc;
 
 use latchwork_cluster::{Member, Protocol};
 use latchwork_coherence::CoherentMemory;
+use latchwork_history::calls::ProcessStep::{Fence, Read, Write};
+use latchwork_history::calls::check_store_order;
 use latchwork_relaxed::{Consistency, WriteBuffer};
 use latchwork_simulation::Random;
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::history::ProcessStep::{Fence, Read, Write};
-use latchwork_workload::history::check_store_order;
 
 use crate::common::programs::{LOCATIONS, Litmus, Program, TELLING, all, order, place};
 use crate::common::{LIMIT, Meeting, pause, protocol, rc, settings, world};

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use latchwork_cluster::{Embedded, Member, Protocol, Worker};
 use latchwork_coherence::CoherentMemory;
+use latchwork_history::calls::ProcessStep::{Fence, Read, Write};
+use latchwork_history::calls::check_store_order;
 use latchwork_relaxed::{Consistency, LostWrites, RelaxedError, WriteBuffer, WriteBufferSettings};
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::history::ProcessStep::{Fence, Read, Write};
-use latchwork_workload::history::check_store_order;
 
 use crate::common::programs::{LOCATIONS, Program, TELLING, all, order, place};
 use crate::common::{clear, config};

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use latchwork_cluster::{Member, Protocol, Simulated, Worker};
 use latchwork_coherence::CoherentMemory;
+use latchwork_history::calls::{Access, check_sequential};
 use latchwork_relaxed::{Consistency, LostWrites, RelaxedError, WriteBuffer, WriteBufferSettings};
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{Faults, SimConfig};
-use latchwork_workload::history::{Access, check_sequential};
 
 use crate::common::{LIMIT, Meeting, config, pause, rc, settings, start, world};
 

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use latchwork_history::calls::{Access, Call, RegisterOperation};
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::history::{Access, Call, RegisterOperation};
 
 use crate::checks::history::Versioned;
 use crate::world::Process;

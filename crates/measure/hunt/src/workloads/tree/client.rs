@@ -6,8 +6,8 @@ use std::pin::Pin;
 
 use latchwork_blink::{Tree, TreeError, ValueMut};
 use latchwork_cluster::{Member, Worker};
+use latchwork_history::calls::MapOperation;
 use latchwork_runtime::Time;
-use latchwork_workload::history::MapOperation;
 use latchwork_workload::random::WorkloadRandom;
 
 use super::content::{Content, Operation, key, number};

@@ -1,7 +1,7 @@
 //! Keys and values that are unique and can be checked.
 
+use latchwork_history::calls::{MapKey, MapOperation, ObjectModel};
 use latchwork_strict::strict_assert;
-use latchwork_workload::history::{MapKey, MapOperation, ObjectModel};
 
 /// The bytes of key number `n`. The keys have the order of their numbers, have 4 to 40 bytes, and
 /// share long prefixes with their neighbours.

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use latchwork_workload::history::{Call, ObjectModel, ObjectViolation, check_object};
+use latchwork_history::calls::{Call, ObjectModel, ObjectViolation, check_object};
 
 use super::recorder::Calls;
 use crate::WorldCheck;

@@ -29,8 +29,8 @@ use latchwork_blink::TreeError;
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::Member;
 use latchwork_coherence::CoherentMemory;
+use latchwork_history::calls::MapOperation;
 use latchwork_strict::strict_assert;
-use latchwork_workload::history::MapOperation;
 
 use super::load::{Load, Work, pass_time};
 use super::record::Record;

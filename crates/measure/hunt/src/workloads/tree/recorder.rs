@@ -8,9 +8,9 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use latchwork_blink::TreeError;
+use latchwork_history::calls::{Call, CallHistory};
 use latchwork_runtime::{Handle, Time};
 use latchwork_strict::strict_assert;
-use latchwork_workload::history::{Call, CallHistory};
 
 use crate::world::Observer;
 

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use latchwork_blink::{Tree, TreeError, ValueMut};
 use latchwork_cluster::{Member, Worker};
+use latchwork_history::calls::MapOperation;
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
-use latchwork_workload::history::MapOperation;
 use latchwork_workload::ycsb::{
     ContentKey, ContentVersion, CoreWorkload, Fields, InsertCounter, KeyBuffer, OperationStream,
     RecordNumber, Versions, WorkerIndex, YcsbOperation,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use latchwork_workload::history::{MapKey, MapOperation, ObjectModel};
+use latchwork_history::calls::{MapKey, MapOperation, ObjectModel};
 
 /// The versions of a record's fields.
 pub(super) type Fielded = Vec<u64>;

@@ -1,8 +1,9 @@
 //! The findings of a check, by condition.
 
-use crate::result::CheckOutcome;
 use std::collections::BTreeMap;
 use std::fmt;
+
+use latchwork_report::result::CheckOutcome;
 
 /// The conditions of the standard.
 pub const CONDITIONS: usize = 12;

@@ -1,11 +1,12 @@
 //! Each condition holds on a correct database, and fails on a database that breaks it.
 
+use std::collections::BTreeMap;
+use std::num::{NonZeroU8, NonZeroU64};
+
 use super::*;
 use crate::tpcc::Population;
 use crate::tpcc::key::StockKey;
 use crate::tpcc::row::{NewOrder, Stock};
-use std::collections::BTreeMap;
-use std::num::{NonZeroU8, NonZeroU64};
 
 const WAREHOUSES: u32 = 2;
 
@@ -94,7 +95,7 @@ fn the_population_is_consistent() {
     assert_eq!([1, 8].map(compared), [2, 2]);
     assert_eq!([2, 3, 4, 9, 11].map(compared), [20; 5]);
     assert_eq!([5, 6, 7, 10, 12].map(compared), [400; 5]);
-    assert!(report.outcomes().values().all(|o| *o == crate::result::CheckOutcome::Ok));
+    assert!(report.outcomes().values().all(|o| *o == latchwork_report::result::CheckOutcome::Ok));
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use latchwork_history::calls::ProcessStep::{Fence, Read, Write};
+use latchwork_history::calls::{ProcessStep, StoreOrder};
 use latchwork_relaxed::Consistency;
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::history::ProcessStep::{Fence, Read, Write};
-use latchwork_workload::history::{ProcessStep, StoreOrder};
 
 pub(crate) type Program = Vec<Vec<ProcessStep<char>>>;
 

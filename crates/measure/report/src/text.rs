@@ -1,20 +1,36 @@
 //! Text output for programs: YCSB's final lines, which existing scripts read, and lines of CSV.
 
+use std::io::{self, Write};
+
 use crate::histogram::{LatencySummary, Measured};
 use crate::result::ResultPhase;
-use std::io::{self, Write};
 
 /// Writes the lines that YCSB writes at the end of a phase. Latencies are in microseconds with
 /// three decimals for the nanoseconds.
 ///
 /// ```
-/// use latchwork_workload::{histogram::Latencies, report, result::Phase, ycsb::OperationKind};
 /// use std::time::Duration;
 ///
+/// use latchwork_report::histogram::{Latencies, OperationKindSet};
+/// use latchwork_report::{result::ResultPhase, text};
+///
+/// #[derive(Clone, Copy)]
+/// enum Kind {
+///     Read,
+/// }
+///
+/// impl OperationKindSet for Kind {
+///     const NAMES: &'static [&'static str] = &["READ"];
+///
+///     fn index(self) -> usize {
+///         self as usize
+///     }
+/// }
+///
 /// let mut latencies = Latencies::new();
-/// latencies.record(OperationKind::Read, Duration::from_nanos(1500), None);
+/// latencies.record(Kind::Read, Duration::from_nanos(1500), None);
 /// let mut out = Vec::new();
-/// report::write_lines(&mut out, &Phase::new(1, 0.25), &latencies.measured())?;
+/// text::write_lines(&mut out, &ResultPhase::new(1, 0.25), &latencies.measured())?;
 /// let text = String::from_utf8(out).unwrap();
 /// assert!(text.starts_with("[OVERALL], RunTime(ms), 250\n[OVERALL], Throughput(ops/sec), 4.0\n"));
 /// assert!(text.contains("[READ], 99.9PercentileLatency(us), 1.5"));
@@ -67,7 +83,7 @@ fn latency_lines(out: &mut impl Write, name: &str, latency: &LatencySummary) -> 
 /// A line of CSV (RFC 4180, with Unix line ends).
 ///
 /// ```
-/// let line = latchwork_workload::report::csv_line(["ycsb", "-p a=1,b", "say \"ok\""].into_iter());
+/// let line = latchwork_report::text::csv_line(["ycsb", "-p a=1,b", "say \"ok\""].into_iter());
 /// assert_eq!(line, "ycsb,\"-p a=1,b\",\"say \"\"ok\"\"\"\n");
 /// ```
 pub fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
@@ -82,10 +98,11 @@ pub fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::histogram::{Latencies, OperationFailure};
-    use crate::ycsb::OperationKind::{Read, Update};
-    use std::time::Duration;
+    use crate::testing::OperationKind::{Read, Update};
 
     #[test]
     fn lines_are_those_of_ycsb() {

@@ -1,9 +1,10 @@
 //! One key of a map, for [`check_object`](super::check_object).
 
-use super::ObjectModel;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::marker::PhantomData;
+
+use super::ObjectModel;
 
 /// An operation on one key of a map, with its answer.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -106,9 +107,11 @@ impl<V: Clone + Eq + Hash + Debug> ObjectModel for MapKey<V> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::history::{Call, ObjectViolation, check_object};
     use latchwork_simulation::Time;
+
+    use super::MapOperation::*;
+    use super::*;
+    use crate::calls::{Call, ObjectViolation, check_object};
 
     fn check(calls: &[(MapOperation<u32>, u64, Option<u64>)]) -> Result<(), ObjectViolation> {
         let calls: Vec<_> = calls
@@ -121,8 +124,6 @@ mod tests {
             .collect();
         check_object(&MapKey::new(), None, &calls)
     }
-
-    use MapOperation::*;
 
     #[test]
     fn the_life_of_a_key_is_accepted() {

@@ -26,11 +26,11 @@
 //!
 //! ```
 //! use latchwork_simulation::Time;
-//! use latchwork_workload::history::{Call, History, RegisterOperation::{Read, Write},
+//! use latchwork_history::calls::{Call, CallHistory, RegisterOperation::{Read, Write},
 //! check_register};
 //!
 //! let span = |from, to| (Time::from_nanos(from), Some(Time::from_nanos(to)));
-//! let mut history = History::new();
+//! let mut history = CallHistory::new();
 //! for (key, operation, (invoked, returned)) in [
 //!     ("x", Write(1), span(0, 10)),
 //!     ("x", Write(2), span(20, 30)),
@@ -60,8 +60,9 @@ pub use register::{RegisterOperation, RegisterViolation, check_register};
 pub use sequential::{Access, Arrow, SequentialViolation, check_sequential};
 pub use store_order::{ProcessStep, StoreOrder, StoreOrderViolation, check_store_order};
 
-use latchwork_simulation::Time;
 use std::collections::BTreeMap;
+
+use latchwork_simulation::Time;
 
 /// One call by one client.
 ///

@@ -22,12 +22,14 @@
 //! few calls took effect before they had to. An explanation that survives the quick pass to the end
 //! is valid. Only if none survives, the full pass follows all orders.
 
-use super::Call;
-use latchwork_simulation::Time;
-use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::hash::Hash;
+
+use latchwork_simulation::Time;
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
+
+use super::Call;
 
 /// Maximum number of open calls on one object.
 const OPEN_MAX: usize = 128;
@@ -313,10 +315,10 @@ fn laziest<M: ObjectModel>(
 #[cfg(test)]
 pub(super) mod test_models {
     use super::*;
-    use crate::history::RegisterOperation;
+    use crate::calls::RegisterOperation;
 
     /// A register, to compare the two checkers.
-    pub(in crate::history) struct Register;
+    pub(in crate::calls) struct Register;
 
     impl ObjectModel for Register {
         type State = u32;
@@ -344,7 +346,7 @@ pub(super) mod test_models {
 mod tests {
     use super::test_models::Register;
     use super::*;
-    use crate::history::RegisterOperation::{self, Read, Write};
+    use crate::calls::RegisterOperation::{self, Read, Write};
 
     #[test]
     fn more_open_calls_than_slots_is_undecided_not_wrong() {

@@ -247,10 +247,11 @@ fn peel(left: &mut [bool], before: &[Vec<usize>], after: &[Vec<usize>]) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::history::{Call, RegisterOperation, check_register};
-    use crate::random::WorkloadRandom;
     use latchwork_simulation::Time;
+    use latchwork_workload::random::WorkloadRandom;
+
+    use super::*;
+    use crate::calls::{Call, RegisterOperation, check_register};
 
     type Calls = Vec<Access<u8, char>>;
 

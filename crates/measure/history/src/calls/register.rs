@@ -21,11 +21,13 @@
 //! 2. No two forward zones overlap.
 //! 3. No backward zone lies inside a forward zone.
 
-use super::Call;
-use latchwork_simulation::Time;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
+
+use latchwork_simulation::Time;
+
+use super::Call;
 
 /// A call on a register, with the value that it wrote or returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -205,11 +207,12 @@ fn entangled<V: Copy + Debug>(a: &Cluster<V>, b: &Cluster<V>) -> RegisterViolati
 
 #[cfg(test)]
 mod tests {
+    use latchwork_workload::random::WorkloadRandom;
+
     use super::RegisterOperation::{Read, Write};
     use super::*;
-    use crate::history::check_object;
-    use crate::history::object::test_models::Register;
-    use crate::random::WorkloadRandom;
+    use crate::calls::check_object;
+    use crate::calls::object::test_models::Register;
 
     type Calls = Vec<Call<RegisterOperation<u32>>>;
 

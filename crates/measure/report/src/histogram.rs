@@ -1,9 +1,10 @@
 //! Latencies of operations by kind, in nanoseconds.
 
-use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 /// Longer latencies are recorded as this one.
 const LATENCY_MAX: Duration = Duration::from_secs(600);
@@ -16,7 +17,7 @@ pub trait OperationKindSet: Copy {
     /// The name of each kind, in capitals by custom.
     const NAMES: &'static [&'static str];
 
-    /// The index of this kind in [`NAMES`](Kind::NAMES).
+    /// The index of this kind in [`NAMES`](OperationKindSet::NAMES).
     fn index(self) -> usize;
 }
 
@@ -62,12 +63,26 @@ struct Series {
 /// real start, and from the start in the schedule.
 ///
 /// ```
-/// use latchwork_workload::{histogram::Latencies, ycsb::OperationKind};
 /// use std::time::Duration;
+///
+/// use latchwork_report::histogram::{Latencies, OperationKindSet};
+///
+/// #[derive(Clone, Copy)]
+/// enum Kind {
+///     Read,
+/// }
+///
+/// impl OperationKindSet for Kind {
+///     const NAMES: &'static [&'static str] = &["READ"];
+///
+///     fn index(self) -> usize {
+///         self as usize
+///     }
+/// }
 ///
 /// let mut worker = Latencies::new();
 /// for us in 1..=100 {
-///     worker.record(OperationKind::Read, Duration::from_micros(us), None);
+///     worker.record(Kind::Read, Duration::from_micros(us), None);
 /// }
 /// let mut all = Latencies::new();
 /// all.merge(&worker);
@@ -121,8 +136,9 @@ pub struct LatencySummary {
 
 /// The transfer form of a histogram between processes: the recorded values with their counts.
 mod sparse {
-    use super::{Histogram, empty};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Histogram, empty};
 
     pub(super) fn counts(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
         let recorded = histogram.iter_recorded();
@@ -153,8 +169,9 @@ mod sparse {
 
 /// As [`sparse`], for an optional histogram.
 mod sparse_if_any {
-    use super::{Histogram, sparse};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Histogram, sparse};
 
     pub(super) fn serialize<S: Serializer>(
         histogram: &Option<Histogram<u64>>,
@@ -308,7 +325,7 @@ impl<K: OperationKindSet> Default for Latencies<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ycsb::OperationKind::{Insert, Read, Update};
+    use crate::testing::OperationKind::{Insert, Read, Update};
 
     const US: Duration = Duration::from_micros(1);
 

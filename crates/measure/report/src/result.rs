@@ -1,11 +1,13 @@
 //! The result document of a program.
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 use crate::conditions::Conditions;
 use crate::histogram::{LatencySummary, Measured};
 use crate::unique;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// The version number of the document's schema.
 pub const SCHEMA: u32 = 1;
@@ -60,7 +62,7 @@ pub struct NodeResult {
 /// Numbers are finite. Keys that do not apply to a program are absent, not null.
 ///
 /// ```
-/// use latchwork_workload::result::{CheckOutcome, ResultDocument};
+/// use latchwork_report::result::{CheckOutcome, ResultDocument};
 ///
 /// let mut document = ResultDocument::new("ycsb", "0.1.0", "unknown");
 /// document.checks.insert("records".to_owned(), CheckOutcome::Ok);
@@ -187,10 +189,11 @@ impl ResultDocument {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::histogram::{Latencies, OperationFailure};
-    use crate::ycsb::OperationKind;
-    use std::time::Duration;
+    use crate::testing::OperationKind;
 
     fn document() -> ResultDocument {
         let mut latencies = Latencies::new();
