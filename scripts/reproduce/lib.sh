@@ -1,7 +1,7 @@
 # The common parts of the figures' scripts, which source this file.
 #
 #   figure NAME "$@"                             reads the options, builds the programs
-#   point LABEL=VALUE ... -- PROGRAM FLAG ...    requests a run; NAME.toml refers to it by the labels
+#   point LABEL=VALUE ... -- PROGRAM FLAG ...   requests a run, which NAME.toml names by its labels
 #   micro, tree, orders                          the programs with the flags that all figures share
 #   compare NODES WORKERS LABEL=VALUE ... -- FLAG ...    requests SELCC, SEL and adaptive release
 #   finish                                       makes the missing runs, in parallel, and draws
@@ -32,10 +32,11 @@ fail() {
     exit 2
 }
 
-# ---- sizes -----------------------------------------------------------------------------------------
+# ---- sizes ---------------------------------------------------------------------------------------
 
-# One factor for all data: 24 million lines of 2 KiB are 24 thousand, 2 billion records are 2 million. What is
-# cached is the same part of them as in the paper, and the setting scale keeps zipfian accesses as they are at full size.
+# One factor for all data: 24 million lines of 2 KiB are 24 thousand, 2 billion records are 2
+# million. What is cached is the same part of them as in the paper, and the setting scale keeps
+# zipfian accesses as they are at full size.
 sizes() {
     scale=$(pick 1000 4000)
     lines=$((24000000 / scale))
@@ -49,8 +50,8 @@ pick() {
     if [ "$quick" = 1 ]; then echo "$2"; else echo "$1"; fi
 }
 
-# Virtual time of ConnectX-3; the same flags give the same figures on every machine. The paper's mechanisms and no
-# more, whatever the defaults are; a later flag wins.
+# Virtual time of ConnectX-3; the same flags give the same figures on every machine. The paper's
+# mechanisms and no more, whatever the defaults are; a later flag wins.
 simulated=(--fabric sim --nic connectx3 --seed 42 --set release=lazy --set takeover=off --inflight 1)
 
 # Operations to measure with this number of compute nodes.
@@ -96,7 +97,7 @@ orders() {
 # All figures, in the book's order.
 figures=(fig12 fig13 fig13-table fig14 fig15a fig15b fig16 fig17 fig18 fig19a fig19b beyond ablation)
 
-# ---- a figure --------------------------------------------------------------------------------------
+# ---- a figure ------------------------------------------------------------------------------------
 
 figure() {
     name=$1
@@ -194,7 +195,7 @@ finish() {
     echo "${name}: $out/$name/ has points.csv and plot.svg"
 }
 
-# ---- runs ------------------------------------------------------------------------------------------
+# ---- runs ----------------------------------------------------------------------------------------
 
 children=()
 

@@ -43,7 +43,7 @@ const OWN: [&str; 6] = ["join", "json", "fabric", "compute-nodes", "memory-nodes
 const OWN_SETTINGS: [&str; 5] = ["member-lease", "node-id", "advertise", "shm-dir", "device"];
 
 /// The first of a program's arguments that gives what only this command may give.
-fn is_own<'a>(arguments: &'a [String]) -> Option<&'a String> {
+fn is_own(arguments: &[String]) -> Option<&String> {
     let mut is_set = false;
     arguments.iter().find(|word| {
         let value = std::mem::replace(&mut is_set, *word == "--set");

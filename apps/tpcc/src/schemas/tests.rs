@@ -326,7 +326,8 @@ fn rows_of_one_table_are_none_of_most_others() {
     assert!(refused > 10_000, "{refused}");
 }
 
-/// The fingerprints are part of the catalogue, so a database on disk keeps its tables across builds.
+/// The fingerprints are part of the catalogue, so a database on disk keeps its tables across
+/// builds.
 #[test]
 fn the_fingerprints_of_the_schemas_never_change() {
     let found = TpccTable::ALL

@@ -69,13 +69,13 @@ impl fmt::Display for Timestamp {
 
 /// The end of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct LogEnd {
+pub(crate) struct LogEnd {
     /// The number of the last segment; 0 when there is none.
-    pub segment: u64,
+    pub(crate) segment: u64,
     /// The bytes of that segment.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Log records since the start of the log, in this segment and all earlier ones.
-    pub groups: u64,
+    pub(crate) groups: u64,
 }
 
 impl LogEnd {

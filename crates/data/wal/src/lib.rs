@@ -96,7 +96,9 @@ pub use checkpoint::{CheckpointWriter, PartWriter};
 pub use directory::{LogDirectory, Loss, Opening, Segment};
 pub use error::WalError;
 pub use format::{Entries, LogEntry, LogRecord, LogRecordKind, LogRecordRef};
-pub use ids::{DatabaseId, LogEnd, NodeId, TableId, Timestamp};
+pub use ids::{DatabaseId, NodeId, TableId, Timestamp};
 pub use log::{Log, Position, Stats};
 pub use replay::{LatestValue, Note, NoteEntry, Partition, Replayed};
 pub use settings::{CommitMode, Device, LogSettings, LogSettingsError};
+
+pub(crate) use ids::LogEnd;

@@ -39,8 +39,8 @@
 //!
 //! Pages are not merged. An empty leaf stays in the tree and takes new keys.
 //!
-//! In a tree [with leaf stamps](TreeConfig::stamped), the operations with names in `_stamped` report
-//! the leaves that they saw. [`Tree::still`] checks whether such a leaf has changed since.
+//! In a tree [with leaf stamps](TreeConfig::stamped), the operations with names in `_stamped`
+//! report the leaves that they saw. [`Tree::still`] checks whether such a leaf has changed since.
 //! Transactions use this to detect phantoms.
 //!
 //! # Example

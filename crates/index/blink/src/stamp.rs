@@ -29,7 +29,8 @@ pub struct LeafStamp {
     /// [`remove_stamped`](crate::Tree::remove_stamped) stored.
     pub read: u64,
     /// The removal timestamp: the highest timestamp of a removed row, stored by
-    /// [`remove_stamped`](crate::Tree::remove_stamped) or [`raise_removed`](crate::Tree::raise_removed).
+    /// [`remove_stamped`](crate::Tree::remove_stamped) or
+    /// [`raise_removed`](crate::Tree::raise_removed).
     pub removed: u64,
 }
 

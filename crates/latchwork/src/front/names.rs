@@ -64,7 +64,8 @@ impl Names {
     pub(super) fn claim(&self, member: &Member, name: &str) -> Option<Claim<'_>> {
         let what = (member.node, name.to_owned());
         let is_mine = self.making.lock().insert(what.clone());
-        // `then_some` would make a claim in any case, and its drop would end the other worker's claim.
+        // `then_some` would make a claim in any case, and its drop would end the other worker's
+        // claim.
         is_mine.then(|| Claim { names: self, what })
     }
 

@@ -96,7 +96,7 @@ impl WorkerCore {
                 self.port.post(target, &[Verb::Write { remote, local }, Verb::Send(wire)], tag)
             }
         };
-        posted.inspect_err(|_| drop(self.letters.borrow_mut().remove(key)))
+        posted.inspect_err(|_| _ = self.letters.borrow_mut().remove(key))
     }
 
     /// Answers the probe of another node. A forward that has not arrived never counts from now on.

@@ -55,7 +55,7 @@ const _: () = assert!(
 );
 const _: () = assert!(RECORD_COUNTER.offset() + WORD as u64 <= DIRECTORY);
 const _: () = assert!(
-    EPOCH.offset() % 64 == 0 && SLOTS % 64 == 0 && RECORD_COUNTER.offset() % 64 == 0,
+    EPOCH.offset().is_multiple_of(64) && SLOTS.is_multiple_of(64) && RECORD_COUNTER.offset().is_multiple_of(64),
     "hot words share no cache line"
 );
 

@@ -353,7 +353,7 @@ fn write_back(
     }
     strict_assert!(range.end <= whole.len as usize, "{range:?} of a line of {} bytes", whole.len);
     strict_assert!(
-        range.start % 8 == 0 && range.end % 8 == 0,
+        range.start.is_multiple_of(8) && range.end.is_multiple_of(8),
         "torn words go to memory: {range:?}"
     );
     let len = range.len() as u32;

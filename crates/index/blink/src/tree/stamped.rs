@@ -32,8 +32,8 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(seen)
     }
 
-    /// The fast path of [`get_stamped`](Tree::get_stamped) alone: a plain function that writes no shared
-    /// memory. Returns `None` unless all pages on the path are cached and undamaged. Then
+    /// The fast path of [`get_stamped`](Tree::get_stamped) alone: a plain function that writes no
+    /// shared memory. Returns `None` unless all pages on the path are cached and undamaged. Then
     /// [`get_stamped`](Tree::get_stamped) finds the value or reports the error.
     #[inline]
     pub fn try_get_stamped<R>(
@@ -95,9 +95,10 @@ impl<M: CoherentMemory> Tree<M> {
         self.add(key, change, split).await
     }
 
-    /// The fast path of [`insert_stamped`](Tree::insert_stamped) alone: a plain function. Returns `None`,
-    /// and changes nothing, unless all pages on the path are here and undamaged, and the leaf has
-    /// room. Then [`insert_stamped`](Tree::insert_stamped) inserts the key or reports the error.
+    /// The fast path of [`insert_stamped`](Tree::insert_stamped) alone: a plain function. Returns
+    /// `None`, and changes nothing, unless all pages on the path are here and undamaged, and the
+    /// leaf has room. Then [`insert_stamped`](Tree::insert_stamped) inserts the key or reports the
+    /// error.
     #[inline]
     pub fn try_insert_stamped<R>(
         &self,
@@ -147,9 +148,9 @@ impl<M: CoherentMemory> Tree<M> {
         Ok((Insertion::New { before: leaf, after: leaf.stamp.changed() }, dirty))
     }
 
-    /// Like [`insert_stamped`](Tree::insert_stamped), for several ascending `entries` at one instant.
-    /// Inserts the first entry and as many of the following entries as belong into the same
-    /// position of the same leaf. Their keys must be strictly ascending. Returns the number of
+    /// Like [`insert_stamped`](Tree::insert_stamped), for several ascending `entries` at one
+    /// instant. Inserts the first entry and as many of the following entries as belong into the
+    /// same position of the same leaf. Their keys must be strictly ascending. Returns the number of
     /// inserted entries; the other entries are not examined. `admit`, `visit`, `split` and the
     /// returned [`Insertion`] concern the first entry.
     ///
@@ -175,10 +176,10 @@ impl<M: CoherentMemory> Tree<M> {
         self.add(first, change, split).await
     }
 
-    /// The fast path of [`insert_run_stamped`](Tree::insert_run_stamped) alone: a plain function. Returns
-    /// `None`, and changes nothing, unless all pages on the path are here and undamaged, and the
-    /// leaf has room for the first entry. Then [`insert_run_stamped`](Tree::insert_run_stamped) inserts
-    /// the entries or reports the error.
+    /// The fast path of [`insert_run_stamped`](Tree::insert_run_stamped) alone: a plain function.
+    /// Returns `None`, and changes nothing, unless all pages on the path are here and undamaged,
+    /// and the leaf has room for the first entry. Then
+    /// [`insert_run_stamped`](Tree::insert_run_stamped) inserts the entries or reports the error.
     #[inline]
     pub fn try_insert_run_stamped<R>(
         &self,
@@ -231,8 +232,8 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Replaces a value, if the value is `old` and `admit` accepts the leaf stamp (see
-    /// [`insert_stamped`](Tree::insert_stamped)). The structure number changes, also when `new` equals
-    /// `old`.
+    /// [`insert_stamped`](Tree::insert_stamped)). The structure number changes, also when `new`
+    /// equals `old`.
     ///
     /// # Errors
     /// As [`update`](Tree::update) without [`TreeError::NotFound`]; [`TreeError::NotStamped`] when

@@ -76,8 +76,8 @@ impl<M: CoherentMemory> Tree<M> {
     /// changes.
     ///
     /// # Errors
-    /// As [`get_stamped`](Tree::get_stamped); [`TreeError::Starved`] when other operations change the
-    /// leaf in each attempt.
+    /// As [`get_stamped`](Tree::get_stamped); [`TreeError::Starved`] when other operations change
+    /// the leaf in each attempt.
     pub async fn raise_removed(&self, key: &[u8], to: u64) -> Result<(), TreeError> {
         let mut page = self.root;
         for _ in 0..RAISES_MAX {

@@ -62,7 +62,7 @@ pub(crate) fn choose(
 ) -> u64 {
     let (start, count) = (graph.edges.len(), choices.len() as u64);
     let mut tries = (EDGES / start.max(1)).clamp(4, TRIES);
-    strict_assert!(tries >= 4 && tries <= TRIES, "{tries} tries");
+    strict_assert!((4..=TRIES).contains(&tries), "{tries} tries");
     let mut open: Vec<&Choice> = choices.iter().collect();
     match attempt(graph, &mut open, &mut tries, rank) {
         Some(true) => 0,

@@ -1,7 +1,7 @@
 //! The columns of the tables, as data: names, types, and the longest row.
 //!
-//! [`row`](super::row) declares each column once. From that declaration follow the row's struct, its
-//! encoding, and the columns here, from which a store makes its own schema.
+//! [`row`](super::row) declares each column once. From that declaration follow the row's struct,
+//! its encoding, and the columns here, from which a store makes its own schema.
 
 /// The type of a column. Numbers are little-endian in rows, and big-endian in keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +65,7 @@ impl Columns {
     pub(super) const fn new(names: &'static [&'static str], field: TpccColumnType) -> Columns {
         let kind = match field {
             kind if names.len() == 1 => kind,
-            TpccColumnType::Bytes(len) if len as usize % names.len() == 0 => {
+            TpccColumnType::Bytes(len) if (len as usize).is_multiple_of(names.len()) => {
                 TpccColumnType::Bytes(len / names.len() as u16)
             }
             _ => panic!("only texts of fixed and equal lengths can share a field"),
