@@ -1,8 +1,8 @@
 //! One worker's part of the run: several clients, each with one access at a time.
 
 use crate::lines::{Place, failed};
+use crate::sample_history::{Sample, Witness};
 use crate::settings::Settings;
-use crate::witness::{Sample, Witness};
 use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::CoherentMemory as _;
 use latchwork_harness::{Course, RunPart, Share};

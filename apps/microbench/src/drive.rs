@@ -4,11 +4,11 @@ use crate::client::{self, Done, Run};
 use crate::figures::Figures;
 use crate::lines::{self, Found};
 use crate::outcome::Outcome;
+use crate::sample_history::{Sample, Witness};
 use crate::settings::Settings;
-use crate::witness::{Sample, Witness};
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::{RunCheck, many, say_folded};
-use latchwork_harness::{Cluster, Cores, Course, Limit, Plan, Warmup, Went, stop};
+use latchwork_harness::{Cores, Course, Limit, Plan, RunCluster, Warmup, Went, stop};
 use latchwork_report::conditions::Conditions;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::micro::WriteKind;
@@ -21,7 +21,7 @@ const LEAD_TIME: Duration = Duration::from_millis(20);
 
 /// Runs all phases with the settings.
 pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
-    let cluster = Cluster::start(settings.cluster.clone(), &settings.fabric)?;
+    let cluster = RunCluster::start(settings.cluster.clone(), &settings.fabric)?;
     // The size of the memory nodes of other processes is known now.
     settings.cluster = cluster.config().clone();
     let outcome = phases(Arc::new(settings), &cluster);
@@ -29,7 +29,7 @@ pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
 }
 
 /// All phases, and their outcome.
-fn phases(settings: Arc<Settings>, cluster: &Cluster) -> Result<Outcome, AppError> {
+fn phases(settings: Arc<Settings>, cluster: &RunCluster) -> Result<Outcome, AppError> {
     cluster.agree("microbench", settings.describe())?;
     if cluster.is_first() {
         say_folded(&headline(&settings));
@@ -97,7 +97,7 @@ struct Measured {
 /// The measured run.
 fn measure(
     settings: &Arc<Settings>,
-    cluster: &Cluster,
+    cluster: &RunCluster,
     lines: &Arc<Vec<GlobalAddr>>,
 ) -> Result<Measured, AppError> {
     let workers = settings.cluster.compute_nodes * settings.cluster.workers;

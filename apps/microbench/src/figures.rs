@@ -108,7 +108,7 @@ pub(crate) fn jain(counts: &[u64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::witness::Witness;
+    use crate::sample_history::Witness;
     use latchwork_runtime::Time;
     use std::time::Duration;
 

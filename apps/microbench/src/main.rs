@@ -19,8 +19,8 @@ mod drive;
 mod figures;
 mod lines;
 mod outcome;
+mod sample_history;
 mod settings;
-mod witness;
 
 use args::Cli;
 use latchwork_harness::AppError;

@@ -17,7 +17,7 @@ use latchwork_cluster::Member;
 use latchwork_harness::outcome::{RunCheck, WorldEnd, say};
 use latchwork_harness::progress::{Extent, Title};
 use latchwork_harness::{
-    AppError, Cluster, Cores, Course, Limit, PhaseProgress, Plan, Warmup, stop,
+    AppError, Cores, Course, Limit, PhaseProgress, Plan, RunCluster, Warmup, stop,
 };
 use latchwork_report::result;
 use latchwork_runtime::sync::Mutex;
@@ -43,7 +43,7 @@ const LEAD_TIME: Duration = Duration::from_millis(20);
 /// A cluster and its session.
 pub(crate) struct Driver {
     pub(crate) session: Arc<Session>,
-    pub(crate) cluster: Cluster,
+    pub(crate) cluster: RunCluster,
 }
 
 /// The results that a process has of its own nodes after a run.
@@ -99,7 +99,7 @@ fn transactions_check(tally: &Tally) -> RunCheck {
 
 impl Driver {
     pub(crate) fn start(mut settings: Settings) -> Result<Driver, AppError> {
-        let cluster = Cluster::start(settings.cluster.clone(), &settings.fabric)?;
+        let cluster = RunCluster::start(settings.cluster.clone(), &settings.fabric)?;
         let agreed = cluster.agree("tpcc", settings.to_agree_on());
         if let Err(error) = agreed.and_then(|()| settings.join(&cluster)) {
             return cluster.end(Err(error));

@@ -26,7 +26,6 @@ mod drive;
 mod intervals;
 mod load;
 mod log;
-mod meeting;
 mod memory;
 mod outcome;
 mod partitions;
@@ -41,6 +40,7 @@ mod tally;
 #[cfg(test)]
 mod testing;
 mod transactions;
+mod worker_barrier;
 
 use args::Cli;
 use latchwork_harness::AppError;

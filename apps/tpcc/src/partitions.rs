@@ -6,10 +6,10 @@
 //! a line had rows of both nodes, a transaction over both nodes would conflict with itself. No
 //! transaction writes items; each node reads items for itself.
 
-use crate::meeting::{self, Point, WorkerBarrier, wait};
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::tables::{Store, Tables};
+use crate::worker_barrier::{self, Point, WorkerBarrier, wait};
 use latchwork_cluster::{Member, Worker};
 use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_partition::{Owner, Partitioned, PrepareCollector, Site, Stats};
@@ -122,7 +122,7 @@ impl Partitions {
         wait(is_quiet, Point::Quiet.what(), phase, member).await?;
         if member.worker == 0 && !phase.stopped() {
             // An aborted transaction may still be undoing its writes.
-            let deadline = member.handle.now() + meeting::WAIT;
+            let deadline = member.handle.now() + worker_barrier::WAIT;
             let ended = worker.database().node().quiesce(&member.handle, deadline).await;
             ended.map_err(|error| session.txn_error(&error))?;
         }

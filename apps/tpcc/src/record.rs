@@ -9,7 +9,7 @@
 use crate::session::Session;
 use latchwork_files::Output;
 use latchwork_harness::outcome::RunCheck;
-use latchwork_harness::{AppError, Cluster};
+use latchwork_harness::{AppError, RunCluster};
 use latchwork_history::{
     CheckOptions, HistoryError, Recorder, Recording, TransactionHistory, check,
 };
@@ -50,7 +50,7 @@ impl Drop for Part {
 }
 
 /// Begins to record, if that was requested. All processes call this.
-pub(crate) fn begin(session: &Session, cluster: &Cluster) -> Result<Option<Recorded>, AppError> {
+pub(crate) fn begin(session: &Session, cluster: &RunCluster) -> Result<Option<Recorded>, AppError> {
     let Some(output) = &session.settings.record else { return Ok(None) };
     if !cluster.has_one_clock() {
         return Err(AppError::Usage(format!(
@@ -94,7 +94,7 @@ impl Recorded {
     ///
     /// # Errors
     /// When another process died or left.
-    pub(crate) fn judge(self, cluster: &Cluster) -> Result<Judged, AppError> {
+    pub(crate) fn judge(self, cluster: &RunCluster) -> Result<Judged, AppError> {
         let Recorded { recording, own, output } = self;
         let finished = recording.finish().map_err(|error| failed(&error));
         let part = finished.and_then(|_| absolute(&own.path)).map_err(|error| error.to_string());

@@ -3,7 +3,6 @@
 
 use crate::about::About;
 use crate::intervals::Intervals;
-use crate::meeting::WorkerBarrier;
 use crate::partitions::Partitions;
 use crate::record::Recorded;
 use crate::recover;
@@ -12,6 +11,7 @@ use crate::settings::Settings;
 use crate::tables::{Store, Tables};
 use crate::tally::Tally;
 use crate::transactions::{Buffers, Ended, Failure, attempt};
+use crate::worker_barrier::WorkerBarrier;
 use latchwork_cluster::{Member, Worker};
 use latchwork_harness::{AppError, Course, LoopTime, PhaseProgress, RunPart, Share};
 use latchwork_partition::Partitioned;

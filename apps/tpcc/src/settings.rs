@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use latchwork_cluster::ClusterConfig;
 use latchwork_files as files;
-use latchwork_harness::{AppError, Cluster, FabricChoice};
+use latchwork_harness::{AppError, FabricChoice, RunCluster};
 use latchwork_wal::Device;
 use latchwork_workload::tpcc::{
     Home, InputSettings, Population, RemoteLines, Scale, TerminalWaiting,
@@ -213,7 +213,7 @@ impl Settings {
 
     /// Enters the settings that are known only after this process has joined: the size of the
     /// memory nodes, and the log that it writes.
-    pub(crate) fn join(&mut self, cluster: &Cluster) -> Result<(), AppError> {
+    pub(crate) fn join(&mut self, cluster: &RunCluster) -> Result<(), AppError> {
         if !self.is_joined() {
             return Ok(());
         }

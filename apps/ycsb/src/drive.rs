@@ -5,15 +5,15 @@ use crate::check::{self, Expected, Found};
 use crate::load::{self, Loaded};
 use crate::outcome::Outcome;
 use crate::run::{self, Done, Plan, Run};
+use crate::sample_history::{Sample, Witness};
 use crate::session::Session;
 use crate::settings::Settings;
-use crate::witness::{Sample, Witness};
 use latchwork_engine::Counters;
 use latchwork_harness::AppError;
 use latchwork_harness::PhaseProgress;
 use latchwork_harness::outcome::{RunCheck, WorldEnd, say};
 use latchwork_harness::progress::{Extent, Title};
-use latchwork_harness::{Cluster, Cores, Course, Limit, Plan as CoursePlan, Warmup, stop};
+use latchwork_harness::{Cores, Course, Limit, Plan as CoursePlan, RunCluster, Warmup, stop};
 use latchwork_report::conditions::Conditions;
 use latchwork_report::histogram::Latencies;
 use latchwork_report::result;
@@ -30,7 +30,7 @@ const CHECK: Title = Title { name: "check", what: "records" };
 /// A cluster and its session.
 struct Driver {
     session: Arc<Session>,
-    cluster: Cluster,
+    cluster: RunCluster,
 }
 
 /// A measured phase.
@@ -46,7 +46,7 @@ pub(crate) struct Measured {
 /// Runs all phases with the settings.
 pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
     let clock = Clock::start();
-    let cluster = Cluster::start(settings.cluster.clone(), &settings.fabric)?;
+    let cluster = RunCluster::start(settings.cluster.clone(), &settings.fabric)?;
     // The size of the memory nodes of other processes is known now.
     settings.cluster = cluster.config().clone();
     let table = cluster.name(&settings.workload.table);
@@ -114,8 +114,8 @@ impl Driver {
     /// Events of a simulated world so far.
     fn events(&self) -> u64 {
         match &self.cluster {
-            Cluster::Embedded(_) | Cluster::Joined(_) => 0,
-            Cluster::Simulated(cluster) => cluster.kernel().events(),
+            RunCluster::Embedded(_) | RunCluster::Joined(_) => 0,
+            RunCluster::Simulated(cluster) => cluster.kernel().events(),
         }
     }
 

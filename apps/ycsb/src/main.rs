@@ -19,10 +19,10 @@ mod drive;
 mod load;
 mod outcome;
 mod run;
+mod sample_history;
 mod session;
 mod settings;
 mod store;
-mod witness;
 
 use args::Cli;
 use latchwork_harness::AppError;

@@ -1,9 +1,9 @@
 //! The measured run: every worker draws operations and executes several at a time.
 
 use crate::load;
+use crate::sample_history::{Sample, Witness};
 use crate::session::Session;
 use crate::store::{Buffers, Ended, Store};
-use crate::witness::{Sample, Witness};
 use latchwork_blink::TreeError;
 use latchwork_cluster::{Member, Worker};
 use latchwork_engine::Counters;

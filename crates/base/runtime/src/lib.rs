@@ -62,7 +62,6 @@
 #![forbid(unsafe_code)]
 
 mod activity;
-mod bed;
 mod config;
 mod driver;
 mod error;
@@ -73,6 +72,7 @@ mod idle;
 mod join;
 mod mailbox;
 mod notifier;
+mod parking_spot;
 mod poller;
 mod shared;
 pub mod sync;
@@ -81,7 +81,6 @@ mod timers;
 mod virtual_time;
 
 pub use activity::Activity;
-pub use bed::ParkingSpot;
 pub use config::ExecutorConfig;
 pub use driver::{Clock, Driver, RealDriver};
 pub use error::{Aborted, Elapsed};
@@ -91,5 +90,6 @@ pub use handle::Handle;
 pub use join::JoinHandle;
 pub use latchwork_simulation::Time;
 pub use notifier::Notifier;
+pub use parking_spot::ParkingSpot;
 pub use poller::Poller;
 pub use virtual_time::{Power, VirtualDriver, VirtualWorker, run_all, run_all_watched};

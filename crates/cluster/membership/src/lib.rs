@@ -77,6 +77,7 @@
 #![forbid(unsafe_code)]
 
 mod board;
+mod control_messages;
 mod endpoint;
 mod error;
 mod exchange;
@@ -86,7 +87,6 @@ mod keeper;
 mod key_name;
 mod keys;
 mod lease;
-mod mail;
 mod membership;
 mod name;
 mod password;
@@ -96,12 +96,12 @@ mod store;
 mod time;
 mod view;
 
+pub use control_messages::{CONTROL_MESSAGE_MAX, ControlMessages, Handler, Replier};
 pub use endpoint::open;
 pub use error::MembershipError;
 pub use exchange::ExchangePatience;
 pub use join::{Joining, TTL_MAX, TTL_MIN};
 pub use lease::Lease;
-pub use mail::{CONTROL_MESSAGE_MAX, ControlMessages, Handler, Replier};
 pub use membership::Membership;
 pub use name::{NodeIncarnation, NodeName};
 pub use password::without_password;

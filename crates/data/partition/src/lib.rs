@@ -62,10 +62,10 @@
 
 mod bytes;
 mod commit;
+mod fragments;
 mod message;
 mod operation;
 mod participant;
-mod post;
 mod record;
 mod rows;
 mod settings;

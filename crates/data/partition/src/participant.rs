@@ -17,9 +17,9 @@ use latchwork_strict::strict_assert;
 use latchwork_txn::{Prepared, Range, Scheme, Timestamp, Transaction, TxnError, Validated};
 use latchwork_wal::{Log, LogRecord, Position, WalError};
 
+use crate::fragments::Place;
 use crate::message::{Body, Fate, Message, Reply, Request};
 use crate::operation::{Fault, OperationAnswer, PartitionOperation, RowOperation};
-use crate::post::Place;
 use crate::record;
 use crate::worker::Inner;
 

@@ -11,8 +11,8 @@ use latchwork_txn::{Timestamp, TxnError};
 use latchwork_verbs::ComputeNodeId;
 
 use crate::PartitionSettings;
+use crate::fragments::Queue;
 use crate::message::Fate;
-use crate::post::Queue;
 
 /// What the workers of a compute node share: their queues of user messages, and the decisions of
 /// coordinators on this node.

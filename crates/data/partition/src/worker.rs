@@ -15,9 +15,9 @@ use latchwork_runtime::Time;
 use latchwork_txn::{Conflict, Database, Table, TableId, Timestamp, TxnError};
 
 use crate::TransactionRows;
+use crate::fragments::{Assembly, MESSAGE_MAX, Place, messages, worker_of};
 use crate::message::{Body, Fate, Message, Reply, Request};
 use crate::participant::Participant;
-use crate::post::{Assembly, MESSAGE_MAX, Place, messages, worker_of};
 use crate::{PartitionedTransaction, Site};
 
 /// Names the row owner of a key: the number of a node, from 0. `None` where each node has its own
@@ -36,7 +36,7 @@ pub struct Partitioned<M: LineLocks + UserMessages>(pub(crate) Rc<Inner<M>>);
 
 /// Closes the worker's queue when the last handle is dropped, and so ends the task that reads the
 /// queue.
-struct Open(Arc<crate::post::Queue>);
+struct Open(Arc<crate::fragments::Queue>);
 
 impl Drop for Open {
     fn drop(&mut self) {

@@ -69,24 +69,24 @@
 
 #![forbid(unsafe_code)]
 
+mod aged;
 mod checkpoint;
 mod clock;
 mod database;
-mod elder;
 mod error;
 mod heap;
 mod key;
+mod location_cache;
 mod node;
 mod page;
-mod places;
 mod purge;
 mod recovery;
 mod retry;
+mod row_id;
 pub mod schema;
 mod scheme;
 mod table;
 mod transaction;
-mod tuple_id;
 
 pub use checkpoint::Checkpoint;
 pub use clock::NodeClock;
@@ -98,8 +98,8 @@ pub use latchwork_wal::{DatabaseId, NodeId, TableId, Timestamp};
 pub use node::{Health, TransactionNode, TransactionSettings};
 pub use recovery::Recovery;
 pub use retry::Retry;
+pub use row_id::RowId;
 pub use schema::Schema;
 pub use scheme::Scheme;
 pub use table::Table;
 pub use transaction::{Prepared, Range, Transaction, Validated, Values};
-pub use tuple_id::RowId;

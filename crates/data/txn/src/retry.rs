@@ -6,7 +6,7 @@ use latchwork_coherence::LineLocks;
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
 
-use crate::elder::Place;
+use crate::aged::Place;
 use crate::{Conflict, Database, Timestamp, Transaction, TxnError};
 
 /// The maximum number of doublings of the pause.

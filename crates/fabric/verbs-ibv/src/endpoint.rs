@@ -14,9 +14,9 @@ use latchwork_verbs::{
 
 use crate::connection::Caller;
 use crate::directory::Peer;
-use crate::lane::{Common, Lane};
 use crate::locals::Locals;
 use crate::node::Node;
+use crate::send_queue::{Common, Lane};
 use crate::shared::Shared;
 use crate::slots::Slots;
 use crate::sys::ffi::{WC_SUCCESS, WorkCompletion};

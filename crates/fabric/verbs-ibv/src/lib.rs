@@ -81,10 +81,10 @@ mod endpoint;
 mod error;
 mod fabric;
 mod inbox;
-mod lane;
 mod locals;
 mod mailbox;
 mod node;
+mod send_queue;
 mod shared;
 mod slots;
 #[allow(unsafe_code)] // all that touches the library

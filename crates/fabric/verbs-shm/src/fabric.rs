@@ -5,7 +5,7 @@ use std::sync::Arc;
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, RegionKey, SetupError};
 
 use crate::ShmError;
-use crate::across::lane::Lane;
+use crate::across::peer_ring::Lane;
 use crate::across::ring::Ends;
 use crate::config::ShmConfig;
 use crate::endpoint::ShmEndpoint;

@@ -8,9 +8,9 @@ use latchwork_runtime::{Notifier, ParkingSpot};
 use latchwork_strict::strict_assert;
 use latchwork_verbs::Message;
 
-use crate::across::bed::SharedParkingSpot;
-use crate::across::lane::{Lanes, View};
 use crate::across::page::Page;
+use crate::across::parking_spot::SharedParkingSpot;
+use crate::across::peer_ring::{Lanes, View};
 use crate::queue::Queue;
 
 #[cfg(all(test, loom))]

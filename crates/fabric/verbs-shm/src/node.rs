@@ -7,8 +7,8 @@ use std::sync::Arc;
 use latchwork_runtime::sync::{AtomicBool, Ordering, RwLock};
 use latchwork_verbs::{ComputeNodeId, Region, RegionKey};
 
-use crate::across::lane::Lane;
 use crate::across::page::Page;
+use crate::across::peer_ring::Lane;
 use crate::inbox::Mailbox;
 
 /// A memory node, or a region of a compute node.

@@ -8,7 +8,7 @@ use latchwork_verbs::{
     Words, WorkRequest, prefetch_write,
 };
 
-use crate::across::lane::Lane;
+use crate::across::peer_ring::Lane;
 use crate::inbox::Mailbox;
 use crate::node::{Memory, Node, Post};
 use crate::shared::Shared;

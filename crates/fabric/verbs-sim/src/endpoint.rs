@@ -9,9 +9,9 @@ use latchwork_verbs::{Completion, RegionKey, Target, VerbError, WorkRequest, che
 
 use crate::completions::Completions;
 use crate::flight::Flight;
-use crate::lane::Lanes;
 use crate::nic::NicTimes;
 use crate::node::Node;
+use crate::send_queue::Lanes;
 use crate::world::World;
 
 /// One worker's endpoint in a simulated world; see [`latchwork_verbs::Endpoint`].

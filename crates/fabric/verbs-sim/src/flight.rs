@@ -13,8 +13,8 @@ use latchwork_verbs::{
 
 use crate::batch::Batch;
 use crate::drawn::PIECES_MAX;
-use crate::lane::Lane;
 use crate::nic::NicFlight;
+use crate::send_queue::Lane;
 
 /// The progress of one request.
 #[derive(Clone, Copy, PartialEq, Eq)]

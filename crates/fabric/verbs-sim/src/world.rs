@@ -14,10 +14,10 @@ use crate::config::{SimConfig, Timing};
 use crate::event::Event;
 use crate::faults::{FaultCounts, Faults};
 use crate::flight::{COMPLETION, Flight, MESSAGE};
-use crate::lane::Lane;
 use crate::nic::NicTimes;
 use crate::node::{Host, MemoryNode, Node, There};
 use crate::passing::{GateCore, Leg, Passing, What};
+use crate::send_queue::Lane;
 use crate::sight::{BatchStep, Strike, Watcher};
 
 /// The state that all endpoints share, and the actor whose events are the steps of batches.

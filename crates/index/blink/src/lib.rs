@@ -72,14 +72,14 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod leaf_stamp;
 mod limits;
 mod page;
-mod stamp;
 mod tree;
 mod value;
 
 pub use error::TreeError;
+pub use leaf_stamp::{Insertion, Leaf, LeafStamp, ReplaceOutcome, Split};
 pub use limits::{KEY_MAX, TreeConfig, TreeLimits};
-pub use stamp::{Insertion, Leaf, LeafStamp, ReplaceOutcome, Split};
 pub use tree::{Tree, TreeStatistics};
 pub use value::{TreeValue, ValueMut};

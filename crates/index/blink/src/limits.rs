@@ -3,8 +3,8 @@
 use latchwork_strict::strict_assert;
 
 use crate::TreeError;
+use crate::leaf_stamp::STAMP;
 use crate::page::{HEADER, SLOT};
-use crate::stamp::STAMP;
 
 /// The longest key of any tree, in bytes.
 pub const KEY_MAX: usize = 512;

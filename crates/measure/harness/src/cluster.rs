@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// If the nodes are processes, each process runs the same program with the same flags. Methods that
 /// say so are called by all processes, in the same order. Each process sends its own node's results
 /// to all processes, so every process has all results.
-pub enum Cluster {
+pub enum RunCluster {
     /// Threads of this process, on shared memory, over sockets or on RDMA devices.
     Embedded(Box<Embedded>),
     /// A simulated world.
@@ -38,36 +38,36 @@ pub enum Cluster {
     Joined(Box<Shared>),
 }
 
-impl Cluster {
+impl RunCluster {
     /// Starts the cluster. A process that joins one waits until all nodes have joined.
     ///
     /// # Errors
     /// Fails when the configuration is invalid, or when the machine, the membership or another node
     /// refuses.
-    pub fn start(config: ClusterConfig, fabric: &FabricChoice) -> Result<Cluster, AppError> {
+    pub fn start(config: ClusterConfig, fabric: &FabricChoice) -> Result<RunCluster, AppError> {
         let failed = |error| ClusterFlags::cluster_error(&config, &error);
         Ok(match fabric {
             FabricChoice::Shm => {
-                Cluster::Embedded(Embedded::start(config.clone()).map_err(failed)?.into())
+                RunCluster::Embedded(Embedded::start(config.clone()).map_err(failed)?.into())
             }
             FabricChoice::Tcp => {
                 let loopback = loopback().map_err(|error| AppError::Failed(error.to_string()))?;
                 let cluster = Embedded::start_on(config.clone(), loopback);
-                Cluster::Embedded(cluster.map_err(failed)?.into())
+                RunCluster::Embedded(cluster.map_err(failed)?.into())
             }
             FabricChoice::Ibverbs(devices) => {
                 let devices = ibv::IbvFabric::open(ibv::IbvConfig::clone(devices));
                 let devices = devices.map_err(|error| AppError::Failed(error.to_string()))?;
                 let cluster = Embedded::start_on(config.clone(), Threaded::Ibv(devices));
-                Cluster::Embedded(cluster.map_err(failed)?.into())
+                RunCluster::Embedded(cluster.map_err(failed)?.into())
             }
             FabricChoice::Sim(nic) => {
                 let network = SimConfig::nic(NicProfile::clone(nic));
                 let cluster = Simulated::start(config.clone(), network).map_err(failed)?;
-                Cluster::Simulated(cluster.into())
+                RunCluster::Simulated(cluster.into())
             }
             FabricChoice::Joined(join) => {
-                Cluster::Joined(Shared::join(config.clone(), join)?.into())
+                RunCluster::Joined(Shared::join(config.clone(), join)?.into())
             }
         })
     }
@@ -89,9 +89,9 @@ impl Cluster {
     {
         let failed = |error| ClusterFlags::cluster_error(self.config(), &error);
         match self {
-            Cluster::Embedded(cluster) => cluster.run(body).map_err(failed),
-            Cluster::Simulated(cluster) => cluster.run(LIMIT, body).map_err(failed),
-            Cluster::Joined(shared) => shared.gather(shared.run(body)),
+            RunCluster::Embedded(cluster) => cluster.run(body).map_err(failed),
+            RunCluster::Simulated(cluster) => cluster.run(LIMIT, body).map_err(failed),
+            RunCluster::Joined(shared) => shared.gather(shared.run(body)),
         }
     }
 
@@ -114,12 +114,12 @@ impl Cluster {
         Fut: Future<Output = Option<T>> + 'static,
     {
         let time = match self {
-            Cluster::Embedded(cluster) => Timekeeper::Real(cluster.clock()),
-            Cluster::Joined(shared) => Timekeeper::Real(shared.node().clock()),
-            Cluster::Simulated(_) => Timekeeper::Virtual(self.now()),
+            RunCluster::Embedded(cluster) => Timekeeper::Real(cluster.clock()),
+            RunCluster::Joined(shared) => Timekeeper::Real(shared.node().clock()),
+            RunCluster::Simulated(_) => Timekeeper::Virtual(self.now()),
         };
         let workers = match self {
-            Cluster::Joined(shared) => {
+            RunCluster::Joined(shared) => {
                 let run = || shared.run(body);
                 let run = || shared.watch(|error| phase.fail(error), run);
                 let ran = match shared.is_first() {
@@ -152,9 +152,11 @@ impl Cluster {
         let failed = |error| ClusterFlags::cluster_error(self.config(), &error);
         let all = |results: Vec<_>| results.into_iter().collect::<Result<Vec<T>, AppError>>();
         match self {
-            Cluster::Embedded(cluster) => cluster.run(body).map_err(failed).and_then(all),
-            Cluster::Simulated(cluster) => cluster.run(LIMIT, body).map_err(failed).and_then(all),
-            Cluster::Joined(shared) => shared.gather(shared.run(body).and_then(all)),
+            RunCluster::Embedded(cluster) => cluster.run(body).map_err(failed).and_then(all),
+            RunCluster::Simulated(cluster) => {
+                cluster.run(LIMIT, body).map_err(failed).and_then(all)
+            }
+            RunCluster::Joined(shared) => shared.gather(shared.run(body).and_then(all)),
         }
     }
 
@@ -170,7 +172,7 @@ impl Cluster {
         F: Fn(Member) -> Fut + Sync + 'static,
         Fut: Future<Output = T> + 'static,
     {
-        let Cluster::Joined(shared) = self else { return self.run(body) };
+        let RunCluster::Joined(shared) = self else { return self.run(body) };
         let fail = |error: AppError| course.fail(error.to_string());
         let run = || shared.watch(fail, || shared.run(body));
         let ran = self.together(course, run);
@@ -183,8 +185,8 @@ impl Cluster {
     /// [`end`](Cluster::end) the objects with these names are removed, with all memory of the run.
     pub fn name(&self, base: &str) -> String {
         match self {
-            Cluster::Embedded(_) | Cluster::Simulated(_) => base.to_owned(),
-            Cluster::Joined(shared) => shared.name(base),
+            RunCluster::Embedded(_) | RunCluster::Simulated(_) => base.to_owned(),
+            RunCluster::Joined(shared) => shared.name(base),
         }
     }
 
@@ -192,16 +194,16 @@ impl Cluster {
     /// process of a cluster.
     pub fn is_first(&self) -> bool {
         match self {
-            Cluster::Embedded(_) | Cluster::Simulated(_) => true,
-            Cluster::Joined(shared) => shared.is_first(),
+            RunCluster::Embedded(_) | RunCluster::Simulated(_) => true,
+            RunCluster::Joined(shared) => shared.is_first(),
         }
     }
 
     /// This process's index in the cluster, from 0, and the number of processes.
     pub fn process(&self) -> (usize, usize) {
         match self {
-            Cluster::Embedded(_) | Cluster::Simulated(_) => (0, 1),
-            Cluster::Joined(shared) => shared.process(),
+            RunCluster::Embedded(_) | RunCluster::Simulated(_) => (0, 1),
+            RunCluster::Joined(shared) => shared.process(),
         }
     }
 
@@ -226,8 +228,8 @@ impl Cluster {
     /// ordered. The clocks of several machines are different.
     pub fn has_one_clock(&self) -> bool {
         match self {
-            Cluster::Embedded(_) | Cluster::Simulated(_) => true,
-            Cluster::Joined(shared) => shared.node().is_one_host(),
+            RunCluster::Embedded(_) | RunCluster::Simulated(_) => true,
+            RunCluster::Joined(shared) => shared.node().is_one_host(),
         }
     }
 
@@ -253,8 +255,8 @@ impl Cluster {
     {
         let own = own.map(|own| vec![own]);
         match self {
-            Cluster::Embedded(_) | Cluster::Simulated(_) => own,
-            Cluster::Joined(shared) => shared.gather(own),
+            RunCluster::Embedded(_) | RunCluster::Simulated(_) => own,
+            RunCluster::Joined(shared) => shared.gather(own),
         }
     }
 
@@ -262,10 +264,10 @@ impl Cluster {
     /// that were free.
     pub fn node_ids(&self) -> Vec<ComputeNodeId> {
         match self {
-            Cluster::Embedded(_) | Cluster::Simulated(_) => {
+            RunCluster::Embedded(_) | RunCluster::Simulated(_) => {
                 self.nodes().iter().map(|node| node.id()).collect()
             }
-            Cluster::Joined(shared) => {
+            RunCluster::Joined(shared) => {
                 shared.node().group().nodes().iter().filter_map(|node| node.compute()).collect()
             }
         }
@@ -278,8 +280,8 @@ impl Cluster {
     /// The first setting that differs between two processes; when another process died or left.
     pub fn agree(&self, program: &str, settings: BTreeMap<String, Value>) -> Result<(), AppError> {
         match self {
-            Cluster::Embedded(_) | Cluster::Simulated(_) => Ok(()),
-            Cluster::Joined(shared) => shared.agree(agree::as_text(program, settings)),
+            RunCluster::Embedded(_) | RunCluster::Simulated(_) => Ok(()),
+            RunCluster::Joined(shared) => shared.agree(agree::as_text(program, settings)),
         }
     }
 
@@ -289,7 +291,9 @@ impl Cluster {
     /// warm. So their measured parts are at the same time.
     pub fn together<T>(&self, course: &Course, body: impl FnOnce() -> T) -> T {
         match self {
-            Cluster::Joined(shared) if course.waits_for_others() => shared.together(course, body),
+            RunCluster::Joined(shared) if course.waits_for_others() => {
+                shared.together(course, body)
+            }
             _ => body(),
         }
     }
@@ -301,26 +305,26 @@ impl Cluster {
     /// The error of the program, here or at another process; an error of the node's release.
     pub fn end<T>(self, result: Result<T, AppError>) -> Result<T, AppError> {
         match self {
-            Cluster::Embedded(_) | Cluster::Simulated(_) => result,
-            Cluster::Joined(shared) => shared.end(result),
+            RunCluster::Embedded(_) | RunCluster::Simulated(_) => result,
+            RunCluster::Joined(shared) => shared.end(result),
         }
     }
 
     /// The configuration.
     pub fn config(&self) -> &ClusterConfig {
         match self {
-            Cluster::Embedded(cluster) => cluster.config(),
-            Cluster::Simulated(cluster) => cluster.config(),
-            Cluster::Joined(shared) => shared.node().config(),
+            RunCluster::Embedded(cluster) => cluster.config(),
+            RunCluster::Simulated(cluster) => cluster.config(),
+            RunCluster::Joined(shared) => shared.node().config(),
         }
     }
 
     /// The compute nodes of this process.
     pub fn nodes(&self) -> &[Arc<Node>] {
         match self {
-            Cluster::Embedded(cluster) => cluster.nodes(),
-            Cluster::Simulated(cluster) => cluster.nodes(),
-            Cluster::Joined(shared) => shared.node().nodes(),
+            RunCluster::Embedded(cluster) => cluster.nodes(),
+            RunCluster::Simulated(cluster) => cluster.nodes(),
+            RunCluster::Joined(shared) => shared.node().nodes(),
         }
     }
 
@@ -337,9 +341,9 @@ impl Cluster {
     /// The present time on the workers' clocks.
     pub fn now(&self) -> Time {
         match self {
-            Cluster::Embedded(cluster) => cluster.clock().now(),
-            Cluster::Simulated(cluster) => cluster.kernel().now(),
-            Cluster::Joined(shared) => shared.node().clock().now(),
+            RunCluster::Embedded(cluster) => cluster.clock().now(),
+            RunCluster::Simulated(cluster) => cluster.kernel().now(),
+            RunCluster::Joined(shared) => shared.node().clock().now(),
         }
     }
 
@@ -356,16 +360,16 @@ impl Cluster {
     /// How a loop of operations on this cluster follows time.
     pub fn loop_time(&self) -> LoopTime {
         match self {
-            Cluster::Embedded(_) | Cluster::Joined(_) => LoopTime::Real,
-            Cluster::Simulated(_) => LoopTime::Virtual,
+            RunCluster::Embedded(_) | RunCluster::Joined(_) => LoopTime::Real,
+            RunCluster::Simulated(_) => LoopTime::Virtual,
         }
     }
 
     /// The event hash of a simulated world. The same flags give the same hash.
     pub fn event_hash(&self) -> Option<u64> {
         match self {
-            Cluster::Embedded(_) | Cluster::Joined(_) => None,
-            Cluster::Simulated(cluster) => Some(cluster.kernel().event_hash()),
+            RunCluster::Embedded(_) | RunCluster::Joined(_) => None,
+            RunCluster::Simulated(cluster) => Some(cluster.kernel().event_hash()),
         }
     }
 }

@@ -19,7 +19,7 @@ use latchwork_cluster::Member;
 use latchwork_report::conditions::{Conditions, Machine, WorkerTime};
 use latchwork_runtime::sync::Mutex;
 
-use crate::{AppError, Cluster};
+use crate::{AppError, RunCluster};
 
 /// The counters of a run. Clones belong to the same run.
 #[derive(Clone)]
@@ -73,8 +73,8 @@ impl Cores {
     ///
     /// # Errors
     /// When another process died or left.
-    pub fn after(self, cluster: &Cluster) -> Result<Option<Conditions>, AppError> {
-        if let Cluster::Simulated(_) = cluster {
+    pub fn after(self, cluster: &RunCluster) -> Result<Option<Conditions>, AppError> {
+        if let RunCluster::Simulated(_) = cluster {
             return Ok(None);
         }
         let mut workers = std::mem::take(&mut *self.workers.lock());

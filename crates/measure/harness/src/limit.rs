@@ -19,7 +19,7 @@ use latchwork_report::conditions::Conditions;
 use latchwork_runtime::Time;
 use latchwork_verbs_sim::NicWork;
 
-use crate::{Cluster, RunPart};
+use crate::{RunCluster, RunPart};
 
 /// A resource in use for at least this share of the time was the limit. The share is less than 1,
 /// because queues run empty now and then.
@@ -233,7 +233,7 @@ struct Marks {
     after: Option<Usage>,
 }
 
-impl Cluster {
+impl RunCluster {
     /// Runs `run`, and returns the limit of its measured part. `part` returns the part at a time,
     /// and `None` when the run is over. Only a simulated cluster knows its limit.
     pub fn metered<T>(
@@ -241,7 +241,7 @@ impl Cluster {
         part: impl Fn(Time) -> Option<RunPart> + 'static,
         run: impl FnOnce() -> T,
     ) -> (T, Option<Limit>) {
-        let Cluster::Simulated(cluster) = self else { return (run(), None) };
+        let RunCluster::Simulated(cluster) = self else { return (run(), None) };
         let marks = Rc::new(RefCell::new(Marks::default()));
         let noted = marks.clone();
         cluster.set_watch(Some(Box::new(move |cluster| {

@@ -12,7 +12,7 @@ use latchwork_report::histogram::Measured;
 use latchwork_report::result::{CheckOutcome, NodeResult, ResultDocument};
 use latchwork_runtime::Time;
 
-use crate::{Cluster, GIT, Limit, stop};
+use crate::{GIT, Limit, RunCluster, stop};
 
 pub use crate::console::{
     is_for_people_only, print_for_people, print_progress, print_result, say, say_folded, tell,
@@ -198,8 +198,8 @@ pub struct WorldEnd {
 impl WorldEnd {
     /// The world of a cluster, if the cluster is simulated. `real_time` is the real time of the
     /// simulation.
-    pub fn of(cluster: &Cluster, real_time: Duration) -> Option<WorldEnd> {
-        let Cluster::Simulated(cluster) = cluster else { return None };
+    pub fn of(cluster: &RunCluster, real_time: Duration) -> Option<WorldEnd> {
+        let RunCluster::Simulated(cluster) = cluster else { return None };
         let kernel = cluster.kernel();
         let (event_hash, events) = (kernel.event_hash(), kernel.events());
         Some(WorldEnd { event_hash, events, virtual_time: kernel.now() - Time::ZERO, real_time })

@@ -16,7 +16,7 @@ use crate::agree::difference;
 use crate::stop::Signal;
 use crate::waiting::Waits;
 use crate::watch::Watch;
-use crate::{AppError, ClusterFlags, Course, JoinChoice, lane, stop};
+use crate::{AppError, ClusterFlags, Course, JoinChoice, name_slot, stop};
 
 /// How much longer than this process another process may take to reach the end of a phase. A dead
 /// or failed process is noticed at once.
@@ -87,7 +87,7 @@ impl Shared {
         let (gathered, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let names = Mutex::default();
         let mut shared = Shared { watch, node, gathered, is_over, lane: 0, names };
-        let lane = shared.is_first().then(|| lane::take(&shared.node)).transpose();
+        let lane = shared.is_first().then(|| name_slot::take(&shared.node)).transpose();
         match shared.gather(lane.map(|lane| lane.into_iter().collect())) {
             Ok(lanes) => {
                 shared.lane = lanes.into_iter().next().unwrap_or(0);
@@ -104,7 +104,7 @@ impl Shared {
 
     /// The name in the pool of this run's object `base`.
     pub(crate) fn name(&self, base: &str) -> String {
-        let (name, mut names) = (lane::name(base, self.lane), self.names.lock());
+        let (name, mut names) = (name_slot::name(base, self.lane), self.names.lock());
         if !names.contains(&name) {
             names.push(name.clone());
         }
@@ -282,7 +282,7 @@ impl Shared {
         }
         let config = node.config().clone();
         if node.group().rank() == 0
-            && let Err(error) = lane::release_name(&node, lane, &names.into_inner())
+            && let Err(error) = name_slot::release_name(&node, lane, &names.into_inner())
         {
             tracing::warn!(%error, "the names of this run stay taken");
         }

@@ -46,12 +46,12 @@
 
 mod error;
 mod lock;
-mod mail;
 mod memory;
 mod mode;
+mod user_messages;
 
 pub use error::MemoryError;
 pub use lock::{LineLocks, LockOutcome};
-pub use mail::{MessageHandler, USER_MESSAGE_WORDS, UserMessage, UserMessages};
 pub use memory::{CoherentMemory, Need, Upgrade};
 pub use mode::AccessMode;
+pub use user_messages::{MessageHandler, USER_MESSAGE_WORDS, UserMessage, UserMessages};

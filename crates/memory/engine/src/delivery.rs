@@ -34,11 +34,11 @@ use latchwork_verbs::{
     ComputeNodeId, GlobalAddr, Message as Wire, Target, VerbError, WorkRequest as Verb,
 };
 
+use crate::deduplicate::MessageNumber;
 use crate::envelope::{Body, Envelope, seal};
 use crate::inner::Inner;
-use crate::letters::{Bytes, Name, PendingProbe, Sent, TRIES_MAX};
+use crate::messages::{Bytes, Name, PendingProbe, Sent, TRIES_MAX};
 use crate::protocol::{CoherenceProtocol, LineState};
-use crate::repeats::MessageNumber;
 use crate::tag::Tag;
 use crate::worker_core::WorkerCore;
 

@@ -16,7 +16,7 @@
 use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{GlobalAddr, Message as Wire};
 
-use crate::repeats::MessageNumber;
+use crate::deduplicate::MessageNumber;
 
 /// The words of a message. The engine writes the address and the stamp, the protocol the rest.
 pub type Body = [u64; Wire::WORDS];

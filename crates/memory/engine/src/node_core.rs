@@ -9,16 +9,16 @@ use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
 use latchwork_runtime::{Notifier, Time};
 use latchwork_verbs::{ComputeNodeId, LocalBuffer, RegionKey};
 
+use crate::alarms::Timers;
 use crate::blocked::Blocked;
 use crate::counters::{Counters, WorkerCounters};
-use crate::cover::HandlerCover;
+use crate::deduplicate::{NumberPool, Seen};
 use crate::frames::{FrameWaiters, Reserve};
 use crate::gone::Gone;
-use crate::history::History;
+use crate::handler_cover::HandlerCover;
+use crate::line_history::History;
 use crate::permits::Share;
-use crate::repeats::{NumberPool, Seen};
 use crate::settings::{NodeSettings, Release};
-use crate::timers::Timers;
 
 /// The parts of a node.
 #[derive(Debug)]

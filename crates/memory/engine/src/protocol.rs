@@ -20,8 +20,8 @@ use latchwork_coherence::AccessMode;
 use latchwork_runtime::Time;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, VerbError};
 
+use crate::alarms::Alarm;
 use crate::record::LocalSide;
-use crate::timers::Alarm;
 use crate::waiters::LineAccess;
 use crate::worker_core::WorkerCore;
 

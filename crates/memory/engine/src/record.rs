@@ -12,7 +12,7 @@ use latchwork_runtime::Time;
 use latchwork_runtime::sync::Mutex;
 use latchwork_verbs::{GlobalAddr, VerbError};
 
-use crate::letters::{PendingProbe, TRIES_MAX};
+use crate::messages::{PendingProbe, TRIES_MAX};
 use crate::waiters::Waiters;
 
 /// Hashes addresses by their bits. A keyed hash would differ from run to run, for no gain.

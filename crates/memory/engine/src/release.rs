@@ -7,12 +7,12 @@ use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
-use crate::history::{LOOK, PREDICTION_MISSES, TRIAL};
+use crate::alarms::Alarm;
 use crate::inner::Inner;
+use crate::line_history::{LOOK, PREDICTION_MISSES, TRIAL};
 use crate::node_core::NodeCore;
 use crate::protocol::{CoherenceProtocol, LineState};
 use crate::record::{LocalSide, Record};
-use crate::timers::Alarm;
 use crate::worker_core::WorkerCore;
 
 impl<P: CoherenceProtocol> Inner<P> {

@@ -3,11 +3,11 @@
 
 use latchwork_verbs::{Message as Wire, VerbError};
 
+use crate::alarms::Alarm;
 use crate::envelope::Envelope;
 use crate::inner::Inner;
 use crate::protocol::{CoherenceProtocol, LineState};
 use crate::tag::Tag;
-use crate::timers::Alarm;
 
 impl<P: CoherenceProtocol> Inner<P> {
     /// Handles the completion of a batch of this worker.

@@ -9,8 +9,8 @@ use latchwork_runtime::Time;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, Target, VerbError, WorkRequest};
 use slab::Slab;
 
+use crate::alarms::Alarm;
 use crate::protocol::{CoherenceProtocol, LineSite, LineState};
-use crate::timers::Alarm;
 use crate::waiters::LineAccess;
 use crate::worker_core::WorkerCore;
 

@@ -12,10 +12,10 @@ use slab::Slab;
 
 use crate::costs::CpuCosts;
 use crate::counters::WorkerCounters;
-use crate::letters::Sent;
+use crate::deduplicate::Numbers;
+use crate::messages::Sent;
 use crate::node_core::NodeCore;
 use crate::permits::Permits;
-use crate::repeats::Numbers;
 use crate::tag::Tag;
 use crate::write_back::WriteBackRing;
 

@@ -70,21 +70,21 @@
 
 mod event;
 mod hold;
-mod inspection;
 mod line;
 mod message;
 mod operation;
+mod probe;
 mod rules;
 mod word;
 
 pub use event::{Action, Event, LocalCopy};
 pub use hold::{Hold, Want};
-pub use inspection::WordProbe;
 pub use line::Line;
 pub use message::{
     Answer, GrantMode, InvalidationRequest, LatchMessage, QueuedRequests, REMEMBERED_MAX,
     RequestKind, Seq, TRAVELLING_MAX,
 };
 pub use operation::{WordOp, WordVerb};
+pub use probe::WordProbe;
 pub use rules::Rules;
 pub use word::{LatchWord, NodeSet};

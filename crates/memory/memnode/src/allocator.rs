@@ -11,7 +11,7 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
 use crate::chunks::{Claims, Fresh};
-use crate::turn::Turn;
+use crate::task_mutex::Turn;
 use crate::{Epochs, Pool, PoolError};
 
 /// Allocates the lines of a compute node, and takes freed lines. One per node, shared by its

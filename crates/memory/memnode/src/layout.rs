@@ -55,7 +55,9 @@ const _: () = assert!(
 );
 const _: () = assert!(RECORD_COUNTER.offset() + WORD as u64 <= DIRECTORY);
 const _: () = assert!(
-    EPOCH.offset().is_multiple_of(64) && SLOTS.is_multiple_of(64) && RECORD_COUNTER.offset().is_multiple_of(64),
+    EPOCH.offset().is_multiple_of(64)
+        && SLOTS.is_multiple_of(64)
+        && RECORD_COUNTER.offset().is_multiple_of(64),
     "hot words share no cache line"
 );
 

@@ -88,10 +88,10 @@ mod error;
 mod geometry;
 mod header;
 mod layout;
-mod limbo;
 mod pool;
+mod retired;
 mod settings;
-mod turn;
+mod task_mutex;
 
 pub use allocator::LineAllocator;
 pub use catalogue::{Catalogue, CatalogueEntry, ObjectKind};

@@ -25,8 +25,8 @@
 mod describe;
 mod drive;
 mod landed;
-mod lease;
 mod line;
+mod line_lease;
 mod local_first;
 mod operations;
 mod pauses;

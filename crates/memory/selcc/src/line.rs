@@ -7,7 +7,7 @@ use latchwork_latch::{Hold, LatchWord, Line, LocalCopy, Seq, Want, WordOp};
 use latchwork_runtime::Time;
 use latchwork_verbs::ComputeNodeId;
 
-use crate::lease::Lease;
+use crate::line_lease::Lease;
 
 /// What the protocols of the latch word keep in the record of a line.
 #[derive(Debug)]

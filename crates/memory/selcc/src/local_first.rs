@@ -5,8 +5,8 @@ use latchwork_latch::Event;
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
 
-use crate::lease::Lease;
 use crate::line::ownership;
+use crate::line_lease::Lease;
 use crate::selcc::{LatchSite, Selcc};
 
 impl Selcc {

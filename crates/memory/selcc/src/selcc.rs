@@ -6,8 +6,8 @@ use latchwork_latch::{Event, NodeSet, Rules};
 use latchwork_strict::strict_check;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, VerbError};
 
-use crate::lease::Lease;
 use crate::line::LatchLine;
+use crate::line_lease::Lease;
 use crate::operations::{Finished, Operations};
 use crate::policy::Policy;
 use crate::wire::LineMessage;

@@ -24,7 +24,7 @@ use latchwork_runtime::{Clock, Time};
 use latchwork_strict::{strict_assert, strict_assert_eq};
 use std::time::Duration;
 
-use super::patience::{StartPatience, StartWait, listed};
+use super::start_patience::{StartPatience, StartWait, listed};
 use crate::JoinError;
 
 /// How long one wait for missing nodes takes.

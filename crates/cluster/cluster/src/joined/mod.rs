@@ -12,11 +12,11 @@
 mod error;
 mod follower;
 mod group;
-mod introductions;
 mod leaving;
-mod patience;
+mod peer_tracker;
 mod reclaims;
 mod reports;
+mod start_patience;
 mod withdraw;
 
 use std::future::Future;
@@ -40,8 +40,8 @@ use crate::{ClusterConfig, ConfigError};
 
 pub use error::JoinError;
 pub use group::NodeGroup;
-pub(crate) use introductions::{Introductions, lost_memory};
-pub use patience::{StartPatience, StartWait};
+pub(crate) use peer_tracker::{Introductions, lost_memory};
+pub use start_patience::{StartPatience, StartWait};
 
 /// How long one check for the format of the memory nodes waits.
 const LOOK: Duration = Duration::from_millis(200);

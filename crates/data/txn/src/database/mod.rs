@@ -30,9 +30,9 @@ use latchwork_wal::{CommitMode, DatabaseId, NodeId, TableId};
 
 pub(crate) use self::definitions::{definition, read_definition};
 use self::timestamps::Block;
-use crate::elder::SERVED;
+use crate::aged::SERVED;
+use crate::location_cache::Places;
 use crate::node::Worker;
-use crate::places::Places;
 use crate::purge::{Left, Purge};
 use crate::transaction::{State, Transaction};
 use crate::{Conflict, Scheme, Table, Timestamp, TransactionNode, TxnError};
@@ -129,7 +129,7 @@ impl<M: LineLocks> Database<M> {
         let known = [MAGIC, VERSION, id.0, tables.bits(), counters.bits(), scheme];
         words[..known.len()].copy_from_slice(&known);
         strict_assert!(
-            known.len() <= crate::elder::DRAWN,
+            known.len() <= crate::aged::DRAWN,
             "the fields of the root overlap the places of elders"
         );
         let write = |line: &mut latchwork_cache::WriteGuard<'_>| {

@@ -28,11 +28,11 @@
 //! The heap does not know what locks mean, with one exception: an access can refuse to wait for the
 //! lock of another transaction ([`Patience`]).
 
-mod places;
+mod placement;
 mod read;
 mod write;
 
-pub(crate) use places::{Placed, RUN};
+pub(crate) use placement::{Placed, RUN};
 pub use read::SeenRow;
 pub(crate) use read::{Reading, Stamped, Stop};
 pub(crate) use write::{Install, Prepared};
@@ -49,7 +49,7 @@ use latchwork_wal::TableId;
 
 use crate::page::{Broken, row_max};
 use crate::{Conflict, RowId, TxnError};
-use places::Places;
+use placement::Places;
 
 /// The number of reads of a row that other transactions keep changing. With each change, one of
 /// them made progress.

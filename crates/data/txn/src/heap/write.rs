@@ -8,7 +8,7 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Timestamp;
 
-use super::places::Placed;
+use super::placement::Placed;
 use super::{Heap, Patience, SeenRow, Stop};
 use crate::page::{Broken, Dirty, Edit, New, Page, State, TupleRef};
 use crate::{Conflict, RowId, TxnError};

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 
 use latchwork_strict::strict_assert;
 
-use super::survey::{Files, Found, Need, all_nodes, learn, look_at, read_groups, read_witness};
+use super::scan::{Files, Found, Need, all_nodes, learn, look_at, read_groups, read_witness};
 use crate::format::{Content, Known, names};
 use crate::reader::{LogRecordReader, Opened};
 use crate::storage::Storage;

@@ -1,15 +1,15 @@
 //! [`LogDirectory`]: the logs and the checkpoint of one database, opened by one process.
 
 mod accept;
+mod cut;
 mod loss;
 mod node_log;
 mod plan;
-mod settle;
-mod survey;
+mod scan;
 
 pub use loss::Loss;
 pub use node_log::Segment;
-pub(crate) use survey::read_whole;
+pub(crate) use scan::read_whole;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -150,14 +150,14 @@ impl LogDirectory {
         };
         let found = match opening.accept_loss {
             true => accept::accept(&*storage, database)?,
-            false => survey::look(&*storage, database)?,
+            false => scan::look(&*storage, database)?,
         };
         let tails = opening.to_read.then(|| found.tails());
         let exists = found.is_known();
         if !opening.to_read {
             found.settle(&*storage)?;
         }
-        let survey::Found { nodes, manifest, losses, .. } = found;
+        let scan::Found { nodes, manifest, losses, .. } = found;
         let next = manifest.as_ref().map_or(0, |manifest| manifest.number) + 1;
         strict_assert!(next > 0, "checkpoints are numbered from 1");
         let checkpoints = Mutex::new(Checkpoints { next, under_way: false });
@@ -183,7 +183,7 @@ impl LogDirectory {
     /// # Errors
     /// Another version; the system's errors.
     pub fn identify(storage: &dyn Storage) -> Result<Option<DatabaseId>, WalError> {
-        survey::identify(storage)
+        scan::identify(storage)
     }
 
     /// The database of this directory.

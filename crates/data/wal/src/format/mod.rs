@@ -14,16 +14,16 @@
 
 mod bytes;
 mod flaw;
-mod group;
 mod header;
+mod log_record;
 mod mark;
 pub(crate) mod names;
 
 pub(crate) use bytes::{Reader, put};
 pub(crate) use flaw::Flaw;
-pub use group::{Entries, LogEntry, LogRecord, LogRecordKind, LogRecordRef};
-pub(crate) use group::{Head, finish, read_body};
 pub(crate) use header::{Content, FileHeader};
+pub use log_record::{Entries, LogEntry, LogRecord, LogRecordKind, LogRecordRef};
+pub(crate) use log_record::{Head, finish, read_body};
 pub(crate) use mark::{Known, Mark};
 
 /// Bytes of a file's header.

@@ -16,10 +16,10 @@
 //! drivers. A thread of its own writes to real storage. A task in virtual time sleeps for the time
 //! that a device would take, and writes to storage in memory.
 
+mod flush_wait;
 mod flusher;
 #[cfg(all(test, loom))]
 mod interleavings;
-mod promise;
 mod segment;
 mod shared;
 

@@ -8,7 +8,7 @@ use latchwork_runtime::sync::{Arc, AtomicU64, Mutex, Ordering};
 use latchwork_strict::{STRICT, strict_assert};
 use slab::Slab;
 
-use super::promise::Promise;
+use super::flush_wait::Promise;
 use crate::format::LogRecord;
 use crate::{CommitMode, LogSettings, NodeId, Timestamp, WalError};
 

@@ -99,9 +99,9 @@
 //! panics nor endless loops here. Indices are masked. Lengths and headers are checked when a file
 //! is mapped. Ids are checked when a message is taken.
 
-pub(crate) mod bed;
-pub(crate) mod lane;
 pub(crate) mod page;
+pub(crate) mod parking_spot;
+pub(crate) mod peer_ring;
 pub(crate) mod ring;
 
 #[cfg(all(target_os = "linux", not(loom)))]

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::counters::Reject;
 use super::hosted::Hosted;
-use super::seats::Seat;
+use super::sessions::Seat;
 use crate::security::{Role, Secret, Security, random};
 use crate::wire::{
     AgentGreeting, CLIENT_GREETING_LEN, ClientGreeting, HELLO_LEN, Hello, MAC_LEN, NONCE_LEN,

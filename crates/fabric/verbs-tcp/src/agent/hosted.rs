@@ -9,7 +9,7 @@ use latchwork_verbs::{Region, RegionKey};
 use latchwork_verbs_shm as shm;
 
 use super::counters::Counters;
-use super::seats::Seats;
+use super::sessions::Seats;
 use crate::config::AgentLimits;
 use crate::security::Security;
 use crate::wire::TcpNode;

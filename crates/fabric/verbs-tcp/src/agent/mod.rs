@@ -11,8 +11,8 @@ mod counters;
 mod execute;
 mod hosted;
 mod listener;
-mod seats;
 mod serve;
+mod sessions;
 mod threads;
 
 pub(crate) use counters::Counters;

@@ -10,8 +10,8 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::{Completion, Target, VerbError, WorkRequest, check_batch};
 
 use super::connect::{Wanted, connect};
-use super::lane::{Attempt, Lane, Times};
 use super::locals::Locals;
+use super::send_queue::{Attempt, Lane, Times};
 use crate::agent::Hosted;
 use crate::inner::Inner;
 use crate::peers::Peer;

@@ -9,9 +9,9 @@
 mod connect;
 mod endpoint;
 mod flights;
-mod lane;
 mod link;
 mod locals;
+mod send_queue;
 
 pub(crate) use connect::{Wanted, connect};
 pub use endpoint::TcpEndpoint;

@@ -8,8 +8,8 @@ use super::Tree;
 use super::descend::Stop;
 use super::spare::Spare;
 use crate::TreeError;
+use crate::leaf_stamp::{LeafStamp, Line};
 use crate::page::{Broken, Builder, CHILD, Image, LEVEL_MAX, Page, Tally, align, shortest_between};
-use crate::stamp::{LeafStamp, Line};
 
 /// The limits up to which pages are filled.
 #[derive(Clone, Copy, Debug)]

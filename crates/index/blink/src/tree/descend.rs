@@ -7,8 +7,8 @@ use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
 use crate::TreeError;
+use crate::leaf_stamp::Line;
 use crate::page::{Broken, Page, Place, Seek};
-use crate::stamp::Line;
 
 /// The attempts of an optimistic read. Then the reader requests the line, and so lets the writers
 /// finish.

@@ -21,8 +21,8 @@ use super::descend::Descent;
 use super::recent::Recent;
 use super::write::Found;
 use crate::TreeValue;
+use crate::leaf_stamp::Line;
 use crate::page::{Broken, Dirty, Edit, Glance, LEVEL_MAX, Page, Place, Seek, head_of};
-use crate::stamp::Line;
 
 /// A page on the path, with a hint for its frame.
 #[derive(Clone, Copy)]

@@ -10,7 +10,7 @@ mod scan;
 mod spare;
 mod split;
 mod stamped;
-mod still;
+mod unchanged;
 mod validate;
 mod write;
 
@@ -24,8 +24,8 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 
+use crate::leaf_stamp::{LeafStamp, STAMP};
 use crate::page::{Broken, Builder, Image, Page, Tag};
-use crate::stamp::{LeafStamp, STAMP};
 use crate::{TreeConfig, TreeError, TreeLimits};
 use descend::Stop;
 use fast::Hints;

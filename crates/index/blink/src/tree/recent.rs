@@ -23,8 +23,8 @@ use super::Tree;
 use super::descend::Descent;
 use super::fast::Child;
 use super::write::Found;
+use crate::leaf_stamp::Line;
 use crate::page::{Dirty, Edit, Page, head_of};
-use crate::stamp::Line;
 
 /// The number of leaves that a handle stores: a power of two.
 const LEAVES: usize = 128;

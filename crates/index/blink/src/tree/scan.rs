@@ -9,8 +9,8 @@ use latchwork_verbs::GlobalAddr;
 use super::Tree;
 use super::descend::Descent;
 use crate::TreeError;
+use crate::leaf_stamp::{Leaf, Line};
 use crate::page::{Broken, Page, Seek, Snapshot, head_of};
-use crate::stamp::{Leaf, Line};
 
 /// The bytes of the next leaf to prefetch. More bytes would evict each other from the cache.
 const FETCHED: usize = 4096;

@@ -31,8 +31,8 @@ use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 use super::Tree;
 use super::descend::{Post, Stop};
 use super::write::{Cursor, Progress};
+use crate::leaf_stamp::{Leaf, LeafStamp, Split};
 use crate::page::{Broken, Builder, Image, LEVEL_MAX, Page, plan_split, write_halves};
-use crate::stamp::{Leaf, LeafStamp, Split};
 
 /// New pages that no other operation can reach, and their intended content.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use latchwork_strict::strict_assert;
 use super::Tree;
 use super::descend::Descent;
 use super::write::Found;
+use crate::leaf_stamp::{Insertion, Leaf, LeafStamp, Line, ReplaceOutcome, Split};
 use crate::page::{Dirty, Edit, Page, Seek, head_of};
-use crate::stamp::{Insertion, Leaf, LeafStamp, Line, ReplaceOutcome, Split};
 use crate::{TreeError, TreeValue};
 
 impl<M: CoherentMemory> Tree<M> {

@@ -13,8 +13,8 @@ use super::recent::Beginning;
 use super::spare::Spare;
 use super::split::Prepared;
 use crate::TreeError;
+use crate::leaf_stamp::{LeafStamp, Line, Split};
 use crate::page::{Broken, Dirty, Edit, Page, Seek};
-use crate::stamp::{LeafStamp, Line, Split};
 
 /// The slot at which a search found its key, or the slot for the key.
 pub(super) type Found = Result<usize, usize>;

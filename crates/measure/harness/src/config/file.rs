@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use super::flags::SET;
 use super::given::{Given, Origin};
 use super::known::{Known, Meaning};
-use super::{elsewhere, set};
+use super::{set, sources};
 use crate::AppError;
 use latchwork_files::InputKind;
 use latchwork_workload::properties::near_matches;
@@ -62,10 +62,10 @@ fn parse(path: &Path, text: &str, known: &Known<'_>) -> Result<Said, AppError> {
         let name = key.get_ref().as_ref();
         match value.get_ref() {
             DeValue::Table(table) if name == known.program => own = Some(table),
-            DeValue::Table(_) if elsewhere::is_program(name) => {}
+            DeValue::Table(_) if sources::is_program(name) => {}
             DeValue::Table(_) => {
                 let origin = Origin::in_file(path, text, key.span().start);
-                let names: Vec<&str> = elsewhere::PROGRAMS.iter().map(|one| one.name).collect();
+                let names: Vec<&str> = sources::PROGRAMS.iter().map(|one| one.name).collect();
                 let hint = match near_matches(name, &names).first() {
                     Some(near) => format!("did you mean [{near}]?"),
                     None => format!("use one of {}", names.join(", ")),

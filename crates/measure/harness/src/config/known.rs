@@ -3,8 +3,8 @@
 use clap::Command;
 use latchwork_workload::properties::near_matches;
 
-use super::elsewhere;
 use super::flags::{self, COMMAND, CONFIG, Flag, HELP_SETTINGS, PRINT};
+use super::sources;
 
 /// What a program knows.
 pub(super) struct Known<'a> {
@@ -56,14 +56,14 @@ impl<'a> Known<'a> {
         if [CONFIG, PRINT, HELP_SETTINGS].contains(&name) {
             return Meaning::Unknown(format!("--{name} belongs on the command line"));
         }
-        let of_others = elsewhere::is_known(name) || name == COMMAND;
+        let of_others = sources::is_known(name) || name == COMMAND;
         if !own && (of_others || self.shared.iter().any(|shared| shared == name)) {
             return Meaning::Elsewhere;
         }
         let mut names: Vec<&str> = self.flags.iter().map(|flag| flag.name.as_str()).collect();
         names.extend(self.has_commands().then_some(COMMAND));
         if !own {
-            let others = elsewhere::PROGRAMS.iter();
+            let others = sources::PROGRAMS.iter();
             names.extend(others.flat_map(|other| other.flags.iter().chain(other.settings)));
             names.extend(self.shared.iter().map(String::as_str));
         }
@@ -92,13 +92,13 @@ impl<'a> Known<'a> {
             }
             None => {}
         }
-        let is_elsewhere = elsewhere::is_known(name) || self.shared.iter().any(|one| one == name);
+        let is_elsewhere = sources::is_known(name) || self.shared.iter().any(|one| one == name);
         if is_elsewhere && !own {
             return Ok(None);
         }
         let names: Vec<&str> =
             self.flags.iter().filter(|flag| flag.is_setting).map(|flag| &*flag.name).collect();
-        let other = elsewhere::PROGRAMS.iter().find(|other| other.has(name));
+        let other = sources::PROGRAMS.iter().find(|other| other.has(name));
         Err(match (near_matches(name, &names).first(), other) {
             (Some(near), _) => format!("{program} has no such setting; did you mean {near}?"),
             (None, Some(other)) => {

@@ -26,7 +26,6 @@
 //! - A setting is a flag that `--help` does not show. `--set NAME=VALUE` and the setting's own name
 //!   mean the same everywhere; on the command line the latter is an [old spelling](old_spellings).
 
-mod elsewhere;
 mod environment;
 mod file;
 mod flags;
@@ -37,6 +36,7 @@ mod old;
 mod print;
 mod set;
 mod settings;
+mod sources;
 #[cfg(test)]
 mod tests;
 
@@ -50,9 +50,9 @@ use latchwork_files::Named;
 use crate::AppError;
 use crate::log::Filter;
 use crate::parse::one_line;
-use elsewhere::Program;
 use given::{Given, Origin};
 use known::Known;
+use sources::Program;
 
 pub use old::old_spellings;
 pub use settings::settings_page;

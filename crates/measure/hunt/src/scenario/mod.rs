@@ -29,7 +29,7 @@ mod faults;
 mod locks;
 mod network;
 mod parse;
-mod plant;
+mod seeded_bug;
 mod swarm;
 mod values;
 mod variants;
@@ -40,7 +40,7 @@ pub use error::ScenarioError;
 pub use faults::FaultPlan;
 pub use locks::LocksLoad;
 pub use network::Network;
-pub use plant::SeededBug;
+pub use seeded_bug::SeededBug;
 pub use swarm::SwarmChoice;
 pub use variants::{Overrides, Vary, in_words, variants};
 pub use workload::{

@@ -19,8 +19,8 @@ use latchwork_cluster::{Simulated, SimulatedNode};
 use latchwork_runtime::JoinHandle;
 use latchwork_workload::random::WorkloadRandom;
 
+use super::injected_faults::Strike;
 use super::order::{self, Due, Order, nodes_of};
-use super::strikes::Strike;
 use crate::Scenario;
 
 /// The random stream of the reactions. With its own stream, the faults do not depend on them.

@@ -9,9 +9,9 @@
 //! ```
 
 mod deaths;
+mod injected_faults;
 mod observer;
 mod order;
-mod strikes;
 mod survivors;
 
 pub(crate) use observer::{Failing, Observer, Process};
@@ -36,7 +36,7 @@ use crate::{
     Checks, NodeFaults, Scenario, SeededBug, Trace, WorldCheck, WorldFailure, WorldReport,
 };
 use deaths::{Agenda, Coming, Deaths, Reaction};
-use strikes::{Strike, strikes};
+use injected_faults::{Strike, strikes};
 
 /// Runs a world to its end, or to its first failure. It never panics: a panic inside is a failure
 /// of the report.

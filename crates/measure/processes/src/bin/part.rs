@@ -9,8 +9,8 @@ use clap::{Parser, ValueEnum};
 use latchwork_cluster::Member;
 use latchwork_harness::progress::{Extent, Title};
 use latchwork_harness::{
-    AppError, Cluster, ClusterFlags, Course, FabricFlags, MIB, Named, NamesFiles, OutputFlags,
-    PhaseProgress, Plan, RunPart, Share, Warmup, outcome, stop,
+    AppError, ClusterFlags, Course, FabricFlags, MIB, Named, NamesFiles, OutputFlags,
+    PhaseProgress, Plan, RunCluster, RunPart, Share, Warmup, outcome, stop,
 };
 use latchwork_runtime::Time;
 
@@ -70,13 +70,13 @@ fn main() -> ExitCode {
     latchwork_harness::start("part", |cli: Cli| {
         let fabric = cli.fabric.choice()?;
         let config = cli.cluster.config(1, &fabric, |_| 16 * MIB)?;
-        let cluster = Cluster::start(config, &fabric)?;
+        let cluster = RunCluster::start(config, &fabric)?;
         let ended = run(&cli, &cluster);
         cluster.end(ended).map(|()| true)
     })
 }
 
-fn run(cli: &Cli, cluster: &Cluster) -> Result<(), AppError> {
+fn run(cli: &Cli, cluster: &RunCluster) -> Result<(), AppError> {
     cluster.agree("part", ClusterFlags::describe(cluster.config()))?;
     let is_odd = cluster.process().0 == cli.place;
     let odd = cli.odd.filter(|_| is_odd);

@@ -14,11 +14,11 @@ use latchwork_runtime::{Executor, ExecutorConfig, Handle, Poller, RealDriver, Ti
 use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 
 use super::Worker;
+use crate::alarms::Alarm;
 use crate::node::CoherenceNode;
 use crate::poller::{COVER_INTERVAL, Pump};
 use crate::testing::Alone;
-use crate::timers::Alarm;
-use crate::{NodeParts, NodeSettings, cover};
+use crate::{NodeParts, NodeSettings, handler_cover};
 
 /// Longer than any step takes here, on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -63,14 +63,18 @@ fn a_handler_polls_beside_workers_whose_cores_others_want_and_no_longer() {
         let _worker = start(false);
         let now = handler.inner.core.handle.sweep_time();
         assert_eq!(pump.next_deadline(), None, "the worker polls");
-        node.cover(now, now + 5 * cover::INTERVAL);
+        node.cover(now, now + 5 * handler_cover::INTERVAL);
         assert!(!pump.may_park(), "the deadline that it gave is without the cover");
-        assert_eq!(pump.next_deadline(), Some(now + cover::INTERVAL));
+        assert_eq!(pump.next_deadline(), Some(now + handler_cover::INTERVAL));
         assert!(pump.may_park());
         pump.unparked();
         node.cover(now, now);
-        assert_eq!(pump.next_deadline(), Some(now + cover::INTERVAL), "an earlier end is none");
-        assert_eq!(node.cover.next(now + 5 * cover::INTERVAL), None, "it is over");
+        assert_eq!(
+            pump.next_deadline(),
+            Some(now + handler_cover::INTERVAL),
+            "an earlier end is none"
+        );
+        assert_eq!(node.cover.next(now + 5 * handler_cover::INTERVAL), None, "it is over");
     });
 }
 
@@ -107,7 +111,7 @@ fn a_worker_that_parks_on_a_contended_core_asks_for_cover() {
             handle.sleep(Duration::from_micros(100)).await;
         }
         let now = handle.sweep_time();
-        for (is_handler, cover) in [(true, None), (false, Some(now + cover::INTERVAL))] {
+        for (is_handler, cover) in [(true, None), (false, Some(now + handler_cover::INTERVAL))] {
             let worker = start(is_handler);
             let pump = pump_of(&worker);
             assert!(pump.may_park());

@@ -13,8 +13,8 @@ use super::seat::Seat;
 use super::{Epoch, SlotWord};
 use crate::again::repeatedly;
 use crate::layout;
-use crate::limbo::Limbo;
-use crate::turn::{Turn, TurnGuard};
+use crate::retired::Limbo;
+use crate::task_mutex::{Turn, TurnGuard};
 use crate::{Pool, PoolError, PoolSettings};
 
 /// The node has no operation. Its slot states that, or soon will.

@@ -7,8 +7,8 @@ use latchwork_verbs::{GlobalAddr, WORD};
 use super::Tree;
 use super::descend::Stop;
 use crate::TreeError;
+use crate::leaf_stamp::{Leaf, LeafStamp};
 use crate::page::Page;
-use crate::stamp::{Leaf, LeafStamp};
 
 /// The attempts to raise a timestamp of a leaf that other operations change.
 const RAISES_MAX: u32 = 1000;

@@ -1,7 +1,7 @@
 //! Repairs a directory after a crash, so that its logs can go on.
 
 use super::plan::Plan;
-use super::survey::Found;
+use super::scan::Found;
 use crate::WalError;
 use crate::checkpoint::Manifest;
 use crate::format::names;

@@ -2,8 +2,8 @@
 
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, LocalBuffer};
 
+use crate::deduplicate::MessageNumber;
 use crate::envelope::Body;
-use crate::repeats::MessageNumber;
 
 /// How often an operation or a message with an ambiguous completion is tried again. Then the
 /// connection counts as dead.

@@ -21,7 +21,7 @@ use latchwork_runtime::sync::Ordering;
 use latchwork_runtime::{Clock, Time};
 
 use super::follower::{Follower, Shared};
-use super::patience::{StartPatience, StartWait};
+use super::start_patience::{StartPatience, StartWait};
 use crate::JoinError;
 use crate::ports::Ports;
 use crate::protocol::Node;
