@@ -2,20 +2,30 @@
 # Fills the parts of the reference that follow from the sources:
 #   docs/reference/counters.md   the counters of a node, with their documentation
 #   docs/reference/tests.md      the files of tests, with the first sentence of each
+#   docs/reference/flags.md      what the programs print for --help and --help-settings
 #   scripts/reference.sh            writes the pages
 #   scripts/reference.sh --check    writes nothing; exit status 1 when a page differs
-# Needs awk only.
+# The page of flags needs the built programs: with --programs DIR behind that, only this page is
+# written or checked. The other pages need awk only.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
 
-case ${1-} in
-'' | --check) ;;
-*)
-    echo "reference: $1 is no flag; there is --check" >&2
-    exit 2
-    ;;
-esac
+check='' programs=''
+while [ $# -gt 0 ]; do
+    case $1 in
+    --check) check=yes ;;
+    --programs)
+        programs=${2:?"--programs needs the directory of the built programs"}
+        shift
+        ;;
+    *)
+        echo "reference: $1 is no flag; there are --check and --programs" >&2
+        exit 2
+        ;;
+    esac
+    shift
+done
 
 # The Rust files whose path has the pattern.
 sources() { find crates apps fuzz benches -name target -prune -o -name '*.rs' -path "$1" -print | sort; }
@@ -59,10 +69,40 @@ tests() {
     done < <(sources '*/tests/*' | grep -vE '/src/|/(main|common|mod)\.rs$|/common/')
 }
 
+# What one program prints, as a block of text.
+printed() {
+    local program=$1
+    shift
+    printf '```text\n$ %s %s\n' "$program" "$*"
+    # A program that fails has printed why.
+    (unset COLUMNS && "$programs/$program" "$@") || exit 1
+    printf '```\n\n'
+}
+
+# The flags of all programs, and the settings of those that have some.
+flags() {
+    local program command
+    for program in ycsb tpcc microbench memnode; do
+        printf '## `%s`\n\n' "$program"
+        printed "$program" --help
+        printed "$program" --help-settings
+    done
+    for program in sim cluster histories; do
+        printf '## `%s`\n\n' "$program"
+        printed "$program" --help
+        for command in $("$programs/$program" --help |
+            awk '/^Commands:/ { inside = 1; next } /^$/ { inside = 0 } inside && /^  [a-z]/ { print $1 }'); do
+            [ "$command" = help ] || printed "$program" "$command" --help
+        done
+    done
+}
+
 status=0
 made=$(mktemp)
 trap 'rm -f "$made" "$made.page"' EXIT
-for part in counters tests; do
+parts='counters tests'
+[ -z "$programs" ] || parts=flags
+for part in $parts; do
     page=docs/reference/$part.md
     $part >"$made"
     awk -v made="$made" -v part="$part" '
@@ -75,10 +115,10 @@ for part in counters tests; do
         }
         $0 == "<!-- " part ": end -->" { skip = 0 }
         !skip' "$page" >"$made.page"
-    if [ "${1-}" != --check ]; then
+    if [ -z "$check" ]; then
         cp "$made.page" "$page"
     elif ! cmp -s "$made.page" "$page"; then
-        echo "reference: $page is not what the sources say: run scripts/reference.sh" >&2
+        echo "reference: $page is out of date: run scripts/reference.sh${programs:+ --programs $programs}" >&2
         status=1
     fi
 done

@@ -12,6 +12,7 @@ use crate::tables::{Store, Tables};
 use crate::worker_barrier::{self, Point, WorkerBarrier, wait};
 use latchwork_cluster::{Member, Worker};
 use latchwork_harness::{AppError, PhaseProgress};
+use latchwork_history::Recorder;
 use latchwork_partition::{Owner, Partitioned, PrepareCollector, Site, Stats};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 use latchwork_workload::tpcc::TpccTable;
@@ -90,19 +91,23 @@ impl Partitions {
 
     /// Starts a worker, and waits until all others have started. Before that, no worker would
     /// answer for their rows.
+    ///
+    /// The recorder is set before the wait. Behind it, another worker may already have begun a
+    /// transaction with a part here, and this part would be missing in the history.
     pub(crate) async fn start(
         &self,
         session: &Session,
         phase: &PhaseProgress,
         member: &Member,
-        store: &Store,
-        tables: &Tables,
+        (store, tables): (&Store, &Tables),
+        recorder: Recorder,
     ) -> Result<Partitioned<Worker>, AppError> {
         let owner = owner(session, tables)?;
         // The command line check has refused larger numbers.
         let (site, worker) = (self.sites[member.node].clone(), member.worker as u8);
         let started = Partitioned::start(store.clone(), site, worker, tables.all().cloned(), owner);
         let started = started.map_err(|error| session.txn_error(&error))?;
+        started.record(recorder, member.index as u16);
         self.meeting.come(Point::Begin, phase, member).await?;
         Ok(started)
     }

@@ -122,9 +122,8 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
     let partitioned = match &run.partitions {
         None => None,
         Some(all) => {
-            let started = all.start(&run.session, &run.phase, &member, &store, &tables).await?;
-            started.record(recorder.clone(), member.index as u16);
-            Some(started)
+            let (session, phase, of) = (&run.session, &run.phase, (&store, &tables));
+            Some(all.start(session, phase, &member, of, recorder.clone()).await?)
         }
     };
     store.record(recorder, member.index as u16);
