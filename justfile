@@ -54,6 +54,12 @@ check:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
     scripts/check-book.sh
 
+# What is known within a minute of a small change: formatting, the rules of the house, unit tests.
+quick:
+    cargo fmt --all --check
+    cargo xtask house
+    cargo test --workspace --lib --quiet
+
 # All tests. With cargo-nextest they run in parallel, and doctests follow.
 test *ARGS:
     #!/usr/bin/env bash
