@@ -40,8 +40,9 @@ impl Tail {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::io::Write as _;
+
+    use super::*;
 
     #[test]
     fn lines_come_whole_and_once() {

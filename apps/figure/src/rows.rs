@@ -142,8 +142,9 @@ pub(crate) fn rows(points: &[Point], kind: RowKind) -> Result<Vec<Row>> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::*;
     use latchwork_report::result::{NodeResult, ResultDocument};
+
+    use super::*;
 
     /// A point with these labels and this throughput, on two nodes. The first node did a quarter.
     pub(crate) fn point(labels: &str, throughput: f64) -> Point {

@@ -53,8 +53,9 @@ impl Cli {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::CommandFactory;
+
+    use super::*;
 
     #[test]
     fn the_flags_are_consistent() {

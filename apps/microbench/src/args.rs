@@ -1,12 +1,13 @@
 //! The command line.
 
+use std::time::Duration;
+
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use latchwork_harness::parse::{bytes, percent, positive, seconds, whole, whole_micros};
 use latchwork_harness::{ClusterFlags, FabricFlags, Named, NamesFiles, OutputFlags};
 use latchwork_relaxed::{Consistency, WriteBufferSettings as RelaxedSettings};
 use latchwork_workload::micro::WriteKind;
-use std::time::Duration;
 
 /// The micro-benchmark of GAM and SELCC: compute nodes that access lines by their global address,
 /// in this process.
@@ -192,9 +193,10 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use latchwork_harness::config::settings_page;
     use latchwork_harness::parse::one_line;
+
+    use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -1,8 +1,9 @@
 //! One worker's part of the run: several clients, each with one access at a time.
 
-use crate::lines::{Place, failed};
-use crate::sample_history::{Sample, Witness};
-use crate::settings::Settings;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
 use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::CoherentMemory as _;
 use latchwork_harness::{Course, RunPart, Share};
@@ -15,9 +16,10 @@ use latchwork_workload::micro::{
     AccessStream, ClientIndex, Garbage, ItemTag, MicroAccess, MicroKind, WriteKind,
 };
 use serde::{Deserialize, Serialize};
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use std::sync::Arc;
+
+use crate::lines::{Place, failed};
+use crate::sample_history::{Sample, Witness};
+use crate::settings::Settings;
 
 /// The shared state of all workers.
 pub(crate) struct Run {

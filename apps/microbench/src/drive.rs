@@ -1,19 +1,21 @@
 //! The phases of a run, one after the other on the same cluster.
 
-use crate::client::{self, Done, Run};
-use crate::figures::Figures;
-use crate::lines::{self, Found};
-use crate::outcome::Outcome;
-use crate::sample_history::{Sample, Witness};
-use crate::settings::Settings;
+use std::sync::Arc;
+use std::time::Duration;
+
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::{RunCheck, many, say_folded};
 use latchwork_harness::{Cores, Course, Limit, Plan, RunCluster, Warmup, Went, stop};
 use latchwork_report::conditions::Conditions;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::micro::WriteKind;
-use std::sync::Arc;
-use std::time::Duration;
+
+use crate::client::{self, Done, Run};
+use crate::figures::Figures;
+use crate::lines::{self, Found};
+use crate::outcome::Outcome;
+use crate::sample_history::{Sample, Witness};
+use crate::settings::Settings;
 
 /// Time between the start of a run of several processes and its begin, so that all workers are
 /// ready.

@@ -1,13 +1,14 @@
 //! The figures of a run.
 
-use crate::client::Done;
-use crate::settings::Settings;
 use latchwork_engine::Counters;
 use latchwork_harness::{Limit, Went};
 use latchwork_report::conditions::Conditions;
 use latchwork_report::histogram::Latencies;
 use latchwork_report::result::ResultPhase;
 use latchwork_workload::micro::MicroKind;
+
+use crate::client::Done;
+use crate::settings::Settings;
 
 /// All measurements.
 pub(crate) struct Figures {
@@ -107,10 +108,12 @@ pub(crate) fn jain(counts: &[u64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use latchwork_runtime::Time;
+
     use super::*;
     use crate::sample_history::Witness;
-    use latchwork_runtime::Time;
-    use std::time::Duration;
 
     #[test]
     fn the_index_is_one_when_all_are_alike_and_a_share_when_one_has_all() {

@@ -1,13 +1,15 @@
 //! The lines. All workers allocate and fill them, and all workers read them at the end of the run.
 
-use crate::settings::{Settings, allocated};
+use std::collections::BTreeMap;
+
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
 use latchwork_harness::{AppError, stop};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER};
 use latchwork_workload::micro::{ItemLayout, ItemNumber, ItemTag};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+
+use crate::settings::{Settings, allocated};
 
 /// The layout of items in a line.
 #[derive(Clone, Copy)]

@@ -22,11 +22,13 @@ mod outcome;
 mod sample_history;
 mod settings;
 
-use args::Cli;
+use std::process::ExitCode;
+
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::RunCheck;
+
+use args::Cli;
 use settings::Settings;
-use std::process::ExitCode;
 
 fn main() -> ExitCode {
     latchwork_harness::start("microbench", |Cli(flags)| Settings::new(flags).and_then(run))

@@ -1,15 +1,17 @@
 //! The outcome of a run, for people, for scripts, and as a document.
 
-use crate::figures::Figures;
-use crate::settings::Settings;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
 use latchwork_files::Output;
 use latchwork_harness::outcome::{self, RunCheck};
 use latchwork_harness::{AppError, write};
 use latchwork_report::result::ResultDocument;
 use latchwork_report::text;
-use std::collections::BTreeMap;
-use std::io::{self, Write};
-use std::sync::Arc;
+
+use crate::figures::Figures;
+use crate::settings::Settings;
 
 /// The outcome.
 pub(crate) struct Outcome {

@@ -126,8 +126,9 @@ impl Witness {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use latchwork_workload::micro::{MicroConfig, Popularity, WriteKind};
+
+    use super::*;
 
     fn sample(room: usize) -> Sample {
         let config = MicroConfig {

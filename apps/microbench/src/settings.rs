@@ -1,6 +1,8 @@
 //! The settings of a run, checked before any process or thread starts.
 
-use crate::args::{Flags, WarmupFlag};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use latchwork_cache::Cache;
 use latchwork_cluster::ClusterConfig;
 use latchwork_files::Output;
@@ -11,8 +13,8 @@ use latchwork_relaxed::WriteBufferSettings as RelaxedSettings;
 use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::micro::{ItemLayout, MicroConfig, MicroWorkload, Popularity, WriteKind};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::time::Duration;
+
+use crate::args::{Flags, WarmupFlag};
 
 /// Workers of each node of a simulated network. The number is fixed, so that the machine's cores do
 /// not change the figures.

@@ -1,5 +1,8 @@
 //! The command line.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use latchwork_cluster::Protocol;
@@ -7,8 +10,6 @@ use latchwork_engine::NodeSettings;
 use latchwork_harness::parse::{UNITS, line_size, minutes, seconds, seconds_or_none, whole};
 use latchwork_harness::{Named, NamesFiles, NicChoice, OutputFlags};
 use latchwork_hunt::{Checks, FaultPlan, Network, SeededBug};
-use std::path::PathBuf;
-use std::time::Duration;
 
 use crate::faults;
 use crate::names::{Kind, kind, plant};
@@ -267,9 +268,10 @@ fn network(text: &str) -> Result<Network, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::CommandFactory;
     use latchwork_harness::parse::one_line;
+
+    use super::*;
 
     fn wrong(arguments: &str) -> String {
         let arguments = std::iter::once("sim").chain(arguments.split_whitespace());

@@ -1,11 +1,12 @@
 //! `sim calibrate`: NIC profiles against published figures of the NICs.
 
-use crate::args::CalibrateArgs;
-use crate::outcome;
 use latchwork_harness::{AppError, folded, write};
 use latchwork_verbs_sim::NicProfile;
 use latchwork_verbs_sim::calibrate::{CalibrationTable, Figure, calibrate as figures_of};
 use serde_json::{Value, json as object};
+
+use crate::args::CalibrateArgs;
+use crate::outcome;
 
 /// Measures and compares; returns whether all figures are within their tolerance.
 pub(crate) fn calibrate(arguments: &CalibrateArgs) -> Result<bool, AppError> {

@@ -1,13 +1,15 @@
 //! The evidence of a failed world: a directory with all files to understand and replay it.
 
-use crate::outcome;
-use crate::world::in_a_line;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
 use latchwork_harness::{AppError, write_file};
 use latchwork_hunt::{Diagram, Scenario, Trace, WorldReport, run_traced};
 use latchwork_runtime::Clock;
 use latchwork_verbs::GlobalAddr;
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+
+use crate::outcome;
+use crate::world::in_a_line;
 
 /// Maximum number of entries of a log.
 pub(crate) const LOG_ENTRIES: usize = 1_000_000;

@@ -1,20 +1,22 @@
 //! `sim hunt`: many worlds, until one fails.
 
-use crate::args::HuntArgs;
-use crate::outcome;
-use crate::shrink::{jobs_default, shrink_and_write, told};
-use crate::{names, panics, progress, world};
+use std::fmt::Write as _;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use latchwork_harness::outcome::{say, short};
 use latchwork_harness::{AppError, directory_to_write, folded, write};
 use latchwork_hunt::scenario::variants;
 use latchwork_hunt::{Hunt, Scenario, Totals, run};
 use latchwork_report::result::CheckOutcome;
 use latchwork_runtime::Clock;
-use std::fmt::Write as _;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+
+use crate::args::HuntArgs;
+use crate::outcome;
+use crate::shrink::{jobs_default, shrink_and_write, told};
+use crate::{names, panics, progress, world};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -27,12 +27,14 @@ mod run;
 mod shrink;
 mod world;
 
-use args::{Cli, Command};
+use std::process::ExitCode;
+
 use clap::CommandFactory as _;
 use latchwork_harness::AppError;
 use latchwork_harness::config::old_spellings;
 use latchwork_harness::outcome::say;
-use std::process::ExitCode;
+
+use args::{Cli, Command};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();

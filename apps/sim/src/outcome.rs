@@ -1,14 +1,16 @@
 //! The outcome of one world or of many, for people and as a document.
 
-use crate::world::in_a_line;
+use std::fmt::Write as _;
+use std::time::Duration;
+
 use latchwork_files::Output;
 use latchwork_harness::outcome::{self, short};
 use latchwork_harness::{AppError, folded};
 use latchwork_hunt::{Scenario, Totals, WorldReport};
 use latchwork_report::result::{CheckOutcome, ResultDocument, ResultPhase};
 use serde_json::Value;
-use std::fmt::Write as _;
-use std::time::Duration;
+
+use crate::world::in_a_line;
 
 /// A world's report, in lines.
 pub(crate) fn report_lines(scenario: &Scenario, report: &WorldReport, real: Duration) -> String {

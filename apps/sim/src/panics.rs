@@ -1,9 +1,10 @@
 //! Panics inside worlds. They are failures of the world, and thousands of worlds may have the same
 //! panic.
 
-use latchwork_harness::outcome::say;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
+
+use latchwork_harness::outcome::say;
 
 /// From now on each place that panics is reported once, in one line on standard error.
 pub(crate) fn tell_each_place_once() {

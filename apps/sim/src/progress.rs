@@ -1,13 +1,14 @@
 //! The progress of a hunt: a bar if standard error is a terminal, else plain lines.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use latchwork_harness::outcome::{say, short};
-use latchwork_hunt::Totals;
-use latchwork_runtime::Clock;
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use latchwork_harness::outcome::{say, short};
+use latchwork_hunt::Totals;
+use latchwork_runtime::Clock;
 
 /// Interval between two updates, on a terminal and elsewhere.
 const LOOK: Duration = Duration::from_millis(200);

@@ -1,13 +1,15 @@
 //! `sim run`: one world.
 
-use crate::args::RunArgs;
-use crate::evidence::{DIAGRAM_STEPS, LOG_ENTRIES, line_of_failure};
-use crate::outcome;
+use std::path::PathBuf;
+
 use latchwork_harness::{AppError, output, write};
 use latchwork_hunt::{Diagram, Trace, run as run_world, run_traced};
 use latchwork_runtime::Clock;
 use latchwork_verbs::GlobalAddr;
-use std::path::PathBuf;
+
+use crate::args::RunArgs;
+use crate::evidence::{DIAGRAM_STEPS, LOG_ENTRIES, line_of_failure};
+use crate::outcome;
 
 /// Replays a world; returns whether its checks hold.
 pub(crate) fn run(arguments: &RunArgs) -> Result<bool, AppError> {

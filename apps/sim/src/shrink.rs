@@ -1,14 +1,16 @@
 //! `sim shrink`: a smaller world that fails the same check.
 
-use crate::args::ShrinkArgs;
-use crate::evidence::{Evidence, Failed};
-use crate::{outcome, panics};
+use std::path::Path;
+use std::time::Duration;
+
 use latchwork_harness::outcome::say;
 use latchwork_harness::{AppError, directory_to_write};
 use latchwork_hunt::{Scenario, Shrinker, WorldReport, run};
 use latchwork_runtime::Clock;
-use std::path::Path;
-use std::time::Duration;
+
+use crate::args::ShrinkArgs;
+use crate::evidence::{Evidence, Failed};
+use crate::{outcome, panics};
 
 /// Shrinks a world that fails. Returns false, because a failing world is a bad result.
 pub(crate) fn shrink(arguments: &ShrinkArgs) -> Result<bool, AppError> {

@@ -1,12 +1,14 @@
 //! The choice of a world on the command line.
 
-use crate::args::WorldArgs;
-use crate::faults;
-use crate::names::{Kind, seeded_bug_name, workload_name};
+use std::path::Path;
+
 use latchwork_harness::AppError;
 use latchwork_hunt::scenario::in_words;
 use latchwork_hunt::{Scenario, SwarmChoice, Vary};
-use std::path::Path;
+
+use crate::args::WorldArgs;
+use crate::faults;
+use crate::names::{Kind, seeded_bug_name, workload_name};
 
 const FILE: latchwork_files::InputKind =
     latchwork_files::InputKind { name: "a scenario", bytes_max: 1 << 20 };

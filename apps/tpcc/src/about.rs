@@ -3,12 +3,13 @@
 //! The description is one row of a table of its own. The program makes that table first, so that
 //! the row is found in a log before there is a database.
 
-use crate::tables::{Rows, Store};
 use latchwork_txn::schema::{ColumnType, ColumnValue, Schema, SchemaError};
 use latchwork_txn::{TableId, TxnError};
 use latchwork_wal::Replayed;
 use latchwork_workload::WorkloadError;
 use latchwork_workload::tpcc::{Population, Scale, TpccTable};
+
+use crate::tables::{Rows, Store};
 
 /// The table's name, and the number that it has as the first table.
 const NAME: &str = "TPC-C";

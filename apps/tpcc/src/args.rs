@@ -1,14 +1,15 @@
 //! The command line.
 
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use latchwork_harness::parse::{on_or_off, seconds, seconds_or_none, whole, whole_micros};
 use latchwork_harness::{ClusterFlags, FabricFlags, Named, NamesFiles, OutputFlags};
 use latchwork_txn::Scheme;
 use latchwork_workload::tpcc::{Scale, TransactionKind, Weights};
-use std::fmt::Display;
-use std::path::PathBuf;
-use std::str::FromStr;
-use std::time::Duration;
 
 /// What clap would say of the shared flags does not mention transactions.
 const INFLIGHT_HELP: &str = "Transactions that each worker has in flight: more than one is for commits that wait \
@@ -242,10 +243,11 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::CommandFactory;
     use latchwork_harness::config::settings_page;
     use latchwork_harness::parse::one_line;
+
+    use super::*;
 
     fn wrong(arguments: &str) -> String {
         let arguments = std::iter::once("tpcc").chain(arguments.split_whitespace());

@@ -4,10 +4,9 @@
 //! - every added or removed row belongs to a transaction,
 //! - the indexes lead to the same rows as the tables.
 
-use crate::session::{Logged, Session};
-use crate::settings::Settings;
-use crate::tables::{INDEX, Rows, Store, Tables};
-use crate::tally::Tally;
+use std::ops::{Bound, ControlFlow, RangeInclusive};
+use std::sync::Arc;
+
 use latchwork_cluster::Member;
 use latchwork_harness::outcome::RunCheck;
 use latchwork_harness::{AppError, PhaseProgress};
@@ -17,8 +16,11 @@ use latchwork_workload::tpcc::key::{DistrictKey, WarehouseKey};
 use latchwork_workload::tpcc::row::BadRow;
 use latchwork_workload::tpcc::{DISTRICTS, Scale, TpccTable, TransactionKind};
 use serde::{Deserialize, Serialize};
-use std::ops::{Bound, ControlFlow, RangeInclusive};
-use std::sync::Arc;
+
+use crate::session::{Logged, Session};
+use crate::settings::Settings;
+use crate::tables::{INDEX, Rows, Store, Tables};
+use crate::tally::Tally;
 
 /// Number of rows that one transaction reads.
 const CHUNK: usize = 500;

@@ -1,18 +1,9 @@
 //! The phases of a run, one after the other on the same cluster.
 
-use crate::args::Command;
-use crate::check::{self, Expected, Found};
-use crate::intervals::Intervals;
-use crate::load::{self, Load};
-use crate::log;
-use crate::outcome::{Measured, Outcome, Saved};
-use crate::partitions::Partitions;
-use crate::record;
-use crate::recover::{self, Step};
-use crate::run::{self, Begun, Run};
-use crate::session::{self, Session};
-use crate::settings::Settings;
-use crate::tally::Tally;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
 use latchwork_cluster::Member;
 use latchwork_harness::outcome::{RunCheck, WorldEnd, say};
 use latchwork_harness::progress::{Extent, Title};
@@ -26,9 +17,20 @@ use latchwork_txn::Health;
 use latchwork_verbs::GlobalAddr;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::future::Future;
-use std::sync::Arc;
-use std::time::Duration;
+
+use crate::args::Command;
+use crate::check::{self, Expected, Found};
+use crate::intervals::Intervals;
+use crate::load::{self, Load};
+use crate::log;
+use crate::outcome::{Measured, Outcome, Saved};
+use crate::partitions::Partitions;
+use crate::record;
+use crate::recover::{self, Step};
+use crate::run::{self, Begun, Run};
+use crate::session::{self, Session};
+use crate::settings::Settings;
+use crate::tally::Tally;
 
 const LOAD: Title = Title { name: "load", what: "rows" };
 const RECOVER: Title = Title { name: "recover", what: "rows" };

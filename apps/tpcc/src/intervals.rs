@@ -3,12 +3,13 @@
 //! No separate task watches the time. The worker that ends the first transaction of a new interval
 //! reports the previous interval. So a simulated run prints the same lines each time.
 
+use std::time::Duration;
+
 use latchwork_files::Output;
 use latchwork_harness::outcome;
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
 use latchwork_workload::tpcc::{CURRENT_PREFIX, Statistics, Summary, TerminalWaiting};
-use std::time::Duration;
 
 /// The intervals of a run.
 pub(crate) struct Intervals {
@@ -81,8 +82,9 @@ impl Intervals {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use latchwork_workload::tpcc::TransactionKind::Payment;
+
+    use super::*;
 
     #[test]
     fn each_transaction_is_in_one_interval() {

@@ -1,14 +1,16 @@
 //! Loading: all workers take parts of the population, and add their rows without transactions. If
 //! each compute node has its share of the warehouses, its own workers load that share.
 
-use crate::session::{Logged, Session};
+use std::sync::Arc;
+
 use latchwork_cluster::Member;
 use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_workload::tpcc::{LoadPart, TpccTable};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+
+use crate::session::{Logged, Session};
 
 /// The shared state of all loading workers.
 pub(crate) struct Load {

@@ -1,8 +1,10 @@
 //! The log of a run, and recovery from it. The log is files in a directory; in a simulated world it
 //! is bytes in memory on a device with a latency.
 
-use crate::about::{About, table_id};
-use crate::args::Wal;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
 use latchwork_database::{DatabaseOpenError, draw_id, replay};
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::say;
@@ -11,9 +13,9 @@ use latchwork_txn::{DatabaseId, NodeId, Recovery};
 use latchwork_wal::storage::{Disk, Storage, Torn};
 use latchwork_wal::{CommitMode, Device, Log, LogDirectory, Opening, Stats, Timestamp, WalError};
 use latchwork_workload::tpcc::TpccTable;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+
+use crate::about::{About, table_id};
+use crate::args::Wal;
 
 /// The logs of all compute nodes, and their mode.
 pub(crate) struct Logs {

@@ -42,11 +42,13 @@ mod testing;
 mod transactions;
 mod worker_barrier;
 
-use args::Cli;
+use std::process::ExitCode;
+
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::RunCheck;
+
+use args::Cli;
 use settings::Settings;
-use std::process::ExitCode;
 
 fn main() -> ExitCode {
     latchwork_harness::start("tpcc", |cli: Cli| Settings::new(cli).and_then(run))

@@ -120,8 +120,9 @@ pub(crate) fn available() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use latchwork_workload::tpcc::Scale;
+
+    use super::*;
 
     fn bytes(warehouses: u32) -> u64 {
         let population =

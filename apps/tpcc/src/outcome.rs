@@ -1,7 +1,9 @@
 //! The outcome of a run: lines in go-tpc's form, a table for people, and the result document.
 
-use crate::session::Session;
-use crate::tally::Tally;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
 use latchwork_engine::Counters;
 use latchwork_files::Output;
 use latchwork_harness::outcome::{self, RunCheck, WorldEnd, short};
@@ -13,9 +15,9 @@ use latchwork_wal::Stats;
 use latchwork_workload::tpcc::check::ConsistencyReport;
 use latchwork_workload::tpcc::{SUMMARY_PREFIX, Summary, TransactionKind};
 use serde::{Deserialize, Serialize};
-use std::io::{self, Write};
-use std::sync::Arc;
-use std::time::Duration;
+
+use crate::session::Session;
+use crate::tally::Tally;
 
 /// The outcome of all phases.
 pub(crate) struct Outcome {
@@ -274,9 +276,10 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
+    use latchwork_harness::config::command_line;
+
     use super::*;
     use crate::settings::Settings;
-    use latchwork_harness::config::command_line;
 
     #[test]
     fn what_went_wrong_behind_the_backs_of_transactions_is_told() {

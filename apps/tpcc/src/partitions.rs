@@ -6,10 +6,9 @@
 //! a line had rows of both nodes, a transaction over both nodes would conflict with itself. No
 //! transaction writes items; each node reads items for itself.
 
-use crate::session::Session;
-use crate::settings::Settings;
-use crate::tables::{Store, Tables};
-use crate::worker_barrier::{self, Point, WorkerBarrier, wait};
+use std::rc::Rc;
+use std::sync::Arc;
+
 use latchwork_cluster::{Member, Worker};
 use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_history::Recorder;
@@ -17,8 +16,11 @@ use latchwork_partition::{Owner, Partitioned, PrepareCollector, Site, Stats};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 use latchwork_workload::tpcc::TpccTable;
 use latchwork_workload::tpcc::key::ItemKey;
-use std::rc::Rc;
-use std::sync::Arc;
+
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::tables::{Store, Tables};
+use crate::worker_barrier::{self, Point, WorkerBarrier, wait};
 
 /// Maximum number of workers per node: their numbers are bytes.
 pub(crate) const WORKERS_MAX: usize = u8::MAX as usize;
@@ -155,8 +157,9 @@ fn owner(session: &Session, tables: &Tables) -> Result<Owner<Worker>, AppError> 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use latchwork_workload::tpcc::key::{CustomerKey, StockKey};
+
+    use super::*;
 
     #[test]
     fn each_row_has_one_owner_and_items_have_none() {

@@ -6,14 +6,16 @@
 //! requested file. Until then an older history stays there. The part of a killed process keeps its
 //! records.
 
-use crate::session::Session;
+use std::path::{Path, PathBuf};
+
 use latchwork_files::Output;
 use latchwork_harness::outcome::RunCheck;
 use latchwork_harness::{AppError, RunCluster};
 use latchwork_history::{
     CheckOptions, HistoryError, Recorder, Recording, TransactionHistory, check,
 };
-use std::path::{Path, PathBuf};
+
+use crate::session::Session;
 
 /// A history during the recording.
 pub(crate) struct Recorded {

@@ -1,14 +1,16 @@
 //! Durable data: the recovery of a database from its log, and its checkpoints.
 
-use crate::about::table_id;
-use crate::outcome::Saved;
-use crate::session::{Logged, Session};
+use std::sync::Arc;
+use std::time::Duration;
+
 use latchwork_cluster::Member;
 use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_txn::Checkpoint;
 use latchwork_workload::tpcc::TpccTable;
-use std::sync::Arc;
-use std::time::Duration;
+
+use crate::about::table_id;
+use crate::outcome::Saved;
+use crate::session::{Logged, Session};
 
 /// How long a checkpoint may wait for running transactions, and for the log.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(60);

@@ -1,6 +1,21 @@
 //! The measured run. Every worker has terminals and runs their transactions. A transaction that
 //! meets a conflict runs again.
 
+use std::cell::{Cell, RefCell};
+use std::num::NonZeroU64;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchwork_cluster::{Member, Worker};
+use latchwork_harness::{AppError, Course, LoopTime, PhaseProgress, RunPart, Share};
+use latchwork_partition::Partitioned;
+use latchwork_runtime::sync::{AtomicU32, Mutex, Ordering};
+use latchwork_runtime::{Handle, Time};
+use latchwork_txn::{Conflict, Retry, TxnError};
+use latchwork_workload::tpcc::{Home, Terminal, TpccTransaction, key, think_time};
+use serde::{Deserialize, Serialize};
+
 use crate::about::About;
 use crate::intervals::Intervals;
 use crate::partitions::Partitions;
@@ -12,19 +27,6 @@ use crate::tables::{Store, Tables};
 use crate::tally::Tally;
 use crate::transactions::{Buffers, Ended, Failure, attempt};
 use crate::worker_barrier::WorkerBarrier;
-use latchwork_cluster::{Member, Worker};
-use latchwork_harness::{AppError, Course, LoopTime, PhaseProgress, RunPart, Share};
-use latchwork_partition::Partitioned;
-use latchwork_runtime::sync::{AtomicU32, Mutex, Ordering};
-use latchwork_runtime::{Handle, Time};
-use latchwork_txn::{Conflict, Retry, TxnError};
-use latchwork_workload::tpcc::{Home, Terminal, TpccTransaction, key, think_time};
-use serde::{Deserialize, Serialize};
-use std::cell::{Cell, RefCell};
-use std::num::NonZeroU64;
-use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// How long a waiting terminal sleeps between two checks whether the run is over.
 const LOOK: Duration = Duration::from_millis(100);

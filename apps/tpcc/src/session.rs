@@ -1,10 +1,8 @@
 //! The constant state of one run of the program, across all phases.
 
-use crate::about::About;
-use crate::log::{self, Logs, open_failed};
-use crate::settings::Settings;
-use crate::tables::{Store, Tables};
-use crate::transactions::Failure;
+use std::sync::Arc;
+use std::time::Duration;
+
 use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::MemoryError;
 use latchwork_database::{DatabaseOpenError, Nodes, Wait, open_named};
@@ -13,8 +11,12 @@ use latchwork_harness::{AppError, ClusterFlags, PhaseProgress};
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 use latchwork_txn::{Database, DatabaseId, Health, NodeId, TxnError};
 use latchwork_wal::Stats;
-use std::sync::Arc;
-use std::time::Duration;
+
+use crate::about::About;
+use crate::log::{self, Logs, open_failed};
+use crate::settings::Settings;
+use crate::tables::{Store, Tables};
+use crate::transactions::Failure;
 
 /// The database's name in the catalogue. In a cluster that outlives the run, the name also has the
 /// run.

@@ -1,9 +1,10 @@
 //! One worker's handles on the nine tables.
 
-use crate::schemas;
 use latchwork_cluster::Worker;
 use latchwork_txn::{Database, TxnError};
 use latchwork_workload::tpcc::TpccTable;
+
+use crate::schemas;
 
 /// A worker's handle on the database.
 pub(crate) type Store = Database<Worker>;

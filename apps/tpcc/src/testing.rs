@@ -1,9 +1,8 @@
 //! Small databases on one worker, for tests.
 
-use crate::drive::Driver;
-use crate::session::Logged;
-use crate::settings::Settings;
-use crate::tables::{Store, Tables};
+use std::future::Future;
+use std::sync::Arc;
+
 use latchwork_cluster::Worker;
 use latchwork_harness::config::command_line;
 use latchwork_harness::progress::{Extent, Title};
@@ -12,8 +11,11 @@ use latchwork_txn::{Transaction, TxnError};
 use latchwork_workload::tpcc::TpccTable;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::future::Future;
-use std::sync::Arc;
+
+use crate::drive::Driver;
+use crate::session::Logged;
+use crate::settings::Settings;
+use crate::tables::{Store, Tables};
 
 /// A loaded database of two warehouses.
 pub(crate) fn loaded() -> Driver {

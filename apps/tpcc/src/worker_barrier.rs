@@ -4,12 +4,13 @@
 //! one process count in that process's memory. Workers of many processes count in a line of the
 //! memory pool.
 
+use std::time::Duration;
+
 use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
 use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_verbs::GlobalAddr;
-use std::time::Duration;
 
 /// How long workers wait for each other while no error occurs: one of them may write a checkpoint.
 pub(crate) const WAIT: Duration = Duration::from_secs(120);

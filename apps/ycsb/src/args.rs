@@ -1,11 +1,12 @@
 //! The command line.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use latchwork_harness::parse::{positive, seconds, seconds_or_none, whole};
 use latchwork_harness::{ClusterFlags, FabricFlags, Named, NamesFiles, OutputFlags};
 use latchwork_workload::ycsb::Builtin;
-use std::path::PathBuf;
-use std::time::Duration;
 
 /// What clap would say of the shared flag does not mention the property.
 const THREADS_HELP: &str = "Workers of each compute node, a thread each. [default: the property \
@@ -147,9 +148,10 @@ fn warmup(text: &str) -> Result<WarmupFlag, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::CommandFactory;
     use latchwork_harness::parse::one_line;
+
+    use super::*;
 
     fn wrong(arguments: &str) -> String {
         let arguments = std::iter::once("ycsb").chain(arguments.split_whitespace());

@@ -1,15 +1,17 @@
 //! The checks at the end of every run. All workers walk the table together.
 
-use crate::load;
-use crate::session::Session;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
 use latchwork_blink::TreeStatistics;
 use latchwork_cluster::Member;
 use latchwork_harness::PhaseProgress;
 use latchwork_harness::outcome::RunCheck;
 use latchwork_workload::ycsb::ContentKey;
 use serde::{Deserialize, Serialize};
-use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
+
+use crate::load;
+use crate::session::Session;
 
 /// The expected contents of the table.
 #[derive(Clone, Copy, Default)]

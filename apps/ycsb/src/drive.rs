@@ -1,13 +1,9 @@
 //! The phases of a run, one after the other on the same cluster.
 
-use crate::args::{Command, LoadBy};
-use crate::check::{self, Expected, Found};
-use crate::load::{self, Loaded};
-use crate::outcome::Outcome;
-use crate::run::{self, Done, Plan, Run};
-use crate::sample_history::{Sample, Witness};
-use crate::session::Session;
-use crate::settings::Settings;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
 use latchwork_engine::Counters;
 use latchwork_harness::AppError;
 use latchwork_harness::PhaseProgress;
@@ -19,9 +15,15 @@ use latchwork_report::histogram::Latencies;
 use latchwork_report::result;
 use latchwork_runtime::{Clock, Time};
 use latchwork_workload::ycsb::{InsertCounter, OperationKind};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+
+use crate::args::{Command, LoadBy};
+use crate::check::{self, Expected, Found};
+use crate::load::{self, Loaded};
+use crate::outcome::Outcome;
+use crate::run::{self, Done, Plan, Run};
+use crate::sample_history::{Sample, Witness};
+use crate::session::Session;
+use crate::settings::Settings;
 
 const LOAD: Title = Title { name: "load", what: "records" };
 const RUN: Title = Title { name: "run", what: "operations" };

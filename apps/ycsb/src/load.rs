@@ -1,7 +1,10 @@
 //! Loading: all workers insert their shares of the records, or one worker loads all in bulk.
 
-use crate::session::Session;
-use crate::store::{Buffers, Store};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
 use latchwork_blink::{Tree, TreeConfig, TreeError};
 use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
@@ -15,10 +18,9 @@ use latchwork_workload::ycsb::{
     ContentKey, ContentVersion, KeyBuffer, OperationKind, RecordNumber,
 };
 use serde::{Deserialize, Serialize};
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
+
+use crate::session::Session;
+use crate::store::{Buffers, Store};
 
 /// The kind of object of a tree in the catalogue.
 const TREE: ObjectKind = ObjectKind::TREE;

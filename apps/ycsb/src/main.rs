@@ -24,11 +24,13 @@ mod session;
 mod settings;
 mod store;
 
-use args::Cli;
+use std::process::ExitCode;
+
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::RunCheck;
+
+use args::Cli;
 use settings::Settings;
-use std::process::ExitCode;
 
 fn main() -> ExitCode {
     latchwork_harness::start("ycsb", |cli: Cli| Settings::new(cli).and_then(run))

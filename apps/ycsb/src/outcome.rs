@@ -1,15 +1,17 @@
 //! The outcome of a run, for people, for scripts that know YCSB, and as a document.
 
-use crate::drive::Measured;
-use crate::session::Session;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
 use latchwork_engine::Counters;
 use latchwork_harness::outcome::{self, RunCheck, WorldEnd, short};
 use latchwork_harness::{AppError, write};
 use latchwork_report::result::ResultDocument;
 use latchwork_report::text;
-use std::io::{self, Write};
-use std::sync::Arc;
-use std::time::Duration;
+
+use crate::drive::Measured;
+use crate::session::Session;
 
 /// The outcome of all phases.
 pub(crate) struct Outcome {

@@ -1,9 +1,11 @@
 //! The measured run: every worker draws operations and executes several at a time.
 
-use crate::load;
-use crate::sample_history::{Sample, Witness};
-use crate::session::Session;
-use crate::store::{Buffers, Ended, Store};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use latchwork_blink::TreeError;
 use latchwork_cluster::{Member, Worker};
 use latchwork_engine::Counters;
@@ -18,11 +20,11 @@ use latchwork_workload::ycsb::{
     InsertCounter, OperationKind, OperationStream, Versions, WorkerIndex, YcsbOperation,
 };
 use serde::{Deserialize, Serialize};
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+
+use crate::load;
+use crate::sample_history::{Sample, Witness};
+use crate::session::Session;
+use crate::store::{Buffers, Ended, Store};
 
 /// The begin of a run, of its measured part, and its end: the same for all workers.
 #[derive(Clone, Copy)]

@@ -1,6 +1,8 @@
 //! Histories of a sample of the records, for a check after the run.
 
-use crate::store::{Ended, Seen};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use latchwork_history::calls::{
     Call, CallHistory, MapKey, MapOperation, ObjectViolation, RegisterOperation, check_object,
     check_register,
@@ -13,8 +15,8 @@ use latchwork_workload::ycsb::{
     WorkerIndex, YcsbOperation,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
-use std::sync::Arc;
+
+use crate::store::{Ended, Seen};
 
 /// Number of records with a recorded history.
 const RECORDS: usize = 24;
@@ -165,8 +167,9 @@ fn plain(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use latchwork_workload::ycsb::{Builtin, Fields};
+
+    use super::*;
 
     const FIELD: FieldIndex = FieldIndex(0);
 

@@ -1,13 +1,15 @@
 //! The constant state of one run of the program, across all phases.
 
-use crate::settings::Settings;
+use std::sync::Arc;
+
 use latchwork_blink::TreeError;
 use latchwork_coherence::MemoryError;
 use latchwork_harness::AppError;
 use latchwork_harness::ClusterFlags;
 use latchwork_harness::outcome::{say, say_folded};
 use latchwork_workload::ycsb::CoreWorkload;
-use std::sync::Arc;
+
+use crate::settings::Settings;
 
 /// The settings, and the values that workers derive from them.
 pub(crate) struct Session {

@@ -1,7 +1,9 @@
 //! The settings from the command line and the properties, checked before any process or thread
 //! starts.
 
-use crate::args::{Cli, Command, Flags, LoadBy, WarmupFlag};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use latchwork_blink::TreeLimits;
 use latchwork_cluster::ClusterConfig;
 use latchwork_files::Output;
@@ -11,8 +13,8 @@ use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::properties::Properties;
 use latchwork_workload::ycsb::{Builtin, CoreWorkload};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::time::Duration;
+
+use crate::args::{Cli, Command, Flags, LoadBy, WarmupFlag};
 
 /// The measured time of a run without a limit.
 const TIME_DEFAULT: Duration = Duration::from_secs(5);
@@ -267,8 +269,9 @@ fn check_records(workload: &CoreWorkload, line_size: u32) -> Result<(), AppError
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::Parser;
+
+    use super::*;
 
     fn settings(arguments: &str) -> Result<Settings, AppError> {
         let arguments = std::iter::once("ycsb").chain(arguments.split_whitespace());

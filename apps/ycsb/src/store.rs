@@ -1,5 +1,8 @@
 //! The table: YCSB's operations on a B-link tree.
 
+use std::ops::{Bound, ControlFlow, Range};
+use std::sync::Arc;
+
 use latchwork_blink::{Tree, TreeError, TreeValue, ValueMut};
 use latchwork_coherence::CoherentMemory;
 use latchwork_report::histogram::OperationFailure;
@@ -7,8 +10,6 @@ use latchwork_workload::ycsb::{
     ContentKey, ContentVersion, CoreWorkload, FieldIndex, Fields, KeyBuffer, RecordNumber,
     VERSION_LEN, YcsbOperation,
 };
-use std::ops::{Bound, ControlFlow, Range};
-use std::sync::Arc;
 
 /// One worker's access to the table.
 pub(crate) struct Store<M: CoherentMemory> {

@@ -243,8 +243,9 @@ fn line_size(text: &str) -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::CommandFactory;
+
+    use super::*;
 
     fn words(arguments: &str) -> impl Iterator<Item = &str> + Clone {
         std::iter::once("compare").chain(arguments.split_whitespace())

@@ -103,8 +103,9 @@ pub(crate) fn shuffle<T>(items: &mut [T], random: &mut Random) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::collections::{BTreeSet, HashMap};
+
+    use super::*;
 
     #[test]
     fn draws_are_of_loaded_keys_and_scans_end_where_the_hundredth_key_is() {

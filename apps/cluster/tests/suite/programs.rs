@@ -1,9 +1,10 @@
 //! The real programs, if they have been built beside the command.
 
-use latchwork_runtime::Clock;
-use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
+
+use latchwork_runtime::Clock;
+use serde_json::Value;
 
 use crate::common::{CLUSTER, LIMIT, Place, signal, wait_until};
 

@@ -3,8 +3,9 @@
 #[path = "../../../../crates/measure/harness/tests/child/mod.rs"]
 mod child;
 
-use child::Running;
 use std::time::Duration;
+
+use child::Running;
 
 fn microbench(arguments: &str) -> Running {
     Running::start(env!("CARGO_BIN_EXE_microbench"), arguments)

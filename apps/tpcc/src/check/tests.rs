@@ -1,12 +1,13 @@
 //! Each seeded fault in a database is found by its check.
 
+use latchwork_cluster::Worker;
+use latchwork_txn::Transaction;
+use latchwork_workload::tpcc::key::{CustomerKey, ItemKey, OrderKey, OrderLineKey, StockKey};
+
 use super::*;
 use crate::drive::Driver;
 use crate::outcome::Outcome;
 use crate::testing::{change, loaded, with};
-use latchwork_cluster::Worker;
-use latchwork_txn::Transaction;
-use latchwork_workload::tpcc::key::{CustomerKey, ItemKey, OrderKey, OrderLineKey, StockKey};
 
 const WAREHOUSE: u32 = 2;
 const DISTRICT: u8 = 3;

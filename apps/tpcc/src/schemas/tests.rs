@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use super::schema;
 use latchwork_blink::TreeLimits;
 use latchwork_txn::schema::{ColumnValue, Schema, end_of_prefix};
 use latchwork_workload::tpcc::key::{
@@ -14,6 +13,8 @@ use latchwork_workload::tpcc::row::{
     BadRow, Credit, Customer, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse,
 };
 use latchwork_workload::tpcc::{Population, Scale, TpccIndex, TpccTable};
+
+use super::schema;
 
 fn schemas() -> BTreeMap<TpccTable, Schema> {
     let of = |table| (table, schema(table).expect("a good schema"));

@@ -1,13 +1,15 @@
 //! Delivery (clause 2.7), at once and not queued.
 
-use super::{Ended, Failure, Work, missing};
+use std::ops::ControlFlow;
+
 use latchwork_cluster::Worker;
 use latchwork_partition::TransactionRows;
 use latchwork_txn::Range;
 use latchwork_workload::tpcc::key::{CustomerKey, OrderKey, OrderLineKey};
 use latchwork_workload::tpcc::row::{BadRow, Customer, Order, OrderLine};
 use latchwork_workload::tpcc::{DISTRICTS, DeliveryInput, TpccTable};
-use std::ops::ControlFlow;
+
+use super::{Ended, Failure, Work, missing};
 
 impl<T: TransactionRows<Worker>> Work<'_, T> {
     pub(super) async fn delivery(&mut self, input: &DeliveryInput) -> Result<Ended, Failure> {

@@ -13,7 +13,9 @@ mod stock_level;
 #[cfg(test)]
 mod tests;
 
-use crate::tables::{INDEX, Tables};
+use std::num::NonZeroU64;
+use std::ops::ControlFlow;
+
 use latchwork_cluster::Worker;
 use latchwork_partition::TransactionRows;
 use latchwork_txn::schema::end_of_prefix;
@@ -21,8 +23,8 @@ use latchwork_txn::{Range, TxnError, Values};
 use latchwork_workload::tpcc::key::{CustomerKey, DistrictKey};
 use latchwork_workload::tpcc::row::BadRow;
 use latchwork_workload::tpcc::{CustomerChoice, TpccTable, TpccTransaction};
-use std::num::NonZeroU64;
-use std::ops::ControlFlow;
+
+use crate::tables::{INDEX, Tables};
 
 /// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]

@@ -15,7 +15,6 @@
 //! The district comes after the stocks, because each new order of the district waits for the
 //! holder of its row.
 
-use super::{Buffers, Ended, Failure, Work, missing};
 use latchwork_cluster::Worker;
 use latchwork_partition::TransactionRows;
 use latchwork_workload::tpcc::key::{
@@ -26,6 +25,8 @@ use latchwork_workload::tpcc::row::{
 };
 use latchwork_workload::tpcc::values::is_original;
 use latchwork_workload::tpcc::{LINES_MAX, NewOrderInput, TpccTable};
+
+use super::{Buffers, Ended, Failure, Work, missing};
 
 /// The values of a line that are known before the order has a number.
 #[derive(Clone, Copy)]

@@ -1,14 +1,16 @@
 //! Order status (clause 2.6).
 
-use super::{Ended, Failure, Work, missing};
-use crate::tables::INDEX;
+use std::ops::ControlFlow;
+
 use latchwork_cluster::Worker;
 use latchwork_partition::TransactionRows;
 use latchwork_txn::Range;
 use latchwork_workload::tpcc::key::{CustomerKey, DistrictKey, OrderKey, OrderLineKey};
 use latchwork_workload::tpcc::row::{BadRow, Customer, Order, OrderLine};
 use latchwork_workload::tpcc::{OrderStatusInput, TpccTable};
-use std::ops::ControlFlow;
+
+use super::{Ended, Failure, Work, missing};
+use crate::tables::INDEX;
 
 impl<T: TransactionRows<Worker>> Work<'_, T> {
     pub(super) async fn order_status(

@@ -1,11 +1,12 @@
 //! Payment (clause 2.5).
 
-use super::{Ended, Failure, Work};
 use latchwork_cluster::Worker;
 use latchwork_partition::TransactionRows;
 use latchwork_workload::tpcc::key::{DistrictKey, HistoryKey, WarehouseKey};
 use latchwork_workload::tpcc::row::{Credit, Customer, District, History, Warehouse, note_payment};
 use latchwork_workload::tpcc::{PaymentInput, TpccTable};
+
+use super::{Ended, Failure, Work};
 
 /// The text between the names of the warehouse and the district in H_DATA.
 const BETWEEN: &[u8] = b"    ";

@@ -1,14 +1,16 @@
 //! Stock level (clause 2.8). It is serializable as the others are, although the standard requires
 //! less.
 
-use super::{Ended, Failure, Work};
+use std::ops::ControlFlow;
+
 use latchwork_cluster::Worker;
 use latchwork_partition::TransactionRows;
 use latchwork_txn::Range;
 use latchwork_workload::tpcc::key::{DistrictKey, OrderLineKey, StockKey};
 use latchwork_workload::tpcc::row::{District, OrderLine, Stock};
 use latchwork_workload::tpcc::{STOCK_LEVEL_ORDERS, StockLevelInput, TpccTable};
-use std::ops::ControlFlow;
+
+use super::{Ended, Failure, Work};
 
 impl<T: TransactionRows<Worker>> Work<'_, T> {
     pub(super) async fn stock_level(&mut self, input: &StockLevelInput) -> Result<Ended, Failure> {

@@ -1,8 +1,7 @@
 //! Properties of the five transactions that the consistency conditions do not cover.
 
-use super::*;
-use crate::tables::Store;
-use crate::testing::{loaded, row, with};
+use std::num::NonZeroU8;
+
 use latchwork_harness::AppError;
 use latchwork_workload::tpcc::key::{ItemKey, OrderKey, OrderLineKey, StockKey, WarehouseKey};
 use latchwork_workload::tpcc::row::{
@@ -11,7 +10,10 @@ use latchwork_workload::tpcc::row::{
 use latchwork_workload::tpcc::{
     DeliveryInput, LastName, OrderStatusInput, PaymentInput, StockLevelInput,
 };
-use std::num::NonZeroU8;
+
+use super::*;
+use crate::tables::Store;
+use crate::testing::{loaded, row, with};
 
 const NOW: NonZeroU64 = NonZeroU64::new(777).unwrap();
 const HERE: DistrictKey = DistrictKey { warehouse: 1, district: 2 };

@@ -1,9 +1,10 @@
 //! The program as the compute nodes of a cluster of processes: one run, and one process prints its
 //! results.
 
+use std::time::Duration;
+
 use latchwork_processes::{Ended, Memory, one_document};
 use serde_json::Value;
-use std::time::Duration;
 
 const TPCC: &str = env!("CARGO_BIN_EXE_tpcc");
 const LIMIT: Duration = Duration::from_secs(60);

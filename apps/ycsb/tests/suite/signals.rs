@@ -3,8 +3,9 @@
 #[path = "../../../../crates/measure/harness/tests/child/mod.rs"]
 mod child;
 
-use child::{Ended, Running};
 use serde_json::Value;
+
+use child::{Ended, Running};
 
 /// Small enough to load at once, and long enough that only a signal ends it.
 const SMALL: &str = "--cache-mb 8 -p recordcount=2000 --threads 1 --time 600";

@@ -1,9 +1,10 @@
 //! The same program in virtual time: the same workloads and checks, virtual figures, and a result
 //! that follows from the command line.
 
-use serde_json::Value;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
 
 /// The result document, the lines of YCSB, and the text for people.
 struct Told {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use latchwork_membership::{Membership, NodeName, Role};
+
 use crate::JoinError;
 use crate::joined::{Introductions, Mortal, lost_memory};
 use crate::transport::Transport;
-use latchwork_membership::{Membership, NodeName, Role};
 
 /// A memory node: memory of this process for the compute nodes of other processes. Besides, it only
 /// fences dead nodes.

@@ -56,8 +56,9 @@ pub(crate) fn difference(nodes: &[NodeName], all: &[BTreeMap<String, String>]) -
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn settings(value: Value) -> BTreeMap<String, String> {
         let Value::Object(map) = value else { panic!("a table") };

@@ -269,8 +269,9 @@ impl RunCluster {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use latchwork_report::conditions::WorkerTime;
+
+    use super::*;
 
     fn nic(owner: &str, part: &str, busy: f64) -> Limit {
         Limit::Nic { owner: owner.to_owned(), part: part.to_owned(), busy }

@@ -56,8 +56,9 @@ pub(crate) fn install(filter: &Filter) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use tracing::Level;
+
+    use super::*;
 
     #[test]
     fn a_level_is_for_all_and_a_target_has_its_own() {

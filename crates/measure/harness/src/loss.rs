@@ -75,9 +75,11 @@ pub(crate) fn lost_lately(membership: &Membership, group: &[NodeIncarnation]) ->
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use latchwork_membership::{Role, ViewMember};
     use std::collections::BTreeMap;
+
+    use latchwork_membership::{Role, ViewMember};
+
+    use super::*;
 
     fn view(members: &[(&str, MemberState)]) -> View {
         let member = |(name, state): &(&str, MemberState)| {

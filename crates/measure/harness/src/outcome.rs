@@ -221,11 +221,13 @@ impl WorldEnd {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
+
     use latchwork_report::conditions::WorkerTime;
     use latchwork_report::histogram::Latencies;
     use latchwork_workload::ycsb::OperationKind;
-    use std::time::Duration;
+
+    use super::*;
 
     fn text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> String {
         let mut out = Vec::new();

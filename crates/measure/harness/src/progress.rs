@@ -1,14 +1,16 @@
 //! The progress of a phase: a bar if standard error is a terminal, else plain lines.
 
-use crate::PhaseProgress;
-use crate::console::say;
-use crate::numbers::short;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use latchwork_runtime::{Clock, Time};
-use latchwork_strict::strict_assert;
 use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use latchwork_runtime::{Clock, Time};
+use latchwork_strict::strict_assert;
+
+use crate::PhaseProgress;
+use crate::console::say;
+use crate::numbers::short;
 
 /// The interval between two updates, on a terminal and elsewhere.
 const LOOK: Duration = Duration::from_millis(200);

@@ -154,9 +154,10 @@ impl Hunt<'_> {
 
 #[cfg(test)]
 mod tests {
+    use latchwork_simulation::Time;
+
     use super::*;
     use crate::{SwarmChoice, WorldCheck, WorldFailure};
-    use latchwork_simulation::Time;
 
     fn report(seed: u64, failed: bool) -> WorldReport {
         let failure =

@@ -1,8 +1,10 @@
 //! Errors of a workload and of its files.
 
-use crate::properties::Source;
-use latchwork_files::InputError;
 use std::path::PathBuf;
+
+use latchwork_files::InputError;
+
+use crate::properties::Source;
 
 /// Why a workload or a property file is refused. Each text is one line that states valid input.
 #[derive(Debug, thiserror::Error)]

@@ -50,8 +50,9 @@ pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::collections::HashSet;
+
+    use super::*;
 
     #[test]
     fn ycsb_hash_gives_the_names_that_ycsb_gives() {

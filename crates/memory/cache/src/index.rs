@@ -222,8 +222,9 @@ mod interleavings;
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::*;
     use latchwork_verbs::MemoryNodeId;
+
+    use super::*;
 
     fn line(k: u64) -> GlobalAddr {
         GlobalAddr::new(MemoryNodeId(0), 4096 + k * 2048)

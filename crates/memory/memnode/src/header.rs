@@ -98,8 +98,9 @@ impl<'a> LineHeader<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::atomic::AtomicU64;
+
+    use super::*;
 
     #[test]
     fn each_life_has_an_incarnation_of_its_own_and_ends_once() {

@@ -88,12 +88,13 @@ impl<T> Drop for TurnGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::future::Future;
     use std::pin::pin;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::task::{Context, Wake};
+
+    use super::*;
 
     struct Count(AtomicU32);
     impl Wake for Count {

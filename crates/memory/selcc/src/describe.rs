@@ -104,10 +104,11 @@ fn question(request: &InvalidationRequest) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use latchwork_cache::DirtyBounds;
     use latchwork_latch::{QueuedRequests, Seq};
     use latchwork_verbs::{GlobalAddr, MemoryNodeId};
+
+    use super::*;
 
     fn node(id: u8) -> ComputeNodeId {
         ComputeNodeId::new(id).expect("a valid id")

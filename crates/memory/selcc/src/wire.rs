@@ -210,8 +210,9 @@ fn decode_request(word: u64) -> Option<InvalidationRequest> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use latchwork_latch::QueuedRequests;
+
+    use super::*;
 
     fn node(id: u8) -> ComputeNodeId {
         ComputeNodeId::new(id).expect("a valid id")

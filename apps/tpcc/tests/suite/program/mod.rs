@@ -1,6 +1,5 @@
 //! Running the program, and reading its output.
 
-use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -8,6 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
+
+use serde_json::Value;
 
 /// A small database, so that transactions meet.
 pub(crate) const SMALL: &str =

@@ -19,10 +19,11 @@
 //! 2. An entry in the contact of the sender appears in the view. So the other nodes need not poll
 //!    the store.
 
+use std::time::Duration;
+
 use latchwork_membership::{Membership, NodeIncarnation, NodeName, View};
 use latchwork_runtime::{Clock, Time};
 use latchwork_strict::{strict_assert, strict_assert_eq};
-use std::time::Duration;
 
 use super::start_patience::{StartPatience, StartWait, listed};
 use crate::JoinError;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use latchwork_files::InputKind;
+use latchwork_workload::properties::near_matches;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -10,8 +12,6 @@ use super::given::{Given, Origin};
 use super::known::{Known, Meaning};
 use super::{set, sources};
 use crate::AppError;
-use latchwork_files::InputKind;
-use latchwork_workload::properties::near_matches;
 
 const FILE: InputKind = InputKind { name: "a configuration file", bytes_max: 1 << 20 };
 

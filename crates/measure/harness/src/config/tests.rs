@@ -1,9 +1,11 @@
 //! What comes of files, variables and command lines together.
 
-use super::*;
-use clap::{Parser, Subcommand};
 use std::path::Path;
+
+use clap::{Parser, Subcommand};
 use tempfile::NamedTempFile;
+
+use super::*;
 
 #[derive(Debug, Parser)]
 #[command(name = "ycsb", args_override_self = true)]

@@ -1,10 +1,11 @@
 //! [`ClusterFlags`]: the shape of the cluster.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use latchwork_cluster::{ClusterConfig, ClusterError, ConfigError, Protocol};
 use latchwork_verbs::SetupError;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 use super::{FabricChoice, SettingFlags};
 use crate::error::{AppError, FlagError};
@@ -217,9 +218,10 @@ impl ClusterFlags {
 
 #[cfg(test)]
 mod tests {
+    use clap::{CommandFactory, Parser};
+
     use super::*;
     use crate::{FabricChoice, FabricFlags};
-    use clap::{CommandFactory, Parser};
 
     #[derive(Debug, Parser)]
     #[command(args_override_self = true, allow_negative_numbers = true)]

@@ -1,10 +1,11 @@
 //! [`SettingFlags`]: the settings of the protocol.
 
+use std::collections::BTreeMap;
+
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use latchwork_engine::NodeSettings;
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 use crate::error::FlagError;
 
@@ -91,8 +92,9 @@ impl FromArgMatches for SettingFlags {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::Parser;
+
+    use super::*;
 
     #[derive(Debug, Parser)]
     struct Cli {

@@ -12,11 +12,12 @@ mod snapshots;
 
 pub use report::{Class, CycleStep, Dependency, HistoryReport, HistoryViolation};
 
+use latchwork_strict::strict_assert;
+
 use crate::{TransactionHistory, TransactionOutcome};
 use graph::{Builder, NO_KEY, kind};
 use index::Index;
 use items::Items;
-use latchwork_strict::strict_assert;
 use presence::Times;
 use ranges::Ranges;
 use report::Findings;
@@ -142,10 +143,12 @@ fn real_time(index: &Index<'_>, graph: &mut Builder) {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Bound;
+
+    use rand::{RngExt as _, SeedableRng as _};
+
     use super::*;
     use crate::{Direction, RecordedChange, Recording};
-    use rand::{RngExt as _, SeedableRng as _};
-    use std::ops::Bound;
 
     const KEYS: u8 = 12;
 

@@ -162,8 +162,9 @@ impl Present {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use rand::{RngExt as _, SeedableRng as _};
+
+    use super::*;
 
     /// The transactions that a node reaches.
     fn reached(graph: &Builder, from: u32) -> Vec<u32> {

@@ -1,9 +1,10 @@
 //! Values of a scenario's keys, each with its valid range.
 
+use std::fmt;
+
 use latchwork_memnode::Geometry;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
-use std::fmt;
 
 /// A whole number from `LEAST` to `MOST`.
 pub(super) fn within<'de, D, T, const LEAST: u64, const MOST: u64>(

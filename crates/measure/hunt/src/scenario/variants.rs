@@ -59,8 +59,9 @@ pub fn in_words(overrides: &Overrides) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::collections::BTreeSet;
+
+    use super::*;
 
     #[test]
     fn worlds_in_a_row_have_every_setting_alone_and_every_pair() {

@@ -70,10 +70,11 @@ impl Trace {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::trace::TraceParty;
     use latchwork_simulation::Time;
     use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
+
+    use super::*;
+    use crate::trace::TraceParty;
 
     #[test]
     fn a_log_has_one_line_per_entry_and_can_be_of_one_line() {

@@ -164,8 +164,9 @@ fn operation(from: ComputeNodeId, verb: WordVerb) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use latchwork_verbs::{LocalBuffer, MemoryNodeId, RegionKey};
+
+    use super::*;
 
     fn geometry() -> Geometry {
         Geometry::new(64 << 10, 512).expect("good sizes")

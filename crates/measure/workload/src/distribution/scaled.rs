@@ -1,13 +1,14 @@
 //! A zipfian distribution folded onto fewer items.
 
+use std::sync::Arc;
+
+use latchwork_strict::strict_assert;
+
 use super::alias::Weighted;
 use super::refuse;
 use super::zipfian::zeta_of;
 use crate::WorkloadError;
 use crate::random::WorkloadRandom;
-use std::sync::Arc;
-
-use latchwork_strict::strict_assert;
 
 /// From 1/16 of the items on, an item's share of the draws is the one of full size.
 const EVEN_FROM: u64 = 16;

@@ -19,12 +19,14 @@ mod near;
 
 pub use near::near_matches;
 
-use crate::WorkloadError;
-use latchwork_files::InputKind;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+
+use latchwork_files::InputKind;
+
+use crate::WorkloadError;
 
 /// A file of properties.
 const FILE: InputKind = InputKind { name: "a property file", bytes_max: 1 << 20 };

@@ -8,6 +8,8 @@
 //! Every row follows from the seed and its key alone. So any number of workers may load the parts
 //! in any order, and the database is the same.
 
+use std::num::NonZeroU64;
+
 use super::rows_of_part::PartRows;
 use super::scale::{self, DISTRICTS, Scale};
 use super::values::Constants;
@@ -15,7 +17,6 @@ use super::{TpccIndex, TpccTable};
 use crate::WorkloadError;
 use crate::hash::mix;
 use crate::random::WorkloadRandom;
-use std::num::NonZeroU64;
 
 /// The items, and the stock of a warehouse, are divided into this many parts.
 const CHUNKS: u32 = 10;

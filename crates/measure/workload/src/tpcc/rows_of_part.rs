@@ -1,5 +1,7 @@
 //! The rows of the initial population one by one, with the contents of clause 4.3.3.1.
 
+use std::num::NonZeroU8;
+
 use super::TpccTable;
 use super::key::{
     CustomerKey, DistrictKey, HistoryKey, ItemKey, OrderKey, OrderLineKey, StockKey, WarehouseKey,
@@ -12,7 +14,6 @@ use super::row::{
 use super::scale::DISTRICTS;
 use super::values::{self, uniform};
 use crate::random::WorkloadRandom;
-use std::num::NonZeroU8;
 
 // Tags, above the tables' tags, for draws that must be independent of the draws of a table's rows.
 const CHOICE: u8 = 0x40;

@@ -1,7 +1,8 @@
 //! The size of a database.
 
-use crate::WorkloadError;
 use std::ops::RangeInclusive;
+
+use crate::WorkloadError;
 
 /// Districts of each warehouse (clause 1.2.1), in every scale.
 pub const DISTRICTS: u8 = 10;

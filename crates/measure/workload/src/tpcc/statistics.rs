@@ -285,8 +285,9 @@ pub const SUMMARY_PREFIX: &str = "[Summary]";
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use TransactionKind::{NewOrder, Payment, StockLevel};
+
+    use super::*;
 
     const US: Duration = Duration::from_micros(1);
 

@@ -1,5 +1,8 @@
 //! A terminal: its home, and the transactions that it enters.
 
+use std::num::NonZeroU8;
+use std::ops::RangeInclusive;
+
 use super::TransactionKind;
 use super::input::{
     CustomerChoice, DeliveryInput, LINES_MAX, LastName, NewOrderInput, NewOrderLine,
@@ -10,8 +13,6 @@ use super::scale::{DISTRICTS, Scale, warehouses};
 use super::values::{Constants, NonUniform, uniform};
 use crate::WorkloadError;
 use crate::random::WorkloadRandom;
-use std::num::NonZeroU8;
-use std::ops::RangeInclusive;
 
 /// Which lines of new orders another warehouse supplies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,8 +1,9 @@
 //! How long a terminal types and thinks (clause 5.2.5), for runs with the setting `wait`.
 
+use std::time::Duration;
+
 use super::TransactionKind;
 use crate::random::WorkloadRandom;
-use std::time::Duration;
 
 /// The maximum of new orders per minute of one warehouse with ten waiting terminals. It follows
 /// from the keying and mean think times of the standard's mix. Efficiency is relative to it.

@@ -1,10 +1,11 @@
 //! The six core workloads, as property files of this project.
 
+use std::fmt;
+use std::str::FromStr;
+
 use super::settings::CoreWorkload;
 use crate::WorkloadError;
 use crate::properties::Properties;
-use std::fmt;
-use std::str::FromStr;
 
 /// One of YCSB's core workloads A to F.
 ///

@@ -10,8 +10,9 @@
 //! of them. A field of another record fails too, and so does another field of this record. Fields
 //! shorter than 16 bytes keep only the low bytes of the version; a field of one byte keeps none.
 
-use crate::hash::{GOLDEN, hash_bytes, mix};
 use std::fmt;
+
+use crate::hash::{GOLDEN, hash_bytes, mix};
 
 /// Bytes that a version takes at the head of a field of at least 16 bytes.
 pub const VERSION_LEN: usize = 8;

@@ -1,10 +1,11 @@
 //! The counter that assigns the numbers of new records.
 
-use super::key::RecordNumber;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+use super::key::RecordNumber;
 
 /// Numbers for records to insert, and the bound below which all records are known to be in the
 /// store.
@@ -105,8 +106,9 @@ impl InsertCounter {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::Arc;
+
+    use super::*;
 
     #[test]
     fn the_bound_waits_for_the_oldest_claim() {

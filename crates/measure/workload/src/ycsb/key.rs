@@ -1,7 +1,8 @@
 //! Keys: the names of records in the store.
 
-use crate::hash::ycsb_hash;
 use std::fmt;
+
+use crate::hash::ycsb_hash;
 
 /// The longest key of any format, in bytes.
 pub const KEY_LEN_MAX: usize = 512;

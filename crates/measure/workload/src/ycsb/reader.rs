@@ -1,13 +1,15 @@
 //! Typed values out of properties. An error names the position of the value, and valid values.
 
-use super::known::{IGNORED, IGNORED_PREFIX, KNOWN};
-use crate::WorkloadError;
-use crate::properties::{Duplicate, Properties, Property, near_matches};
-use latchwork_units::{SizeUnit, TimeUnit};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
+
+use latchwork_units::{SizeUnit, TimeUnit};
+
+use super::known::{IGNORED, IGNORED_PREFIX, KNOWN};
+use crate::WorkloadError;
+use crate::properties::{Duplicate, Properties, Property, near_matches};
 
 /// Reads one workload's values.
 pub(super) struct Reader<'a> {

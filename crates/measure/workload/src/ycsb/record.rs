@@ -10,11 +10,12 @@
 //! With equal lengths a field is a known range of the record, so an update replaces it in place
 //! without reading the rest.
 
+use std::ops::Range;
+
 use super::content::{self, ContentKey, ContentVersion, FieldIndex};
 use crate::WorkloadError;
 use crate::distribution::Zipfian;
 use crate::hash::mix;
-use std::ops::Range;
 
 /// The longest record of any layout, in bytes.
 pub const RECORD_LEN_MAX: usize = 65_535;

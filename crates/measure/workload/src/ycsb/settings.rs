@@ -1,5 +1,8 @@
 //! The settings of a workload, from its properties.
 
+use std::ops::Range;
+use std::time::Duration;
+
 use super::key::{InsertOrder, KeyFormat, RecordNumber, ZERO_PADDING_MAX};
 use super::known::CLASSES;
 use super::reader::Reader;
@@ -7,8 +10,6 @@ use super::record::{FieldLength, RecordLayout};
 use crate::WorkloadError;
 use crate::distribution::{ScaledZipfian, YCSB_THETA, Zipfian};
 use crate::properties::Properties;
-use std::ops::Range;
-use std::time::Duration;
 
 /// The number of records if no property gives it.
 const RECORDS_DEFAULT: u64 = 1_000_000;

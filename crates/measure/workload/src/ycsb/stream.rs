@@ -1,5 +1,7 @@
 //! The operations of one worker, drawn one after the other.
 
+use std::sync::Arc;
+
 use super::content::FieldIndex;
 use super::inserts::InsertCounter;
 use super::key::RecordNumber;
@@ -11,7 +13,6 @@ use crate::distribution::{
     Sequential, Uniform, YCSB_THETA, Zipfian,
 };
 use crate::random::WorkloadRandom;
-use std::sync::Arc;
 
 /// Maximum number of redraws of a record that is not inserted yet. Then a loaded record is taken.
 const REDRAWS_MAX: u32 = 256;

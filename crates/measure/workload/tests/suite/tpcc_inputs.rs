@@ -1,12 +1,13 @@
 //! The inputs of terminals have the distributions of clause 2.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use latchwork_workload::random::WorkloadRandom;
 use latchwork_workload::tpcc::values::{Constants, NonUniform, push_last_name};
 use latchwork_workload::tpcc::{
     CustomerChoice, Home, InputSettings, LastName, NewOrderInput, PaymentInput, RemoteLines, Scale,
     StockLevelInput, Terminal, TpccTransaction, TransactionKind, Weights,
 };
-use std::collections::{BTreeMap, BTreeSet};
 
 const LOAD: Constants = Constants { last_name: 100, customer: 5, item: 6 };
 

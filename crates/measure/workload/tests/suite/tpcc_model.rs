@@ -2,6 +2,9 @@
 //! together. The twelve conditions hold after any number of transactions. A transaction that is
 //! lost, torn or done twice breaks them.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
+
 use latchwork_workload::tpcc::check::{ConsistencyCheck, ConsistencyReport, StockCheck};
 use latchwork_workload::tpcc::key::{
     CustomerKey, DistrictKey, HistoryKey, ItemKey, OrderKey, OrderLineKey, StockKey, WarehouseKey,
@@ -17,8 +20,6 @@ use latchwork_workload::tpcc::{
     PaymentInput, Population, STOCK_LEVEL_ORDERS, Scale, StockLevelInput, Terminal, TpccIndex,
     TpccTable, TpccTransaction, TransactionKind,
 };
-use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU64;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 

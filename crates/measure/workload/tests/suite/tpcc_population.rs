@@ -1,5 +1,8 @@
 //! The initial population has the rows and the contents of clause 4.3.3.1.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+
 use latchwork_workload::tpcc::check::ConsistencyCheck;
 use latchwork_workload::tpcc::key::{
     CustomerKey, OrderKey, OrderLineKey, customer_of_name_key, order_of_customer_key,
@@ -9,8 +12,6 @@ use latchwork_workload::tpcc::row::{
 };
 use latchwork_workload::tpcc::values::{is_original, push_last_name};
 use latchwork_workload::tpcc::{Census, Loaded, Population, Scale, TpccIndex, TpccTable};
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 
 fn each(population: &Population, mut visit: impl FnMut(&Loaded<'_>)) {
     for part in (0..population.part_count()).map_while(|number| population.part(number)) {

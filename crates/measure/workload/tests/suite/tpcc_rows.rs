@@ -1,6 +1,8 @@
 //! Rows become bytes and come back. Updates change only their first bytes. The standard's
 //! arithmetic is exact.
 
+use std::num::{NonZeroU8, NonZeroU64};
+
 use latchwork_workload::random::WorkloadRandom;
 use latchwork_workload::tpcc::key::{CustomerKey, DistrictKey};
 use latchwork_workload::tpcc::row::{
@@ -9,7 +11,6 @@ use latchwork_workload::tpcc::row::{
 };
 use latchwork_workload::tpcc::values::{ORIGINAL, is_original};
 use latchwork_workload::tpcc::{CustomerChoice, Population, Scale, TpccTable};
-use std::num::{NonZeroU8, NonZeroU64};
 
 /// Decodes a row of the table and encodes it again.
 fn again(table: TpccTable, row: &[u8]) -> Result<Vec<u8>, BadRow> {

@@ -1,11 +1,12 @@
 //! YCSB's property files run unchanged, this project's files describe the same workloads, and an
 //! error in a file is named.
 
+use std::time::Duration;
+
 use latchwork_workload::properties::Properties;
 use latchwork_workload::ycsb::{
     Builtin, CoreWorkload, InsertOrder, Mix, RequestDistribution, ScanLengthDistribution,
 };
-use std::time::Duration;
 
 fn parse(text: &str) -> Result<(CoreWorkload, Vec<String>), String> {
     let mut properties = Properties::default();

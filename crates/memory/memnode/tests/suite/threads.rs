@@ -1,6 +1,7 @@
 //! Real threads on shared memory: the races inside a node, which one simulated thread cannot show.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
@@ -14,8 +15,6 @@ use latchwork_runtime::sync::{Arc, AtomicUsize, Ordering};
 use latchwork_runtime::{Clock, Executor, ExecutorConfig, Handle, RealDriver};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 use latchwork_verbs_shm as shm;
-
-use std::rc::Rc;
 
 const CHUNK: u64 = 64 << 10;
 const NODES: u8 = 2;

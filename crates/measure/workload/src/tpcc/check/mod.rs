@@ -38,13 +38,14 @@ mod tests;
 pub use findings::{CONDITIONS, ConditionReport, ConditionViolation, ConsistencyReport};
 pub use stock::StockCheck;
 
+use std::ops::RangeInclusive;
+
 use super::TpccTable;
 use super::key::{CustomerKey, DistrictKey, HistoryKey, OrderKey, OrderLineKey, WarehouseKey};
 use super::row::{BadRow, Customer, District, History, Order, OrderLine, Warehouse};
 use super::scale::{DISTRICTS, Scale};
 use findings::{Findings, PLACEMENT};
 use state::WarehouseState;
-use std::ops::RangeInclusive;
 
 /// The check of some or all warehouses of a database.
 ///

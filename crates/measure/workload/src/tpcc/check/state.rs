@@ -1,10 +1,11 @@
 //! The sums of a warehouse while its rows come, and the comparisons at the end.
 
+use std::collections::BTreeMap;
+
 use super::findings::{Findings, money};
 use crate::tpcc::key::{CustomerKey, DistrictKey, OrderKey, OrderLineKey};
 use crate::tpcc::row::{Customer, District, Order, OrderLine, Warehouse};
 use crate::tpcc::scale::{DISTRICTS, Scale};
-use std::collections::BTreeMap;
 
 /// Sums of a warehouse. They have more bits than the fields, because a damaged row may hold any
 /// value.
