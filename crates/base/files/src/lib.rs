@@ -35,16 +35,16 @@
 //!   cannot be renamed over, such as a mount point.
 //!
 //! ```
-//! use latchwork_files::{Kind, Output, read_text};
+//! use latchwork_files::{InputKind, Output, read_text};
 //!
-//! const NOTE: Kind = Kind { name: "a note", bytes_max: 1 << 10 };
+//! const NOTE: InputKind = InputKind { name: "a note", bytes_max: 1 << 10 };
 //! let directory = tempfile::tempdir()?;
 //! let path = directory.path().join("note");
 //! let output = Output::open(&path)?;
 //! output.write(b"\xef\xbb\xbfhello")?;
 //! assert_eq!(read_text(&path, NOTE)?, "hello");
 //!
-//! let tiny = Kind { bytes_max: 4, ..NOTE };
+//! let tiny = InputKind { bytes_max: 4, ..NOTE };
 //! let error = read_text(&path, tiny).unwrap_err();
 //! assert_eq!(error.to_string(), "it is larger than 4 bytes, the most that a note may have");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -18,15 +18,15 @@
 //! - A number that is negative, infinite or too large is refused.
 //!
 //! ```
-//! use latchwork_units::{Size, Time, size, time};
+//! use latchwork_units::{SizeUnit, TimeUnit, size, time};
 //! use std::time::Duration;
 //!
-//! assert_eq!(size("256", Size::MiB), Some(256 << 20));
-//! assert_eq!(size("256MiB", Size::B), size("256M", Size::MiB));
-//! assert_eq!(time("10", Time::Seconds), Some(Duration::from_secs(10)));
-//! assert_eq!(time("500ms", Time::Seconds), time("0.5", Time::Seconds));
-//! assert_eq!(time("50", Time::Microseconds), time("50us", Time::Seconds));
-//! assert_eq!(size("256MB", Size::B), None);
+//! assert_eq!(size("256", SizeUnit::MiB), Some(256 << 20));
+//! assert_eq!(size("256MiB", SizeUnit::B), size("256M", SizeUnit::MiB));
+//! assert_eq!(time("10", TimeUnit::Seconds), Some(Duration::from_secs(10)));
+//! assert_eq!(time("500ms", TimeUnit::Seconds), time("0.5", TimeUnit::Seconds));
+//! assert_eq!(time("50", TimeUnit::Microseconds), time("50us", TimeUnit::Seconds));
+//! assert_eq!(size("256MB", SizeUnit::B), None);
 //! ```
 
 #![forbid(unsafe_code)]

@@ -33,7 +33,7 @@
 //!
 //! ```
 //! use latchwork_cluster::{ClusterConfig, Embedded};
-//! use latchwork_database::{Instance, Opened, Options};
+//! use latchwork_database::{Instance, Opened, DatabaseOptions};
 //! use latchwork_txn::schema::ColumnType;
 //! use latchwork_txn::{Schema, TxnError};
 //!
@@ -44,7 +44,7 @@
 //!     .column("value", ColumnType::U64)
 //!     .primary_key(["name"])
 //!     .build()?;
-//! let options = Options { tables: vec![counters], ..Options::default() };
+//! let options = DatabaseOptions { tables: vec![counters], ..DatabaseOptions::default() };
 //!
 //! // Each of the two compute nodes adds one, and does so again after the next start.
 //! async fn add_one(database: Opened) -> Result<u64, TxnError> {

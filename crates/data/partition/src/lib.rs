@@ -2,7 +2,7 @@
 //! coherent memory, which needs no such protocol (SELCC 7.3.2).
 //!
 //! ```text
-//!   node 0: Partitioned ── begin ──► Transaction ── get, update .. ──► its own rows: a transaction of latchwork-txn
+//!   node 0: Partitioned ── begin ──► PartitionedTransaction ── get, update .. ──► its own rows: a transaction of latchwork-txn
 //!                                        │
 //!                                        │ messages: operations, prepare, validate, commit
 //!                                        ▼
@@ -36,12 +36,12 @@
 //! use std::rc::Rc;
 //! use std::sync::Arc;
 //!
-//! use latchwork_coherence::{LineLocks, Mail};
-//! use latchwork_partition::{Partitioned, Rows, Site};
+//! use latchwork_coherence::{LineLocks, UserMessages};
+//! use latchwork_partition::{Partitioned, TransactionRows, Site};
 //! use latchwork_txn::{Database, Table, TxnError};
 //!
 //! /// What the only worker of a node does; `site` is its node's.
-//! async fn pay<M: LineLocks + Mail>(
+//! async fn pay<M: LineLocks + UserMessages>(
 //!     database: Database<M>,
 //!     site: Arc<Site>,
 //!     accounts: Table<M>,

@@ -54,16 +54,16 @@
 //! use std::time::Duration;
 //! use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 //! use latchwork_wal::storage::Torn;
-//! use latchwork_wal::{DatabaseId, Group, Kind, Log, LogDirectory, NodeId, Settings, TableId, Timestamp};
+//! use latchwork_wal::{DatabaseId, LogRecord, LogRecordKind, Log, LogDirectory, NodeId, LogSettings, TableId, Timestamp};
 //!
 //! let (device, database, node) = (Torn::new(1), DatabaseId(7), NodeId(0));
 //! let directory = LogDirectory::open(Arc::new(device.clone()), database)?;
-//! let log = Log::threaded(&directory, node, Settings::default())?;
+//! let log = Log::threaded(&directory, node, LogSettings::default())?;
 //!
 //! let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
 //! let handle = executor.handle();
 //! executor.block_on(async {
-//!     let mut group = Group::new(Kind::Commit, Timestamp::new(1, node).unwrap());
+//!     let mut group = LogRecord::new(LogRecordKind::Commit, Timestamp::new(1, node).unwrap());
 //!     group.put(TableId(3), b"key", b"value")?;
 //!     let position = log.append(&group)?;
 //!     log.durable(&handle, &position, handle.now() + Duration::from_secs(10)).await

@@ -26,12 +26,12 @@
 //! # Example
 //!
 //! ```
-//! use latchwork_fabric::{Fabric, Port};
+//! use latchwork_fabric::{AnyFabric, Port};
 //! use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 //! use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 //! use latchwork_verbs_shm as shm;
 //!
-//! let fabric = Fabric::from(shm::Fabric::default());
+//! let fabric = AnyFabric::from(shm::ShmFabric::default());
 //! let memory = fabric.add_memory_node(1 << 20)?;
 //! let node = ComputeNodeId::new(1).unwrap();
 //! fabric.add_compute_node(node)?;

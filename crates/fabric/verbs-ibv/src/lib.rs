@@ -55,10 +55,10 @@
 //! # Example
 //!
 //! ```
-//! use latchwork_verbs_ibv::{Config, Fabric};
+//! use latchwork_verbs_ibv::{IbvConfig, IbvFabric};
 //!
-//! let config = Config { devices: vec!["mlx5_0".to_owned()], ..Config::default() };
-//! match Fabric::open(config) {
+//! let config = IbvConfig { devices: vec!["mlx5_0".to_owned()], ..IbvConfig::default() };
+//! match IbvFabric::open(config) {
 //!     Ok(_fabric) => println!("nodes can be added"),
 //!     // One line: what to install, or which devices there are.
 //!     Err(error) => println!("{error}"),

@@ -41,11 +41,11 @@
 //!
 //! ```
 //! use latchwork_verbs::{
-//!     ComputeNodeId, Endpoint, LocalBuffer, Region, RegionKey, Request, Target,
+//!     ComputeNodeId, Endpoint, LocalBuffer, Region, RegionKey, WorkRequest, Target,
 //! };
-//! use latchwork_verbs_shm::Fabric;
+//! use latchwork_verbs_shm::ShmFabric;
 //!
-//! let fabric = Fabric::default();
+//! let fabric = ShmFabric::default();
 //! let memory = Target::Memory(fabric.add_memory_node(1 << 20)?);
 //! let node = ComputeNodeId::new(1).unwrap();
 //! fabric.add_compute_node(node)?;
@@ -54,10 +54,10 @@
 //!
 //! let mut endpoint = fabric.endpoint(node)?;
 //! let local = LocalBuffer { region, offset: 0, len: 64 };
-//! endpoint.post(memory, 1, &[Request::WriteWord { remote: 8, value: 42 }])?;
+//! endpoint.post(memory, 1, &[WorkRequest::WriteWord { remote: 8, value: 42 }])?;
 //! endpoint.post(memory, 2, &[
-//!     Request::FetchAdd { remote: 512, add: 5 },
-//!     Request::Read { remote: 0, local },
+//!     WorkRequest::FetchAdd { remote: 512, add: 5 },
+//!     WorkRequest::Read { remote: 0, local },
 //! ])?;
 //! endpoint.ring();
 //! let mut done = Vec::new();
@@ -71,20 +71,20 @@
 //!
 //! ```
 //! # #[cfg(target_os = "linux")] {
-//! use latchwork_verbs::{ComputeNodeId, Endpoint, MemoryNodeId, Request, Target};
-//! use latchwork_verbs_shm::{Config, Fabric, NodeName};
+//! use latchwork_verbs::{ComputeNodeId, Endpoint, MemoryNodeId, WorkRequest, Target};
+//! use latchwork_verbs_shm::{ShmConfig, ShmFabric, ShmNodeName};
 //!
 //! let directory = std::env::temp_dir().join(format!("latchwork-example-{}", std::process::id()));
-//! let there = Fabric::in_directory(&directory, Config::default())?;
+//! let there = ShmFabric::in_directory(&directory, ShmConfig::default())?;
 //! there.serve_memory_as(MemoryNodeId(0), 1 << 16)?;
-//! let contact = there.contact(NodeName::Memory(MemoryNodeId(0)))?;
+//! let contact = there.contact(ShmNodeName::Memory(MemoryNodeId(0)))?;
 //!
-//! let here = Fabric::in_directory(&directory, Config::default())?;
+//! let here = ShmFabric::in_directory(&directory, ShmConfig::default())?;
 //! let node = ComputeNodeId::new(1).unwrap();
 //! here.add_compute_node(node)?;
-//! here.add_peer(NodeName::Memory(MemoryNodeId(0)), &contact)?;
+//! here.add_peer(ShmNodeName::Memory(MemoryNodeId(0)), &contact)?;
 //! let mut endpoint = here.endpoint(node)?;
-//! endpoint.post(Target::Memory(MemoryNodeId(0)), 7, &[Request::FetchAdd { remote: 64, add: 3 }])?;
+//! endpoint.post(Target::Memory(MemoryNodeId(0)), 7, &[WorkRequest::FetchAdd { remote: 64, add: 3 }])?;
 //! endpoint.ring();
 //! assert_eq!(there.memory(MemoryNodeId(0)).unwrap().words().u64(64), 3);
 //! # drop((there, here, endpoint));

@@ -40,10 +40,10 @@
 //!
 //! ```
 //! use latchwork_simulation::Kernel;
-//! use latchwork_verbs_sim::{Fabric, SimConfig};
+//! use latchwork_verbs_sim::{SimFabric, SimConfig};
 //!
 //! let kernel = Kernel::new(7);
-//! let fabric = Fabric::new(&kernel, SimConfig::default());
+//! let fabric = SimFabric::new(&kernel, SimConfig::default());
 //! let memory = fabric.add_memory_node(1 << 20).unwrap();
 //! assert_eq!(fabric.memory(memory).unwrap().len(), 1 << 20);
 //! assert!(!kernel.step(), "nothing happens in a world without workers");

@@ -46,20 +46,20 @@
 //! Both processes in one:
 //!
 //! ```
-//! use latchwork_verbs::{ComputeNodeId, Endpoint, MemoryNodeId, Region, Request, Target};
-//! use latchwork_verbs_tcp::{Config, Fabric, Node, Secret, Security};
+//! use latchwork_verbs::{ComputeNodeId, Endpoint, MemoryNodeId, Region, WorkRequest, Target};
+//! use latchwork_verbs_tcp::{TcpConfig, TcpFabric, TcpNode, Secret, Security};
 //!
 //! let security = Security::Secret(Secret::new(b"32 bytes that nobody else has...")?);
-//! let there = Fabric::new(Config::new(security.clone()))?;
+//! let there = TcpFabric::new(TcpConfig::new(security.clone()))?;
 //! let memory = MemoryNodeId(0);
 //! let addr = there.serve_memory(memory, Region::zeroed(1 << 20)?, "127.0.0.1:0".parse()?)?;
 //!
-//! let here = Fabric::new(Config::new(security))?;
+//! let here = TcpFabric::new(TcpConfig::new(security))?;
 //! let node = ComputeNodeId::new(1).unwrap();
 //! here.add_compute_node(node)?;
-//! here.add_peer(Node::Compute(node), Node::Memory(memory), addr)?;
+//! here.add_peer(TcpNode::Compute(node), TcpNode::Memory(memory), addr)?;
 //! let mut endpoint = here.endpoint(node)?;
-//! endpoint.post(Target::Memory(memory), 7, &[Request::FetchAdd { remote: 64, add: 3 }])?;
+//! endpoint.post(Target::Memory(memory), 7, &[WorkRequest::FetchAdd { remote: 64, add: 3 }])?;
 //! endpoint.ring();
 //! while endpoint.in_flight() > 0 {
 //!     endpoint.poll(&mut |completion| assert_eq!(completion.result.unwrap().old[0], 0));

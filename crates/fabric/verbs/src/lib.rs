@@ -38,18 +38,18 @@
 //! # Example
 //!
 //! ```
-//! use latchwork_verbs::{GlobalAddr, Kind, LocalBuffer, MemoryNodeId, Region, RegionKey, Request};
+//! use latchwork_verbs::{GlobalAddr, WorkRequestKind, LocalBuffer, MemoryNodeId, Region, RegionKey, WorkRequest};
 //!
 //! // A frame to read a 2 KiB line into, and the batch that takes the line's latch and reads it.
 //! let frames = Region::zeroed(1 << 20).unwrap();
 //! let frame = LocalBuffer { region: RegionKey(0), offset: 4096, len: 2048 };
 //! let line = GlobalAddr::new(MemoryNodeId(0), 1 << 16);
 //! let batch = [
-//!     Request::FetchAdd { remote: 512, add: 1 << 3 },
-//!     Request::Read { remote: line.offset(), local: frame },
+//!     WorkRequest::FetchAdd { remote: 512, add: 1 << 3 },
+//!     WorkRequest::Read { remote: line.offset(), local: frame },
 //! ];
 //! assert!(batch[0].kind().before(batch[1].kind()), "the READ sees what the latch protects");
-//! assert!(!Kind::Read.before(Kind::Write), "that order would need a fence");
+//! assert!(!WorkRequestKind::Read.before(WorkRequestKind::Write), "that order would need a fence");
 //! assert_eq!(frames.words().u64(4096), 0);
 //! ```
 

@@ -5,7 +5,7 @@
 //!        │
 //!   ClusterConfig, FabricChoice
 //!        │
-//!   Cluster ── run(body) ──► body(Member) on every worker, in real time or in virtual time
+//!   RunCluster ── run(body) ──► body(Member) on every worker, in real time or in virtual time
 //!                                │
 //!                             Course    warm-up, measured part, end: the same for all workers
 //!                             Phase     how far each worker is, as progress shows it, and the first error
@@ -34,14 +34,14 @@
 //! # Example
 //!
 //! ```
-//! use latchwork_harness::{Cluster, FabricChoice};
+//! use latchwork_harness::{RunCluster, FabricChoice};
 //! use latchwork_cluster::ClusterConfig;
 //! use latchwork_verbs_sim::NicProfile;
 //!
 //! let config = ClusterConfig { cache_bytes: 1 << 20, memory_bytes: 32 << 20, ..Default::default() };
 //! let nic = NicProfile::named("connectx3").expect("a profile that comes along");
 //! for fabric in [FabricChoice::Shm, FabricChoice::Sim(Box::new(nic))] {
-//!     let cluster = Cluster::start(config.clone(), &fabric)?;
+//!     let cluster = RunCluster::start(config.clone(), &fabric)?;
 //!     let nodes = cluster.run(|member| async move { member.node })?;
 //!     assert_eq!(nodes, [0, 1]);
 //! }

@@ -15,9 +15,9 @@
 //! [`run`] never panics. The report's [`Failure`] says what went wrong in the world.
 //!
 //! ```
-//! use latchwork_hunt::{Choice, Scenario, run};
+//! use latchwork_hunt::{SwarmChoice, Scenario, run};
 //!
-//! let scenario = Scenario::from_seed(7, &Choice::default());
+//! let scenario = Scenario::from_seed(7, &SwarmChoice::default());
 //! assert_eq!(Scenario::parse(&scenario.to_toml()), Ok(scenario.clone()));
 //! let report = run(&scenario);
 //! assert!(report.failure.is_none(), "{report:?}");

@@ -85,11 +85,11 @@ pub struct CatalogueEntry {
 /// nothing.
 ///
 /// ```
-/// # use latchwork_fabric::{Fabric, Port};
+/// # use latchwork_fabric::{AnyFabric, Port};
 /// # use latchwork_memnode::{Geometry, ObjectKind, Pool, PoolError};
 /// # use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 /// # use latchwork_verbs::ComputeNodeId;
-/// # let fabric = Fabric::from(latchwork_verbs_shm::Fabric::default());
+/// # let fabric = AnyFabric::from(latchwork_verbs_shm::ShmFabric::default());
 /// # let bytes = 1 << 20;
 /// # let memory = fabric.add_memory_node(bytes).unwrap();
 /// # let node = ComputeNodeId::new(1).unwrap();

@@ -41,12 +41,12 @@
 //! # Example
 //!
 //! ```
-//! use latchwork_fabric::{Fabric, Port};
+//! use latchwork_fabric::{AnyFabric, Port};
 //! use latchwork_memnode::{EpochWorker, Epochs, Geometry, LineAllocator, Pool, PoolSettings};
 //! use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 //! use latchwork_verbs::ComputeNodeId;
 //!
-//! let fabric = Fabric::from(latchwork_verbs_shm::Fabric::default());
+//! let fabric = AnyFabric::from(latchwork_verbs_shm::ShmFabric::default());
 //! let memory = fabric.add_memory_node(1 << 20)?;
 //! let node = ComputeNodeId::new(1).unwrap();
 //! fabric.add_compute_node(node)?;

@@ -71,10 +71,10 @@
 //! ```
 //! use latchwork_cluster::{ClusterConfig, Member, Simulated};
 //! use latchwork_coherence::CoherentMemory;
-//! use latchwork_relaxed::{Consistency, RelaxedError, Settings, WriteBuffer};
+//! use latchwork_relaxed::{Consistency, RelaxedError, WriteBufferSettings, WriteBuffer};
 //!
 //! async fn fill(member: Member) -> Result<(), RelaxedError> {
-//!     let settings = Settings { consistency: Consistency::Tso, ..Settings::default() };
+//!     let settings = WriteBufferSettings { consistency: Consistency::Tso, ..WriteBufferSettings::default() };
 //!     let buffer = WriteBuffer::new(member.memory.clone(), settings, |lost| eprintln!("{lost}"))
 //!         .expect("good settings");
 //!     let line = member.memory.allocate().await?;
