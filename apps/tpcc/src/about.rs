@@ -15,7 +15,7 @@ use crate::tables::{Rows, Store};
 const NAME: &str = "TPC-C";
 const ID: TableId = TableId(1);
 
-/// The ids of the following tables, in the order of [`Table::ALL`].
+/// The ids of the following tables, in the order of [`TpccTable::ALL`].
 pub(crate) fn table_id(table: TpccTable) -> TableId {
     TableId(ID.0 + 1 + table as u32)
 }

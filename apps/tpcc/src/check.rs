@@ -354,7 +354,7 @@ impl Found {
     }
 }
 
-/// The names of the checks, in the order of the conditions: see [`Report::condition`].
+/// The names of the checks, in the order of the conditions: see [`ConsistencyReport::condition`].
 const CONDITIONS: [&str; 14] = [
     "tpcc-rows",
     "tpcc-3.3.2.01",

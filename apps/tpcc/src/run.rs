@@ -59,7 +59,7 @@ pub(crate) struct Run {
 pub(crate) struct Begun {
     /// The run's number.
     pub(crate) number: u16,
-    /// The address of the line for the workers' [barriers](crate::meeting).
+    /// The address of the line for the workers' [barriers](crate::worker_barrier).
     pub(crate) line: u64,
 }
 

@@ -1,4 +1,4 @@
-//! [`Meeting`]: barriers for the workers of all compute nodes in the middle of a phase.
+//! [`WorkerBarrier`]: barriers for the workers of all compute nodes in the middle of a phase.
 //!
 //! A waiting worker keeps polling, because other nodes may need an answer of its node. Workers of
 //! one process count in that process's memory. Workers of many processes count in a line of the

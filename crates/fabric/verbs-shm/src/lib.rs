@@ -84,7 +84,8 @@
 //! here.add_compute_node(node)?;
 //! here.add_peer(ShmNodeName::Memory(MemoryNodeId(0)), &contact)?;
 //! let mut endpoint = here.endpoint(node)?;
-//! endpoint.post(Target::Memory(MemoryNodeId(0)), 7, &[WorkRequest::FetchAdd { remote: 64, add: 3 }])?;
+//! let add = [WorkRequest::FetchAdd { remote: 64, add: 3 }];
+//! endpoint.post(Target::Memory(MemoryNodeId(0)), 7, &add)?;
 //! endpoint.ring();
 //! assert_eq!(there.memory(MemoryNodeId(0)).unwrap().words().u64(64), 3);
 //! # drop((there, here, endpoint));

@@ -38,7 +38,9 @@
 //! # Example
 //!
 //! ```
-//! use latchwork_verbs::{GlobalAddr, WorkRequestKind, LocalBuffer, MemoryNodeId, Region, RegionKey, WorkRequest};
+//! use latchwork_verbs::{
+//!     GlobalAddr, LocalBuffer, MemoryNodeId, Region, RegionKey, WorkRequest, WorkRequestKind,
+//! };
 //!
 //! // A frame to read a 2 KiB line into, and the batch that takes the line's latch and reads it.
 //! let frames = Region::zeroed(1 << 20).unwrap();

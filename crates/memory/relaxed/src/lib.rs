@@ -71,10 +71,11 @@
 //! ```
 //! use latchwork_cluster::{ClusterConfig, Member, Simulated};
 //! use latchwork_coherence::CoherentMemory;
-//! use latchwork_relaxed::{Consistency, RelaxedError, WriteBufferSettings, WriteBuffer};
+//! use latchwork_relaxed::{Consistency, RelaxedError, WriteBuffer, WriteBufferSettings};
 //!
 //! async fn fill(member: Member) -> Result<(), RelaxedError> {
-//!     let settings = WriteBufferSettings { consistency: Consistency::Tso, ..WriteBufferSettings::default() };
+//!     let consistency = Consistency::Tso;
+//!     let settings = WriteBufferSettings { consistency, ..WriteBufferSettings::default() };
 //!     let buffer = WriteBuffer::new(member.memory.clone(), settings, |lost| eprintln!("{lost}"))
 //!         .expect("good settings");
 //!     let line = member.memory.allocate().await?;

@@ -14,8 +14,8 @@ use latchwork_runtime::{Driver, Executor, ExecutorConfig, Poller, RealDriver, Ti
 use latchwork_verbs::{ComputeNodeId, Inbox as _, Message, Region, Subscription as _};
 use loom::thread;
 
-use super::lane::Lane;
 use super::page::Page;
+use super::peer_ring::Lane;
 use super::ring::{Ends, Ring};
 use crate::inbox::{Across, Mailbox, ShmInbox};
 
