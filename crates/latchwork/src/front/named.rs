@@ -108,9 +108,9 @@ impl<'a> NamedDatabase<'a> {
     /// In a cluster of processes every process calls this, with the same settings.
     ///
     /// # Errors
-    /// [`Error::AlreadyOpen`]; [`Error::LogOfProcesses`]; a [`DatabaseOpenError`], for example a directory
-    /// that another process has open, damage with the name of the file, or a name that belongs to
-    /// another kind of object. After an error of the recovery, start a new cluster.
+    /// [`Error::AlreadyOpen`]; [`Error::LogOfProcesses`]; a [`DatabaseOpenError`], for example a
+    /// directory that another process has open, damage with the name of the file, or a name that
+    /// belongs to another kind of object. After an error of the recovery, start a new cluster.
     pub fn open(self) -> Result<Found> {
         let NamedDatabase { cluster, options, place } = self;
         let (names, name) = (&cluster.names, options.name.clone());
