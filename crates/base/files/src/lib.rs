@@ -27,7 +27,7 @@
 //!   error.
 //! - A wait for the other end of an open FIFO prints after one second what it waits for. A signal
 //!   ends the wait if the program calls [`end_waits_when`].
-//! - No input takes more memory than its [`Kind`] allows.
+//! - No input takes more memory than its [`InputKind`] allows.
 //! - A program that calls [`distinct`] first never reads and writes one file, or writes one file
 //!   twice.
 //! - After a failed write of a regular file, the old content is still there. Two exceptions write

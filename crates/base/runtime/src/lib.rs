@@ -18,8 +18,8 @@
 //!     idle: spin ──► yield the core ──► park until notified or the next deadline
 //! ```
 //!
-//! A worker that receives messages from other processes parks in a parking spot ([`Bed`]) that
-//! these processes can reach.
+//! A worker that receives messages from other processes parks in a parking spot ([`ParkingSpot`])
+//! that these processes can reach.
 //!
 //! # Guarantees
 //!

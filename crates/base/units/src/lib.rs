@@ -7,7 +7,8 @@
 //!   unit of a time               ns, us, ms, s, m, h
 //! ```
 //!
-//! A number without a unit has the unit that the flag or the key documents ([`Size`], [`Time`]).
+//! A number without a unit has the unit that the flag or the key documents ([`SizeUnit`],
+//! [`TimeUnit`]).
 //!
 //! # Guarantees
 //!

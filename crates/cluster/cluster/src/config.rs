@@ -27,8 +27,8 @@ pub struct ClusterConfig {
     ///
     /// A doorbell on shared memory costs almost nothing, but other nodes wait for the end of a
     /// sweep. So few tasks per sweep are best. The worker keeps an obtained line for its task for
-    /// [`lapse`](Settings::lapse). With many long operations in flight, one round of all tasks can
-    /// take longer than that. Then a contended line may be lost again before its task runs.
+    /// [`lapse`](NodeSettings::lapse). With many long operations in flight, one round of all tasks
+    /// can take longer than that. Then a contended line may be lost again before its task runs.
     pub sweep_tasks: usize,
     /// The size of each memory node in bytes.
     pub memory_bytes: u64,

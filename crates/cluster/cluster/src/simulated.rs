@@ -342,8 +342,8 @@ impl Simulated {
 
     /// Ends the lease of a compute node while the node runs. The node rings no doorbell any more.
     /// Work requests that its workers post end with
-    /// [`VerbError::Barred`](latchwork_verbs::VerbError::Barred). Its submitted requests stay in
-    /// flight. The other nodes are not notified.
+    /// [`VerbError::Barred`](latchwork_verbs::VerbError::SelfFenced). Its submitted requests stay
+    /// in flight. The other nodes are not notified.
     ///
     /// # Panics
     /// When there is no such node.

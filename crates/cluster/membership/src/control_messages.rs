@@ -122,7 +122,7 @@ impl Membership {
     /// messages of other nodes. Call it at most once per node.
     ///
     /// # Errors
-    /// [`MembershipError::MailTwice`], [`MembershipError::Thread`].
+    /// [`MembershipError::ControlHandlerTwice`], [`MembershipError::Thread`].
     pub fn messages(&self, handler: Handler) -> Result<ControlMessages, MembershipError> {
         let shared = self.shared_arc();
         if shared.has_messages.swap(true, Ordering::Relaxed) {
@@ -190,12 +190,12 @@ impl ControlMessages {
         office.changed.notify_all();
     }
 
-    /// Sends like [`Mail::send`], and waits for the answer.
+    /// Sends like [`ControlMessages::send`], and waits for the answer.
     ///
     /// # Errors
     /// [`MembershipError::NotThere`] when the node has left or died; [`MembershipError::Deadline`];
-    /// [`MembershipError::TooLong`]; [`MembershipError::MailFull`]; [`MembershipError::LeaseEnded`]
-    /// and [`MembershipError::Left`] of this node.
+    /// [`MembershipError::TooLong`]; [`MembershipError::ControlQueueFull`];
+    /// [`MembershipError::LeaseEnded`] and [`MembershipError::Left`] of this node.
     pub fn ask(
         &self,
         to: NodeName,

@@ -51,10 +51,10 @@ impl Membership {
     /// once.
     ///
     /// # Errors
-    /// [`MembershipError::Gone`]; [`MembershipError::Disagreement`]; [`MembershipError::Deadline`]
-    /// when a party has not come in time; [`MembershipError::GivenUp`];
-    /// [`MembershipError::LeaseEnded`] as soon as this node's lease has ended;
-    /// [`MembershipError::TooLong`]; an error of the store.
+    /// [`MembershipError::PeerLeft`]; [`MembershipError::Disagreement`];
+    /// [`MembershipError::Deadline`] when a party has not come in time;
+    /// [`MembershipError::GivenUp`]; [`MembershipError::LeaseEnded`] as soon as this node's lease
+    /// has ended; [`MembershipError::TooLong`]; an error of the store.
     pub fn exchange<'a>(
         &self,
         name: &str,

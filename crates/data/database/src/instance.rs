@@ -181,8 +181,8 @@ impl Instance {
         self.0.found
     }
 
-    /// The losses of the logs, if [`Options::accept_loss`] let them be opened. Empty if there was
-    /// no loss.
+    /// The losses of the logs, if [`DatabaseOptions::accept_loss`] let them be opened. Empty if
+    /// there was no loss.
     pub fn losses(&self) -> &[Loss] {
         self.0.directory.as_ref().map_or(&[], |directory| directory.losses())
     }
@@ -195,10 +195,11 @@ impl Instance {
     }
 
     /// Begins a phase on the compute nodes of this process. [`run`](Instance::run) calls it before
-    /// its workers start. A program that calls [`with_open`] on its workers calls it first.
+    /// its workers start. A program that calls [`with_open`](crate::with_open) on its workers calls
+    /// it first.
     ///
     /// # Errors
-    /// [`OpenError::OtherCluster`], and the error of an earlier opening.
+    /// [`DatabaseOpenError::OtherCluster`], and the error of an earlier opening.
     pub fn begin(&self, nodes: &[Arc<latchwork_cluster::Node>]) -> Result<(), DatabaseOpenError> {
         let inner = &self.0;
         for node in nodes {

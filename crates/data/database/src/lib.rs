@@ -13,7 +13,7 @@
 //!   transactions, checkpoints ──► close: the log of the node is written
 //! ```
 //!
-//! - [`Instance`], [`Opened`], [`Options`]: the interface for programs.
+//! - [`Instance`], [`Opened`], [`DatabaseOptions`]: the interface for programs.
 //! - [`with_open`]: several instances in one phase. The front door of the crate `latchwork` uses
 //!   it.
 //! - [`Nodes`], [`open_named`], [`replay`]: the parts of an opening, for programs that open a
@@ -25,7 +25,7 @@
 //! - A database with a log is made from the log, once, on a cluster that does not have it. The
 //!   content of a cluster's memory is never taken for the state of a log.
 //! - The first error of any worker ends the opening on all workers, and `run` returns that error.
-//! - Every wait for another worker, or for a log, ends after [`Options::patience`].
+//! - Every wait for another worker, or for a log, ends after [`DatabaseOptions::patience`].
 //! - With a log, all compute nodes of the cluster are in this process. Without one, the nodes may
 //!   be in several processes, each with its own instance ([`Instance::in_memory_here`]).
 //!

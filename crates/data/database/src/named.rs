@@ -14,8 +14,8 @@ use crate::{DatabaseOpenError, Wait};
 /// database also finds everything that `make` has written.
 ///
 /// # Errors
-/// [`OpenError::OtherKind`]; those of `make`, of the catalogue, and of [`Database::open`];
-/// [`OpenError::Late`]; [`OpenError::Stopped`].
+/// [`DatabaseOpenError::OtherKind`]; those of `make`, of the catalogue, and of [`Database::open`];
+/// [`DatabaseOpenError::Late`]; [`DatabaseOpenError::Stopped`].
 pub async fn open_named(
     member: &Member,
     node: Arc<TransactionNode>,

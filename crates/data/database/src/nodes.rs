@@ -85,7 +85,7 @@ impl Nodes {
     /// Returns the node of a worker. The first worker of the node makes it.
     ///
     /// # Errors
-    /// Those of `make`; [`OpenError::Late`]; [`OpenError::Stopped`].
+    /// Those of `make`; [`DatabaseOpenError::Late`]; [`DatabaseOpenError::Stopped`].
     pub async fn of(
         &self,
         member: &Member,
@@ -112,7 +112,7 @@ impl Nodes {
     /// Waits for all compute nodes, and returns them.
     ///
     /// # Errors
-    /// [`OpenError::Late`]; [`OpenError::Stopped`].
+    /// [`DatabaseOpenError::Late`]; [`DatabaseOpenError::Stopped`].
     pub async fn all(
         &self,
         handle: &Handle,

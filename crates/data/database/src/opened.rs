@@ -45,7 +45,7 @@ impl Opened {
     /// checkpoints the logs only grow, and replay takes longer and longer.
     ///
     /// # Errors
-    /// [`OpenError::NoLog`]; those of [`Database::checkpoint`].
+    /// [`DatabaseOpenError::NoLog`]; those of [`Database::checkpoint`].
     pub async fn checkpoint(&self) -> Result<Checkpoint, DatabaseOpenError> {
         self.instance.0.checkpoint(&self.database, &self.member.handle).await
     }
@@ -70,9 +70,10 @@ impl Instance {
     /// worker makes the missing tables.
     ///
     /// # Errors
-    /// An error of this worker, of another worker, or of an earlier opening; [`OpenError::Late`]
-    /// when a worker does not come in time; [`OpenError::OtherCluster`]; [`OpenError::InMemory`]
-    /// and [`OpenError::HasLog`] when the memory has a database that the instance may not use.
+    /// An error of this worker, of another worker, or of an earlier opening;
+    /// [`DatabaseOpenError::Late`] when a worker does not come in time;
+    /// [`DatabaseOpenError::OtherCluster`]; [`DatabaseOpenError::InMemory`] and
+    /// [`DatabaseOpenError::HasLog`] when the memory has a database that the instance may not use.
     pub async fn open(&self, member: &Member) -> Result<Opened, DatabaseOpenError> {
         let inner = &self.0;
         if !inner.nodes_here.contains(&member.node) || member.worker >= inner.workers {

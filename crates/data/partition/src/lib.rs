@@ -13,8 +13,8 @@
 //! another node sends its operations to the row owner. So a line stays in the cache of one node,
 //! and a transaction over several nodes pays messages and syncs instead.
 //!
-//! - [`Partitioned`], [`Transaction`], [`Rows`]: the interface for programs.
-//! - [`Site`]: what the workers of a node share. [`Settings`]: the deadlines.
+//! - [`Partitioned`], [`PartitionedTransaction`], [`TransactionRows`]: the interface for programs.
+//! - [`Site`]: what the workers of a node share. [`PartitionSettings`]: the deadlines.
 //! - [`resolve`]: finds the committed transactions after a restart.
 //!
 //! # What is promised

@@ -38,9 +38,9 @@ use thiserror::Error;
 
 use crate::bytes::{Reader, Writer};
 
-/// The number of a prepare record's [`Kind::Note`].
+/// The number of a prepare record's [`LogRecordKind::Note`].
 pub const PREPARE: u8 = 1;
-/// The number of a decision record's [`Kind::Note`].
+/// The number of a decision record's [`LogRecordKind::Note`].
 pub const DECISION: u8 = 2;
 const HEAD: TableId = TableId(u32::MAX);
 const _: () = assert!(PREPARE != DECISION && PREPARE > 0, "the kinds of notes differ");
@@ -128,7 +128,7 @@ struct Known {
 /// floor of the directory's checkpoint. Notes of other layers are ignored.
 ///
 /// # Errors
-/// [`BadRecord`].
+/// [`BadCommitRecord`].
 pub fn resolve(notes: &[Note], floor: Timestamp) -> Result<Resolved, BadCommitRecord> {
     let mut all: BTreeMap<u64, Known> = BTreeMap::new();
     for note in notes.iter().filter(|note| [PREPARE, DECISION].contains(&note.which)) {

@@ -6,7 +6,7 @@ use latchwork_coherence::LineLocks;
 use latchwork_txn::{Range, Table, Timestamp, TxnError, Values};
 
 /// Rows by key and in ranges. The transaction is a [`latchwork_txn::Transaction`] over memory that
-/// all nodes share, or a [`Transaction`](crate::Transaction) over partitions.
+/// all nodes share, or a [`Transaction`](crate::PartitionedTransaction) over partitions.
 #[expect(async_fn_in_trait, reason = "its futures stay on their worker, as all here")]
 pub trait TransactionRows<M: LineLocks> {
     /// Announces that a row will probably be read soon; see [`latchwork_txn::Transaction::expect`].
@@ -43,13 +43,14 @@ pub trait TransactionRows<M: LineLocks> {
         false
     }
 
-    /// Like [`try_get`](Rows::try_get), for a row that the transaction will probably write.
+    /// Like [`try_get`](TransactionRows::try_get), for a row that the transaction will probably
+    /// write.
     fn try_get_for_update(&mut self, _table: &Table<M>, _key: &[u8], _value: &mut Vec<u8>) -> bool {
         false
     }
 
-    /// Adds a row like [`insert_blind`](Rows::insert_blind), if that needs no waiting. `false`:
-    /// nothing has happened.
+    /// Adds a row like [`insert_blind`](TransactionRows::insert_blind), if that needs no waiting.
+    /// `false`: nothing has happened.
     fn try_insert_blind(&mut self, _table: &Table<M>, _key: &[u8], _value: &[u8]) -> bool {
         false
     }
@@ -99,7 +100,7 @@ pub trait TransactionRows<M: LineLocks> {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<usize, TxnError>;
 
-    /// Like [`scan`](Rows::scan), in the order of an index.
+    /// Like [`scan`](TransactionRows::scan), in the order of an index.
     ///
     /// # Errors
     /// As [`latchwork_txn::Transaction::scan_index`].

@@ -23,7 +23,7 @@ fn odd(node: u8) -> TxnError {
 /// A transaction that began on this node. Operations on rows of other nodes run on those nodes.
 /// Dropping the transaction aborts it.
 ///
-/// The operations are those of [`Rows`], as on one node, with these differences:
+/// The operations are those of [`TransactionRows`], as on one node, with these differences:
 ///
 /// - Each operation may fail with [`Conflict::Unreachable`], when the row owner does not answer,
 ///   and with [`TxnError::Remote`]. The transaction then has no effect.
@@ -31,7 +31,7 @@ fn odd(node: u8) -> TxnError {
 ///   no lower end. So the prefix of a key that decides the owner must be the same in each index as
 ///   in the table.
 /// - A blind insert of a row of another node looks the key up there.
-/// - A commit may fail with [`TxnError::Unheard`]: the outcome is unknown. This happens when the
+/// - A commit may fail with [`TxnError::NoAnswer`]: the outcome is unknown. This happens when the
 ///   only other node that takes part does not report the outcome, or when the committing worker has
 ///   ended.
 pub struct PartitionedTransaction<M: LineLocks + UserMessages> {

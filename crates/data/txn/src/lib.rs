@@ -11,8 +11,8 @@
 //! ```
 //!
 //! - [`schema`]: the columns, keys and indexes of a table, defined at run time.
-//! - [`Database`], [`Table`]: the handles of one worker. [`Node`]: the state that the workers of a
-//!   compute node share.
+//! - [`Database`], [`Table`]: the handles of one worker. [`TransactionNode`]: the state that the
+//!   workers of a compute node share.
 //! - [`Transaction`]: the promises of a transaction, and the argument why they hold.
 //! - [`Database::checkpoint`], [`Recovery`]: the durable state, and its reconstruction after a
 //!   crash.
@@ -20,7 +20,7 @@
 //! - [`Prepared`], [`Validated`]: a transaction that stops before its commit, as a part of a larger
 //!   transaction.
 //! - [`Scheme`]: the concurrency control. All transactions of a database use the same scheme.
-//! - [`Heap`]: rows in the lines of their table, addressed by [`TupleId`]. The heap updates rows in
+//! - [`Heap`]: rows in the lines of their table, addressed by [`RowId`]. The heap updates rows in
 //!   place, moves rows that grow, and keeps tombstones.
 //! - [`Key`]: columns encoded as bytes in the order of the columns' values.
 //! - [`NodeClock`]: the source of commit timestamps ([`Timestamp`]). Every tuple has a commit

@@ -101,7 +101,8 @@ impl<M: LineLocks> Retry<M> {
     /// Notes a conflict that aborted the transaction, and waits before the next attempt.
     ///
     /// # Errors
-    /// [`TxnError::Contended`] after [`Settings::retry_for`](crate::Settings::retry_for).
+    /// [`TxnError::Contended`] after
+    /// [`Settings::retry_for`](crate::TransactionSettings::retry_for).
     pub async fn met(&mut self, conflict: Conflict) -> Result<(), TxnError> {
         self.attempts = self.attempts.saturating_add(1);
         self.was_too_late |= conflict == Conflict::TooLate;
@@ -129,10 +130,10 @@ impl<M: LineLocks> Retry<M> {
     /// Begins the next attempt.
     ///
     /// Under timestamp ordering the attempt may take a [later
-    /// timestamp](crate::Settings::extend_timestamps) than it began with, and [read
-    /// leases](crate::Settings::read_lease). [`Database::begin`] permits neither, because a part of
-    /// a larger transaction must not have them. After an attempt that came too late, the next
-    /// attempts take no read leases, because it may have met its own.
+    /// timestamp](crate::TransactionSettings::extend_timestamps) than it began with, and [read
+    /// leases](crate::TransactionSettings::read_lease). [`Database::begin`] permits neither,
+    /// because a part of a larger transaction must not have them. After an attempt that came too
+    /// late, the next attempts take no read leases, because it may have met its own.
     /// # Errors
     /// As [`Database::begin`].
     pub async fn begin(&self) -> Result<Transaction<M>, TxnError> {
@@ -169,9 +170,9 @@ impl<M: LineLocks> Database<M> {
     /// Runs a transaction and commits it. After a conflict it runs again, after a random pause that
     /// grows. `body` may run often, so its only effects must be the transaction and its result.
     ///
-    /// A transaction that was aborted [often](crate::Settings::elder_after) becomes aged: other
-    /// transactions wait before they begin, so it gets through. A `body` that runs another
-    /// transaction inside may wait for itself in this way, and is slow then.
+    /// A transaction that was aborted [often](crate::TransactionSettings::elder_after) becomes
+    /// aged: other transactions wait before they begin, so it gets through. A `body` that runs
+    /// another transaction inside may wait for itself in this way, and is slow then.
     ///
     /// If `body` returns an error that is not a conflict, the transaction aborts. The error is
     /// returned if everything that was read is [true](Transaction::validate). Otherwise the
@@ -179,7 +180,7 @@ impl<M: LineLocks> Database<M> {
     ///
     /// # Errors
     /// Those of `body` and of the commit; [`TxnError::Contended`] after
-    /// [`Settings::retry_for`](crate::Settings::retry_for).
+    /// [`Settings::retry_for`](crate::TransactionSettings::retry_for).
     pub async fn run<R>(
         &self,
         mut body: impl AsyncFnMut(&mut Transaction<M>) -> Result<R, TxnError>,

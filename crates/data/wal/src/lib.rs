@@ -22,7 +22,7 @@
 //!
 //! - [`storage`]: files that only grow. [`Disk`](storage::Disk) is a directory.
 //!   [`Torn`](storage::Torn) loses unsynced data in a simulated crash.
-//! - [`Group`], [`GroupRef`]: the bytes of one log record.
+//! - [`LogRecord`], [`LogRecordRef`]: the bytes of one log record.
 //! - [`LogDirectory`]: all logs and the checkpoint of a database, repaired at opening. [`Log`]: the
 //!   log of one node, open for appending.
 //! - [`CheckpointWriter`]: writes the checkpoint that makes old segments unnecessary.
@@ -39,8 +39,8 @@
 //!   Detecting a lost log end needs a second place that knows how far the log was durable. Such
 //!   places are the cross-log marks, the checkpoint and the file `WITNESS`. A log writes a mark
 //!   before a flush batch when it knows something new about another log. The witness is written at
-//!   opening, after a checkpoint, when a log is closed, and about [`Settings::witness`] (1 s) after
-//!   a commit that it lacks.
+//!   opening, after a checkpoint, when a log is closed, and about [`LogSettings::witness`] (1 s)
+//!   after a commit that it lacks.
 //! - Bytes from outside never panic, and every wait has a deadline.
 //!
 //! These guarantees assume that a sector of 512 bytes is written whole or not at all. They also

@@ -48,7 +48,7 @@ pub struct Note {
     pub offset: u64,
     /// Its timestamp.
     pub timestamp: Timestamp,
-    /// The number of its [`Kind::Note`].
+    /// The number of its [`LogRecordKind::Note`].
     pub which: u8,
     /// Its entries, in order.
     pub entries: Vec<NoteEntry>,

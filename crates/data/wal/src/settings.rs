@@ -52,12 +52,12 @@ impl FromStr for CommitMode {
 pub struct LogSettings {
     /// When a commit is acknowledged.
     pub mode: CommitMode,
-    /// [`Mode::Async`]: how long log records wait in memory. In both modes: the time between two
-    /// attempts to write a flush batch that must not be refused. 10 ms by default.
+    /// [`CommitMode::Async`]: how long log records wait in memory. In both modes: the time between
+    /// two attempts to write a flush batch that must not be refused. 10 ms by default.
     pub interval: Duration,
-    /// [`Mode::Sync`]: the longest wait of a flush batch for the committers of the last batch,
-    /// which probably commit again soon. The wait never exceeds a quarter of a sync's time. 1 ms by
-    /// default; zero never waits.
+    /// [`CommitMode::Sync`]: the longest wait of a flush batch for the committers of the last
+    /// batch, which probably commit again soon. The wait never exceeds a quarter of a sync's time.
+    /// 1 ms by default; zero never waits.
     pub gather: Duration,
     /// The size at which a segment is full. A new segment is begun behind the flush batch that
     /// reaches this size. 64 MiB by default.

@@ -52,7 +52,7 @@ pub enum AnyFabric {
     Ibv(ibv::IbvFabric),
 }
 
-/// A fabric whose workers are threads of this process. Each thread makes its [`Fabric`] from it.
+/// A fabric whose workers are threads of this process. Each thread makes its [`AnyFabric`] from it.
 #[derive(Clone)]
 pub enum Threaded {
     /// On shared memory.

@@ -1,8 +1,8 @@
 //! One enum over all fabrics, so that no code above is generic over the transport.
 //!
-//! This crate owns the enums [`Fabric`], [`Endpoint`], [`Inbox`] and [`Subscription`], which cost
-//! one predicted branch per call. The crate also owns the [`Port`], through which a worker uses an
-//! endpoint. A port has a slab of operations that records the purpose of each batch.
+//! This crate owns the enums [`AnyFabric`], [`AnyEndpoint`], [`AnyInbox`] and [`AnySubscription`],
+//! which cost one predicted branch per call. The crate also owns the [`Port`], through which a
+//! worker uses an endpoint. A port has a slab of operations that records the purpose of each batch.
 //!
 //! ```text
 //!   engine                          control plane (superblock, catalogue, epochs)

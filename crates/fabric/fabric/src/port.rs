@@ -94,8 +94,8 @@ impl Port {
 
     /// Like [`Port::new`], for a node that may touch memory only while the permission lasts. The
     /// port checks the permission before every operation that may ring a doorbell. After the end of
-    /// the permission, all batches in flight and all later batches end with [`VerbError::Barred`],
-    /// at the next [`Port::poll`].
+    /// the permission, all batches in flight and all later batches end with
+    /// [`VerbError::SelfFenced`], at the next [`Port::poll`].
     ///
     /// # Errors
     /// Like [`Port::new`].
@@ -278,7 +278,7 @@ impl Port {
         self.inner.borrow().endpoint.may_park()
     }
 
-    /// Sleeps until a completion may have arrived; see [`latchwork_verbs::Endpoint::nap`].
+    /// Sleeps until a completion may have arrived; see [`latchwork_verbs::Endpoint::doze`].
     pub fn doze(&self, time: Duration) -> bool {
         self.inner.borrow().endpoint.doze(time)
     }

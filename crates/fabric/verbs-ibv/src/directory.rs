@@ -102,8 +102,8 @@ pub type ContactReply = Box<dyn FnOnce(Result<Vec<u8>, ConnectError>) + Send>;
 /// Carries bytes to a node of another process, over a channel that authenticates the sender.
 pub trait Courier: Send + Sync {
     /// Carries `bytes` to the process of `peer` with this epoch. That process passes the bytes and
-    /// the name of the sender to [`Fabric::deliver`](crate::Fabric::deliver), and `reply` gets the
-    /// result. `reply` gets [`ConnectError::Gone`] when the peer has left or died, and
+    /// the name of the sender to [`Fabric::deliver`](crate::IbvFabric::deliver), and `reply` gets
+    /// the result. `reply` gets [`ConnectError::Gone`] when the peer has left or died, and
     /// [`ConnectError::Unreachable`] when there is no result within `limit`. The call itself does
     /// not wait.
     fn carry(&self, peer: Peer, epoch: u64, bytes: Vec<u8>, limit: Duration, reply: ContactReply);

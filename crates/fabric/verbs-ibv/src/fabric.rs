@@ -26,7 +26,7 @@ pub struct IbvFabric {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// A [`Fabric`] handle that does not keep the fabric open, for callbacks that the fabric owns.
+/// A [`IbvFabric`] handle that does not keep the fabric open, for callbacks that the fabric owns.
 #[derive(Clone)]
 pub struct WeakFabric(Weak<Shared>);
 
@@ -41,17 +41,17 @@ impl IbvFabric {
     /// Opens the devices for a fabric with nodes of this process only.
     ///
     /// # Errors
-    /// [`OpenError`]: there is no libibverbs, no such device, or the device cannot be used.
+    /// [`IbvOpenError`]: there is no libibverbs, no such device, or the device cannot be used.
     pub fn open(config: IbvConfig) -> Result<IbvFabric, IbvOpenError> {
         IbvFabric::build(config, None)
     }
 
     /// Opens the devices for a fabric with nodes of several processes. Before two nodes are
     /// connected, `courier` carries the bytes for nodes of other processes. The bytes from those
-    /// nodes are passed to [`Fabric::deliver`]. [`Fabric::add_peer`] adds each such node.
+    /// nodes are passed to [`IbvFabric::deliver`]. [`IbvFabric::add_peer`] adds each such node.
     ///
     /// # Errors
-    /// As [`Fabric::open`].
+    /// As [`IbvFabric::open`].
     pub fn join(config: IbvConfig, courier: Arc<dyn Courier>) -> Result<IbvFabric, IbvOpenError> {
         IbvFabric::build(config, Some(courier))
     }
@@ -123,7 +123,7 @@ impl IbvFabric {
         Ok(MemoryNodeId(id))
     }
 
-    /// Adds a memory node with this id to this process, as [`Fabric::add_memory_node`] does.
+    /// Adds a memory node with this id to this process, as [`IbvFabric::add_memory_node`] does.
     ///
     /// # Errors
     /// [`SetupError::DuplicateMemoryNode`], [`SetupError::Region`] and [`SetupError::System`].
@@ -265,8 +265,8 @@ impl IbvFabric {
 
     /// Removes a node of another process. From now on verbs to the node, also those pushed back,
     /// complete with [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected), and the
-    /// node is fenced as by [`Fabric::fence`]. False when no such node is known, or when the fence
-    /// was not complete within `patience`.
+    /// node is fenced as by [`IbvFabric::fence`]. False when no such node is known, or when the
+    /// fence was not complete within `patience`.
     pub fn remove_peer(&self, peer: Peer, patience: Duration) -> bool {
         let epoch = self.shared.peers.last_epoch(peer);
         epoch.is_some_and(|epoch| self.fence(peer, epoch, patience))

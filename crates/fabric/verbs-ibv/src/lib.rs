@@ -1,7 +1,7 @@
 //! The RDMA fabric: queue pairs over libibverbs, which is opened at run time.
 //!
 //! This crate connects batches of verbs with a NIC: devices, registered memory, connections,
-//! completion queues. The build needs no RDMA package. [`Fabric::open`] reports what a machine
+//! completion queues. The build needs no RDMA package. [`IbvFabric::open`] reports what a machine
 //! lacks.
 //!
 //! ```text
@@ -49,8 +49,8 @@
 //! - A peer is a node with its member epoch. When the node leaves and another one takes its name,
 //!   send queues to it begin anew: no key and no queue pair of the old node is used for the new
 //!   one.
-//! - [`Fabric::fence`] fences a node: its connections are destroyed at this end, and its offers are
-//!   refused, up to an epoch.
+//! - [`IbvFabric::fence`] fences a node: its connections are destroyed at this end, and its offers
+//!   are refused, up to an epoch.
 //!
 //! # Example
 //!

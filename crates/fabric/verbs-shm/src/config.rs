@@ -67,7 +67,7 @@ impl From<&str> for Place {
     }
 }
 
-/// The files that [`Fabric::clean`](crate::Fabric::clean) has removed.
+/// The files that [`Fabric::clean`](crate::ShmFabric::clean) has removed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Cleaned {
     /// The number of removed files, all of processes that had ended.

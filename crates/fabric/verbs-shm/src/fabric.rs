@@ -59,7 +59,7 @@ impl ShmFabric {
         Ok(id)
     }
 
-    /// Adds a memory node under this id, like [`Fabric::add_memory_node`].
+    /// Adds a memory node under this id, like [`ShmFabric::add_memory_node`].
     ///
     /// # Errors
     /// [`ShmError::Known`], [`ShmError::NoRoom`] and any other reason why the memory is not
@@ -149,9 +149,9 @@ impl ShmFabric {
         Ok((node, mailbox))
     }
 
-    /// Makes memory that peers may address after [`Fabric::register`] for a node of this process.
-    /// In a directory the memory is a file that peers can map. Otherwise any [`Region`] serves as
-    /// well.
+    /// Makes memory that peers may address after [`ShmFabric::register`] for a node of this
+    /// process. In a directory the memory is a file that peers can map. Otherwise any [`Region`]
+    /// serves as well.
     ///
     /// # Errors
     /// [`SetupError::Region`] and [`SetupError::NoRoom`].
@@ -166,8 +166,8 @@ impl ShmFabric {
     /// target of its peers' verbs. Keys count from 0 per node. The fabric keeps the region until
     /// the fabric ends.
     ///
-    /// Peers in other processes can address only regions from [`Fabric::new_region`]. Keys of other
-    /// regions lead these peers to no memory.
+    /// Peers in other processes can address only regions from [`ShmFabric::new_region`]. Keys of
+    /// other regions lead these peers to no memory.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`] and [`SetupError::TooManyRegions`].
@@ -209,7 +209,7 @@ impl ShmFabric {
     ///
     /// For a node in another process, its messages are no longer received, and its memory is
     /// unmapped once all workers have noticed. The node's process can still write memory that it
-    /// has mapped. To prevent that, [stop](Fabric::stop) the process first.
+    /// has mapped. To prevent that, [stop](ShmFabric::stop) the process first.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].

@@ -2,8 +2,8 @@
 //!
 //! This crate owns two fabrics. In an embedded cluster the compute nodes are threads of one
 //! process. In a directory the nodes belong to several processes of one host that share files
-//! ([`Fabric::in_directory`]). Both fabrics are really one-sided: a memory node is only memory, and
-//! the worker that rings executes its own verbs, as its NIC would.
+//! ([`ShmFabric::in_directory`]). Both fabrics are really one-sided: a memory node is only memory,
+//! and the worker that rings executes its own verbs, as its NIC would.
 //!
 //! ```text
 //!   worker of node 1                                     worker of node 2
@@ -33,7 +33,7 @@
 //! - No process ever holds a lock, a claim or a count that another process would have to reset.
 //!
 //! The fabric survives full inboxes (a batch waits at its sender), nodes that are cut off
-//! ([`Fabric::disconnect`]), and processes that are killed at any instruction. The next start of
+//! ([`ShmFabric::disconnect`]), and processes that are killed at any instruction. The next start of
 //! any process removes the files of a killed process. Only messages from and to dead nodes are
 //! lost.
 //!

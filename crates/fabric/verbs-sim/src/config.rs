@@ -22,8 +22,8 @@ pub struct SimConfig {
     pub inbox_capacity: usize,
     /// Time after which a message that met a full inbox tries again.
     pub inbox_retry: Duration,
-    /// The faults that happen by chance; [`Fabric::set_faults`](crate::Fabric::set_faults) changes
-    /// them later.
+    /// The faults that happen by chance; [`Fabric::set_faults`](crate::SimFabric::set_faults)
+    /// changes them later.
     pub faults: Faults,
     /// READs and WRITEs copy only this many of their first bytes, and take the time of all bytes.
     /// This is for measurements of protocols, where the rest is never read. A multiple of 8; `None`
@@ -33,8 +33,8 @@ pub struct SimConfig {
     /// ([`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable)). A fabric of
     /// connections can report this. With false, such batches end as `Disconnected`.
     pub tells_unsent: bool,
-    /// Whether batches to a node that was [removed](crate::Fabric::remove_peer) never end. This is
-    /// a seeded bug of a fabric: tests use it to show that their checks notice it.
+    /// Whether batches to a node that was [removed](crate::SimFabric::remove_peer) never end. This
+    /// is a seeded bug of a fabric: tests use it to show that their checks notice it.
     pub strands: bool,
 }
 

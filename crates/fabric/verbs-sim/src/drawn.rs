@@ -30,8 +30,8 @@ pub struct Drawn {
     pub pieces_max: usize,
     /// Whether batches may overtake each other. With true, each batch goes its own way, as over
     /// several queue pairs. With false, the batches of one endpoint to one target use one queue
-    /// pair, and [`Kind::before`](latchwork_verbs::Kind::before) also holds between them. The code
-    /// above must not rely on more than true gives.
+    /// pair, and [`Kind::before`](latchwork_verbs::WorkRequestKind::before) also holds between
+    /// them. The code above must not rely on more than true gives.
     pub reorder_batches: bool,
 }
 

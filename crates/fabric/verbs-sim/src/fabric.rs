@@ -141,9 +141,9 @@ impl SimFabric {
         Ok(())
     }
 
-    /// Kills a compute node. Requests to the node fail as after [`disconnect`](Fabric::disconnect).
-    /// Requests of the node that have not begun never begin, also in the middle of a batch. The
-    /// caller stops the workers of the node.
+    /// Kills a compute node. Requests to the node fail as after
+    /// [`disconnect`](SimFabric::disconnect). Requests of the node that have not begun never begin,
+    /// also in the middle of a batch. The caller stops the workers of the node.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].

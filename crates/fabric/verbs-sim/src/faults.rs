@@ -9,9 +9,9 @@ use crate::drawn::draw_up_to;
 /// The faults that happen by chance. Each has a rate: N means one in N, and 0 means never. The seed
 /// draws them.
 ///
-/// Faults of whole nodes are calls: [`Fabric::kill`](crate::Fabric::kill),
-/// [`Fabric::lose_memory_node`](crate::Fabric::lose_memory_node),
-/// [`Fabric::slow_down`](crate::Fabric::slow_down).
+/// Faults of whole nodes are calls: [`Fabric::kill`](crate::SimFabric::kill),
+/// [`Fabric::lose_memory_node`](crate::SimFabric::lose_memory_node),
+/// [`Fabric::slow_down`](crate::SimFabric::slow_down).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
     /// Batches that take up to [`delay`](Faults::delay) longer on their way to the target.

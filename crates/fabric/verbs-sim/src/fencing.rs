@@ -43,7 +43,7 @@ impl SimFabric {
         Ok(())
     }
 
-    /// Like [`keep_out`](Fabric::keep_out), at a memory node.
+    /// Like [`keep_out`](SimFabric::keep_out), at a memory node.
     ///
     /// # Errors
     /// [`SetupError::UnknownMemoryNode`].

@@ -16,8 +16,8 @@ use std::rc::{Rc, Weak};
 use crate::passing::{GateCore, Held, Leg, Passing, Rule, What};
 use crate::world::World;
 
-/// Holds the batches that its rule picks; see [`Fabric::gate`](crate::Fabric::gate). Dropping the
-/// gate releases all held batches and ends the rule.
+/// Holds the batches that its rule picks; see [`Fabric::gate`](crate::SimFabric::gate). Dropping
+/// the gate releases all held batches and ends the rule.
 pub struct Gate {
     core: Rc<GateCore>,
     world: Weak<World>,

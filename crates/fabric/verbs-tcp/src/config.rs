@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::security::Security;
 
-/// The settings of a process in a fabric of sockets. [`Config::new`] has a default for all but the
-/// security.
+/// The settings of a process in a fabric of sockets. [`TcpConfig::new`] has a default for all but
+/// the security.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
     /// How peers prove their identity. The same for all processes of a cluster.
@@ -21,7 +21,7 @@ pub struct TcpConfig {
     /// Further messages wait at the senders.
     pub inbox_capacity: usize,
     /// The member epoch of this process. Agents refuse a member epoch that was fenced
-    /// ([`Fabric::fence`](crate::Fabric::fence)).
+    /// ([`Fabric::fence`](crate::TcpFabric::fence)).
     pub epoch: u64,
     /// How long a peer may be silent while something is expected from it. After that the connection
     /// has failed. The peer does not execute a batch of that connection that arrives too late.

@@ -78,7 +78,7 @@ impl TcpFabric {
     }
 
     /// Adds a memory node of `bytes` zero bytes to this process. The node takes the lowest free id
-    /// and listens at [`Config::listen`].
+    /// and listens at [`TcpConfig::listen`].
     ///
     /// # Errors
     /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::Listen`].
@@ -90,7 +90,7 @@ impl TcpFabric {
         Ok(id)
     }
 
-    /// Adds a compute node to this process. The node listens at [`Config::listen`].
+    /// Adds a compute node to this process. The node listens at [`TcpConfig::listen`].
     ///
     /// # Errors
     /// [`SetupError::DuplicateNode`] and [`SetupError::Listen`].
@@ -169,7 +169,7 @@ impl TcpFabric {
     /// back, complete with [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) or
     /// [`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable). Verbs that were sent to
     /// its agent before end as usual. The node's own verbs to nodes of this process are not
-    /// affected; see [`Fabric::fence`].
+    /// affected; see [`TcpFabric::fence`].
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -180,7 +180,7 @@ impl TcpFabric {
         Ok(())
     }
 
-    /// Disconnects a memory node, in the same way as [`Fabric::disconnect`].
+    /// Disconnects a memory node, in the same way as [`TcpFabric::disconnect`].
     ///
     /// # Errors
     /// [`SetupError::UnknownMemoryNode`].
@@ -195,8 +195,8 @@ impl TcpFabric {
     }
 
     /// Removes a dead node of another process, so that another start of the node can be added.
-    /// Verbs of this process to the old node complete as after [`Fabric::disconnect`]. False when
-    /// no such node is known.
+    /// Verbs of this process to the old node complete as after [`TcpFabric::disconnect`]. False
+    /// when no such node is known.
     pub fn remove_peer(&self, node: TcpNode) -> bool {
         self.inner.peers.remove(node)
     }

@@ -9,7 +9,7 @@ use crate::region::RegionError;
 /// Why a batch was refused when it was posted, or failed later.
 ///
 /// [`VerbError::Disconnected`], [`VerbError::Unreachable`], [`VerbError::Ambiguous`] and
-/// [`VerbError::Barred`] can come after the post. All other errors are found when the batch is
+/// [`VerbError::SelfFenced`] can come after the post. All other errors are found when the batch is
 /// posted, and a batch that was refused then has had no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum VerbError {

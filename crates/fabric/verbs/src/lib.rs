@@ -14,10 +14,10 @@
 //!
 //! # The promises of a fabric
 //!
-//! - **Order inside one batch** is exactly [`Kind::before`]. A WRITE takes effect before each later
-//!   request of its batch. An atomic takes effect before each later READ of its batch. Nothing else
-//!   is ordered: no other requests of a batch, and no two batches, even of one endpoint to one
-//!   target.
+//! - **Order inside one batch** is exactly [`WorkRequestKind::before`]. A WRITE takes effect before
+//!   each later request of its batch. An atomic takes effect before each later READ of its batch.
+//!   Nothing else is ordered: no other requests of a batch, and no two batches, even of one
+//!   endpoint to one target.
 //! - **Atomics** are atomic against the other atomics of the same fabric. Only the shared-memory
 //!   and the socket fabric let CPU atomics of the memory's process take part.
 //! - **A word is never torn.** Larger data may be torn. The words of a READ or a WRITE are placed

@@ -16,7 +16,8 @@ pub enum WorkRequest {
         /// Destination; belongs to the fabric until the batch completes.
         local: LocalBuffer,
     },
-    /// Like [`Request::Read`], with a condition on the last atomic before the READ in the batch.
+    /// Like [`WorkRequest::Read`], with a condition on the last atomic before the READ in the
+    /// batch.
     ///
     /// The poster needs the READ only if that atomic found `value` in its word under `mask`.
     /// Otherwise a fabric may leave the READ out: the copy would cost the poster's own CPU time for
@@ -69,7 +70,7 @@ pub enum WorkRequest {
 }
 
 impl WorkRequest {
-    /// The kind of the verb, for [`Kind::before`].
+    /// The kind of the verb, for [`WorkRequestKind::before`].
     pub const fn kind(&self) -> WorkRequestKind {
         match self {
             WorkRequest::Read { .. } | WorkRequest::ReadIf { .. } => WorkRequestKind::Read,
@@ -118,13 +119,13 @@ impl WorkRequest {
 /// The kinds of verbs that the order of the contract distinguishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WorkRequestKind {
-    /// [`Request::Read`].
+    /// [`WorkRequest::Read`].
     Read,
-    /// [`Request::Write`] and [`Request::WriteWord`].
+    /// [`WorkRequest::Write`] and [`WorkRequest::WriteWord`].
     Write,
-    /// [`Request::CompareSwap`] and [`Request::FetchAdd`].
+    /// [`WorkRequest::CompareSwap`] and [`WorkRequest::FetchAdd`].
     Atomic,
-    /// [`Request::Send`].
+    /// [`WorkRequest::Send`].
     Send,
 }
 

@@ -10,7 +10,7 @@ pub enum TreeError {
     /// The key is empty.
     #[error("a key must have at least one byte")]
     KeyEmpty,
-    /// The key is longer than this tree's pages allow (see [`Limits`](crate::Limits)).
+    /// The key is longer than this tree's pages allow (see [`Limits`](crate::TreeLimits)).
     #[error("a key of {len} bytes is too long: with this line size at most {max} bytes fit")]
     KeyTooLong {
         /// Its length in bytes.

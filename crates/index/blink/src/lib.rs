@@ -31,7 +31,7 @@
 //! - Keys move only to the right, and pages are never removed. So an interrupted operation
 //!   continues where it was.
 //! - A page always has room for its fence keys and two of the largest entries. So every full page
-//!   can be split (see [`Limits`]).
+//!   can be split (see [`TreeLimits`]).
 //! - A dropped operation leaves a correct tree. If it has not posted a new page to the level above,
 //!   the next writer that meets the right link posts the page. The next split of its handle uses a
 //!   line that the operation had allocated.

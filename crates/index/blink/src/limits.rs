@@ -94,7 +94,7 @@ impl TreeLimits {
 /// The settings of a tree and of its handles.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TreeConfig {
-    /// Each leaf carries a leaf stamp ([`Stamp`](crate::Stamp)), which takes 24 bytes per page.
+    /// Each leaf carries a leaf stamp ([`Stamp`](crate::LeafStamp)), which takes 24 bytes per page.
     /// Transactions need it for the operations with names in `_stamped`, for
     /// [`still`](crate::Tree::still) and for [`raise_read`](crate::Tree::raise_read). All handles
     /// on a tree must agree on this setting. The other settings may differ between handles.

@@ -95,12 +95,12 @@ impl RunCluster {
         }
     }
 
-    /// As [`run`](Cluster::run), for a phase of a program. Shows the progress, and fails with the
-    /// first error of any worker. In a cluster of processes only the first process shows progress,
-    /// and only its own.
+    /// As [`run`](RunCluster::run), for a phase of a program. Shows the progress, and fails with
+    /// the first error of any worker. In a cluster of processes only the first process shows
+    /// progress, and only its own.
     ///
     /// # Errors
-    /// The error of the phase; a worker without a result; as [`run`](Cluster::run).
+    /// The error of the phase; a worker without a result; as [`run`](RunCluster::run).
     pub fn run_phase<T, F, Fut>(
         &self,
         title: Title,
@@ -138,11 +138,11 @@ impl RunCluster {
         workers.into_iter().map(|worker| worker.ok_or_else(lost)).collect()
     }
 
-    /// As [`run`](Cluster::run), for a body that may fail. Fails with the first error of any
+    /// As [`run`](RunCluster::run), for a body that may fail. Fails with the first error of any
     /// worker.
     ///
     /// # Errors
-    /// The error of a worker; as [`run`](Cluster::run).
+    /// The error of a worker; as [`run`](RunCluster::run).
     pub fn try_run<T, F, Fut>(&self, body: F) -> Result<Vec<T>, AppError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -160,12 +160,12 @@ impl RunCluster {
         }
     }
 
-    /// As [`run`](Cluster::run), for workers that follow a course. The measured parts of many
-    /// processes are at the [same time](Cluster::together). When the run cannot continue, the
+    /// As [`run`](RunCluster::run), for workers that follow a course. The measured parts of many
+    /// processes are at the [same time](RunCluster::together). When the run cannot continue, the
     /// course fails.
     ///
     /// # Errors
-    /// As [`run`](Cluster::run). With other processes, also the error that ended the course.
+    /// As [`run`](RunCluster::run). With other processes, also the error that ended the course.
     pub fn run_course<T, F, Fut>(&self, course: &Course, body: F) -> Result<Vec<T>, AppError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -182,7 +182,8 @@ impl RunCluster {
     /// The name in the catalogue of this run's object `base`.
     ///
     /// A cluster of processes outlives its runs, and each run has names of its own. At the
-    /// [`end`](Cluster::end) the objects with these names are removed, with all memory of the run.
+    /// [`end`](RunCluster::end) the objects with these names are removed, with all memory of the
+    /// run.
     pub fn name(&self, base: &str) -> String {
         match self {
             RunCluster::Embedded(_) | RunCluster::Simulated(_) => base.to_owned(),

@@ -18,9 +18,9 @@
 //! the same without files, environment, logs and signals.
 //!
 //! A program takes the flags into its own command line with `#[command(flatten)]`. Those of the
-//! protocol are made from [`latchwork_engine::Settings::TABLE`]: an entry of the table is a setting
-//! of every program. A flag that few runs need is a setting, too: its help heading begins with
-//! `Settings: `, [`config`] keeps it out of `--help` and takes it as `--set NAME=VALUE`.
+//! protocol are made from [`latchwork_engine::NodeSettings::TABLE`]: an entry of the table is a
+//! setting of every program. A flag that few runs need is a setting, too: its help heading begins
+//! with `Settings: `, [`config`] keeps it out of `--help` and takes it as `--set NAME=VALUE`.
 //!
 //! # What holds
 //!

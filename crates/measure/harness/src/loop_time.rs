@@ -9,8 +9,8 @@ use crate::PhaseProgress;
 /// How long a task that waits for a time sleeps between two checks whether the run is over.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The time of a loop of operations. [`Cluster::loop_time`](crate::Cluster::loop_time) chooses it
-/// once, so that a loop is the same in real time and in a simulated world.
+/// The time of a loop of operations. [`Cluster::loop_time`](crate::RunCluster::loop_time) chooses
+/// it once, so that a loop is the same in real time and in a simulated world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoopTime {
     /// Each worker has a thread. Reading its clock takes time, and other threads see what it does

@@ -78,7 +78,7 @@ impl PhaseProgress {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the phase was ended [early](Phase::end_early).
+    /// Whether the phase was ended [early](PhaseProgress::end_early).
     #[inline]
     pub fn ended_early(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)

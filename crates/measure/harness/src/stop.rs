@@ -210,7 +210,7 @@ pub(crate) fn give_up() {
 }
 
 /// Fails if a signal came while the program prepared. For code that prepares without a
-/// [`Phase`](crate::Phase).
+/// [`Phase`](crate::PhaseProgress).
 ///
 /// # Errors
 /// [`AppError::Stopped`], [`AppError::StoppedAt`].

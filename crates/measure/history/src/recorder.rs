@@ -290,7 +290,7 @@ impl Record {
         ScanId(self.0.as_ref().map_or(0, |transaction| transaction.operations.len() - 1))
     }
 
-    /// Adds a key that the scan found, with the version that [`Seen::version`] describes.
+    /// Adds a key that the scan found, with the version that [`SeenKey::version`] describes.
     #[inline]
     pub fn saw(&mut self, scan: ScanId, key: &[u8], version: Option<RowVersion>) {
         if let Some(scan) = self.scan_mut(scan) {

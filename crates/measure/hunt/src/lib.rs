@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The [`Scenario`] and the code alone decide a world: the same scenario gives the same event hash.
-//! [`run`] never panics. The report's [`Failure`] says what went wrong in the world.
+//! [`run`] never panics. The report's [`WorldFailure`] says what went wrong in the world.
 //!
 //! ```
 //! use latchwork_hunt::{SwarmChoice, Scenario, run};

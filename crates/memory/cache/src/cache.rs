@@ -350,7 +350,8 @@ impl Cache {
         }
     }
 
-    /// Whether the line, probably in the frame of `hint`, has a [node lock](Frame::detain).
+    /// Whether the line, probably in the frame of `hint`, has a [node
+    /// lock](Frame::convert_to_node_lock).
     ///
     /// Call this after a read of the line: when it is false, all bytes of that read are visible to
     /// all nodes. A line with a node lock stays in its frame, so a line that is not here has none.

@@ -340,7 +340,7 @@ impl Frame {
     }
 
     /// The mode in which the line must stay at this node: the mode of its [locks](Frame::locked),
-    /// or exclusive while it has a [node lock](Frame::detain).
+    /// or exclusive while it has a [node lock](Frame::convert_to_node_lock).
     #[inline]
     pub fn kept(&self) -> Ownership {
         self.write.lock.kept()
@@ -409,7 +409,7 @@ impl Frame {
     }
 
     /// Whether every lock of the line must go through the protocol; see
-    /// [`ask_first`](Frame::ask_first).
+    /// [`ask_first`](Frame::set_request_mark).
     pub fn has_request_mark(&self) -> bool {
         self.write.lock.has_request_mark()
     }
@@ -420,7 +420,7 @@ impl Frame {
         self.write.lock.set_request_mark()
     }
 
-    /// Ends the effect of [`ask_first`](Frame::ask_first).
+    /// Ends the effect of [`ask_first`](Frame::set_request_mark).
     pub fn clear_request_mark(&self) {
         self.write.lock.clear_request_mark();
     }

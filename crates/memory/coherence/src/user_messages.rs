@@ -22,7 +22,8 @@ pub type MessageHandler = Arc<dyn Fn(ComputeNodeId, &UserMessage) + Send + Sync>
 /// costs. They serve code that sends work to the node with the data.
 ///
 /// Messages may arrive in any order. A message may arrive late, twice or never when the fabric has
-/// faults or a node is dead. It never arrives where no [function](Mail::set_mail_box) is set.
+/// faults or a node is dead. It never arrives where no
+/// [function](UserMessages::set_message_handler) is set.
 pub trait UserMessages {
     /// This node.
     fn node(&self) -> ComputeNodeId;

@@ -26,7 +26,7 @@ use crate::worker_core::WorkerCore;
 /// Keeps a line at this node for one local access; see [`CoherentMemory::ensure`].
 ///
 /// Another node that requests the line waits until the ticket is dropped, or until
-/// [`Settings::lapse`](crate::Settings::lapse) has passed.
+/// [`Settings::lapse`](crate::NodeSettings::lapse) has passed.
 pub struct Ticket<P: CoherenceProtocol> {
     worker: Worker<P>,
     addr: GlobalAddr,

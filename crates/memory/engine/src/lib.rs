@@ -1,9 +1,10 @@
 //! The engine under the coherence protocols: everything about cached lines that does not depend on
 //! how nodes agree on ownership.
 //!
-//! A [`Node`] is a compute node: its cache, and the records of its lines. Each worker of the node
-//! runs a [`Worker`], which implements [`CoherentMemory`](latchwork_coherence::CoherentMemory).
-//! Both are generic over the [`CoherenceProtocol`], which decides the owners of each line.
+//! A [`CoherenceNode`] is a compute node: its cache, and the records of its lines. Each worker of
+//! the node runs a [`Worker`], which implements
+//! [`CoherentMemory`](latchwork_coherence::CoherentMemory). Both are generic over the
+//! [`CoherenceProtocol`], which decides the owners of each line.
 //!
 //! ```text
 //!   try_read, try_write ─────────────► Cache (hit: no lock, no shared write)
@@ -22,7 +23,7 @@
 //!
 //! - The node ([`NodeCore`]) owns the frames, the accesses that wait for a frame, the blocked
 //!   lines, the alarms, the message numbers, the set of dead nodes, and the history of lines.
-//!   [`Node`] adds the records.
+//!   [`CoherenceNode`] adds the records.
 //! - The worker ([`WorkerCore`]) owns its port, its messages in flight, its write-back slots, its
 //!   permits, its counters and its recent lines.
 //! - The engine's part of a record ([`LocalSide`]) owns the frame of the line, the [`Waiters`], the
@@ -51,13 +52,13 @@
 //!   frame is free at once. The slot holds the copy until the operation is complete.
 //! - A message that arrives twice counts once.
 //! - Futures own no protocol state. Dropping an access does not stop the transfer of its line.
-//! - Every wait ends at [`Settings::deadline`].
+//! - Every wait ends at [`NodeSettings::deadline`].
 //!
 //! # Example
 //!
 //! Programs get workers from `latchwork-cluster` and use them through the traits of
-//! `latchwork-coherence`. Programs choose the [`Settings`] of the nodes here, by field or by name
-//! as on a command line:
+//! `latchwork-coherence`. Programs choose the [`NodeSettings`] of the nodes here, by field or by
+//! name as on a command line:
 //!
 //! ```
 //! use std::time::Duration;

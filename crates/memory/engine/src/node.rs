@@ -24,8 +24,8 @@ impl<P: CoherenceProtocol> CoherenceNode<P> {
         Arc::new(CoherenceNode { core, protocol, records: RecordTable::new() })
     }
 
-    /// Whether this line has a record: see [`Node::lines_under_way`]. An evicted line keeps its
-    /// record after it has left its frame, until its changes have arrived in memory.
+    /// Whether this line has a record: see [`CoherenceNode::lines_in_flight`]. An evicted line
+    /// keeps its record after it has left its frame, until its changes have arrived in memory.
     pub fn is_in_flight(&self, line: GlobalAddr) -> bool {
         self.records.shard(line).lock().contains_key(&line)
     }

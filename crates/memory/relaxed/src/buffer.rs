@@ -123,7 +123,8 @@ impl<M: CoherentMemory> WriteBuffer<M> {
     ///
     /// # Errors
     /// Earlier writes that were lost, or an update that did not end within
-    /// [`Settings::deadline`](crate::Settings::deadline). In both cases this write was not issued.
+    /// [`Settings::deadline`](crate::WriteBufferSettings::deadline). In both cases this write was
+    /// not issued.
     pub async fn write(
         &self,
         addr: GlobalAddr,

@@ -46,11 +46,11 @@
 //!
 //! # What holds
 //!
-//! - A write is visible to all nodes at most [`Settings::deadline`] after it was issued, or it is
-//!   lost. A loss is reported exactly once, with its line and its bytes: by the next call that can
-//!   fail, or by the function given to [`WriteBuffer::new`]. With `Tso`, the writes after a lost
-//!   one are lost too, so the visible writes are always a prefix of the issued ones. With `Pso`,
-//!   only the writes of the same access are lost. No new write is taken before the loss is
+//! - A write is visible to all nodes at most [`WriteBufferSettings::deadline`] after it was issued,
+//!   or it is lost. A loss is reported exactly once, with its line and its bytes: by the next call
+//!   that can fail, or by the function given to [`WriteBuffer::new`]. With `Tso`, the writes after
+//!   a lost one are lost too, so the visible writes are always a prefix of the issued ones. With
+//!   `Pso`, only the writes of the same access are lost. No new write is taken before the loss is
 //!   reported.
 //! - A dropped future leaves nothing half done: a write was issued or not, and a flush continues by
 //!   itself.
@@ -59,7 +59,7 @@
 //!   for the end of that update, and the next update waits for that write.
 //! - No drain task waits for a line while it keeps another line. A line that arrives before its
 //!   turn is not kept from other nodes. Where the line would be released at once (SEL), its own
-//!   drain task keeps it until nothing has become visible for [`Settings::hold`].
+//!   drain task keeps it until nothing has become visible for [`WriteBufferSettings::hold`].
 //! - A line that is freed while the buffer has writes to it is not reused before these writes are
 //!   applied.
 //!

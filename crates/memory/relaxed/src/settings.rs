@@ -67,8 +67,8 @@ pub struct WriteBufferSettings {
     /// the line.
     pub linger: Duration,
     /// The number of writes whose lines are obtained at the same time, 1 to
-    /// [`BATCH_MAX`](Settings::BATCH_MAX); 8 by default. When this many writes wait, they start at
-    /// once, without the batch delay.
+    /// [`BATCH_MAX`](WriteBufferSettings::BATCH_MAX); 8 by default. When this many writes wait,
+    /// they start at once, without the batch delay.
     pub batch: usize,
     /// The maximum number of accesses in the buffer, at least a batch; 64 by default. Merged writes
     /// count as one.

@@ -74,12 +74,6 @@ impl LatchLine {
             self.machine.is_wanted() || self.refused_since == Time::ZERO,
             "the time of a refusal outlives the want: {self:?}"
         );
-        let comes =
-            self.machine.is_wanted() || self.gives_way() || self.hold_off_until != Time::ZERO;
-        assert!(
-            comes || local.waiters.wanted().is_none(),
-            "an access waits, and nothing brings the line: {self:?} {local:?}"
-        );
     }
 }
 

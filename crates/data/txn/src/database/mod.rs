@@ -238,8 +238,8 @@ impl<M: LineLocks> Database<M> {
     }
 
     /// Whether commits release their locks to this node before they are durable:
-    /// [`Settings::early_release`](crate::Settings::early_release), where that setting has an
-    /// effect.
+    /// [`Settings::early_release`](crate::TransactionSettings::early_release), where that setting
+    /// has an effect.
     #[inline]
     pub fn releases_early(&self) -> bool {
         self.0.releases_early

@@ -155,8 +155,8 @@ impl Schema {
         index.reads.iter().any(differs)
     }
 
-    /// Encodes the first columns ([`Index::key_columns`]) of keys in the secondary index number
-    /// `index`, one for each value, into `out`, which is cleared first.
+    /// Encodes the first columns (`SecondaryIndex::key_columns`) of keys in the secondary index
+    /// number `index`, one for each value, into `out`, which is cleared first.
     ///
     /// # Errors
     /// [`SchemaError::UnknownIndex`]; [`SchemaError::WrongCount`] for more values than columns;

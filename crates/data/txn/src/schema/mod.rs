@@ -220,7 +220,7 @@ impl Schema {
 
     /// Checks that every key of the table and of its indexes fits into an index with keys of at
     /// most `key_max` bytes. This limit follows from the line size: see
-    /// [`Limits`](latchwork_blink::Limits).
+    /// [`Limits`](latchwork_blink::TreeLimits).
     ///
     /// # Errors
     /// [`SchemaError::KeyTooLong`].

@@ -130,8 +130,8 @@ impl<M: LineLocks> Transaction<M> {
     ///
     /// - An optimistic transaction may have read rows that do not fit together.
     /// - Under timestamp ordering the same holds for rows that were read to be written.
-    /// - Where commits [release early](crate::Settings::early_release), a crash may take back what
-    ///   any transaction has read. This function waits until those reads are durable.
+    /// - Where commits [release early](crate::TransactionSettings::early_release), a crash may take
+    ///   back what any transaction has read. This function waits until those reads are durable.
     ///
     /// # Errors
     /// Conflicts; [`TxnError::NotDurable`]; memory failures.

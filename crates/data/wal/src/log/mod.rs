@@ -177,8 +177,8 @@ impl Log {
         within(handle, deadline, "writing to the log", position.0.wait()).await?
     }
 
-    /// Waits until the commit at `position` may be acknowledged. [`Mode::Sync`] waits like
-    /// [`durable`](Log::durable); [`Mode::Async`] does not wait.
+    /// Waits until the commit at `position` may be acknowledged. [`CommitMode::Sync`] waits like
+    /// [`durable`](Log::durable); [`CommitMode::Async`] does not wait.
     ///
     /// # Errors
     /// As [`durable`](Log::durable).
@@ -203,8 +203,8 @@ impl Log {
     }
 
     /// Waits until all records appended before this call are durable, and cuts the interval of
-    /// [`Mode::Async`] short. The refusal of an earlier flush batch is reported only to the waiters
-    /// of that batch.
+    /// [`CommitMode::Async`] short. The refusal of an earlier flush batch is reported only to the
+    /// waiters of that batch.
     ///
     /// # Errors
     /// As [`durable`](Log::durable).

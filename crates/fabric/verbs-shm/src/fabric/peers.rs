@@ -47,7 +47,7 @@ impl ShmFabric {
         self.shared.directory.as_ref().ok_or(ShmError::OneProcess)
     }
 
-    /// The text that peers in other processes need for [`Fabric::add_peer`] of a node of this
+    /// The text that peers in other processes need for [`ShmFabric::add_peer`] of a node of this
     /// process.
     ///
     /// # Errors
@@ -169,7 +169,7 @@ impl ShmFabric {
 
     /// Kills the process that made a contact, and returns when the process has ended. From then on
     /// the process touches no memory. For a process that may still run although its lease has
-    /// ended. The caller also [disconnects](Fabric::disconnect) the nodes of the process.
+    /// ended. The caller also [disconnects](ShmFabric::disconnect) the nodes of the process.
     ///
     /// Kills a process only if it holds the lock of its files in this fabric's directory, and if
     /// the kernel confirms its start time.

@@ -46,7 +46,7 @@ pub struct Batch<'a> {
 /// A request with its data still in the frame.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum WireRequest<'a> {
-    /// [`Request::Read`] and [`Request::ReadIf`].
+    /// [`WorkRequest::Read`] and [`WorkRequest::ReadIf`].
     Read {
         /// First byte.
         remote: u64,
@@ -55,14 +55,14 @@ pub enum WireRequest<'a> {
         /// Mask and value of the last atomic before it in the frame.
         condition: Option<(u64, u64)>,
     },
-    /// [`Request::Write`] and [`Request::WriteWord`].
+    /// [`WorkRequest::Write`] and [`WorkRequest::WriteWord`].
     Write {
         /// First byte.
         remote: u64,
         /// The bytes to write.
         data: &'a [u8],
     },
-    /// [`Request::CompareSwap`].
+    /// [`WorkRequest::CompareSwap`].
     CompareSwap {
         /// The word.
         remote: u64,
@@ -71,14 +71,14 @@ pub enum WireRequest<'a> {
         /// The value to store.
         desired: u64,
     },
-    /// [`Request::FetchAdd`].
+    /// [`WorkRequest::FetchAdd`].
     FetchAdd {
         /// The word.
         remote: u64,
         /// The addend.
         add: u64,
     },
-    /// [`Request::Send`].
+    /// [`WorkRequest::Send`].
     Send(WireMessage<'a>),
 }
 

@@ -29,10 +29,10 @@ pub const MAC_LEN: usize = 32;
 /// Bytes of a [`Hello`].
 pub const HELLO_LEN: usize = 48;
 
-/// Bytes of an [`Answer`].
+/// Bytes of an [`AgentGreeting`].
 pub const ANSWER_LEN: usize = 48;
 
-/// Bytes of an [`Introduction`].
+/// Bytes of an [`ClientGreeting`].
 pub const CLIENT_GREETING_LEN: usize = 48 + MAC_LEN;
 
 /// Bytes of a [`Welcome`] without the lengths of the regions.

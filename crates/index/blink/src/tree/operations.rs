@@ -9,8 +9,8 @@ use crate::{TreeError, TreeValue, ValueMut};
 
 impl<M: CoherentMemory> Tree<M> {
     /// The value of `key`, if all pages on the path are cached: a plain function that writes no
-    /// shared memory. `visit` sees the value in place, perhaps torn (see [`Value`]). The result is
-    /// what `visit` returned on consistent bytes.
+    /// shared memory. `visit` sees the value in place, perhaps torn (see [`TreeValue`]). The result
+    /// is what `visit` returned on consistent bytes.
     ///
     /// # Errors
     /// The line to [`ensure`](CoherentMemory::ensure) before the next attempt;
@@ -58,7 +58,7 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// The value of `key`, seen in place by `visit`. `visit` is called until it saw consistent
-    /// bytes (see [`Value`]).
+    /// bytes (see [`TreeValue`]).
     ///
     /// # Errors
     /// When the key is empty or too long, and when memory fails.

@@ -11,7 +11,7 @@ use crate::error::FlagError;
 
 const HEADING: &str = "Settings: Protocol";
 
-/// Settings of the protocol: one for each entry of [`Settings::TABLE`], of the same name. To
+/// Settings of the protocol: one for each entry of [`NodeSettings::TABLE`], of the same name. To
 /// [`clap`] each is a hidden flag; [`config`](crate::config) turns `--set NAME=VALUE` into them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingFlags {

@@ -16,7 +16,7 @@
 //!
 //! * [`check_register`] is for reads and writes of values, each value written once. Its cost is `n
 //!   log n`, for the histories of whole runs.
-//! * [`check_object`] is for any small state machine ([`Model`]), such as a key of a map
+//! * [`check_object`] is for any small state machine ([`ObjectModel`]), such as a key of a map
 //!   ([`MapKey`]) with inserts, removals and read-modify-writes. Its cost grows with the number of
 //!   overlapping calls.
 //!

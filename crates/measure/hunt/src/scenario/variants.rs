@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use latchwork_engine::NodeSettings;
 
-/// Settings by name, as [`Settings::set`] takes them.
+/// Settings by name, as [`NodeSettings::set`] takes them.
 pub type Overrides = BTreeMap<String, String>;
 
 /// The choice of settings and line sizes for drawn worlds.

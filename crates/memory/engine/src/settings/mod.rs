@@ -48,7 +48,7 @@ pub enum Resend {
 }
 
 /// Settings of a compute node. All settings may be changed at run time before the node starts.
-/// [`Settings::TABLE`] lists them by name.
+/// [`NodeSettings::TABLE`] lists them by name.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
     /// Deadline: an access that waits longer for a line fails.
@@ -102,10 +102,10 @@ pub struct NodeSettings {
     pub evict_batch: usize,
     /// The choice of the lines that eviction removes.
     pub replacement: ReplacementChoice,
-    /// The frames that [`Replacement::Epoch`] samples for each wanted frame. It samples 16 at
+    /// The frames that [`ReplacementChoice::Epoch`] samples for each wanted frame. It samples 16 at
     /// least.
     pub evict_sample: usize,
-    /// A new epoch of [`Replacement::Epoch`] begins after 1/N of the frames was replaced (N =
+    /// A new epoch of [`ReplacementChoice::Epoch`] begins after 1/N of the frames was replaced (N =
     /// `epoch_share`).
     pub epoch_share: usize,
     /// The write-back slots of one worker for one memory node: the most evicted lines with a

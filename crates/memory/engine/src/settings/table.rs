@@ -157,7 +157,7 @@ impl NodeSettings {
 }
 
 impl Setting {
-    /// The value of the setting in `settings`, as text that [`Settings::set`] takes.
+    /// The value of the setting in `settings`, as text that [`NodeSettings::set`] takes.
     pub fn value(&self, settings: &NodeSettings) -> String {
         (self.get)(settings)
     }

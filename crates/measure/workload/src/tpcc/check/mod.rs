@@ -58,7 +58,7 @@ use state::WarehouseState;
 /// stay few if the caller scans ORDER, NEW-ORDER and ORDER-LINE district by district, or by ranges
 /// of O_ID within a district. The caller then calls [`settle`](ConsistencyCheck::settle) behind
 /// each range. Large databases are checked some warehouses at a time, on several workers if
-/// available; [`merge`](Report::merge) joins the reports.
+/// available; [`merge`](ConsistencyReport::merge) joins the reports.
 ///
 /// ```
 /// use latchwork_workload::tpcc::{Population, Scale, check::ConsistencyCheck};
