@@ -85,7 +85,7 @@ make
 [ "$status" = 2 ] && grep -q 'claim no protocol.*`of` selects no point' "$work/log" ||
     die "a claim about nothing goes unnoticed"
 
-tiny "--time 1000"
+tiny "--time 1000 --operations 1000000000"
 bash "$work/tiny.sh" --out "$work/out" --jobs 2 >"$work/log" 2>&1 &
 script=$!
 running() { pgrep -f -- "--json $work/out/" >/dev/null; }
