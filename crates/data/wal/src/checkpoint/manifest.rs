@@ -172,10 +172,6 @@ impl Manifest {
             self.parts.iter().all(|part| part.bytes >= crate::format::FILE_HEADER as u64),
             "a part is shorter than its header"
         );
-        strict_assert!(
-            self.logs.keys().chain(self.continues.keys()).all(|node| node.0 < Timestamp::NODES_MAX),
-            "a log of no node"
-        );
         let io = |doing| {
             let fresh = fresh.clone();
             move |error| WalError::io(doing, &fresh, error)
