@@ -153,11 +153,12 @@ done < <(printf '%s\n' /usr "${shares[@]}" | sort -u)
 
 # Two processors, or one with a clock that counts its instructions.
 processors=(-accel 'tcg,thread=multi' -smp 2)
+# One on which the kernel's memcpy, with which Soft-RoCE copies, does not use `rep movsb`. QEMU
+# executes that instruction byte by byte, so that a reader on the other processor sees half a word.
+# No RDMA device shows that.
+model=max,-erms,-fsrm
 [ -z "$count" ] || processors=(-accel tcg -icount 'shift=1,sleep=off' -smp 1)
 # Always emulated: a boot takes seconds, and is the same on machines with and without KVM.
-# The processor is one on which the kernel's memcpy, with which Soft-RoCE copies, does not use
-# `rep movsb`. QEMU executes that instruction byte by byte, so that a reader on the other processor
-# sees half a word. No RDMA device shows that.
 boot_limit=${RXE_VM_BOOT_LIMIT:-120}
 deadline=$((SECONDS + limit))
 over='rxe-vm: \(ready\|failed\)'
@@ -172,7 +173,7 @@ boot() {
     local out=$!
     cat <"$work/err" >&2 &
     local err=$!
-    timeout -k 5 $((deadline - SECONDS)) qemu-system-x86_64 "${processors[@]}" -cpu max,-erms,-fsrm -m "$memory" \
+    timeout -k 5 $((deadline - SECONDS)) qemu-system-x86_64 "${processors[@]}" -cpu "$model" -m "$memory" \
         -machine q35 -nodefaults -no-user-config -display none -no-reboot -kernel "$kernel/vmlinuz" -initrd "$work/initrd" \
         -append "console=ttyS0 ${console:+loglevel=7 }quiet panic=-1 mitigations=off audit=0 random.trust_cpu=on preempt=full clocksource=tsc tsc=reliable" \
         -serial "file:$work/console" -device virtio-serial-pci \

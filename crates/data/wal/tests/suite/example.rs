@@ -49,6 +49,19 @@ pub(crate) enum End {
     Killed,
 }
 
+/// Puts a checkpoint of the first ten commits in place. Every version up to the commit `floor` is
+/// in it, and the segments from `continues` on are needed behind it.
+pub(crate) fn checkpoint(directory: &Arc<LogDirectory>, floor: u64, continues: u64) {
+    let writer = CheckpointWriter::begin(directory, at(floor), [(NODE, continues)]).expect("begun");
+    let mut part = writer.part().expect("begun");
+    for counter in 1..=10u64 {
+        let (key, value) = (&counter.to_be_bytes()[..], Some(&[3; 150][..]));
+        part.put(LogEntry { timestamp: at(counter), table: TABLE, key, value }).expect("written");
+    }
+    part.finish().expect("synced");
+    writer.publish().expect("in place");
+}
+
 /// Commits in several segments, with a checkpoint of the first ten.
 pub(crate) fn example(with_checkpoint: bool, end: End) -> Vec<(String, Vec<u8>)> {
     let torn = Torn::new(0);
@@ -58,16 +71,7 @@ pub(crate) fn example(with_checkpoint: bool, end: End) -> Vec<(String, Vec<u8>)>
         commit(&log, &handle, 1..=10, 150).await;
         if with_checkpoint {
             let number = log.rotate(&handle, soon(&handle)).await.expect("rotated");
-            let continues = [(NODE, number)];
-            let writer = CheckpointWriter::begin(&directory, at(10), continues).expect("begun");
-            let mut part = writer.part().expect("begun");
-            for counter in 1..=10u64 {
-                let (key, value) = (&counter.to_be_bytes()[..], Some(&[3; 150][..]));
-                let entry = LogEntry { timestamp: at(counter), table: TABLE, key, value };
-                part.put(entry).expect("written");
-            }
-            part.finish().expect("synced");
-            writer.publish().expect("in place");
+            checkpoint(&directory, 10, number);
             log.remove_through(at(10)).expect("removed");
         }
         commit(&log, &handle, 11..=LAST, 150).await;

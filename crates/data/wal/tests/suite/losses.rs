@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use latchwork_wal::storage::Torn;
-use latchwork_wal::{CheckpointWriter, DatabaseId, Log, LogDirectory, LogEntry, Opening, WalError};
+use latchwork_wal::{DatabaseId, Log, LogDirectory, Opening, WalError};
 
-use crate::common::{DATABASE, NODE, TABLE, at, commit, counters, open, run, soon, start};
-use crate::example::{End, LAST, accept, example, files, made_of, replay, small};
+use crate::common::{DATABASE, NODE, commit, counters, open, run, soon, start};
+use crate::example::{End, LAST, accept, checkpoint, example, files, made_of, replay, small};
 
 #[test]
 fn an_accepted_loss_leaves_a_prefix_and_is_reported() {
@@ -97,15 +97,7 @@ fn a_loss_below_the_checkpoint_cannot_be_accepted() {
     let log = start(&directory, small());
     run(async |handle| {
         commit(&log, &handle, 1..=10, 150).await;
-        let writer = CheckpointWriter::begin(&directory, at(9), [(NODE, 1)]).expect("begun");
-        let mut part = writer.part().expect("begun");
-        for counter in 1..=10u64 {
-            let (key, value) = (&counter.to_be_bytes()[..], Some(&[3; 150][..]));
-            let entry = LogEntry { timestamp: at(counter), table: TABLE, key, value };
-            part.put(entry).expect("written");
-        }
-        part.finish().expect("synced");
-        writer.publish().expect("in place");
+        checkpoint(&directory, 9, 1);
         log.close(&handle, soon(&handle)).await.expect("closed");
     });
     let gone = without_logs(&files(&torn));
@@ -236,7 +228,7 @@ fn an_interrupted_cut_is_reported_by_the_opening_that_completes_it() {
             Ok(losses) if !losses.is_empty() => {
                 interrupted += 1;
                 assert_eq!(losses, expected, "after {operations} operations");
-                assert_eq!(told(&torn, false).expect("whole"), [], "it is told once");
+                assert_eq!(told(&torn, false).expect("whole"), [], "one opening reports it");
             }
             // Completed before the power went off, or not decided.
             Ok(_) | Err(WalError::Lost { .. }) => {}

@@ -2,13 +2,18 @@
 
 use std::env;
 use std::io::Read as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use latchwork_runtime::Clock;
+
 /// Longer than any such test takes on a very busy machine.
 const LIMIT: Duration = Duration::from_secs(600);
+
+/// How long a process takes to end once it has closed its output.
+const END: Duration = Duration::from_secs(60);
 
 /// Set in the process that [`alone`] starts.
 const ALONE: &str = "LATCHWORK_TEST_ALONE";
@@ -44,9 +49,25 @@ pub fn alone(test: &str) -> bool {
         panic!("{test} did not end in its own process within {LIMIT:?}");
     };
     let text = text.expect("its output is text");
-    let status = child.wait().expect("a child of this process");
+    let Some(status) = wait(&mut child) else {
+        let _ = child.kill();
+        let _ = child.wait();
+        panic!("{test} did not end in its own process within {END:?} of its last output");
+    };
     assert!(text.contains("running 1 test"), "there is no test {test}: {text}");
     assert!(status.success(), "{test} failed in its own process: {text}");
     print!("{text}");
     false
+}
+
+/// The status of a process that has closed its output. `None` when it does not end in time.
+fn wait(child: &mut Child) -> Option<ExitStatus> {
+    let clock = Clock::start();
+    let deadline = clock.now() + END;
+    loop {
+        match child.try_wait().expect("a child of this process") {
+            None if clock.now() < deadline => thread::sleep(Duration::from_millis(1)),
+            status => return status,
+        }
+    }
 }
