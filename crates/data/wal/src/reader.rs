@@ -90,6 +90,7 @@ impl LogRecordReader {
     /// Limits the file to `length` bytes: the rest is torn.
     pub(crate) fn end_at(&mut self, length: u64) {
         self.length = self.length.min(length);
+        strict_assert!(self.offset <= self.length, "the file ends before the reader's position");
     }
 
     /// The file's length in bytes.

@@ -106,8 +106,9 @@ impl Witness {
         if whole.is_none_or(|(covered, crc)| crc32fast::hash(covered) != u32::from_le_bytes(*crc)) {
             return Err(damaged("its checksum is wrong"));
         }
-        let witness = Witness::fields(reader)
-            .ok_or_else(|| damaged("it does not have the length that it speaks of"))?;
+        let witness = Witness::fields(reader).ok_or_else(|| {
+            damaged("it does not have the length that it states, or a log ends inside a header")
+        })?;
         match database {
             Some(expected) if expected != witness.database => Err(WalError::OtherDatabase {
                 file: file.to_owned(),
@@ -124,9 +125,7 @@ impl Witness {
         let mut ends = BTreeMap::new();
         for _ in 0..nodes {
             let node = NodeId(u8::try_from(reader.u64()?).ok()?);
-            let end =
-                LogEnd { segment: reader.u64()?, bytes: reader.u64()?, groups: reader.u64()? };
-            ends.insert(node, end);
+            ends.insert(node, reader.log_end()?);
         }
         let (cut, checkpoint) = (flags & CUT != 0, flags & CHECKPOINT != 0);
         let mut losses = BTreeMap::new();
@@ -224,6 +223,18 @@ mod tests {
         }
         let other = Witness::decode(&bytes, Some(DatabaseId(8))).expect_err("another");
         assert!(matches!(other, WalError::OtherDatabase { .. }), "{other}");
+    }
+
+    #[test]
+    fn no_log_ends_inside_the_header_of_a_segment() {
+        let end = |segment, bytes| [(NodeId(0), LogEnd { segment, bytes, groups: 0 })].into();
+        let read = |ends| Witness::decode(&Witness::of(DatabaseId(7), ends).encode(), None);
+        read(end(1, 64)).expect("the header, and no record");
+        read(end(0, 0)).expect("no segment");
+        for bytes in [0, 63] {
+            let error = read(end(1, bytes)).expect_err("inside the header");
+            assert!(matches!(error, WalError::Damaged { .. }), "{error}");
+        }
     }
 
     #[test]

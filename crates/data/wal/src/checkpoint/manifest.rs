@@ -101,8 +101,9 @@ impl Manifest {
         if crc32fast::hash(covered) != u32::from_le_bytes(*crc) {
             return Err(damaged("its checksum is wrong"));
         }
-        let manifest = Manifest::fields(reader)
-            .ok_or_else(|| damaged("it does not have the length or the number that it can have"))?;
+        let manifest = Manifest::fields(reader).ok_or_else(|| {
+            damaged("it does not have the length that it states, or a number is impossible")
+        })?;
         match database {
             Some(expected) if expected != manifest.database => Err(WalError::OtherDatabase {
                 file: file.to_owned(),
@@ -127,8 +128,7 @@ impl Manifest {
         let mut logs = BTreeMap::new();
         for _ in 0..reader.u32()? {
             let node = NodeId(u8::try_from(reader.u32()?).ok()?);
-            let end =
-                LogEnd { segment: reader.u64()?, bytes: reader.u64()?, groups: reader.u64()? };
+            let end = reader.log_end()?;
             logs.insert(node, CheckpointedEnd { end, through: Timestamp(reader.u64()?) });
         }
         let crc = reader.u32();

@@ -2,6 +2,9 @@
 
 use latchwork_strict::strict_assert;
 
+use super::FILE_HEADER;
+use crate::LogEnd;
+
 /// Takes numbers and slices off the front of a byte slice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
@@ -29,6 +32,12 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    /// The end of a log. `None` also when it lies inside the header of a segment.
+    pub(crate) fn log_end(&mut self) -> Option<LogEnd> {
+        let end = LogEnd { segment: self.u64()?, bytes: self.u64()?, groups: self.u64()? };
+        (end.segment == 0 || end.bytes >= FILE_HEADER as u64).then_some(end)
     }
 }
 

@@ -75,7 +75,7 @@ impl Mark {
             }
             let node = NodeId(u8::try_from(entry.table.0).ok()?);
             let mut value = Reader(entry.value?);
-            let end = LogEnd { segment: value.u64()?, bytes: value.u64()?, groups: value.u64()? };
+            let end = value.log_end()?;
             mark.known.insert(node, Known { end, seen: value.u64()? });
         }
         Some(mark)

@@ -21,11 +21,11 @@ pub(crate) fn part(number: u64, part: u32) -> String {
     format!("checkpoint-{number:010}-{part:04}.part")
 }
 
-/// The segment with this name.
+/// The segment with this name. A log begins with segment 1: a file with the number 0 is not ours.
 pub(crate) fn as_segment(name: &str) -> Option<(NodeId, u64)> {
     let (node, number) = name.strip_suffix(".log")?.split_once('-')?;
     let (node, number) = (NodeId(node.parse().ok()?), number.parse().ok()?);
-    (segment(node, number) == name).then_some((node, number))
+    (number > 0 && segment(node, number) == name).then_some((node, number))
 }
 
 /// The checkpoint and the part with this name.
@@ -45,6 +45,7 @@ mod tests {
         assert_eq!(segment(NodeId(3), 17), "03-0000000017.log");
         assert_eq!(as_segment("03-0000000017.log"), Some((NodeId(3), 17)));
         assert_eq!(as_segment("3-17.log"), None, "not ours");
+        assert_eq!(as_segment(&segment(NodeId(3), 0)), None, "a log begins with segment 1");
         assert_eq!(as_segment("03-0000000017.log.new"), None);
         assert_eq!(as_part(&part(u64::MAX, 12)), Some((u64::MAX, 12)));
         assert_eq!(as_part("checkpoint--.part"), None);

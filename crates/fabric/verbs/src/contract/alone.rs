@@ -61,6 +61,7 @@ pub fn alone(test: &str) -> bool {
 }
 
 /// The status of a process that has closed its output. `None` when it does not end in time.
+#[allow(clippy::disallowed_methods, reason = "another process is a matter of real time")]
 fn wait(child: &mut Child) -> Option<ExitStatus> {
     let clock = Clock::start();
     let deadline = clock.now() + END;
