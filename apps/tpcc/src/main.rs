@@ -35,6 +35,7 @@ mod run;
 mod schemas;
 mod session;
 mod settings;
+mod shares;
 mod tables;
 mod tally;
 #[cfg(test)]

@@ -16,11 +16,12 @@ use latchwork_workload::tpcc::{
     Home, InputSettings, Population, RemoteLines, Scale, TerminalWaiting,
 };
 
+use self::checks::usage;
 use crate::about::About;
 use crate::args::{Cli, Command, Flags, Output, Wal};
 use crate::log::{Logs, Stored};
 use crate::memory;
-use crate::partitions::{Shares, WORKERS_MAX};
+use crate::shares::{Shares, WORKERS_MAX};
 
 /// The measured time of a run without a limit, and the time of its warm-up.
 const TIME_DEFAULT: Duration = Duration::from_secs(10);
@@ -263,10 +264,6 @@ impl Settings {
         };
         mine.map(|number| (number, home(number))).collect()
     }
-}
-
-fn usage(text: impl Into<String>) -> AppError {
-    AppError::Usage(text.into())
 }
 
 /// The population to load.

@@ -10,16 +10,15 @@ use latchwork_harness::PhaseProgress;
 use latchwork_harness::outcome::{RunCheck, WorldEnd, say};
 use latchwork_harness::progress::{Extent, Title};
 use latchwork_harness::{Cores, Course, Limit, Plan as CoursePlan, RunCluster, Warmup, stop};
-use latchwork_report::conditions::Conditions;
 use latchwork_report::histogram::Latencies;
 use latchwork_report::result;
 use latchwork_runtime::{Clock, Time};
-use latchwork_workload::ycsb::{InsertCounter, OperationKind};
+use latchwork_workload::ycsb::InsertCounter;
 
 use crate::args::{Command, LoadBy};
 use crate::check::{self, Expected, Found};
 use crate::load::{self, Loaded};
-use crate::outcome::Outcome;
+use crate::outcome::{Measured, Outcome};
 use crate::run::{self, Done, Plan, Run};
 use crate::sample_history::{Sample, Witness};
 use crate::session::Session;
@@ -33,16 +32,6 @@ const CHECK: Title = Title { name: "check", what: "records" };
 struct Driver {
     session: Arc<Session>,
     cluster: RunCluster,
-}
-
-/// A measured phase.
-pub(crate) struct Measured {
-    pub(crate) phase: result::ResultPhase,
-    pub(crate) latencies: Latencies<OperationKind>,
-    /// The limit of the phase, if it is known.
-    pub(crate) limit: Option<Limit>,
-    /// How far the figures can be trusted, if time was real.
-    pub(crate) conditions: Option<Conditions>,
 }
 
 /// Runs all phases with the settings.

@@ -6,12 +6,24 @@ use std::time::Duration;
 
 use latchwork_engine::Counters;
 use latchwork_harness::outcome::{self, RunCheck, WorldEnd, short};
-use latchwork_harness::{AppError, write};
-use latchwork_report::result::ResultDocument;
+use latchwork_harness::{AppError, Limit, write};
+use latchwork_report::conditions::Conditions;
+use latchwork_report::histogram::Latencies;
+use latchwork_report::result::{ResultDocument, ResultPhase};
 use latchwork_report::text;
+use latchwork_workload::ycsb::OperationKind;
 
-use crate::drive::Measured;
 use crate::session::Session;
+
+/// A measured phase.
+pub(crate) struct Measured {
+    pub(crate) phase: ResultPhase,
+    pub(crate) latencies: Latencies<OperationKind>,
+    /// The limit of the phase, if it is known.
+    pub(crate) limit: Option<Limit>,
+    /// How far the figures can be trusted, if time was real.
+    pub(crate) conditions: Option<Conditions>,
+}
 
 /// The outcome of all phases.
 pub(crate) struct Outcome {

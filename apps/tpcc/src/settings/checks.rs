@@ -9,7 +9,6 @@ use latchwork_txn::Scheme;
 use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::tpcc::TpccTable;
 
-use super::usage;
 use crate::args::{Command, Flags, Wal};
 use crate::schemas;
 
@@ -133,4 +132,8 @@ pub(super) fn record(path: &Path) -> Result<files::Output, FlagError> {
         ))),
         false => Ok(output),
     }
+}
+
+pub(super) fn usage(text: impl Into<String>) -> AppError {
+    AppError::Usage(text.into())
 }

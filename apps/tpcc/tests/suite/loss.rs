@@ -166,7 +166,8 @@ fn killed_run(directory: &Path, flags: &str, after: Duration) -> Vec<(Time, u64)
 #[test]
 fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older_than_the_witness()
 {
-    for nodes in [1, 2] {
+    let mut noticed = [0, 0];
+    for (nodes, noticed) in (1..).zip(&mut noticed) {
         let directory = prepared("-w 2");
         let small = format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display());
         let before = orders(&small);
@@ -176,17 +177,15 @@ fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older
         let old = said.iter().rev().find(|(at, _)| end - *at >= WITNESS).map_or(0, |(_, n)| *n);
         assert!(old > 0, "{said:?}");
         let length = fs::metadata(last_segment(&directory, 0)).expect("there").len();
-        let (mut noticed, mut silent) = (0, 0);
         for part in 0..8 {
             // Most of the lengths are near the end, where no other place may know of the loss.
             let copy = cut(&directory, 0, length - (length >> part));
             let output = check(&copy, "");
             if output.status.success() {
-                silent += 1;
                 let left = orders_in(&output);
                 assert!(left >= before + old, "{left} of {before} and {old} to {all}");
             } else {
-                noticed += 1;
+                *noticed += 1;
                 assert_noticed(&output, &last_segment(&copy, 0));
                 let accepted = check(&copy, "--set accept-loss=on");
                 assert!(accepted.status.success(), "{}", text(&accepted.stderr));
@@ -194,9 +193,11 @@ fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older
             }
             fs::remove_dir_all(&copy).expect("removed");
         }
-        assert!(noticed > 0, "{noticed} noticed, {silent} silent, {length} bytes");
         fs::remove_dir_all(&directory).expect("removed");
     }
+    // With two nodes, the cut log may be younger than the witness: on a busy machine the other node
+    // may do all the work until then.
+    assert!(noticed[0] > 0, "{noticed:?} noticed");
 }
 
 /// Runs a check on a directory that cannot be written: by a read-only mount if this process may

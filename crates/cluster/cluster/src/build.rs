@@ -1,5 +1,5 @@
-//! The parts that all clusters share: errors, the nodes and the pool of a cluster in one process,
-//! and [`Member`].
+//! Errors, [`Member`] and executor settings of all clusters. [`Blueprint`] builds the nodes and the
+//! pool of a cluster in one process.
 
 use std::any::Any;
 use std::rc::Rc;
@@ -36,19 +36,20 @@ pub enum ClusterError {
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
-    /// A worker or a handler panicked. Its locks and latches in memory stay taken, so the cluster
-    /// must be discarded.
+    /// A worker panicked, or a handler did not start. A panicked worker leaves its locks and
+    /// latches taken, so the cluster must be discarded.
     #[error("{thread} panicked: {message}; discard the cluster")]
     Panicked {
-        /// The name of the thread: the node, from 1, and its worker, from 0.
+        /// The name of the thread: `node1-worker0` or `node1-handler`. Nodes count from 1, workers
+        /// from 0.
         thread: String,
-        /// The text of the panic.
+        /// The text of the panic, or what happened instead.
         message: String,
     },
     /// A worker could not leave gracefully.
     #[error("a worker could not leave: {0}")]
     Leave(#[from] latchwork_coherence::MemoryError),
-    /// The simulated world ended before its workers.
+    /// The simulation stopped before its tasks ended: a time limit, no events left, or a live-lock.
     #[error("the simulated world ended before its workers did: {0}")]
     World(String),
 }
@@ -192,7 +193,7 @@ impl Member {
     }
 }
 
-/// The name of a worker's thread. Node and worker count from 0.
+/// The name of a worker's thread. Both arguments count from 0; the name counts nodes from 1.
 pub(crate) fn name_of_worker(node: usize, worker: usize) -> String {
     format!("node{}-worker{worker}", node + 1)
 }
@@ -207,14 +208,14 @@ pub(crate) fn worker_config(config: &ClusterConfig, index: usize) -> ExecutorCon
     }
 }
 
-/// How long a worker may be off its core before it counts the core as contended. The limit applies
-/// while the worker offers its core.
+/// The longest yield after which a worker still counts its core as its own.
 ///
-/// Workers of this cluster that share a core take turns, each for a fraction of a millisecond. They
-/// must not count each other as foreign programs, because a turn costs less than a wake.
+/// Workers of this cluster that share a core take turns, and must not count each other as foreign
+/// programs. So the limit grows with the workers per core. It assumes that all workers of the
+/// cluster run on this machine; on several machines it is longer than needed.
 fn yield_limit(config: &ClusterConfig) -> Duration {
-    // A time slice of the kernel ends at a tick, every 1 to 4 ms. A longer limit would not detect a
-    // foreign program.
+    // A foreign program usually keeps the core for longer than this: a time slice of the kernel
+    // ends at a tick, every 1 to 4 ms.
     const MAX: Duration = Duration::from_millis(2);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let turns = (config.compute_nodes * config.workers).div_ceil(cores);
@@ -222,8 +223,8 @@ fn yield_limit(config: &ClusterConfig) -> Duration {
     limit.saturating_mul(u32::try_from(turns).unwrap_or(u32::MAX)).min(MAX)
 }
 
-/// The configuration of a handler. A handler parks as soon as it can, because it only covers for
-/// workers that do not poll.
+/// The configuration of a handler. A handler never spins. It yields after two idle sweeps and then
+/// parks. It serves a node only while no worker of that node polls.
 pub(crate) fn handler_config(config: &ClusterConfig, node: usize) -> ExecutorConfig {
     ExecutorConfig { spin_sweeps: 0, yield_sweeps: 2, ..worker_config(config, node + (1 << 32)) }
 }

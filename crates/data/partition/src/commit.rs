@@ -29,11 +29,10 @@ use latchwork_strict::strict_assert;
 use latchwork_txn::{Scheme, Timestamp, TxnError, Validated};
 use latchwork_wal::{Log, LogRecord, LogRecordKind, Position, WalError};
 
-use crate::message::{Fate, Reply, Request};
+use crate::inner::Inner;
+use crate::message::{Body, Fate, Message, Reply, Request};
 use crate::record::{self, Proposal};
 use crate::site::Counts;
-use crate::transaction::abort_there;
-use crate::worker::Inner;
 
 /// How often a commit request is repeated to participants, each time until the deadline. After that
 /// the remaining participants request the decision.
@@ -394,4 +393,18 @@ async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
         }
     })
     .await
+}
+
+/// Sends an abort to participants. A participant that does not get the message aborts when it has
+/// heard nothing for too long.
+pub(crate) fn abort_there<M: LineLocks + UserMessages>(
+    inner: &Inner<M>,
+    id: Timestamp,
+    owners: impl Iterator<Item = u8>,
+) {
+    for owner in owners {
+        let Ok(to) = inner.place(owner) else { continue };
+        let _ =
+            inner.send(to, &Message { id, number: u32::MAX, body: Body::Request(Request::Abort) });
+    }
 }

@@ -63,20 +63,23 @@
 mod bytes;
 mod commit;
 mod fragments;
+mod inner;
 mod message;
 mod operation;
 mod participant;
 mod record;
 mod rows;
+mod serve;
 mod settings;
 mod site;
 mod transaction;
 mod worker;
 
+pub use inner::Owner;
 pub use operation::{OperationAnswer, PartitionOperation, RowOperation};
 pub use record::{BadCommitRecord, Commit, DECISION, PREPARE, Resolved, resolve};
 pub use rows::TransactionRows;
 pub use settings::PartitionSettings;
 pub use site::{PrepareCollector, Site, Stats};
 pub use transaction::PartitionedTransaction;
-pub use worker::{Owner, Partitioned};
+pub use worker::Partitioned;

@@ -1,4 +1,5 @@
-//! [`Operation`]: what a node requests from the owner of a row, and [`Answer`]: the result.
+//! [`PartitionOperation`]: a request to a row owner. [`OperationAnswer`]: the result. [`Fault`]: an
+//! error in a message.
 
 use std::ops::Bound;
 
@@ -6,7 +7,7 @@ use latchwork_txn::{Conflict, TableId, TxnError};
 
 use crate::bytes::{Reader, Writer};
 
-/// One operation on rows of one partition.
+/// One operation on the rows of one row owner, which receives the message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionOperation {
     /// The table.
@@ -27,7 +28,7 @@ pub enum RowOperation {
     },
     /// Reads the rows of a range.
     Scan {
-        /// The index that orders the rows; `None` is the primary key.
+        /// The index that orders the rows, at most 254; `None` is the primary key.
         index: Option<u8>,
         /// The lower end.
         from: Bound<Vec<u8>>,
@@ -71,9 +72,9 @@ pub enum RowOperation {
 /// The result of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OperationAnswer {
-    /// The write is done.
+    /// The write succeeded within the transaction, which has not committed yet.
     Done,
-    /// The row, if it exists.
+    /// The value of the row; `None` if there is no such row.
     Row(Option<Vec<u8>>),
     /// Primary keys and values.
     Rows(Vec<(Vec<u8>, Vec<u8>)>),
@@ -223,18 +224,20 @@ pub(crate) enum Fault {
     },
     /// The log did not take the record.
     NotLogged(String),
-    /// The outcome on that node is unknown.
+    /// The sender of this fault does not know whether the transaction committed.
     InDoubt,
     Other(String),
 }
 
 impl Fault {
-    /// The transaction is not known on that node, or no longer.
+    /// The participant does not exist or has ended. The caller sees a conflict and may run the
+    /// transaction again.
     pub(crate) fn gone() -> Fault {
         Fault::from(&TxnError::Conflict(Conflict::Unreachable))
     }
 
-    /// The error for the caller, as an error of `node`.
+    /// The error that the transaction returns. `node` is the node that sent the fault; only some
+    /// errors name it.
     pub(crate) fn into_error(self, node: u8) -> TxnError {
         match self {
             Fault::Conflict(at) => {

@@ -10,10 +10,10 @@ use latchwork_coherence::{LineLocks, UserMessages};
 use latchwork_txn::{Conflict, Range, Scheme, Table, Timestamp, TxnError, Values};
 
 use crate::TransactionRows;
-use crate::commit::Committing;
-use crate::message::{Body, Message, Reply, Request};
+use crate::commit::{Committing, abort_there};
+use crate::inner::Inner;
+use crate::message::{Reply, Request};
 use crate::operation::{OperationAnswer, PartitionOperation, RowOperation};
-use crate::worker::Inner;
 
 /// The error for an answer that does not fit its operation.
 fn odd(node: u8) -> TxnError {
@@ -461,19 +461,5 @@ impl<M: LineLocks + UserMessages> Drop for PartitionedTransaction<M> {
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
         abort_there(&self.inner, id, self.remotes.keys().copied());
-    }
-}
-
-/// Sends an abort to participants. A participant that does not get the message aborts when it has
-/// heard nothing for too long.
-pub(crate) fn abort_there<M: LineLocks + UserMessages>(
-    inner: &Inner<M>,
-    id: Timestamp,
-    owners: impl Iterator<Item = u8>,
-) {
-    for owner in owners {
-        let Ok(to) = inner.place(owner) else { continue };
-        let _ =
-            inner.send(to, &Message { id, number: u32::MAX, body: Body::Request(Request::Abort) });
     }
 }

@@ -8,15 +8,18 @@
 //!   the others        read before some of their attempts ──► drawn ≠ served: wait
 //! ```
 //!
-//! - The queue is two words of a line like any other. A writer owns the line exclusively. A reader
-//!   reads the copy of its own node, until an aged transaction joins or leaves the queue.
+//! - The queue is two words of the root line, the line at [`Database::root`]. Readers use their
+//!   node's cached copy. Each change of the queue invalidates all copies.
 //! - Places are served in order, so an aged transaction waits only for those before it.
-//! - A waiting transaction that sees one place served for longer than
-//!   [`Settings::elder_for`](crate::Settings::elder_for) serves the next place. So a dead or slow
-//!   aged transaction delays the others no longer than that, and loses only its place.
-//! - The line may be out of reach because a dead node holds it. No transaction waits for the line
-//!   longer than for an aged transaction. After such a wait the worker ignores the queue for a
-//!   while. The worker goes on as if there were no aged transactions, and has none.
+//! - A waiting transaction that sees the same `served` for
+//!   [`Settings::elder_for`](crate::TransactionSettings::elder_for) increments `served` itself. So
+//!   a dead or slow aged transaction delays the others no longer than that, and loses only its
+//!   place.
+//! - The line may be out of reach because a dead node holds it. One access to the line waits at
+//!   most `elder_for`. After such a wait the worker ignores the queue for
+//!   [`Settings::retry_for`](crate::TransactionSettings::retry_for): its transactions do not wait
+//!   for aged ones, and none becomes aged. Transactions that already have a place still use the
+//!   line.
 //! - Serializability does not depend on the queue. A transaction that does not know of an aged
 //!   transaction, or does not wait, meets it as a conflict, and one of the two aborts.
 
@@ -29,19 +32,16 @@ use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
 
 use crate::Database;
+use crate::database::words::{DRAWN, SERVED};
 
-/// Words of the root line.
-pub(crate) const DRAWN: usize = 8;
-pub(crate) const SERVED: usize = 9;
-
-/// The bounds of the random time between two reads of the queue by a waiting transaction. The first
-/// bound doubles with each read, up to the second bound.
+/// The pause between two reads of the queue is random. Its upper bound begins at `LOOK` and doubles
+/// with each read, up to `LOOK_MAX`.
 const LOOK: Duration = Duration::from_micros(2);
 const LOOK_MAX: Duration = Duration::from_micros(64);
-const _: () = assert!(DRAWN != SERVED, "each counter of places has a word");
 const _: () = assert!(LOOK.as_nanos() > 0 && LOOK.as_nanos() <= LOOK_MAX.as_nanos());
 
-/// A place in the queue. If this value is dropped, a task of its own leaves the queue.
+/// A place in the queue. Dropping this value without [`leave`](Place::leave) spawns a task that
+/// leaves the queue.
 pub(crate) struct Place<M: LineLocks> {
     database: Database<M>,
     number: u64,
@@ -60,7 +60,8 @@ impl<M: LineLocks> Drop for Place<M> {
 }
 
 impl<M: LineLocks> Place<M> {
-    /// Waits for the turn of this place. Returns whether it came by `until`.
+    /// Waits for the turn of this place. Returns whether this place is served now. `false`: the
+    /// deadline has passed, the place was passed over, or memory failed.
     pub(crate) async fn turn(&self, until: Time) -> bool {
         self.database.wait_for(Some(self.number), until).await == Some(self.number)
     }
@@ -85,13 +86,15 @@ impl<M: LineLocks> Database<M> {
             line.mark_dirty(8 * DRAWN..8 * DRAWN + 8);
             number
         };
-        // No await stands between the write and its result, so dropping this future loses no place.
+        // `write` returns in the same poll in which `draw` runs, so dropping this future loses no
+        // place.
         let number = self.in_time(self.memory().write(self.root(), draw)).await?;
         Some(Place { database: self.clone(), number, left: false })
     }
 
-    /// Waits a short time for an access to the root line. After a failure the worker ignores the
-    /// queue, and the next access of a transaction reports the error of memory.
+    /// Waits at most `elder_for` for an access to the root line. After an error or a timeout the
+    /// worker ignores the queue for `retry_for`. The error is dropped, because correctness does not
+    /// depend on the queue.
     async fn in_time<T>(&self, access: impl Future<Output = Result<T, MemoryError>>) -> Option<T> {
         let handle = self.memory().handle();
         let settings = self.node().settings();
@@ -104,13 +107,13 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Waits until the queue is empty.
+    /// Waits until the queue is empty, at most until `until`.
     pub(crate) async fn make_way(&self, until: Time) {
         self.wait_for(None, until).await;
     }
 
-    /// Whether the queue is empty, from this node's copy of the line, or the worker ignores the
-    /// queue.
+    /// Whether this node's copy of the line shows an empty queue. Without a copy: whether the
+    /// worker ignores the queue.
     pub(crate) fn sees_no_aged_transaction(&self) -> bool {
         let Ok(line) = self.memory().try_read(self.root()) else { return self.looks_away() };
         let none = line.words().word(DRAWN) == line.words().word(SERVED);
@@ -168,7 +171,7 @@ impl<M: LineLocks> Database<M> {
         self.in_time(self.memory().write(self.root(), next)).await
     }
 
-    /// The time until which a task waits to leave the queue for a transaction that has ended.
+    /// The deadline for leaving the queue after a transaction has ended.
     fn patience(&self) -> Time {
         self.memory().handle().now() + self.node().settings().retry_for
     }

@@ -80,6 +80,7 @@ mod location_cache;
 mod node;
 mod page;
 mod purge;
+mod purge_piece;
 mod recovery;
 mod retry;
 mod row_id;

@@ -9,7 +9,7 @@ use latchwork_runtime::{Handle, Time};
 use latchwork_strict::strict_assert;
 use latchwork_wal::{Log, NodeId};
 
-use crate::purge::Left;
+use crate::purge_piece::Left;
 use crate::{NodeClock, Scheme, Timestamp, TxnError};
 
 /// The time between two checks whether transactions have ended.

@@ -9,51 +9,16 @@
 use latchwork_cache::Hint;
 use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, Need};
 use latchwork_strict::strict_assert;
-use latchwork_wal::TableId;
 
 use crate::heap::{Patience, Reading, SeenRow};
-use crate::{Database, RowId, Table, Timestamp, TxnError};
+use crate::purge_piece::{Left, Purge, What};
+use crate::{Database, TxnError};
 
 /// The maximum number of pieces that a commit tries to remove. Usually a commit adds at most one.
 const AT_ONCE: usize = 16;
 /// The number of waiting pieces above which a commit tries more than [`AT_ONCE`].
 const WAITING: usize = 1024;
 const _: () = assert!(AT_ONCE > 0 && AT_ONCE < WAITING, "a backlog makes the purge hurry");
-
-/// A piece that is to be removed.
-pub(crate) struct Purge<M: LineLocks> {
-    pub(crate) table: Table<M>,
-    pub(crate) id: RowId,
-    pub(crate) key: Vec<u8>,
-    pub(crate) what: What,
-    /// Keys that lead to the row, with the numbers of their indexes.
-    pub(crate) entries: Vec<(u8, Vec<u8>)>,
-}
-
-/// A piece that a worker had when it ended, for the other workers of its node.
-pub(crate) struct Left {
-    table: TableId,
-    id: RowId,
-    key: Vec<u8>,
-    what: What,
-    entries: Vec<(u8, Vec<u8>)>,
-}
-
-impl<M: LineLocks> From<Purge<M>> for Left {
-    fn from(purge: Purge<M>) -> Left {
-        let Purge { table, id, key, what, entries } = purge;
-        Left { table: table.id(), id, key, what, entries }
-    }
-}
-
-/// The kind of a piece.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum What {
-    /// A row that was deleted at this time, and its entries.
-    Row(Timestamp),
-    /// Entries of a row that has other keys since this time.
-    Entries(Timestamp),
-}
 
 impl<M: LineLocks> Database<M> {
     pub(crate) fn queue_purge(&self, purge: Purge<M>) {

@@ -1,19 +1,20 @@
 //! [`Watch`]: the common end of all processes of a run. No process continues when another process
-//! cannot continue or gets a signal.
+//! cannot continue. A signal to one process counts as a signal to all.
 //!
 //! ```text
 //!   a process fails ─────► word "failed": node, status, line ─┐        ┌─► phases of all fail with that line
-//!   a signal comes ──────► word "stopped": signal, node ──────┼─ bell ─┼─► the same signal, for all
+//!   a signal comes ──────► word "stopped": signal, node ──────┼────────┼─► the same signal, for all
 //!   a node dies or leaves, memory dies ─────── the view ──────┘        └─► phases of all fail and name it
 //! ```
 //!
-//! 1. Each word is written once. The first writer counts, so all processes end with one line and
-//!    one status.
-//! 2. A process may fail because another process has died. No process knows of the death before the
-//!    dead node's lease has ended.
-//! 3. So a failed process waits for the others, which come at once if they live. The limit of the
-//!    wait is in [`Watch::goes_on`].
-//! 4. A known death replaces the errors that follow from it.
+//! - A word is a value in the membership store that all processes of the run read.
+//! - Each word is written once. The first writer counts, so all processes end with one status, and
+//!   their lines name the same failure.
+//! - A process may fail because another process has died. No process knows of the death before the
+//!   dead node's lease has ended.
+//! - So a failed process waits for the others at the exchange, which living processes reach at
+//!   once. The limit of the wait is in [`Watch::goes_on`].
+//! - A known death replaces the errors that follow from it.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,8 +32,7 @@ use crate::stop::{self, Signal};
 /// Interval between two checks for words of other processes.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a process that a signal ends waits for the others. The others end, too, and need
-/// nothing from this process.
+/// After a signal, a process waits this long for the others. They end too and need nothing from it.
 const STOPPING: Duration = Duration::from_secs(1);
 
 /// How much longer than a lease a failed process waits for processes that might have died.
@@ -56,7 +56,7 @@ struct State {
     clock: Clock,
     /// Why the run cannot continue, and the time at which this process learned it.
     ended: Mutex<Option<(AppError, Time)>>,
-    /// The time at which a signal was first seen.
+    /// The time at which [`Watch::goes_on`] first saw that a signal aborted the program.
     stopped: Mutex<Option<Time>>,
 }
 
@@ -89,7 +89,8 @@ impl Failure {
         match (status, signal) {
             (2, _) => AppError::Usage(line),
             (_, Some(signal)) => {
-                // All processes know the node that received the signal.
+                // If the signal has reached this process, `stop` knows the node that received it.
+                // Otherwise the failing node is named.
                 let told = stop::error().filter(|error| error.status() == *status);
                 told.unwrap_or_else(|| AppError::StoppedAt(signal, node.to_string()))
             }
@@ -127,8 +128,9 @@ impl Watch {
         locked(&self.state.ended).as_ref().map(|(error, _)| error.clone())
     }
 
-    /// Announces that the run cannot continue because of an error here. Returns the error with
-    /// which all processes end: the earlier word of another process, if there is one.
+    /// Announces that the run cannot continue because of an error here. Returns the error of the
+    /// first such word, of whatever process. A known death may still replace that error: see
+    /// [`verdict`](Watch::verdict).
     pub(crate) fn fail(&self, error: AppError) -> AppError {
         let State { group, membership, .. } = &*self.state;
         let me = membership.me().node;
@@ -148,8 +150,8 @@ impl Watch {
         self.state.end(error);
     }
 
-    /// Whether to keep waiting for the other processes. Once the run cannot continue, the wait ends
-    /// a little later than a lease.
+    /// Whether to keep waiting for the other processes. After a signal the wait ends within
+    /// `STOPPING`. Once the run cannot continue, the wait ends a little later than a lease.
     pub(crate) fn goes_on(&self) -> bool {
         let State { clock, lease, ended, stopped, .. } = &*self.state;
         let now = clock.now();
@@ -163,8 +165,8 @@ impl Watch {
         since.is_none_or(|since| now < since + *lease + SLACK)
     }
 
-    /// The reason with which a process ends that could not learn the fate of the others. The
-    /// process itself is not the reason.
+    /// Why this process ends when an exchange has failed: a signal, a loss, or the announced
+    /// failure.
     pub(crate) fn why(&self) -> Option<AppError> {
         if let Err(stopped) = stop::check() {
             return Some(stopped);
@@ -174,8 +176,8 @@ impl Watch {
         self.state.weigh(loss)
     }
 
-    /// Whether a node died without which the run cannot continue. The dead node still owns lines,
-    /// so no other node can release all of its own.
+    /// Whether the run has lost a node by death: a compute node, memory, or this node by its lease.
+    /// Then no node releases its cache lines.
     pub(crate) fn has_deaths(&self) -> bool {
         let State { membership, group, .. } = &*self.state;
         loss::lost(membership, group.parties()).is_some_and(|loss| loss.died)
@@ -224,7 +226,7 @@ impl State {
             return;
         }
         let (group, me) = (&self.group, self.membership.me().node);
-        // If the store does not answer, the lease ends soon.
+        // An unreachable store is no error here: then the lease of this node ends soon.
         let heard = group.heard(FAILED).ok().flatten().and_then(|word| Failure::of_word(&word));
         let heard = heard.map(|failure| failure.error(me));
         let lost = || self.weigh(loss::lost(&self.membership, group.parties()));
@@ -234,7 +236,8 @@ impl State {
         }
     }
 
-    /// Passes a signal to one process on to all processes.
+    /// Passes a signal to one process on to all processes. `told` is set once the signal is
+    /// announced or known here.
     fn pass_signals_on(&self, told: &mut bool) {
         if *told {
             return;
@@ -243,7 +246,6 @@ impl State {
         let word = match stop::requested() {
             None => self.group.heard(STOPPED),
             Some(signal) => {
-                *told = true;
                 let word = format!("{} {me}", signal.name());
                 self.group.tell(STOPPED, word.as_bytes()).map(Some)
             }
@@ -285,7 +287,7 @@ impl State {
     }
 }
 
-// Each change is one assignment.
+// A poisoned mutex is used as it is: each change is one assignment, so no value is half written.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -41,7 +41,7 @@ pub struct Ended {
     pub out: String,
     /// Standard error.
     pub err: String,
-    /// The document of the process, if it wrote one.
+    /// The JSON document that the process wrote for `--json`, if any.
     pub document: Option<String>,
 }
 
@@ -72,10 +72,11 @@ impl Program {
         program
     }
 
-    /// Waits until one process has written a line with this prefix on standard error.
+    /// Waits for a new line with this prefix on the standard error of any process. Lines that an
+    /// earlier wait has read do not count.
     ///
     /// # Panics
-    /// When no process has within `limit`, or all have ended.
+    /// When no process has written such a line within `limit`, or all have ended.
     pub fn wait_for_line(&mut self, beginning: &str, limit: Duration) {
         self.wait_for_line_that(beginning, |_| true, limit);
     }
@@ -83,7 +84,7 @@ impl Program {
     /// As [`wait_for_line`](Program::wait_for_line); the line must also satisfy the predicate.
     ///
     /// # Panics
-    /// When no process has within `limit`, or all have ended.
+    /// When no process has written such a line within `limit`, or all have ended.
     pub fn wait_for_line_that(
         &mut self,
         beginning: &str,
@@ -93,13 +94,14 @@ impl Program {
         const LOOK: Duration = Duration::from_millis(20);
         let clock = Clock::start();
         let deadline = clock.now() + limit;
-        while clock.now() < deadline {
+        let mut open = self.processes.len();
+        while clock.now() < deadline && open > 0 {
+            open = self.processes.len();
             for process in &mut self.processes {
-                if let Ok(line) = process.err.take(LOOK)
-                    && line.starts_with(beginning)
-                    && is_it(&line)
-                {
-                    return;
+                match process.err.take(LOOK) {
+                    Ok(line) if line.starts_with(beginning) && is_it(&line) => return,
+                    Err(RecvTimeoutError::Disconnected) => open -= 1,
+                    _ => {}
                 }
             }
         }
@@ -134,12 +136,13 @@ impl Program {
     /// Waits until all processes have ended, and returns their ends.
     ///
     /// # Panics
-    /// When a process has not ended within `limit`.
+    /// When the output of a process has not ended within `limit`.
     pub fn wait(mut self, limit: Duration) -> Vec<Ended> {
         let clock = Clock::start();
         let deadline = clock.now() + limit;
         let end = |process: &mut Process| {
-            // The process's output ends with the process.
+            // The output ends when the process, and all processes that inherited its pipes, have
+            // closed it.
             for text in [&mut process.out, &mut process.err] {
                 loop {
                     match text.take(deadline - clock.now()) {
@@ -180,7 +183,8 @@ impl Text {
             let Some(from) = from else { return };
             let mut from = BufReader::new(from);
             let mut bytes = Vec::new();
-            // The lines read until an error are the output. The receiver may have ended.
+            // The lines read until an error are the output. The thread ends when no receiver is
+            // left.
             while from.read_until(b'\n', &mut bytes).is_ok_and(|count| count > 0)
                 && line.send(String::from_utf8_lossy(&bytes).into_owned()).is_ok()
             {
@@ -198,8 +202,8 @@ impl Text {
     }
 }
 
-/// The document of a successful run: all processes succeeded, one printed all results, and the
-/// others printed nothing.
+/// The document of a successful run: all processes succeeded, and exactly one wrote a document,
+/// whose checks passed. The others printed only lines about joining.
 ///
 /// # Panics
 /// When the run was different.

@@ -31,7 +31,8 @@ pub struct Ticket<P: CoherenceProtocol> {
     worker: Worker<P>,
     addr: GlobalAddr,
     frame: FrameId,
-    /// Whether dropping the ticket ends the access. Then the node decides whether to keep the line.
+    /// Whether the drop reports the end of the access. Then the node decides whether to keep the
+    /// line. An upgrade clears the flag of the ticket that it replaces.
     pub(crate) ends_access: bool,
 }
 
@@ -58,27 +59,28 @@ enum Attempt {
     Here(FrameId),
     /// The line is here, but a local writer holds its latch.
     Latched(FrameId),
-    /// Like [`Latched`](Attempt::Latched), but the latch is released at the given virtual time.
+    /// The line is here, but the access waits until this virtual time. A writer holds the latch
+    /// until then, or other writers came earlier.
     Held(FrameId, Time),
     /// The line is not here, and no frame is free for it.
     NoFrame,
     /// The line is requested or about to be. The number is that of the waiter.
     Asked(u64),
-    /// The line is not requested, and counts as locked.
+    /// No request was sent, and the line counts as locked. The node has no room for one more
+    /// refused reader.
     Locked,
 }
 
-/// An access that waits for the local latch of a frame. Such an access comes before requests of
-/// other nodes.
+/// An access that waits for the local latch of a frame. It comes before requests of other nodes
+/// until the line lease is over or [`Settings::lapse`](crate::NodeSettings::lapse) has passed.
 struct Turn<'a> {
     core: &'a WorkerCore,
     frame: FrameId,
 }
 
 impl<'a> Turn<'a> {
-    /// Registers the wait at `frame`, unless it is registered already. Without lazy release the
-    /// wait is not registered: a line that is released after every access goes to no other access
-    /// directly.
+    /// Registers the wait at `frame`, unless it is registered already. Without lazy release no wait
+    /// is registered, because each access releases the line.
     fn await_at(turn: &mut Option<Self>, core: &'a WorkerCore, frame: FrameId) {
         let lazy = core.node.lazy_release;
         if lazy && turn.as_ref().is_none_or(|turn| turn.frame != frame) {
@@ -106,11 +108,11 @@ pub(crate) enum End {
 struct Waiting<'a, P: CoherenceProtocol> {
     inner: &'a Rc<Inner<P>>,
     addr: GlobalAddr,
-    /// The number of the waiter in the record. `None` once the waiter has left the record: the
-    /// record may be removed then, and the next record counts from zero.
+    /// The number of the waiter in the record. `None` once the waiter has left. A later record of
+    /// the line counts from zero, so the old number means nothing then.
     id: Cell<Option<u64>>,
-    /// Set in the poll that added the waiter. The record has the task's waker since this poll, so
-    /// any later change wakes the task again.
+    /// Set until the first poll. The attempt has just registered the waker, so the first poll only
+    /// returns pending.
     fresh: Cell<bool>,
 }
 
@@ -149,7 +151,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         }
     }
 
-    /// Counts and charges a read that may have hit.
+    /// Counts the hit and advances the virtual clock by its cost. `found` is `None` on a miss.
     #[inline(always)]
     fn read<'c>(
         &self,
@@ -166,7 +168,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         Ok(read)
     }
 
-    /// Counts and charges a write that may have hit.
+    /// As `read`, for a write.
     #[inline(always)]
     fn write<'c>(
         &'c self,
@@ -185,8 +187,8 @@ impl<P: CoherenceProtocol> Inner<P> {
         Ok(guard)
     }
 
-    /// Reserves the line if it is here, else requests it. `first`: this is the first attempt of the
-    /// access.
+    /// Tries once: reserves the line if it is here and free, or requests it if it is not here.
+    /// `first`: this is the first attempt of the access.
     fn attempt(
         &self,
         access: LineAccess,
@@ -226,8 +228,8 @@ impl<P: CoherenceProtocol> Inner<P> {
             let held =
                 if first { self.core.held_for_newcomer(id, mode) } else { self.core.held(id) };
             let attempt = match held {
-                // The lease is over, so the requesting nodes come first. Then this node requests
-                // the line as if the line were not here.
+                // The line lease is over, so requests of other nodes come first. Afterwards the
+                // waiter gets the ownership that is left, or the node requests the line.
                 _ if record.line.gives_way() => {
                     return Ok(Attempt::Asked(record.local.waiters.wait(access, waker)));
                 }
@@ -267,7 +269,8 @@ impl<P: CoherenceProtocol> Inner<P> {
     pub(crate) async fn obtain(self: &Rc<Self>, access: LineAccess) -> Result<End, MemoryError> {
         let mut looks = 0;
         let mut first = true;
-        // Kept until the line is reserved, so that no request is served in between.
+        // Kept from one attempt to the next, so that requests wait meanwhile. It is dropped where
+        // the access waits for something else than the latch.
         let mut turn = None;
         loop {
             let first = std::mem::take(&mut first);
@@ -328,7 +331,7 @@ impl<P: CoherenceProtocol> Inner<P> {
 }
 
 impl<'a, P: CoherenceProtocol> Waiting<'a, P> {
-    /// Takes over the waiter of this number, in the poll that added it.
+    /// Makes this value responsible for the waiter `id`, in the poll that added the waiter.
     fn new(inner: &'a Rc<Inner<P>>, addr: GlobalAddr, id: u64) -> Waiting<'a, P> {
         inner.core.waiting.update(|n| n + 1);
         Waiting { inner, addr, id: Cell::new(Some(id)), fresh: Cell::new(true) }
@@ -378,7 +381,8 @@ impl<P: CoherenceProtocol> Drop for Waiting<'_, P> {
         let mut records = self.inner.node.records.shard(self.addr).lock();
         let Some(record) = records.get_mut(&self.addr) else { return };
         let Some(waiter) = record.local.waiters.drop(id) else { return };
-        // The grant came, but the access was dropped. The line stays for other accesses.
+        // The grant came, but the access was dropped. The reservation ends, and `finish` decides
+        // about the line.
         if let (Outcome::Granted, Some(id)) = (waiter.outcome, record.local.frame) {
             self.inner.core.node.cache.frame(id).unreserve();
             self.inner.core.let_go.set(true);
@@ -402,8 +406,8 @@ impl<P: CoherenceProtocol> Worker<P> {
         self.write(addr, write).await
     }
 
-    /// Obtains the line and returns a ticket. `None`: another node has locked the line, and the
-    /// access does not wait for locks.
+    /// Obtains the line and returns a ticket. `None`: another node has locked the line, or the line
+    /// counts as locked, and the access does not wait for locks.
     pub(crate) async fn obtain(
         &self,
         access: LineAccess,
@@ -527,8 +531,8 @@ impl<P: CoherenceProtocol> CoherentMemory for Worker<P> {
             return Ok((Upgrade::Busy, None));
         }
         if let Some(mut ticket) = ticket {
-            // The ticket is dropped here. The upgrade requests the line before another node can
-            // take it, so the ticket need not keep the line until then.
+            // The ticket is dropped here. The upgrade requests the line in the same poll. If
+            // another worker gives the line away in between, the result of the upgrade shows it.
             ticket.ends_access = false;
         }
         let access = LineAccess { upgrade: true, ..LineAccess::patient(need) };

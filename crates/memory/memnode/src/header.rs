@@ -6,8 +6,9 @@ use latchwork_verbs::{LINE_HEADER, Words};
 const LIVE: u32 = 1;
 const _: () = assert!(LINE_HEADER >= 24, "the header has room for its three words");
 
-/// The number of allocations of a line. Two equal addresses mean the same object only if the
-/// incarnations are equal too. The number is never 0 on a line that was allocated before.
+/// The count of a line's allocations, modulo 2^32 and without 0. Two equal addresses mean the same
+/// object only if the incarnations are equal too. The number is never 0 on a line that was
+/// allocated before.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Incarnation(pub u32);
 
@@ -21,9 +22,9 @@ pub struct Incarnation(pub u32);
 ///
 /// The allocator never accesses a line. A task that allocates or frees a line holds it exclusively
 /// and calls [`begin_life`](LineHeader::begin_life) or [`end_life`](LineHeader::end_life). The
-/// reading methods may race with a writer. Like every optimistic read, they count only after the
-/// frame's version was validated. The sequence number and the commit timestamp belong to the layers
-/// of logging and recovery.
+/// reading methods may race with a writer. A value that they return is valid only after the caller
+/// has validated the version of the cache frame. The sequence number and the commit timestamp are
+/// reserved for recovery. No code uses them yet.
 #[derive(Clone, Copy, Debug)]
 pub struct LineHeader<'a>(Words<'a>);
 
@@ -44,8 +45,7 @@ impl<'a> LineHeader<'a> {
     }
 
     /// Marks the line as allocated under the next incarnation, and returns that incarnation. The
-    /// sequence number and the commit timestamp stay. So log records of an earlier life never look
-    /// newer than the present life.
+    /// sequence number and the commit timestamp stay.
     pub fn begin_life(self) -> Incarnation {
         // 0 means a line that was never allocated, even when the counter wraps.
         let next = self.incarnation().0.wrapping_add(1).max(1);

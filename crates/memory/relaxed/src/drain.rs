@@ -73,7 +73,7 @@ pub(crate) async fn drain_task<M: CoherentMemory>(shared: Rc<Shared<M>>, lane: u
     }
 }
 
-/// Starts the entries whose batch delay has passed.
+/// Starts all entries when the batch delay of the oldest one has passed.
 pub(crate) async fn clock<M: CoherentMemory>(shared: Rc<Shared<M>>) {
     let next = || match shared.is_closed() {
         true => Some(None),

@@ -14,7 +14,7 @@ use crate::signal::Signal;
 use crate::updates::Updates;
 use crate::{LossCause, LostWrite, LostWrites, WriteBufferCounts, WriteBufferSettings};
 
-/// Called with losses that no call can report any more.
+/// Called with losses that appear after the buffer is closed.
 pub(crate) type OnLoss = Box<dyn Fn(LostWrites)>;
 
 pub(crate) struct Shared<M: CoherentMemory> {
@@ -27,21 +27,21 @@ pub(crate) struct Shared<M: CoherentMemory> {
     on_loss: OnLoss,
     /// The wakers of the drain tasks.
     lanes: RefCell<Vec<Option<Waker>>>,
-    /// Drain tasks that wait for a job; the last one goes first.
+    /// Drain tasks without a job. The task that became idle last gets the next job.
     idle: RefCell<Vec<usize>>,
-    /// The clock waits here for a write with a running batch delay.
+    /// The clock task waits here for a write whose batch delay runs, and for the close.
     pub(crate) clock: Signal,
     /// Four kinds of tasks wait here: writes that wait for room, writes that wait for updates,
     /// updates that let writes go first, and flushes.
     pub(crate) room: Signal,
     /// Total store order: the last time at which an entry became visible.
     pub(crate) moved: Cell<Time>,
-    /// The mean of the times that lines took to arrive lately.
+    /// A running mean of the time that a drain task took to obtain its line.
     pub(crate) obtaining: Cell<Duration>,
-    /// Drain tasks that released their line before its turn wait here.
+    /// Drain tasks that do not have their line wait here for the turn of their entry.
     pub(crate) progress: Signal,
-    /// Updates in progress: no write is taken meanwhile, because an update follows all writes
-    /// before it.
+    /// Updates in progress. No write is taken meanwhile: the write would be issued before the
+    /// update's change and become visible after it.
     pub(crate) updates: Updates,
     /// The buffer takes no more writes.
     closed: Cell<bool>,
@@ -89,7 +89,7 @@ impl<M: CoherentMemory> Shared<M> {
         self.closed.get()
     }
 
-    /// Whether a write can be taken now.
+    /// Whether the queue has room for the write, and no update is in progress.
     pub(crate) fn has_room(&self, write: Write<'_>) -> bool {
         !self.updates.go_on() && self.queue.borrow().has_room(write)
     }
@@ -131,7 +131,8 @@ impl<M: CoherentMemory> Shared<M> {
         }
     }
 
-    /// Registers the drain task, so that [`wake_lane`](Shared::wake_lane) wakes it from now on.
+    /// Registers the drain task, so that [`wake_drain_task`](Shared::wake_drain_task) wakes it from
+    /// now on.
     pub(crate) fn register(&self, lane: usize, cx: &Context<'_>) {
         let place = &mut self.lanes.borrow_mut()[lane];
         if !place.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
@@ -186,12 +187,13 @@ impl<M: CoherentMemory> Shared<M> {
     /// The losses since the last call.
     pub(crate) fn take_lost(&self) -> Option<LostWrites> {
         let mut lost = self.lost.take();
-        // Where lines have no order, failures have none either.
+        // With partial store order, entries fail in any order. The report has the order in which
+        // the writes were issued.
         lost.sort_by_key(|write| write.issued);
         (!lost.is_empty()).then_some(LostWrites(lost))
     }
 
-    /// Reports losses to the buffer's `on_loss` function when no call can follow.
+    /// Gives losses that are not reported yet to the `on_loss` function of a closed buffer.
     fn report(&self) {
         if let Some(lost) = self.take_lost() {
             (self.on_loss)(lost);

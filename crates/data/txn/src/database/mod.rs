@@ -12,8 +12,11 @@
 //! it is in the log like any other row. The roots in a definition are addresses, which are invalid
 //! after a restart. Recovery makes the tables anew and writes these rows again.
 
+mod block;
+mod definition;
 mod definitions;
 mod timestamps;
+pub(crate) mod words;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -28,25 +31,17 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::{CommitMode, DatabaseId, NodeId, TableId};
 
-pub(crate) use self::definitions::{definition, read_definition};
-use self::timestamps::Block;
-use crate::aged::SERVED;
+use self::block::Block;
+pub(crate) use self::definition::{definition, read_definition};
+use self::words::{DRAWN, MAGIC, SERVED, TABLES, TIMESTAMPS, VERSION};
 use crate::location_cache::Places;
 use crate::node::Worker;
-use crate::purge::{Left, Purge};
-use crate::transaction::{State, Transaction};
-use crate::{Conflict, Scheme, Table, Timestamp, TransactionNode, TxnError};
+use crate::purge_piece::{Left, Purge};
+use crate::transaction::State;
+use crate::{Scheme, Table, Timestamp, TransactionNode, TxnError};
 
-const MAGIC: u64 = 0x4c57_5458_4e44_4231;
-const VERSION: u64 = 3;
-const _: () = assert!(MAGIC != 0 && VERSION > 0, "a zeroed line is no database");
 /// The counter in the timestamp of loaded rows.
 const LOADED: u64 = 1;
-/// Offsets in the line of global atomics.
-const TIMESTAMPS: usize = 0;
-const TABLES: usize = 8;
-const _: () = assert!(TIMESTAMPS != TABLES && TABLES.is_multiple_of(8), "each counter has a word");
-
 /// One worker's handle on a database. Clones are the same.
 pub struct Database<M: LineLocks>(Rc<Inner<M>>);
 
@@ -112,7 +107,7 @@ impl<M: LineLocks> Database<M> {
         node: Arc<TransactionNode>,
         id: DatabaseId,
     ) -> Result<Database<M>, TxnError> {
-        let definitions = Table::create(memory.clone(), TableId(0), definitions::schema()?).await?;
+        let definitions = Table::create(memory.clone(), TableId(0), definition::schema()?).await?;
         let counters = memory.allocate().await?;
         // Only atomics write a line of global atomics, and it holds arbitrary values at first. The
         // first table has number 1.
@@ -128,10 +123,7 @@ impl<M: LineLocks> Database<M> {
         let scheme = node.settings().scheme.code();
         let known = [MAGIC, VERSION, id.0, tables.bits(), counters.bits(), scheme];
         words[..known.len()].copy_from_slice(&known);
-        strict_assert!(
-            known.len() <= crate::aged::DRAWN,
-            "the fields of the root overlap the places of elders"
-        );
+        strict_assert!(known.len() <= DRAWN, "the fields of the root overlap the places of elders");
         let write = |line: &mut latchwork_cache::WriteGuard<'_>| {
             for (at, word) in words.into_iter().enumerate() {
                 line.words().set_word(at, word);
@@ -165,7 +157,7 @@ impl<M: LineLocks> Database<M> {
         }
         let roots = [GlobalAddr::from_bits(tables)];
         let definitions =
-            Table::open(memory.clone(), TableId(0), definitions::schema()?, &roots).await?;
+            Table::open(memory.clone(), TableId(0), definition::schema()?, &roots).await?;
         let (id, counters) = (DatabaseId(id), GlobalAddr::from_bits(counters));
         let database = Database::at(memory, node, root, id, counters, definitions);
         // This node may be new to the database. The clock of the node begins above all recovered or
@@ -260,39 +252,10 @@ impl<M: LineLocks> Database<M> {
         table.load(key, row, cts).await
     }
 
-    /// Begins a transaction. Under timestamp ordering this draws its timestamp.
-    ///
-    /// # Errors
-    /// Memory failures; [`TxnError::ClockExhausted`].
-    pub async fn begin(&self) -> Result<Transaction<M>, TxnError> {
-        // This comes first, so that a transaction of a new generation draws a timestamp later than
-        // all that were drawn before the generation began.
-        let generation = self.0.worker.begin();
-        let ts = match self.scheme() {
-            Scheme::TimestampOrdering => self.draw(&generation).await?,
-            _ => Timestamp::ZERO,
-        };
-        Ok(Transaction::begin(self.clone(), ts, generation))
-    }
-
-    /// Begins a part of a transaction that has begun elsewhere. Under timestamp ordering `ts` is
-    /// the [timestamp](Transaction::timestamp) of that transaction; otherwise `ts` has no effect.
-    ///
-    /// # Errors
-    /// [`Conflict::TooLate`] when a checkpoint with a later floor has begun in the meantime. That
-    /// checkpoint would not wait for this part.
-    pub fn begin_at(&self, ts: Timestamp) -> Result<Transaction<M>, TxnError> {
-        // This comes first: a checkpoint waits for transactions that begin in the generation before
-        // its floor, and all later ones see the floor.
-        let generation = self.0.worker.begin();
-        let ts = match self.scheme() {
-            Scheme::TimestampOrdering if ts <= self.node().floor() => {
-                return Err(Conflict::TooLate.into());
-            }
-            Scheme::TimestampOrdering => ts,
-            _ => Timestamp::ZERO,
-        };
-        Ok(Transaction::begin(self.clone(), ts, generation))
+    /// Begins a transaction of the present generation. A checkpoint that begins later waits until
+    /// the result is dropped.
+    pub(crate) fn begin_generation(&self) -> Arc<()> {
+        self.0.worker.begin()
     }
 
     pub(crate) fn look_away_until(&self, time: Time) {

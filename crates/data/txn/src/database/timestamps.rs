@@ -1,26 +1,19 @@
 //! Timestamps from the counter of all nodes, drawn one by one or in blocks.
 
 use std::ptr;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use latchwork_coherence::LineLocks;
 use latchwork_strict::strict_assert;
 
-use super::{Database, TIMESTAMPS};
+use super::Database;
+use super::block::Block;
+use super::words::TIMESTAMPS;
 use crate::{Timestamp, TxnError};
-
-/// Timestamps that were drawn together.
-#[derive(Default)]
-pub(super) struct Block {
-    /// The generation in which they were drawn. The weak reference keeps the address of the
-    /// generation from being reused.
-    of: Option<Weak<()>>,
-    left: std::ops::Range<u64>,
-}
 
 impl<M: LineLocks> Database<M> {
     /// Draws a timestamp from the counter of all nodes.
-    pub(super) async fn draw(&self, generation: &Arc<()>) -> Result<Timestamp, TxnError> {
+    pub(crate) async fn draw(&self, generation: &Arc<()>) -> Result<Timestamp, TxnError> {
         let next = {
             let mut block = self.0.block.borrow_mut();
             // Timestamps of an earlier generation may be below a floor that was drawn since.

@@ -29,12 +29,15 @@
 //! lock of another transaction ([`Patience`]).
 
 mod placement;
+mod places;
 mod read;
+mod stop;
 mod write;
 
 pub(crate) use placement::{Placed, RUN};
 pub use read::SeenRow;
-pub(crate) use read::{Reading, Stamped, Stop};
+pub(crate) use read::{Reading, Stamped};
+pub(crate) use stop::Stop;
 pub(crate) use write::{Install, Prepared};
 
 use std::cell::RefCell;
@@ -49,7 +52,7 @@ use latchwork_wal::TableId;
 
 use crate::page::{Broken, row_max};
 use crate::{Conflict, RowId, TxnError};
-use placement::Places;
+use places::Places;
 
 /// The number of reads of a row that other transactions keep changing. With each change, one of
 /// them made progress.

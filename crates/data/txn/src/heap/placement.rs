@@ -11,56 +11,17 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use smallvec::SmallVec;
 
-use super::{Heap, Patience, Stop};
+use super::places::{LINES_MAX, Places};
+use super::stop::Stop;
+use super::{Heap, Patience};
 use crate::page::{Edit, New, Page, format, tuple_size};
 use crate::{RowId, TxnError};
 
-/// The number of lines with room that a worker notes for each table. Workers that change rows in
-/// other lines use the room there.
-const LINES_MAX: usize = 64;
 /// The number of locked lines that are skipped before a new line is taken.
 const LOCKED_MAX: usize = 4;
 /// The number of tuples that are placed together.
 pub(crate) const RUN: usize = 16;
-const _: () =
-    assert!(LINES_MAX > 1 && LOCKED_MAX < LINES_MAX, "a locked line leaves others to choose from");
-
-#[derive(Debug, Default)]
-pub(super) struct Places {
-    /// Lines with the bytes of a tuple for which each has room. The last line is the tail.
-    lines: Vec<(GlobalAddr, usize)>,
-    /// Lines that were allocated and are not yet pages.
-    blank: Vec<GlobalAddr>,
-    /// Tuples to which nothing leads.
-    strays: Vec<RowId>,
-}
-
-impl Places {
-    fn line_for(&self, size: usize, but: &[GlobalAddr]) -> Option<GlobalAddr> {
-        let fits = |(line, room): &&(GlobalAddr, usize)| *room >= size && !but.contains(line);
-        self.lines.iter().rev().find(fits).map(|(line, _)| *line)
-    }
-
-    /// Notes the room of a line. A new line with less room than `least` is not noted.
-    pub(super) fn note(&mut self, line: GlobalAddr, room: usize, least: usize) {
-        strict_assert!(!line.is_null(), "the null address has room");
-        match self.lines.iter_mut().rev().find(|(known, _)| *known == line) {
-            Some((_, known)) => *known = room,
-            None if room < least => {}
-            None => {
-                if self.lines.len() >= LINES_MAX {
-                    let least = self.lines.iter().enumerate().min_by_key(|(_, (_, room))| *room);
-                    if let Some((at, _)) = least {
-                        self.lines.remove(at);
-                    }
-                }
-                // In front of the tail, which stays the first choice.
-                let at = self.lines.len().saturating_sub(1);
-                self.lines.insert(at, (line, room));
-            }
-        }
-    }
-}
+const _: () = assert!(LOCKED_MAX < LINES_MAX, "a locked line leaves others to choose from");
 
 /// A tuple to which nothing leads yet. If this value is dropped, the tuple becomes a stray.
 #[derive(Debug)]

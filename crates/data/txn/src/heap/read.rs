@@ -6,7 +6,8 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Timestamp;
 
-use super::Heap;
+use super::stop::Stop;
+use super::{Heap, Patience};
 use crate::page::{Broken, HEADER, Page, SLOT, Slot, State, TupleRef, read_timestamp};
 use crate::{RowId, TxnError};
 
@@ -29,17 +30,6 @@ pub enum SeenRow {
     /// No tuple of this row has this row id. The row was deleted and purged, or has another row id
     /// now.
     Absent,
-}
-
-/// The reason why a step did not finish.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// A line is not here. The caller obtains the line and calls again.
-    Need(Need),
-    /// The page is corrupt; its read was validated.
-    Broken(GlobalAddr, Broken),
-    /// The row moved during the read.
-    Moved,
 }
 
 /// The content of the home slot.
@@ -402,6 +392,6 @@ impl<M: LineLocks> Heap<M> {
     ) -> Result<SeenRow, TxnError> {
         value.clear();
         let (mut at, hint) = <(Reading, Hint)>::default();
-        self.drive(super::Patience::Wait, || self.get_step(&mut at, id, &hint, key, value)).await
+        self.drive(Patience::Wait, || self.get_step(&mut at, id, &hint, key, value)).await
     }
 }

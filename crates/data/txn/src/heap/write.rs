@@ -9,7 +9,9 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Timestamp;
 
 use super::placement::Placed;
-use super::{Heap, Patience, SeenRow, Stop};
+use super::read::SeenRow;
+use super::stop::Stop;
+use super::{Heap, Patience};
 use crate::page::{Broken, Dirty, Edit, New, Page, State, TupleRef};
 use crate::{Conflict, RowId, TxnError};
 

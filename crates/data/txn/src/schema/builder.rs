@@ -2,11 +2,14 @@
 
 use latchwork_strict::strict_assert;
 
-use super::column::{Column, ColumnId, ColumnType};
+use super::Schema;
+use super::column::{Column, ColumnId};
+use super::column_type::ColumnType;
+use super::error::SchemaError;
 use super::index::SecondaryIndex;
-use super::layout::Place;
+use super::limits::{COLUMNS_MAX, INDEXES_MAX, NAME_MAX, ROW_MAX};
 use super::ordered::{KEY_COLUMNS_MAX, KeyLayout, Order, Part};
-use super::{COLUMNS_MAX, INDEXES_MAX, NAME_MAX, ROW_MAX, Schema, SchemaError};
+use super::place::Place;
 
 /// Builds a schema; made by [`Schema::builder`]. Only [`build`](SchemaBuilder::build) checks the
 /// schema, and it reports the first error.
@@ -17,6 +20,13 @@ pub struct SchemaBuilder {
     key: Vec<String>,
     indexes: Vec<IndexDefinition<String>>,
     rows_per_line: Option<u16>,
+}
+
+impl Schema {
+    /// Begins a schema of a table with this name.
+    pub fn builder(table: impl Into<String>) -> SchemaBuilder {
+        SchemaBuilder::new(table.into())
+    }
 }
 
 impl SchemaBuilder {

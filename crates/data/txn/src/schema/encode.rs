@@ -11,10 +11,12 @@
 
 use latchwork_strict::strict_assert;
 
+use super::Schema;
 use super::builder::{Definition, IndexDefinition};
-use super::column::{Column, ColumnId, ColumnType};
+use super::column::{Column, ColumnId};
+use super::column_type::ColumnType;
+use super::error::SchemaError;
 use super::ordered::Order;
-use super::{Schema, SchemaError};
 
 /// The version of the encoding.
 const VERSION: u8 = 1;

@@ -2,13 +2,14 @@
 
 use thiserror::Error;
 
-use super::column::ColumnType;
+use super::column_type::ColumnType;
+use super::limits::NAME_MAX;
 
 /// The reason why a schema was refused, or why values or bytes do not match a schema.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum SchemaError {
     /// Something has an empty name.
-    #[error("{what} has no name: give it 1 to {max} bytes", max = super::NAME_MAX)]
+    #[error("{what} has no name: give it 1 to {max} bytes", max = NAME_MAX)]
     NameEmpty {
         /// The kind of thing.
         what: &'static str,
@@ -16,7 +17,7 @@ pub enum SchemaError {
     /// A name is too long.
     #[error(
         "the name \"{name}\" of {what} has {} bytes: at most {max} are possible",
-        .name.len(), max = super::NAME_MAX
+        .name.len(), max = NAME_MAX
     )]
     NameTooLong {
         /// The kind of thing.

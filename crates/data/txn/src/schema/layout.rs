@@ -10,21 +10,11 @@
 
 use latchwork_strict::strict_assert;
 
-use super::column::{Column, ColumnId, ColumnType, ColumnValue, number};
-use super::{Schema, SchemaError};
-
-/// The location of a column.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
-    /// In the primary key, at this position.
-    Key(usize),
-    /// In the row, at this byte.
-    Fixed(usize),
-    /// The text with this number.
-    Text(usize),
-    /// After the texts.
-    Blob,
-}
+use super::Schema;
+use super::column::{Column, ColumnId, ColumnValue, number};
+use super::column_type::ColumnType;
+use super::error::SchemaError;
+use super::place::Place;
 
 impl Schema {
     /// Encodes a row with these values into `out`, which is cleared first. The values are those of

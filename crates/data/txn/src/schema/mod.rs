@@ -52,37 +52,32 @@
 
 mod builder;
 mod column;
+mod column_type;
 mod encode;
 mod error;
 mod index;
+mod index_keys;
+mod key;
 mod layout;
+mod limits;
 mod ordered;
+mod place;
 #[cfg(test)]
 mod tests;
 
 pub use builder::SchemaBuilder;
-pub use column::{Column, ColumnId, ColumnType, ColumnValue};
+pub use column::{Column, ColumnId, ColumnValue};
+pub use column_type::ColumnType;
 pub use error::SchemaError;
 pub use index::SecondaryIndex;
+pub use key::KeyRef;
 pub use layout::RowRef;
-pub use ordered::{KEY_COLUMNS_MAX, KeyRef, Order, end_of_prefix};
+pub use limits::{COLUMNS_MAX, INDEXES_MAX, NAME_MAX};
+pub use ordered::{KEY_COLUMNS_MAX, Order, end_of_prefix};
 
-use layout::Place;
 use ordered::KeyLayout;
+use place::Place;
 
-/// The maximum length of the name of a table, a column or an index, in bytes. The catalogue of the
-/// memory pool has the same limit.
-pub const NAME_MAX: usize = 48;
-
-/// The maximum number of columns of a table.
-pub const COLUMNS_MAX: usize = 1024;
-
-/// The maximum number of secondary indexes of a table.
-pub const INDEXES_MAX: usize = 16;
-
-/// The maximum length of a row in bytes: the payload of the longest line.
-const ROW_MAX: usize = 65_504;
-const _: () = assert!(ROW_MAX <= u16::MAX as usize, "the length of a row fits into a tuple");
 const _: () =
     assert!(NAME_MAX > 0 && COLUMNS_MAX > KEY_COLUMNS_MAX, "a table has columns beside its key");
 
@@ -105,11 +100,6 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Begins a schema of a table with this name.
-    pub fn builder(table: impl Into<String>) -> SchemaBuilder {
-        SchemaBuilder::new(table.into())
-    }
-
     /// The name of the table.
     pub fn name(&self) -> &str {
         &self.name
@@ -188,14 +178,6 @@ impl Schema {
     ) -> Result<(), SchemaError> {
         out.clear();
         self.key.put(&self.columns, values, out)
-    }
-
-    /// Reads a primary key.
-    ///
-    /// # Errors
-    /// [`SchemaError::BadKey`] for bytes that [`encode_key`](Schema::encode_key) never writes.
-    pub fn key<'a>(&'a self, bytes: &'a [u8]) -> Result<KeyRef<'a>, SchemaError> {
-        self.key.read(self, bytes)
     }
 
     /// The maximum length of a primary key in bytes.

@@ -12,8 +12,9 @@
 
 use std::borrow::Cow;
 
-use super::column::{Column, ColumnId, ColumnType, ColumnValue, number};
-use super::{Schema, SchemaError};
+use super::column::{Column, ColumnId, ColumnValue, number};
+use super::column_type::ColumnType;
+use super::error::SchemaError;
 
 /// The maximum number of columns of a key.
 pub const KEY_COLUMNS_MAX: usize = 16;
@@ -45,7 +46,7 @@ impl Part {
     }
 
     /// The bytes of the column at the beginning of `key`; `None` if the bytes are no such column.
-    fn len_in(self, key: &[u8]) -> Option<usize> {
+    pub(super) fn len_in(self, key: &[u8]) -> Option<usize> {
         let ColumnType::Text(max) = self.kind else {
             return self.kind.fixed_len().filter(|&len| len <= key.len());
         };
@@ -81,7 +82,7 @@ impl Part {
     }
 
     /// The value of a column from its bytes, of the length that [`len_in`](Part::len_in) found.
-    fn value<'a>(self, bytes: &'a [u8]) -> ColumnValue<'a> {
+    pub(super) fn value<'a>(self, bytes: &'a [u8]) -> ColumnValue<'a> {
         let mask = self.mask();
         match self.kind {
             ColumnType::Text(_) => {
@@ -188,63 +189,6 @@ impl KeyLayout {
 
     pub(super) fn wrong_count(&self, given: usize) -> SchemaError {
         SchemaError::WrongCount { whose: self.whose.clone(), given, columns: self.parts.len() }
-    }
-
-    /// Reads a key from `bytes`.
-    pub(super) fn read<'a>(
-        &'a self,
-        schema: &'a Schema,
-        bytes: &'a [u8],
-    ) -> Result<KeyRef<'a>, SchemaError> {
-        let bad = || SchemaError::BadKey { whose: self.whose.clone(), len: bytes.len() };
-        let mut ends = [0; KEY_COLUMNS_MAX];
-        let mut at = 0;
-        for (part, end) in self.parts.iter().zip(&mut ends) {
-            at += part.len_in(&bytes[at..]).ok_or_else(bad)?;
-            *end = u16::try_from(at).map_err(|_| bad())?;
-        }
-        if at != bytes.len() {
-            return Err(bad());
-        }
-        Ok(KeyRef { schema, layout: self, bytes, ends })
-    }
-}
-
-/// A key that is read column by column: a primary key ([`Schema::key`]) or a key of a secondary
-/// index ([`Schema::index_key_ref`]).
-#[derive(Clone, Copy, Debug)]
-pub struct KeyRef<'a> {
-    schema: &'a Schema,
-    layout: &'a KeyLayout,
-    bytes: &'a [u8],
-    /// The end of each of its columns.
-    ends: [u16; KEY_COLUMNS_MAX],
-}
-
-impl<'a> KeyRef<'a> {
-    /// The bytes of the column at position `at` of the key, which must exist.
-    pub(super) fn encoded(&self, at: usize) -> &'a [u8] {
-        let start = if at == 0 { 0 } else { self.ends[at - 1] };
-        &self.bytes[usize::from(start)..usize::from(self.ends[at])]
-    }
-
-    /// Reads the value of a column.
-    ///
-    /// # Errors
-    /// [`SchemaError::NotThere`] for a column that is not in the key;
-    /// [`SchemaError::UnknownColumn`] for one that is not in the table.
-    pub fn get(&self, column: ColumnId) -> Result<ColumnValue<'a>, SchemaError> {
-        let found = self.layout.parts.iter().position(|part| part.column == column);
-        let Some(at) = found else {
-            let column = self.schema.column_at(column, &self.layout.whose)?.name.clone();
-            return Err(SchemaError::NotThere { column, place: self.layout.whose.clone() });
-        };
-        Ok(self.layout.parts[at].value(self.encoded(at)))
-    }
-
-    /// The values of all columns, in the order of the key.
-    pub fn values(&self) -> impl Iterator<Item = ColumnValue<'a>> + '_ {
-        self.layout.parts.iter().enumerate().map(|(at, part)| part.value(self.encoded(at)))
     }
 }
 

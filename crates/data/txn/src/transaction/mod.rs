@@ -55,6 +55,7 @@
 //! waits.
 
 mod abort;
+mod begin;
 mod change;
 mod commit;
 mod early_release;
@@ -72,6 +73,7 @@ mod phases;
 mod prepared;
 mod range;
 mod scan;
+mod scratch;
 mod stage;
 mod stale_entries;
 mod state;

@@ -7,6 +7,7 @@ use latchwork_cache::Hint;
 use latchwork_coherence::{AccessMode, LineLocks};
 use latchwork_history::Direction;
 
+use super::scratch::{Batch, Scratch};
 use super::state::{Change, Read, State, hash_of, index_number};
 use super::{Range, Transaction};
 use crate::heap::{Patience, SeenRow};
@@ -17,40 +18,6 @@ const BATCH: usize = 64;
 
 /// The number of rows that are prefetched together.
 const LANES: usize = 16;
-
-/// Copied index entries.
-#[derive(Default)]
-struct Batch {
-    keys: Vec<u8>,
-    /// For each entry, the end of its key and its row id.
-    entries: Vec<(u32, RowId)>,
-    leaves: Vec<Leaf>,
-    ended: bool,
-}
-
-/// The buffers of a scan, kept for the next scan so that it need not allocate.
-#[derive(Default)]
-pub(super) struct Scratch {
-    batch: Batch,
-    /// Guesses of the frames of prefetched rows.
-    hints: Vec<Hint>,
-    key: Vec<u8>,
-    row: Vec<u8>,
-}
-
-impl Batch {
-    fn clear(&mut self) {
-        self.keys.clear();
-        self.entries.clear();
-        self.leaves.clear();
-        self.ended = false;
-    }
-
-    fn key(&self, at: usize) -> &[u8] {
-        let from = at.checked_sub(1).map_or(0, |before| self.entries[before].0 as usize);
-        &self.keys[from..self.entries[at].0 as usize]
-    }
-}
 
 impl<M: LineLocks> Transaction<M> {
     /// Calls `visit` for the rows of a range in the order of their keys, until `visit` stops.

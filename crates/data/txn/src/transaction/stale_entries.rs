@@ -14,7 +14,7 @@ use latchwork_coherence::LineLocks;
 use latchwork_wal::Timestamp;
 
 use super::state::{Base, Change, State, Write};
-use crate::purge::{Purge, What};
+use crate::purge_piece::{Purge, What};
 use crate::{Database, TxnError};
 
 impl<M: LineLocks> State<M> {

@@ -11,7 +11,7 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::{TableId, Timestamp};
 
-use super::scan::Scratch;
+use super::scratch::Scratch;
 use crate::heap::{Placed, Prepared};
 use crate::{RowId, Table, TxnError};
 

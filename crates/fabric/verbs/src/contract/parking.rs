@@ -1,6 +1,7 @@
-//! Workers that park, and their wakes: no wake is lost, and no worker is woken while another worker
-//! polls. For fabrics of real time. This suite is separate from that of
-//! [`Harness`](super::Harness), because it is about executors and their notifiers.
+//! Workers that park, and their wakes, on fabrics that run in real time. No wake is lost. A sender
+//! wakes no worker while another worker is active: subscribed and not parked. This suite is
+//! separate from that of [`Harness`](super::Harness), because it is about executors and their
+//! notifiers.
 //!
 //! ```text
 //!   node 2: endpoint ── messages ──► inbox of node 1 ◄── servers, which park whenever it is empty
@@ -30,7 +31,8 @@ use crate::request::{Message, WorkRequest};
 /// One worker's access to the inbox that it serves.
 pub type Served = (Box<dyn Inbox>, Box<dyn Subscription>);
 
-/// The compute nodes 1 and 2, in one process or in two.
+/// The compute nodes 1 and 2 of a backend under test. They share one fabric, or each has a fabric
+/// of its own, as in two processes.
 pub trait Parking: Sync {
     /// Makes an endpoint of node 2. Completions wake the worker through `notifier`, on fabrics that
     /// do so.
@@ -39,12 +41,12 @@ pub trait Parking: Sync {
     /// Makes an inbox of node 1, with a subscription to it.
     fn serve(&self, notifier: Notifier) -> Served;
 
-    /// How often each promise repeats its test.
+    /// The number of rounds of the cheapest test. A dearer test runs a fraction of them.
     fn rounds(&self) -> u64;
 }
 
-/// Tests a backend with one test per promise. `$make` makes an iterator over fresh [`Parking`]s
-/// from the largest number of messages in an inbox.
+/// Tests a backend with one test per promise. `$make` takes the capacity of an inbox in messages,
+/// and returns an iterator over fresh [`Parking`]s.
 #[macro_export]
 macro_rules! parking_tests {
     ($make:expr) => {
@@ -86,11 +88,12 @@ fn target() -> Target {
 pub struct Counts {
     /// Messages received.
     pub received: AtomicU64,
-    /// Workers that are parked.
+    /// Subscriptions that are parked. A thread may not sleep yet.
     pub parked: AtomicU64,
 }
 
-/// A poller that counts the messages of an inbox, and parks when the inbox is empty.
+/// A poller that counts the messages of an inbox. It permits the worker to park when the inbox is
+/// empty.
 pub struct Serve {
     inbox: Box<dyn Inbox>,
     subscription: Box<dyn Subscription>,
@@ -187,7 +190,8 @@ impl<'scope> Servers<'scope> {
 
 impl Drop for Servers<'_> {
     fn drop(&mut self) {
-        // A failed test must not wait for the threads.
+        // The scope joins the threads also when the test fails. Without this call they would never
+        // end.
         self.tell();
     }
 }
@@ -233,7 +237,8 @@ pub fn a_message_always_finds_a_parked_worker(nodes: &impl Parking) {
     }
 }
 
-/// Messages that were pushed back arrive, although the receivers park whenever the inbox is empty.
+/// Messages that find a full inbox wait at the sender and arrive later. The receivers park whenever
+/// the inbox is empty.
 pub fn bursts_beyond_the_inbox_arrive_at_parked_workers(nodes: &impl Parking) {
     thread::scope(|scope| {
         let servers = Servers::start(scope, nodes, 2);
@@ -341,7 +346,7 @@ impl Polled {
             self.waiting.set(Some(context.waker().clone()));
             Poll::Pending
         });
-        // The timer would wake a parked worker by itself; it serves only to report a failure.
+        // The timer also wakes the worker. The assertion below fails when only the timer did.
         let late = handle.now() + PATIENCE;
         handle.timeout(late, all).await.expect("a completion waits for ever");
         assert!(handle.now() < late, "only the timer has woken the worker");
@@ -369,9 +374,10 @@ impl Poller for Polled {
     }
 }
 
-/// A worker parks whenever it may while it waits, and each completion wakes it. One of two messages
-/// finds no room in the inbox. The completion of that message comes after a receive on node 1,
-/// which is late enough.
+/// A worker waits for completions and parks whenever its endpoint permits. On fabrics whose
+/// completions notify, a completion wakes the worker; on the others the worker polls. Where the
+/// inbox has room for one message, the second message is pushed back. Its completion comes after a
+/// receive on node 1, which is late enough for the worker to park.
 pub fn completions_reach_a_worker_that_wants_to_park(nodes: &impl Parking) {
     let (go, told) = channel::<()>();
     thread::scope(|scope| {

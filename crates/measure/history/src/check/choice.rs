@@ -14,7 +14,16 @@
 use latchwork_strict::strict_assert;
 
 use super::graph::{Builder, kind};
-use super::presence::Candidate;
+
+/// A state that a reader may have seen: consecutive versions with the same answer. The first
+/// version made the answer so, and the write behind the last one ended it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Candidate {
+    /// The writer that made the answer so; `None` if it was so from the start.
+    pub(crate) after: Option<u32>,
+    /// The writer that changed the answer.
+    pub(crate) before: Option<u32>,
+}
 
 /// A reader, and the states of a key that it may have read.
 #[derive(Clone, Debug)]

@@ -18,20 +18,10 @@ use std::ops::Range;
 
 use latchwork_strict::strict_assert;
 
-use super::choice::Choice;
+use super::choice::{Candidate, Choice};
 use super::graph::Builder;
 use super::index::{Index, Written};
 use super::report::{Class, Findings, name};
-
-/// A state that a reader may have seen: consecutive versions with the same answer. The first
-/// version made the answer so, and the write behind the last one ended it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Candidate {
-    /// The writer that made the answer so; `None` if it was so from the start.
-    pub(crate) after: Option<u32>,
-    /// The writer that changed the answer.
-    pub(crate) before: Option<u32>,
-}
 
 /// Times of versions, to find the versions around a reader without visiting all.
 pub(crate) struct Times {

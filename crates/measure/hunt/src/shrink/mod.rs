@@ -1,14 +1,17 @@
-//! [`Shrinker`]: searches a smaller world that fails the same check.
+//! [`Shrinker`]: searches for a smaller world in which the same check fails.
 //!
-//! The search makes the shape of a scenario smaller step by step: fewer operations, nodes, workers,
-//! tasks and lines, single faults off, a calmer network. Every change of the shape changes all
-//! later random choices. Then the failure appears under another seed. So each smaller shape is
-//! tried with the failing seed and with some tens of other seeds. Compare Zeller and Hildebrandt,
-//! "Simplifying and isolating failure-inducing input", 2002: there the parts of an input can be
-//! left out one by one.
+//! A smaller shape has fewer nodes, workers, tasks or operations, a simpler workload, fewer faults,
+//! default settings, or a calmer network. With fewer nodes, each task may get more operations. A
+//! cache without evictions counts as smaller.
+//!
+//! A change of the shape changes the schedule and many random choices. So the failure may appear
+//! only under another seed, and each shape is tried with the failing seed and the seeds after it:
+//! 16 at first, up to 1024 in later rounds. Compare Zeller and Hildebrandt, "Simplifying and
+//! isolating failure-inducing input", 2002. Their method removes parts of a fixed input. Here a
+//! removed part changes the rest.
 //!
 //! ```text
-//!   scenario ──► smaller shapes, boldest first ──► each with many seeds, side by side
+//!   scenario ──► smaller shapes, in groups ──► each with many seeds, side by side
 //!       ▲                                             │ one fails the same check
 //!       └─────────────────────────────────────────────┘
 //! ```
@@ -20,10 +23,10 @@ use crate::{Scenario, WorldCheck, WorldReport};
 /// The settings of a search for a smaller world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shrinker {
-    /// The seeds that each shape is tried with at first, at least 1: the failing seed and the
-    /// following ones. When no smaller shape fails, the search uses eight times as many seeds.
+    /// The number of seeds per shape in the first round, at least 1: the failing seed and the
+    /// following ones. Each further round uses eight times as many, up to `seeds_max`.
     pub seeds: u64,
-    /// The most seeds that each shape is tried with.
+    /// The limit of seeds per shape in later rounds.
     pub seeds_max: u64,
     /// The number of worlds that run in parallel, at least 1.
     pub jobs: usize,
@@ -38,7 +41,8 @@ impl Default for Shrinker {
 /// The result of a search.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shrunk {
-    /// The smallest scenario that fails.
+    /// The smallest failing scenario found. Without a failure in the given report: the given
+    /// scenario.
     pub scenario: Scenario,
     /// The report of its world.
     pub report: WorldReport,
@@ -49,10 +53,12 @@ pub struct Shrunk {
 }
 
 impl Shrinker {
-    /// Returns the smallest scenario found that fails the same check as `report`. The search goes
-    /// on while `go_on` holds, which is called before every few worlds. With `jobs` above 1, worlds
-    /// run on threads. The result depends on the scenario and on the duration of the search, not on
-    /// the speed of the threads.
+    /// Returns the smallest scenario found that fails the same check as `report`. The search calls
+    /// `go_on` before every chunk of `jobs` worlds, and ends when it returns false. With `jobs`
+    /// above 1, worlds run on threads. While `go_on` permits, the scenario found does not depend on
+    /// `jobs` or on the timing of threads.
+    ///
+    /// A world whose `run` panics counts as one that passes.
     pub fn shrink(
         &self,
         scenario: &Scenario,
@@ -65,7 +71,7 @@ impl Shrinker {
         let Some(check) = best.report.failure.as_ref().map(|failure| failure.check) else {
             return best;
         };
-        // The seeds of each shape that have been tried, and the next bound.
+        // Seeds below `tried` have been tried with every shape. This round ends before `until`.
         let (mut tried, mut until) = (0, self.seeds.max(1));
         'smaller: loop {
             for shape in shapes::smaller(&best.scenario) {
@@ -103,7 +109,8 @@ fn first_failing(
         many => std::thread::scope(|scope| {
             let running: Vec<_> =
                 many.iter().map(|world| scope.spawn(move || run(world))).collect();
-            // `run` does not panic.
+            // [`run`](crate::run) reports a panic of its world as a failure. It does not panic
+            // itself.
             running.into_iter().map(|thread| thread.join().ok()).collect()
         }),
     };

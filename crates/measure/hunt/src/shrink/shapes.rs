@@ -4,7 +4,8 @@ use toml::{Table, Value};
 
 use crate::{FaultPlan, Network, Scenario};
 
-/// All valid scenarios that are one step smaller, the largest steps first.
+/// All valid scenarios that are one step smaller. All faults off comes first; then each number in
+/// turn, its largest steps first.
 pub(super) fn smaller(of: &Scenario) -> Vec<Scenario> {
     // A reader understands a failure best without faults by chance, so those go first.
     let mut shapes = vec![Scenario { faults: FaultPlan::default(), ..of.clone() }];

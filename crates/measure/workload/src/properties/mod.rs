@@ -16,8 +16,10 @@
 
 mod line;
 mod near;
+mod source;
 
 pub use near::near_matches;
+pub use source::Source;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,29 +32,6 @@ use crate::WorkloadError;
 
 /// A file of properties.
 const FILE: InputKind = InputKind { name: "a property file", bytes_max: 1 << 20 };
-
-/// The source of a property.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// A line of a file, counted from 1.
-    File {
-        /// The file name as given.
-        name: Arc<str>,
-        /// The line on which the assignment begins.
-        line: usize,
-    },
-    /// An assignment on the command line (`-p key=value`).
-    CommandLine,
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Source::File { name, line } => write!(f, "{name}:{line}"),
-            Source::CommandLine => f.write_str("-p"),
-        }
-    }
-}
 
 /// One assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]

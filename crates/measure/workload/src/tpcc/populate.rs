@@ -10,7 +10,6 @@
 
 use std::num::NonZeroU64;
 
-use super::rows_of_part::PartRows;
 use super::scale::{self, DISTRICTS, Scale};
 use super::values::Constants;
 use super::{TpccIndex, TpccTable};
@@ -151,11 +150,6 @@ impl Population {
                 part(table, warehouse, (at / tables) as u8 + 1, numbers)
             }
         })
-    }
-
-    /// The rows of a part, in the order of their keys.
-    pub fn rows(&self, part: LoadPart) -> PartRows<'_> {
-        PartRows::new(self, part)
     }
 
     /// The generator of one row; `tag` is the number of the row's table.

@@ -23,6 +23,13 @@ const CARRIER: u8 = 0x81;
 /// The payment of each customer before the first transaction: H_AMOUNT and C_YTD_PAYMENT.
 pub(super) const PAID_CENTS: i64 = 1_000;
 
+impl Population {
+    /// The rows of a part, in the order of their keys.
+    pub fn rows(&self, part: LoadPart) -> PartRows<'_> {
+        PartRows::new(self, part)
+    }
+}
+
 /// The rows of one [`LoadPart`], from [`Population::rows`].
 ///
 /// The buffers are reused from row to row. So each row is borrowed from this object, which is no

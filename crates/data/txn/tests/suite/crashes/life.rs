@@ -21,7 +21,7 @@ use latchwork_wal::{Device, Log, LogDirectory};
 
 use crate::crashes::habits::{Fate, Habits};
 use crate::crashes::judge::Judge;
-use crate::crashes::work::rows;
+use crate::crashes::rows::rows;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const DATABASE: DatabaseId = DatabaseId(42);

@@ -6,6 +6,7 @@ mod early;
 mod habits;
 mod judge;
 mod life;
+mod rows;
 mod scenarios;
 mod stage;
 mod work;

@@ -1,0 +1,50 @@
+//! [`Places`]: where a worker puts new tuples of a table.
+
+use latchwork_strict::strict_assert;
+use latchwork_verbs::GlobalAddr;
+
+use crate::RowId;
+
+/// The number of lines with room that a worker notes for each table. Workers that change rows in
+/// other lines use the room there.
+pub(super) const LINES_MAX: usize = 64;
+const _: () = assert!(LINES_MAX > 1, "there is a line beside the tail");
+
+/// Where a worker puts new tuples: its tail, known lines with room, and strays.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// Lines with the bytes of a tuple for which each has room. The last line is the tail.
+    pub(super) lines: Vec<(GlobalAddr, usize)>,
+    /// Lines that were allocated and are not yet pages.
+    pub(super) blank: Vec<GlobalAddr>,
+    /// Tuples to which nothing leads.
+    pub(super) strays: Vec<RowId>,
+}
+
+impl Places {
+    /// A line with room for a tuple of `size` bytes, the latest first.
+    pub(super) fn line_for(&self, size: usize, but: &[GlobalAddr]) -> Option<GlobalAddr> {
+        let fits = |(line, room): &&(GlobalAddr, usize)| *room >= size && !but.contains(line);
+        self.lines.iter().rev().find(fits).map(|(line, _)| *line)
+    }
+
+    /// Notes the room of a line. A new line with less room than `least` is not noted.
+    pub(super) fn note(&mut self, line: GlobalAddr, room: usize, least: usize) {
+        strict_assert!(!line.is_null(), "the null address has room");
+        match self.lines.iter_mut().rev().find(|(known, _)| *known == line) {
+            Some((_, known)) => *known = room,
+            None if room < least => {}
+            None => {
+                if self.lines.len() >= LINES_MAX {
+                    let least = self.lines.iter().enumerate().min_by_key(|(_, (_, room))| *room);
+                    if let Some((at, _)) = least {
+                        self.lines.remove(at);
+                    }
+                }
+                // In front of the tail, which stays the first choice.
+                let at = self.lines.len().saturating_sub(1);
+                self.lines.insert(at, (line, room));
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! [`Purge`]: a piece that is to be removed.
+
+use latchwork_coherence::LineLocks;
+use latchwork_wal::TableId;
+
+use crate::{RowId, Table, Timestamp};
+
+/// A piece that is to be removed.
+pub(crate) struct Purge<M: LineLocks> {
+    pub(crate) table: Table<M>,
+    pub(crate) id: RowId,
+    pub(crate) key: Vec<u8>,
+    pub(crate) what: What,
+    /// Keys that lead to the row, with the numbers of their indexes.
+    pub(crate) entries: Vec<(u8, Vec<u8>)>,
+}
+
+/// A piece that a worker had when it ended, for the other workers of its node.
+pub(crate) struct Left {
+    pub(crate) table: TableId,
+    pub(crate) id: RowId,
+    pub(crate) key: Vec<u8>,
+    pub(crate) what: What,
+    pub(crate) entries: Vec<(u8, Vec<u8>)>,
+}
+
+impl<M: LineLocks> From<Purge<M>> for Left {
+    fn from(purge: Purge<M>) -> Left {
+        let Purge { table, id, key, what, entries } = purge;
+        Left { table: table.id(), id, key, what, entries }
+    }
+}
+
+/// The kind of a piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum What {
+    /// A row that was deleted at this time, and its entries.
+    Row(Timestamp),
+    /// Entries of a row that has other keys since this time.
+    Entries(Timestamp),
+}
