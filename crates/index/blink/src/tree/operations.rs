@@ -76,7 +76,7 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(found)
     }
 
-    async fn get_slow<R>(
+    pub(super) async fn get_slow<R>(
         &self,
         mut at: Descent,
         key: &[u8],
