@@ -118,26 +118,19 @@ fn acts_on_what_it_read(ended: &Result<Ended, Failure>) -> bool {
     )
 }
 
-/// The operations of a step. Each one first tries the fast path, which succeeds unless the
-/// operation has to wait. A future of the slow path is made only after that: a future that is not
-/// made costs nothing, and the box keeps it out of the frames of the transactions.
+/// The operations of a step. Where nothing has to wait, their futures are ready at the first poll.
 impl<T: TransactionRows<Worker>> Work<'_, T> {
     /// Reads an existing row into `buffers.row`.
     async fn read(&mut self, table: TpccTable, key: &[u8]) -> Result<(), Failure> {
-        let (rows, row) = (self.tables.of(table), &mut self.buffers.row);
-        if self.tx.try_get(rows, key, row) {
-            return Ok(());
-        }
-        there(Box::pin(self.tx.get(rows, key, row)).await?, table, key)
+        let found = self.tx.get(self.tables.of(table), key, &mut self.buffers.row).await?;
+        there(found, table, key)
     }
 
     /// As [`read`](Work::read), for a row that will be written.
     async fn read_to_write(&mut self, table: TpccTable, key: &[u8]) -> Result<(), Failure> {
-        let (rows, row) = (self.tables.of(table), &mut self.buffers.row);
-        if self.tx.try_get_for_update(rows, key, row) {
-            return Ok(());
-        }
-        there(Box::pin(self.tx.get_for_update(rows, key, row)).await?, table, key)
+        let row = &mut self.buffers.row;
+        let found = self.tx.get_for_update(self.tables.of(table), key, row).await?;
+        there(found, table, key)
     }
 
     /// Writes the bytes at the start of a row that transactions change.
@@ -147,22 +140,14 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
         key: &[u8],
         to: &[u8],
     ) -> Result<(), Failure> {
-        let rows = self.tables.of(table);
-        if self.tx.try_update_part(rows, key, 0, to) {
-            return Ok(());
-        }
-        Ok(Box::pin(self.tx.update_part(rows, key, 0, to)).await?)
+        Ok(self.tx.update_part(self.tables.of(table), key, 0, to).await?)
     }
 
     /// Adds the row in `buffers.made`. The row cannot exist before: a district and a worker's
     /// counter give each number once. A lookup would cost an access, and could only find the
     /// product of a stale read.
     async fn insert(&mut self, table: TpccTable, key: &[u8]) -> Result<(), Failure> {
-        let rows = self.tables.of(table);
-        if self.tx.try_insert_blind(rows, key, &self.buffers.made) {
-            return Ok(());
-        }
-        Ok(Box::pin(self.tx.insert_blind(rows, key, &self.buffers.made)).await?)
+        Ok(self.tx.insert_blind(self.tables.of(table), key, &self.buffers.made).await?)
     }
 
     /// The customer that an input names.

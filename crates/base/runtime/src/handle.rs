@@ -148,14 +148,6 @@ impl Handle {
         Coop::new(self.0.spend_coop())
     }
 
-    /// Like [`coop`](Handle::coop), for code that cannot wait: counts one unit of work and returns
-    /// `true`. Returns `false` and counts nothing when the task has to yield first. The caller then
-    /// leaves the work to code that awaits `coop`.
-    #[inline]
-    pub fn try_coop(&self) -> bool {
-        self.0.try_spend_coop()
-    }
-
     /// On the virtual driver, yields while the worker's clock is ahead of the world. Ready at once
     /// on the real driver. Code awaits this between two units of work that may not have waited for
     /// anything. Otherwise the second unit would take effect before its time.

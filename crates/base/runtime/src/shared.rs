@@ -162,20 +162,6 @@ impl Core {
         left == 0
     }
 
-    /// Counts one call unless the task has to yield. Returns whether the call was counted.
-    #[inline]
-    pub(crate) fn try_spend_coop(&self) -> bool {
-        let left = self.coop_left.get();
-        if left > 1 {
-            strict_assert!(
-                left >= 1 || self.config.coop_budget == 0,
-                "the budget ran out without a yield"
-            );
-            self.coop_left.set(left - 1);
-        }
-        left > 1
-    }
-
     pub(crate) fn count(&self, change: impl FnOnce(&mut Activity)) {
         let mut activity = self.activity.get();
         change(&mut activity);

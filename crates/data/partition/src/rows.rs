@@ -38,35 +38,6 @@ pub trait TransactionRows<M: LineLocks> {
         value: &mut Vec<u8>,
     ) -> Result<bool, TxnError>;
 
-    /// Reads a row if that needs no waiting; see [`latchwork_txn::Transaction::try_get`].
-    fn try_get(&mut self, _table: &Table<M>, _key: &[u8], _value: &mut Vec<u8>) -> bool {
-        false
-    }
-
-    /// Like [`try_get`](TransactionRows::try_get), for a row that the transaction will probably
-    /// write.
-    fn try_get_for_update(&mut self, _table: &Table<M>, _key: &[u8], _value: &mut Vec<u8>) -> bool {
-        false
-    }
-
-    /// Adds a row like [`insert_blind`](TransactionRows::insert_blind), if that needs no waiting.
-    /// `false`: nothing has happened.
-    fn try_insert_blind(&mut self, _table: &Table<M>, _key: &[u8], _value: &[u8]) -> bool {
-        false
-    }
-
-    /// Overwrites a part of a row's value if that needs no waiting; see
-    /// [`latchwork_txn::Transaction::try_update_part`].
-    fn try_update_part(
-        &mut self,
-        _table: &Table<M>,
-        _key: &[u8],
-        _offset: usize,
-        _bytes: &[u8],
-    ) -> bool {
-        false
-    }
-
     /// Reads many rows together.
     ///
     /// # Errors
@@ -176,28 +147,6 @@ impl<M: LineLocks> TransactionRows<M> for latchwork_txn::Transaction<M> {
 
     fn expect_places<K: AsRef<[u8]>>(&self, table: &Table<M>, keys: &[K]) {
         Self::expect_locations(self, table, keys);
-    }
-
-    fn try_get(&mut self, table: &Table<M>, key: &[u8], value: &mut Vec<u8>) -> bool {
-        Self::try_get(self, table, key, value)
-    }
-
-    fn try_get_for_update(&mut self, table: &Table<M>, key: &[u8], value: &mut Vec<u8>) -> bool {
-        Self::try_get_for_update(self, table, key, value)
-    }
-
-    fn try_insert_blind(&mut self, table: &Table<M>, key: &[u8], value: &[u8]) -> bool {
-        Self::insert_blind(self, table, key, value).is_ok()
-    }
-
-    fn try_update_part(
-        &mut self,
-        table: &Table<M>,
-        key: &[u8],
-        offset: usize,
-        bytes: &[u8],
-    ) -> bool {
-        Self::try_update_part(self, table, key, offset, bytes)
     }
 
     async fn get(

@@ -185,7 +185,10 @@ impl<M: LineLocks> Table<M> {
                 _ => self.index_key(index, key, value, &mut entry)?,
             }
             let bits = id.bits().to_le_bytes();
-            match self.tree(index).insert_stamped(&entry, &bits, |_| true, |_| (), |_| ()).await? {
+            let tree = self.tree(index);
+            let entered = tree.insert_stamped(&entry, &bits, |_| true, |_| (), |_| ()).await?;
+            tree.memory().handle().coop().await;
+            match entered {
                 Insertion::New { .. } => {}
                 _ => return Err(TxnError::Exists),
             }

@@ -104,7 +104,8 @@ impl<M: LineLocks> Transaction<M> {
         self.change_row(table, key, To::Value(value)).await
     }
 
-    /// Overwrites a part of a row's value.
+    /// Overwrites a part of a row's value. The future is ready at its first poll if the row was
+    /// read to be written.
     ///
     /// # Errors
     /// [`TxnError::OutsideValue`]; otherwise as [`update`](Transaction::update).
@@ -115,27 +116,16 @@ impl<M: LineLocks> Transaction<M> {
         offset: usize,
         bytes: &[u8],
     ) -> Result<(), TxnError> {
-        self.change_row(table, key, To::Part(offset, bytes)).await
-    }
-
-    /// Like [`update_part`](Transaction::update_part), as a plain function, for a row that was read
-    /// to be written and is not written yet. The plain function is faster where this is the usual
-    /// case. In any other case, and on an error, the function changes nothing and returns false.
-    pub fn try_update_part(
-        &mut self,
-        table: &Table<M>,
-        key: &[u8],
-        offset: usize,
-        bytes: &[u8],
-    ) -> bool {
-        let Ok((_, state)) = self.alive() else { return false };
-        let Ok(number) = state.number(table) else { return false };
-        let hash = hash_of(key);
-        if state.write_of(number, hash, key).is_some() {
-            return false;
+        let to = To::Part(offset, bytes);
+        let (_, state) = self.alive()?;
+        let (number, hash) = (state.number(table)?, hash_of(key));
+        if state.write_of(number, hash, key).is_none()
+            && let Some(kept) = state.kept(number, hash, key)
+        {
+            return state.note_change(number, hash, kept, &to);
         }
-        let Some(kept) = state.kept(number, hash, key) else { return false };
-        state.note_change(number, hash, kept, &To::Part(offset, bytes)).is_ok()
+        // The box keeps the slow path out of the frames of callers.
+        Box::pin(self.change_row(table, key, to)).await
     }
 
     async fn change_row(

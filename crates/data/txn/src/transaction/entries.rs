@@ -59,17 +59,11 @@ impl<M: LineLocks> Staging<'_, M> {
         let rows = writes.len().min(RUN);
         let entries = &entries[..rows];
         let admit = |stamp: &LeafStamp| !is_too_late(ts, stamp);
-        let tree = table.tree(0);
-        let (new, insertion) = match tree.try_insert_run_stamped(entries, admit, |_| ()) {
-            Some(done) => done,
-            None => {
-                let mut splits = SmallVec::<[Split; 1]>::new();
-                let split = |split| splits.push(split);
-                let done = tree.insert_run_stamped(entries, admit, |_| (), split).await?;
-                state.split(&splits);
-                done
-            }
-        };
+        let mut splits = SmallVec::<[Split; 1]>::new();
+        let split = |split| splits.push(split);
+        let inserted = table.tree(0).insert_run_stamped(entries, admit, |_| (), split).await?;
+        let (new, insertion) = inserted;
+        state.split(&splits);
         strict_assert!(new <= rows, "more entries are made than rows are placed");
         state.entries.truncate(before + new);
         if let Insertion::New { before, after } = insertion {
@@ -93,18 +87,12 @@ impl<M: LineLocks> Staging<'_, M> {
             state.entries.push(wanted.note(None));
             let admit = |stamp: &LeafStamp| !is_too_late(ts, stamp);
             let (entry, bits) = (state.bytes(&wanted.key), id.bits().to_le_bytes());
-            let tree = wanted.table.tree(wanted.index);
             let visit = |value: TreeValue<'_>| value.u64(0);
-            let inserted = match tree.try_insert_stamped(entry, &bits, admit, visit) {
-                Some(inserted) => inserted,
-                None => {
-                    let mut splits = SmallVec::<[Split; 1]>::new();
-                    let split = |split| splits.push(split);
-                    let inserted = tree.insert_stamped(entry, &bits, admit, visit, split).await?;
-                    state.split(&splits);
-                    inserted
-                }
-            };
+            let mut splits = SmallVec::<[Split; 1]>::new();
+            let split = |split| splits.push(split);
+            let tree = wanted.table.tree(wanted.index);
+            let inserted = tree.insert_stamped(entry, &bits, admit, visit, split).await?;
+            state.split(&splits);
             if let Insertion::New { before, after } = inserted {
                 state.entered(before, after);
                 return Ok(None);

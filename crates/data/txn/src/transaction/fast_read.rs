@@ -1,7 +1,7 @@
 //! The fast path of a read: plain functions without an await, for the usual case: the lines of the
 //! row are here and have no lock in the way. In any other case the slow path
-//! ([`look_up`](Database::look_up)) starts from the beginning. If the fast path has locked a line
-//! in which the row turns out not to be, it releases that lock.
+//! ([`look_up`](Database::look_up)) decides. If the fast path has locked a line in which the row
+//! turns out not to be, it releases that lock.
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, Need};
@@ -23,7 +23,7 @@ pub(super) enum FastRead {
 }
 
 impl<M: LineLocks> Database<M> {
-    /// Reads the row `key`.
+    /// Reads the row `key` at the location that the transaction or the location cache has for it.
     #[inline]
     pub(super) fn look_up_fast(
         &self,
@@ -34,20 +34,11 @@ impl<M: LineLocks> Database<M> {
         value: &mut Vec<u8>,
         mode: AccessMode,
     ) -> FastRead {
-        if let Some(place) = state.read_of(number, hash) {
-            return self.row_here(state, table, number, place, (key, hash), value, mode);
+        let read = state.read_of(number, hash);
+        match read.or_else(|| self.locations().borrow().find(table.id(), hash)) {
+            Some(place) => self.row_here(state, table, number, place, (key, hash), value, mode),
+            None => FastRead::More,
         }
-        let place = self.locations().borrow().find(table.id(), hash);
-        if let Some(place) = place {
-            let here = self.row_here(state, table, number, place, (key, hash), value, mode);
-            if here != FastRead::More {
-                return here;
-            }
-        }
-        let found = table.tree(0).try_get_stamped(key, |value| value.u64(0));
-        let Some((Some(id), _)) = found else { return FastRead::More };
-        let place = (RowId::from_bits(id), Hint::default());
-        self.row_here(state, table, number, place, (key, hash), value, mode)
     }
 
     /// Reads the row with the id `id`, if it has the key `key`. The hint is a guess of the frame of

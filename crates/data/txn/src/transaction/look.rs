@@ -1,6 +1,6 @@
 //! Row lookups: the locks, read timestamps and records of each scheme.
 
-use latchwork_blink::Leaf;
+use latchwork_blink::{Leaf, TreeValue};
 use latchwork_cache::Hint;
 use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, MemoryError, Need};
 use latchwork_verbs::GlobalAddr;
@@ -16,7 +16,8 @@ use crate::{Conflict, Database, RowId, Scheme, Table, TxnError};
 const ROUNDS_MAX: u32 = 1000;
 
 impl<M: LineLocks> Transaction<M> {
-    /// Reads the row `key` into `value`. Returns whether the row exists.
+    /// Reads the row `key` into `value`. Returns whether the row exists. The future is ready at its
+    /// first poll if the row's lines and its index page are here and no lock is in the way.
     ///
     /// # Errors
     /// Conflicts; a key that is empty or too long; memory failures.
@@ -37,49 +38,6 @@ impl<M: LineLocks> Transaction<M> {
         if let Some((id, hint)) = place {
             table.heap().prefetch_slot(id, &hint, self.database.locks_reads());
         }
-    }
-
-    /// Like [`get`](Transaction::get), as a plain function, for a row that exists, whose lines are
-    /// here, and that has no lock in the way. The plain function is faster where this is the usual
-    /// case. A result of false says nothing about the row, and leaves the content of `value`
-    /// unspecified. The caller then uses `get`.
-    #[inline]
-    pub fn try_get(&mut self, table: &Table<M>, key: &[u8], value: &mut Vec<u8>) -> bool {
-        self.try_read(table, key, value, AccessMode::Shared)
-    }
-
-    /// The plain function for [`get_for_update`](Transaction::get_for_update), as
-    /// [`try_get`](Transaction::try_get) is for [`get`](Transaction::get).
-    #[inline]
-    pub fn try_get_for_update(
-        &mut self,
-        table: &Table<M>,
-        key: &[u8],
-        value: &mut Vec<u8>,
-    ) -> bool {
-        self.try_read(table, key, value, AccessMode::Exclusive)
-    }
-
-    fn try_read(
-        &mut self,
-        table: &Table<M>,
-        key: &[u8],
-        value: &mut Vec<u8>,
-        mode: AccessMode,
-    ) -> bool {
-        value.clear();
-        let Ok((database, state)) = self.alive() else { return false };
-        let Ok(number) = state.number(table) else { return false };
-        let hash = hash_of(key);
-        if let Some(own) = state.own_row(number, hash, key) {
-            own.into_iter().for_each(|row| value.extend_from_slice(row));
-            return own.is_some();
-        }
-        // The task's last unit of work is left for a call that can yield. A failure here counts
-        // twice, and so yields sooner.
-        database.memory().handle().try_coop()
-            && database.look_up_fast(state, table, number, (key, hash), value, mode)
-                == FastRead::Row
     }
 
     /// Prefetches the location cache for many rows, as the step before
@@ -128,7 +86,27 @@ impl<M: LineLocks> Transaction<M> {
             FastRead::Locked => return self.doom(Err(Conflict::Locked.into())),
             FastRead::More => {}
         }
-        let looked = database.look_up(state, number, key, hash, value, mode).await;
+        let mut entry = None;
+        if state.read_of(number, hash).is_none() {
+            let found =
+                table.tree(0).get_stamped(key, |value| RowId::from_bits(value.u64(0))).await;
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => return self.doom(Err(error.into())),
+            };
+            if let Some(id) = found.0 {
+                let place = (id, Hint::default());
+                match database.row_here(state, table, number, place, (key, hash), value, mode) {
+                    FastRead::Row => return Ok(true),
+                    FastRead::Locked => return self.doom(Err(Conflict::Locked.into())),
+                    FastRead::More => {}
+                }
+            }
+            entry = Some(found);
+        }
+        // The box keeps the slow path out of the frames of callers.
+        let looked = database.look_up_from(entry, state, number, (key, hash), value, mode);
+        let looked = Box::pin(looked).await;
         Ok(matches!(self.doom(looked)?, Base::Row(..)))
     }
 }
@@ -160,7 +138,21 @@ impl<M: LineLocks> Database<M> {
         value: &mut Vec<u8>,
         mode: AccessMode,
     ) -> Result<Base, TxnError> {
-        let base = self.find(state, number, key, hash, value, mode).await?;
+        self.look_up_from(None, state, number, (key, hash), value, mode).await
+    }
+
+    /// Like [`look_up`](Database::look_up), from the index entry of the row on, if that was read
+    /// already.
+    async fn look_up_from(
+        &self,
+        entry: Option<(Option<RowId>, Leaf)>,
+        state: &mut State<M>,
+        number: u8,
+        (key, hash): (&[u8], u32),
+        value: &mut Vec<u8>,
+        mode: AccessMode,
+    ) -> Result<Base, TxnError> {
+        let base = self.find(entry, state, number, (key, hash), value, mode).await?;
         let version = base.named().map_or(0, |(_, cts)| cts.0);
         let table = state.table(number).id().0;
         state.record.read(table, key, version);
@@ -169,10 +161,10 @@ impl<M: LineLocks> Database<M> {
 
     async fn find(
         &self,
+        mut entry: Option<(Option<RowId>, Leaf)>,
         state: &mut State<M>,
         number: u8,
-        key: &[u8],
-        hash: u32,
+        (key, hash): (&[u8], u32),
         value: &mut Vec<u8>,
         mode: AccessMode,
     ) -> Result<Base, TxnError> {
@@ -187,8 +179,12 @@ impl<M: LineLocks> Database<M> {
         }
         let mut nothing_at = None;
         for _ in 0..ROUNDS_MAX {
-            let (found, leaf) = table.tree(0).get_stamped(key, |value| value.u64(0)).await?;
-            let Some(id) = found.map(RowId::from_bits) else {
+            let id = |value: TreeValue<'_>| RowId::from_bits(value.u64(0));
+            let (found, leaf) = match entry.take() {
+                Some(entry) => entry,
+                None => table.tree(0).get_stamped(key, id).await?,
+            };
+            let Some(id) = found else {
                 self.found_nothing(state, number, &table, 0, leaf).await?;
                 return Ok(Base::Nothing(None));
             };

@@ -49,11 +49,7 @@ impl<M: LineLocks> State<M> {
         }
         for seen in &self.leaves {
             let tree = self.table(seen.table).tree(usize::from(seen.index));
-            let same = match tree.try_still(&seen.leaf) {
-                Ok(same) => same,
-                Err(_) => tree.still(&seen.leaf).await?,
-            };
-            if !same {
+            if !tree.still(&seen.leaf).await? {
                 return Err(Conflict::Phantom.into());
             }
         }

@@ -1,8 +1,10 @@
-//! Plain functions without an await: their effect equals that of the futures, and where they return
-//! false they change nothing.
+//! The fast path: an operation that has to wait for nothing is ready at the first poll of its
+//! future, and one that fails has changed nothing.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, Simulated, Worker};
@@ -51,6 +53,14 @@ fn each_scheme(body: impl AsyncFn(&Database<Worker>, &Table<Worker>) + Copy + 's
     }
 }
 
+/// The result of a future at its first poll, if it is ready then.
+fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => None,
+    }
+}
+
 async fn amount(database: &Database<Worker>, table: &Table<Worker>, key: u8) -> Option<Vec<u8>> {
     let mut row = Vec::new();
     let found = database.run(async |tx| tx.get(table, &[key], &mut row).await).await;
@@ -62,16 +72,15 @@ fn what_is_done_at_once_is_read_by_itself_and_committed_with_the_rest() {
     each_scheme(async |database, table| {
         let mut tx = database.begin().await.expect("memory is in order");
         let mut row = vec![9; 9];
-        assert!(tx.try_get(table, &[1], &mut row) && row == [1, 0]);
-        assert!(tx.try_get_for_update(table, &[2], &mut row) && row == [2, 0]);
-        assert!(tx.try_update_part(table, &[2], 1, &[77]));
-        assert!(tx.try_get(table, &[2], &mut row) && row == [2, 77]);
+        let found = |found| matches!(found, Some(Ok(true)));
+        assert!(found(at_once(tx.get(table, &[1], &mut row))) && row == [1, 0]);
+        assert!(found(at_once(tx.get_for_update(table, &[2], &mut row))) && row == [2, 0]);
+        assert!(matches!(at_once(tx.update_part(table, &[2], 1, &[77])), Some(Ok(()))));
+        assert!(found(at_once(tx.get(table, &[2], &mut row))) && row == [2, 77]);
         tx.delete(table, &[3]).await.expect("it is there");
-        assert!(!tx.try_get(table, &[3], &mut row));
-        assert!(!tx.get(table, &[3], &mut row).await.expect("nobody is in the way"));
-        // The future writes the row again, which was written before.
-        assert!(!tx.try_update_part(table, &[2], 0, &[66]));
-        tx.update_part(table, &[2], 0, &[66]).await.expect("nobody is in the way");
+        assert!(matches!(at_once(tx.get(table, &[3], &mut row)), Some(Ok(false))));
+        // The row is written again.
+        assert!(matches!(at_once(tx.update_part(table, &[2], 0, &[66])), Some(Ok(()))));
         assert_eq!(amount(database, table, 4).await, Some(vec![4, 0]));
         tx.commit().await.expect("nobody is in the way");
         assert_eq!(amount(database, table, 2).await, Some(vec![66, 77]));
@@ -84,17 +93,13 @@ fn what_is_not_done_at_once_has_changed_nothing() {
     each_scheme(async |database, table| {
         let mut tx = database.begin().await.expect("memory is in order");
         let mut row = Vec::new();
-        // A missing row; a row that was not read to be written; a part that ends outside the value.
-        assert!(!tx.try_get(table, &[100], &mut row));
-        assert!(!tx.try_update_part(table, &[5], 0, &[55]));
-        assert!(tx.try_get_for_update(table, &[6], &mut row));
-        assert!(!tx.try_update_part(table, &[6], 1, &[1, 2]));
-        let outside = tx.update_part(table, &[6], 1, &[1, 2]).await;
-        assert!(matches!(outside, Err(TxnError::OutsideValue { .. })), "{outside:?}");
+        // A missing row; a part that ends outside the value.
+        assert!(!tx.get(table, &[100], &mut row).await.expect("nobody is in the way"));
+        assert!(matches!(at_once(tx.get_for_update(table, &[6], &mut row)), Some(Ok(true))));
+        let outside = at_once(tx.update_part(table, &[6], 1, &[1, 2]));
+        assert!(matches!(outside, Some(Err(TxnError::OutsideValue { .. }))), "{outside:?}");
         tx.commit().await.expect("nobody is in the way");
-        for key in [5, 6] {
-            assert_eq!(amount(database, table, key).await, Some(vec![key, 0]));
-        }
+        assert_eq!(amount(database, table, 6).await, Some(vec![6, 0]));
     });
 }
 
@@ -106,17 +111,15 @@ fn the_future_of_a_step_reports_the_conflict_that_the_fast_path_met() {
         let prepared = other.prepare().await.expect("nobody is in the way");
         let mut tx = database.begin().await.expect("memory is in order");
         let mut row = Vec::new();
-        let (at_once, found) = match database.scheme() {
-            // The optimistic transaction finds the lock at its commit.
-            Scheme::Optimistic => (true, Ok(true)),
-            _ => (false, Err(Conflict::Locked)),
-        };
-        assert_eq!(tx.try_get(table, &[1], &mut row), at_once);
-        let told = tx.get(table, &[1], &mut row).await;
-        assert_eq!(told.map_err(|error| error.conflict().expect("a conflict")), found);
+        // The optimistic transaction finds the lock at its commit.
+        let is_met = database.scheme() != Scheme::Optimistic;
+        let told = at_once(tx.get(table, &[1], &mut row)).expect("no wait for a lock");
+        let expected = if is_met { Err(Conflict::Locked) } else { Ok(true) };
+        assert_eq!(told.map_err(|error| error.conflict().expect("a conflict")), expected);
         prepared.abort().await;
         // Only an abort follows a conflict.
-        assert_eq!(tx.try_get(table, &[2], &mut row), at_once);
+        let after = at_once(tx.get(table, &[2], &mut row)).expect("no wait");
+        assert!(matches!((is_met, after), (true, Err(TxnError::Doomed)) | (false, Ok(true))));
         drop(tx);
         assert_eq!(amount(database, table, 1).await, Some(vec![1, 0]));
     });
@@ -144,9 +147,7 @@ fn a_task_on_the_fast_path_lets_others_go_on() {
         while went.get() < 4 {
             reads += 1;
             assert!(reads < 10_000, "the other task has come to {}", went.get());
-            if !tx.try_get(table, &[1], &mut row) {
-                assert!(tx.get(table, &[1], &mut row).await.expect("nobody is in the way"));
-            }
+            assert!(tx.get(table, &[1], &mut row).await.expect("nobody is in the way"));
         }
         tx.commit().await.expect("nobody is in the way");
         counts.await.expect("no panic");

@@ -4,6 +4,7 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_strict::strict_assert;
 
 use super::Tree;
+use super::fast::Child;
 use crate::page::{Glance, head_of};
 use crate::{TreeError, TreeValue};
 
@@ -11,7 +12,6 @@ use crate::{TreeError, TreeValue};
 /// work of the others. They are few enough that fetched lines stay in the processor's cache until
 /// their turn.
 const LANES: usize = 16;
-const _: () = assert!(LANES <= u32::BITS as usize, "each lookup of a group has a bit");
 
 impl<M: CoherentMemory> Tree<M> {
     /// Looks up all of `keys`. Empties `found`, then stores one result for each key, in the order
@@ -38,35 +38,36 @@ impl<M: CoherentMemory> Tree<M> {
         for group in keys.chunks(LANES) {
             let first = found.len();
             strict_assert!(first.is_multiple_of(LANES), "a group begins at its first lane");
-            // The lookups that have to take the slow path.
-            let mut slow = 0_u32;
+            // The lookups that have to take the slow path, and the page at which each continues.
+            let mut slow = Vec::new();
             self.fast_group(
                 group,
                 |lane, value| visit(first + lane, value),
                 |lane, result| {
-                    slow |= u32::from(result.is_none()) << lane;
-                    found.push(result.flatten());
+                    found.push(match result {
+                        Ok(result) => result,
+                        Err(at) => {
+                            slow.push((lane, at.descent()));
+                            None
+                        }
+                    });
                 },
             );
             strict_assert!(
                 found.len() == first + group.len(),
                 "a lookup of the group has no result"
             );
-            while slow != 0 {
-                strict_assert!(
-                    (slow.trailing_zeros() as usize) < group.len(),
-                    "a lookup outside the group"
-                );
-                let lane = slow.trailing_zeros() as usize;
-                slow &= slow - 1;
-                let visit = |value: TreeValue<'_>| visit(first + lane, value);
-                match self.get_with(group[lane].as_ref(), visit).await {
+            for (lane, at) in slow {
+                strict_assert!(lane < group.len(), "a lookup outside the group");
+                let visit = &mut |value: TreeValue<'_>| visit(first + lane, value);
+                match Box::pin(self.get_slow(at, group[lane].as_ref(), visit)).await {
                     Ok(result) => found[first + lane] = result,
                     Err(error) => {
                         found.clear();
                         return Err(error);
                     }
                 }
+                self.memory.handle().coop().await;
             }
             self.memory.handle().coop().await;
         }
@@ -92,21 +93,21 @@ impl<M: CoherentMemory> Tree<M> {
             self.fast_group(
                 group,
                 |lane, value| visit(first + lane, value),
-                |lane, result| found(first + lane, result),
+                |lane, result| found(first + lane, result.ok()),
             );
         }
     }
 
     /// Performs up to [`LANES`] lookups. `done` receives the result of each lookup in order. The
-    /// result is `None` for a lookup that has to take the slow path.
+    /// error is the page at which the slow path continues.
     #[inline]
     fn fast_group<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
         mut visit: impl FnMut(usize, TreeValue<'_>) -> R,
-        mut done: impl FnMut(usize, Option<Option<R>>),
+        mut done: impl FnMut(usize, Result<Option<R>, Child<'_>>),
     ) {
-        let mut lanes = [Some(self.fast_root()); LANES];
+        let mut lanes = [Ok(self.fast_root()); LANES];
         strict_assert!(keys.len() <= LANES, "a group of {} keys", keys.len());
         let mut heads = [0; LANES];
         for (head, key) in heads.iter_mut().zip(keys) {
@@ -114,18 +115,21 @@ impl<M: CoherentMemory> Tree<M> {
         }
         let lanes = &mut lanes[..keys.len()];
         // All lookups are on one level, except those that gave up.
-        while lanes.iter().flatten().any(|at| at.level > 0) {
+        while lanes.iter().flatten().any(|at: &Child<'_>| at.level > 0) {
             for ((lane, key), head) in lanes.iter_mut().zip(keys).zip(heads) {
-                *lane = lane.and_then(|at| self.fast_step(at, key.as_ref(), head));
-                if let Some(child) = lane {
+                *lane = lane.and_then(|at| self.fast_step(at, key.as_ref(), head).ok_or(at));
+                if let Ok(child) = lane {
                     self.memory.prefetch(child.hint, Glance::likely(self.memory.payload_len()));
                 }
             }
         }
         for (number, ((lane, key), head)) in lanes.iter().zip(keys).zip(heads).enumerate() {
             let visit = &mut |value: TreeValue<'_>| visit(number, value);
-            let mut look = |leaf| self.fast_visit(leaf, key.as_ref(), head, visit, |_| ());
-            done(number, lane.and_then(&mut look).map(|(found, ())| found));
+            let ended = lane.and_then(|leaf| {
+                let found = self.fast_visit(leaf, key.as_ref(), head, visit, |_| ());
+                found.map(|(found, ())| found).ok_or(leaf)
+            });
+            done(number, ended);
         }
     }
 }

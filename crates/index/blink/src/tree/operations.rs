@@ -70,13 +70,13 @@ impl<M: CoherentMemory> Tree<M> {
         self.limits.check_key(key)?;
         let found = match self.fast_get(key, &mut visit, |_| ()) {
             Ok((found, ())) => found,
-            Err(at) => self.get_slow(at, key, &mut visit).await?,
+            Err(at) => Box::pin(self.get_slow(at, key, &mut visit)).await?,
         };
         self.memory.handle().coop().await;
         Ok(found)
     }
 
-    async fn get_slow<R>(
+    pub(super) async fn get_slow<R>(
         &self,
         mut at: Descent,
         key: &[u8],
@@ -113,6 +113,7 @@ impl<M: CoherentMemory> Tree<M> {
                 |_| (),
             )
             .await?;
+        self.memory.handle().coop().await;
         if new { Ok(()) } else { Err(TreeError::Exists) }
     }
 

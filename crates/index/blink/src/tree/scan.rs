@@ -78,12 +78,11 @@ impl<M: CoherentMemory> Tree<M> {
             key.extend_from_slice(from);
         }
         let mut excluded = matches!(from, Bound::Excluded(_));
-        let mut leaf = self.fast_leaf(key, head_of(key)).ok();
         // A scan may continue where a descent on the fast path ended, because pages are never
         // removed.
-        let mut at = match leaf {
-            Some(leaf) => Descent::new(leaf.addr, Some(0)),
-            None => Descent::new(self.root, None),
+        let (mut leaf, mut at) = match self.fast_leaf(key, head_of(key)) {
+            Ok(leaf) => (Some(leaf), leaf.descent()),
+            Err(at) => (None, at.descent()),
         };
         let mut seen = 0;
         while seen < limit {
@@ -217,21 +216,24 @@ impl<M: CoherentMemory> Tree<M> {
                 entries.take(page, first..end)?;
                 Ok((page.low(), look(line)))
             };
-            let leaf = match seek {
+            let fast = match seek {
                 Seek::At(key) | Seek::Below(key) if tries_fast => {
-                    self.fast_leaf(key, head_of(key)).ok()
+                    Some(self.fast_leaf(key, head_of(key)))
                 }
                 _ => None,
             };
-            let mut at = match leaf {
-                Some(leaf) => Descent::new(leaf.addr, Some(0)),
+            let leaf = fast.and_then(Result::ok);
+            let mut at = match fast {
+                Some(Ok(at) | Err(at)) => at.descent(),
                 None => Descent::new(self.root, None),
             };
             let (next, looked) = match leaf.and_then(|leaf| self.fast_page(leaf, seek, &mut take)) {
                 Some(taken) => taken,
                 None => {
-                    // The keys below a key may be to the left of its leaf.
-                    at = Descent::new(self.root, None);
+                    // The keys below a key may be to the left of every page on the way to the key.
+                    if !matches!(seek, Seek::At(_)) {
+                        at = Descent::new(self.root, None);
+                    }
                     let operation = self.memory.enter().await?;
                     let taken = self.drive(|| self.find(&mut at, seek, 0, &mut take)).await?;
                     drop(operation);

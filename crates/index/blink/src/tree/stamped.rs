@@ -24,30 +24,26 @@ impl<M: CoherentMemory> Tree<M> {
     ) -> Result<(Option<R>, Leaf), TreeError> {
         self.check_stamped()?;
         self.limits.check_key(key)?;
-        let seen = match self.fast_get(key, &mut visit, Leaf::of) {
+        let seen = match self.fast_get_stamped(key, &mut visit) {
             Ok(seen) => seen,
-            Err(at) => self.get_stamped_slow(at, key, &mut visit).await?,
+            Err(at) => Box::pin(self.get_stamped_slow(at, key, &mut visit)).await?,
         };
         self.memory.handle().coop().await;
         Ok(seen)
     }
 
-    /// The fast path of [`get_stamped`](Tree::get_stamped) alone: a plain function that writes no
-    /// shared memory. Returns `None` unless all pages on the path are cached and undamaged. Then
-    /// [`get_stamped`](Tree::get_stamped) finds the value or reports the error.
     #[inline]
-    pub fn try_get_stamped<R>(
+    fn fast_get_stamped<R>(
         &self,
         key: &[u8],
-        mut visit: impl FnMut(TreeValue<'_>) -> R,
-    ) -> Option<(Option<R>, Leaf)> {
-        if !self.config.stamped || self.limits.check_key(key).is_err() {
-            return None;
-        }
-        match self.fast_get(key, &mut visit, Leaf::of) {
-            Ok(seen) => Some(seen),
+        visit: &mut impl FnMut(TreeValue<'_>) -> R,
+    ) -> Result<(Option<R>, Leaf), Descent> {
+        match self.fast_get(key, visit, Leaf::of) {
             // A small tree may have a leaf as its root.
-            Err(_) => self.fast_visit(self.fast_root(), key, head_of(key), &mut visit, Leaf::of),
+            Err(at) if at.addr == self.root => {
+                self.fast_visit(self.fast_root(), key, head_of(key), visit, Leaf::of).ok_or(at)
+            }
+            seen => seen,
         }
     }
 
@@ -76,6 +72,10 @@ impl<M: CoherentMemory> Tree<M> {
     /// - `split` receives each leaf that this call splits, also if the insert then fails. A
     ///   transaction that has seen the leaf before the split can depend on the halves from then on.
     ///
+    /// Ready at the first poll if all pages on the path are here and undamaged, and the leaf has
+    /// room. Counts no unit of work, because a commit that holds locks should not yield. A caller
+    /// that loops awaits [`coop`](latchwork_runtime::Handle::coop).
+    ///
     /// # Errors
     /// As [`insert`](Tree::insert) without [`TreeError::Exists`]; [`TreeError::NotStamped`] when
     /// this tree has no leaf stamps.
@@ -93,34 +93,6 @@ impl<M: CoherentMemory> Tree<M> {
             self.enter(page, found, line, (key, value), &mut admit, &mut visit)
         };
         self.add(key, change, split).await
-    }
-
-    /// The fast path of [`insert_stamped`](Tree::insert_stamped) alone: a plain function. Returns
-    /// `None`, and changes nothing, unless all pages on the path are here and undamaged, and the
-    /// leaf has room. Then [`insert_stamped`](Tree::insert_stamped) inserts the key or reports the
-    /// error.
-    #[inline]
-    pub fn try_insert_stamped<R>(
-        &self,
-        key: &[u8],
-        value: &[u8],
-        mut admit: impl FnMut(&LeafStamp) -> bool,
-        mut visit: impl FnMut(TreeValue<'_>) -> R,
-    ) -> Option<Insertion<R>> {
-        if !self.may_insert(key, value) {
-            return None;
-        }
-        self.fast_add(key, &mut |page, found, line| {
-            self.enter(page, found, line, (key, value), &mut admit, &mut visit)
-        })
-        .ok()
-    }
-
-    /// Whether this tree accepts the entry.
-    #[inline]
-    fn may_insert(&self, key: &[u8], value: &[u8]) -> bool {
-        let limits = &self.limits;
-        self.config.stamped && limits.check_key(key).is_ok() && limits.check_value(value).is_ok()
     }
 
     #[inline]
@@ -174,27 +146,6 @@ impl<M: CoherentMemory> Tree<M> {
             self.enter_run(page, found, line, entries, &mut admit, &mut visit)
         };
         self.add(first, change, split).await
-    }
-
-    /// The fast path of [`insert_run_stamped`](Tree::insert_run_stamped) alone: a plain function.
-    /// Returns `None`, and changes nothing, unless all pages on the path are here and undamaged,
-    /// and the leaf has room for the first entry. Then
-    /// [`insert_run_stamped`](Tree::insert_run_stamped) inserts the entries or reports the error.
-    #[inline]
-    pub fn try_insert_run_stamped<R>(
-        &self,
-        entries: &[(&[u8], &[u8])],
-        mut admit: impl FnMut(&LeafStamp) -> bool,
-        mut visit: impl FnMut(TreeValue<'_>) -> R,
-    ) -> Option<(usize, Insertion<R>)> {
-        let (first, _) = entries.first()?;
-        if !entries.iter().all(|(key, value)| self.may_insert(key, value)) {
-            return None;
-        }
-        self.fast_add(first, &mut |page, found, line| {
-            self.enter_run(page, found, line, entries, &mut admit, &mut visit)
-        })
-        .ok()
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! Checks whether a leaf has changed since it was seen, and raises its timestamps.
 
-use latchwork_coherence::{AccessMode, CoherentMemory, Need};
+use latchwork_coherence::CoherentMemory;
 use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{GlobalAddr, WORD};
 
@@ -16,31 +16,15 @@ const _: () = assert!(RAISES_MAX > 0);
 
 impl<M: CoherentMemory> Tree<M> {
     /// Whether a leaf of this tree has the same structure number as when it was seen. Then no entry
-    /// was added, removed or changed in the whole range of keys that the leaf had. A plain function
-    /// that writes no shared memory.
+    /// was added, removed or changed in the whole range of keys that the leaf had. Ready at the
+    /// first poll, without a write of shared memory, if the leaf is here.
     ///
     /// A caller may have inserted keys before, and may rely on this: of two such callers, one sees
     /// the keys of the other. Such a caller needs a memory fence, `fence(SeqCst)`, between the
     /// insert and this call. Otherwise the store that releases a latch may become visible after the
     /// load of another line.
     ///
-    /// # Errors
-    /// The line to [`ensure`](CoherentMemory::ensure) before the next attempt;
-    /// [`still`](Tree::still) does both. A damaged page and a tree without leaf stamps also yield a
-    /// need here. [`still`](Tree::still) reports them as errors.
-    pub fn try_still(&self, leaf: &Leaf) -> Result<bool, Need> {
-        let need = Need { addr: leaf.addr, mode: AccessMode::Shared };
-        if !self.config.stamped {
-            return Err(need);
-        }
-        match self.stamp_at(leaf.addr) {
-            Ok(stamp) => Ok(stamp.structure == leaf.stamp.structure),
-            Err(Stop::Need(need)) => Err(need),
-            Err(Stop::Broken(..)) => Err(need),
-        }
-    }
-
-    /// Like [`try_still`](Tree::try_still), and obtains the leaf if it is not here.
+    /// Counts no unit of work, as [`insert_stamped`](Tree::insert_stamped).
     ///
     /// # Errors
     /// [`TreeError::NotStamped`] when this tree has no leaf stamps, [`TreeError::Corrupt`] when the
@@ -56,7 +40,6 @@ impl<M: CoherentMemory> Tree<M> {
                 stamp
             }
         };
-        self.memory.handle().coop().await;
         Ok(stamp.structure == leaf.stamp.structure)
     }
 

@@ -59,7 +59,7 @@ impl<M: CoherentMemory> Tree<M> {
         self.limits.check_key(key)?;
         let result = match self.fast_write(key, &mut change) {
             Ok(result) => result,
-            Err(at) => self.write_slow(at, key, &mut change, &mut |_| ()).await?,
+            Err(at) => Box::pin(self.write_slow(at, key, &mut change, &mut |_| ())).await?,
         };
         self.memory.handle().coop().await;
         Ok(result)
@@ -67,6 +67,9 @@ impl<M: CoherentMemory> Tree<M> {
 
     /// Like [`write`](Tree::write), for a change that probably adds the key. `split` receives each
     /// leaf of a stamped tree that this call splits, also when the call then fails.
+    ///
+    /// Counts no unit of work, because a commit that holds locks should not yield. Other callers
+    /// await [`coop`](latchwork_runtime::Handle::coop).
     pub(super) async fn add<R>(
         &self,
         key: &[u8],
@@ -74,12 +77,10 @@ impl<M: CoherentMemory> Tree<M> {
         mut split: impl FnMut(Split),
     ) -> Result<R, TreeError> {
         self.limits.check_key(key)?;
-        let result = match self.fast_add(key, &mut change) {
-            Ok(result) => result,
-            Err(at) => self.write_slow(at, key, &mut change, &mut split).await?,
-        };
-        self.memory.handle().coop().await;
-        Ok(result)
+        match self.fast_add(key, &mut change) {
+            Ok(result) => Ok(result),
+            Err(at) => Box::pin(self.write_slow(at, key, &mut change, &mut split)).await,
+        }
     }
 
     async fn write_slow<R>(

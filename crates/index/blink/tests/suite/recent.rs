@@ -2,8 +2,10 @@
 //! Whatever happens to the leaf meanwhile, every key is in the right position.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
-use latchwork_blink::{Insertion, Tree, TreeConfig, TreeError, TreeStatistics};
+use latchwork_blink::{Insertion, LeafStamp, Tree, TreeConfig, TreeError, TreeStatistics};
 use latchwork_coherence::CoherentMemory;
 
 use crate::common::{LocalMemory, Node, Settings, executor};
@@ -129,17 +131,27 @@ fn what_was_removed_meanwhile_moves_no_key_out_of_order() {
     });
 }
 
+/// The result of a future at its first poll, if it is ready then.
+fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => None,
+    }
+}
+
 #[test]
-fn plain_functions_add_where_all_is_here_and_nothing_where_it_is_not() {
+fn additions_are_ready_at_the_first_poll_where_all_is_here() {
     run(async |memory, _| {
         let stamped = TreeConfig { stamped: true, ..TreeConfig::default() };
         let tree = Tree::create(memory.clone(), stamped).await.unwrap();
         let handle = memory.handle().clone();
         let plain = Tree::create(memory, TreeConfig::default()).await.unwrap();
         let value = |value: latchwork_blink::TreeValue<'_>| value.to_vec();
-        assert!(plain.try_insert_stamped(b"key", b"value", |_| true, value).is_none());
-        assert!(tree.try_insert_stamped(b"", b"value", |_| true, value).is_none());
-        assert!(tree.try_insert_run_stamped(&[], |_| true, value).is_none());
+        let yes = |_: &LeafStamp| true;
+        let refused = plain.insert_stamped(b"key", b"value", yes, value, |_| ()).await;
+        assert!(matches!(refused, Err(TreeError::NotStamped)), "{refused:?}");
+        assert!(tree.insert_stamped(b"", b"value", yes, value, |_| ()).await.is_err());
+        assert!(tree.insert_run_stamped(&[], yes, value, |_| ()).await.is_err());
 
         let mut model = BTreeMap::new();
         let (mut here, mut runs) = (0, 0);
@@ -149,13 +161,17 @@ fn plain_functions_add_where_all_is_here_and_nothing_where_it_is_not() {
             let (key, next) = (key(1, 3 * count), key(1, 3 * count + 1));
             let run = [(&key[..], &b"one"[..]), (&next[..], &b"two"[..])];
             let added = match count % 2 {
-                0 => tree.try_insert_stamped(&key, b"one", |_| true, value).map(|done| (1, done)),
-                _ => tree.try_insert_run_stamped(&run, |_| true, value),
+                0 => {
+                    let one = tree.insert_stamped(&key, b"one", yes, value, |_| ());
+                    at_once(one).map(|done| done.map(|done| (1, done)))
+                }
+                _ => at_once(tree.insert_run_stamped(&run, yes, value, |_| ())),
             };
             here += u32::from(added.is_some());
             let (new, done) = match added {
-                Some(done) => done,
-                None => tree.insert_run_stamped(&run[..1], |_| true, value, |_| ()).await.unwrap(),
+                Some(done) => done.unwrap(),
+                // A future that is dropped before its change has left no entry.
+                None => tree.insert_run_stamped(&run[..1], yes, value, |_| ()).await.unwrap(),
             };
             assert!(matches!(done, Insertion::New { .. }));
             runs += u32::from(new == 2);
@@ -165,12 +181,12 @@ fn plain_functions_add_where_all_is_here_and_nothing_where_it_is_not() {
                 // While the root is a leaf, the fast path reaches that leaf only for later keys.
                 continue;
             }
-            let again = tree.try_insert_stamped(&key, b"three", |_| true, value);
-            let Some(Insertion::Exists { found, .. }) = again else { panic!("{again:?}") };
+            let again = at_once(tree.insert_stamped(&key, b"three", yes, value, |_| ()));
+            let Some(Ok(Insertion::Exists { found, .. })) = again else { panic!("{again:?}") };
             assert_eq!(found, b"one");
-            let refused =
-                tree.try_insert_stamped(&[&key[..], b"x"].concat(), b"", |_| false, value);
-            assert!(matches!(refused, Some(Insertion::Refused(_))), "{refused:?}");
+            let key = [&key[..], b"x"].concat();
+            let refused = at_once(tree.insert_stamped(&key, b"", |_| false, value, |_| ()));
+            assert!(matches!(refused, Some(Ok(Insertion::Refused(_)))), "{refused:?}");
         }
         assert!(here > 230 && runs > 100, "{here} of 300 at once, {runs} of 150 runs whole");
         assert_eq!(tree.validate().await.unwrap().entries, model.len() as u64);
