@@ -5,7 +5,7 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
-use super::descend::Stop;
+use super::descent::Stop;
 use super::spare::Spare;
 use crate::TreeError;
 use crate::leaf_stamp::{LeafStamp, Line};

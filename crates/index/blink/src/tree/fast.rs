@@ -12,52 +12,20 @@
 //! writer checks the header and the fence keys in full, so that it adds no damage to a damaged
 //! page.
 
-use latchwork_cache::Hint;
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
-use super::descend::Descent;
-use super::recent::Recent;
-use super::write::Found;
+use super::child::{ANY_LEVEL, Child};
+use super::cursor::Found;
+use super::descent::Descent;
+use super::recent::Beginning;
 use crate::TreeValue;
 use crate::leaf_stamp::Line;
-use crate::page::{Broken, Dirty, Edit, Glance, LEVEL_MAX, Page, Place, Seek, head_of};
-
-/// A page on the path, with a hint for its frame.
-#[derive(Clone, Copy)]
-pub(super) struct Child<'m> {
-    pub(super) addr: GlobalAddr,
-    pub(super) hint: &'m Hint,
-    /// Hints for its right siblings, as far as they have the same parent.
-    pub(super) siblings: &'m [Hint],
-    pub(super) level: u8,
-}
-
-impl Child<'_> {
-    /// The slow path from here. Keys move only to the right, so a page that was on the path to a
-    /// key leads to the key permanently.
-    #[inline]
-    pub(super) fn descent(self) -> Descent {
-        Descent::new(self.addr, (self.level != ANY_LEVEL).then_some(self.level))
-    }
-}
+use crate::page::{Broken, Dirty, Edit, Glance, Page, Place, Seek, head_of};
 
 /// The bytes that a processor fetches at once.
 const CACHE_LINE: usize = 64;
-
-/// Hints that are not stored with a page.
-#[derive(Debug, Default)]
-pub(super) struct Hints {
-    root: Hint,
-    pub(super) recent: Recent,
-    /// The hint for children of pages without hints: mostly wrong, and each correction is useless.
-    spare: Hint,
-}
-
-/// Stands for the unknown level of the root. Only the root may be on any level.
-const ANY_LEVEL: u8 = LEVEL_MAX + 1;
-const _: () = assert!(ANY_LEVEL > LEVEL_MAX, "no page has the mark of any level");
 
 impl<M: CoherentMemory> Tree<M> {
     /// The start of every path.
@@ -232,5 +200,33 @@ impl<M: CoherentMemory> Tree<M> {
         for pair in behind.windows(2).rev() {
             pair[1].copy_from(&pair[0]);
         }
+    }
+
+    /// Like [`fast_write`](Tree::fast_write), for a change that probably adds the key. First tries
+    /// the leaf to which the last key with the same prefix was added.
+    #[inline]
+    pub(super) fn fast_add<R>(
+        &self,
+        key: &[u8],
+        change: &mut impl FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit>,
+    ) -> Result<R, Descent> {
+        let start = Beginning::of(key);
+        let last = self.hints.recent.leaf(start);
+        if let Some((leaf, next)) = last.likely(start)
+            && let Some((result, added)) = self.fast_change(leaf, key, Some(next), change)
+        {
+            if let Some(next) = added {
+                last.went_on(next);
+            }
+            return Ok(result);
+        }
+        let leaf = self.fast_leaf(key, head_of(key)).map_err(Child::descent)?;
+        self.fetch_to_change(leaf);
+        let changed = self.fast_change(leaf, key, None, change);
+        let (result, added) = changed.ok_or_else(|| leaf.descent())?;
+        if let Some(next) = added {
+            last.note(start, leaf.addr, leaf.hint, next);
+        }
+        Ok(result)
     }
 }

@@ -4,7 +4,7 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_strict::strict_assert;
 
 use super::Tree;
-use super::fast::Child;
+use super::child::Child;
 use crate::page::{Glance, head_of};
 use crate::{TreeError, TreeValue};
 

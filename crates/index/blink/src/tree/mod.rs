@@ -1,13 +1,20 @@
 //! The tree: a root address, and the path from the root to a page.
 
 mod bulk;
+mod child;
+mod cursor;
 mod descend;
+mod descent;
 mod fast;
+mod hints;
 mod many;
 mod operations;
+mod prepared;
 mod recent;
 mod scan;
+mod scratch;
 mod spare;
+mod spares;
 mod split;
 mod stamped;
 mod unchanged;
@@ -27,9 +34,9 @@ use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 use crate::leaf_stamp::{LeafStamp, STAMP};
 use crate::page::{Broken, Builder, Image, Page, Tag};
 use crate::{TreeConfig, TreeError, TreeLimits};
-use descend::Stop;
-use fast::Hints;
-use scan::Scratch;
+use descent::Stop;
+use hints::Hints;
+use scratch::Scratch;
 
 /// One worker's handle on a B-link tree.
 ///

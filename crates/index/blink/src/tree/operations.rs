@@ -3,7 +3,7 @@
 use latchwork_coherence::{CoherentMemory, Need};
 
 use super::Tree;
-use super::descend::{Descent, Stop};
+use super::descent::{Descent, Stop};
 use crate::page::{Dirty, Edit, Page, Seek};
 use crate::{TreeError, TreeValue, ValueMut};
 

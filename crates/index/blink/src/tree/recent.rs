@@ -9,22 +9,17 @@
 //!    split only moves keys to the right.
 //! 2. Only the root changes its level, and the check in step 3 detects that.
 //! 3. Before any write, the tag, the level and both fence keys are checked in full. The same check
-//!    ends any other path ([`Tree::fast_write`]).
+//!    ends any other path ([`Tree::fast_write`](super::Tree::fast_write)).
 //! 4. If the check fails, the operation descends from the root.
 
 use std::cell::{Cell, OnceCell};
 
 use latchwork_cache::Hint;
-use latchwork_coherence::CoherentMemory;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
-use super::Tree;
-use super::descend::Descent;
-use super::fast::Child;
-use super::write::Found;
-use crate::leaf_stamp::Line;
-use crate::page::{Dirty, Edit, Page, head_of};
+use super::child::Child;
+use crate::page::head_of;
 
 /// The number of leaves that a handle stores: a power of two.
 const LEAVES: usize = 128;
@@ -98,7 +93,7 @@ impl RecentLeaf {
 
     /// The leaf and the expected slot of the key, if the trust is high enough.
     #[inline]
-    fn likely(&self, start: Beginning) -> Option<(Child<'_>, usize)> {
+    pub(super) fn likely(&self, start: Beginning) -> Option<(Child<'_>, usize)> {
         let addr = self.addr.get();
         let leaf = Child { addr, hint: &self.hint, siblings: &[], level: 0 };
         (self.is_of(start) && self.trust.get() > 0).then(|| (leaf, self.next.get().into()))
@@ -121,35 +116,12 @@ impl RecentLeaf {
         }
         strict_assert!(self.trust.get() <= TRUST);
     }
-}
 
-impl<M: CoherentMemory> Tree<M> {
-    /// Like [`fast_write`](Tree::fast_write), for a change that probably adds the key. First tries
-    /// the leaf to which the last key with the same prefix was added.
+    /// Records that keys were added before the slot `next` of the leaf that was
+    /// [likely](RecentLeaf::likely).
     #[inline]
-    pub(super) fn fast_add<R>(
-        &self,
-        key: &[u8],
-        change: &mut impl FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit>,
-    ) -> Result<R, Descent> {
-        let start = Beginning::of(key);
-        let last = self.hints.recent.leaf(start);
-        if let Some((leaf, next)) = last.likely(start)
-            && let Some((result, added)) = self.fast_change(leaf, key, Some(next), change)
-        {
-            if let Some(next) = added {
-                last.next.set(next as u16);
-                last.trust.set(TRUST);
-            }
-            return Ok(result);
-        }
-        let leaf = self.fast_leaf(key, head_of(key)).map_err(Child::descent)?;
-        self.fetch_to_change(leaf);
-        let changed = self.fast_change(leaf, key, None, change);
-        let (result, added) = changed.ok_or_else(|| leaf.descent())?;
-        if let Some(next) = added {
-            last.note(start, leaf.addr, leaf.hint, next);
-        }
-        Ok(result)
+    pub(super) fn went_on(&self, next: usize) {
+        self.next.set(next as u16);
+        self.trust.set(TRUST);
     }
 }

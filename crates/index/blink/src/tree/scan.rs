@@ -7,22 +7,14 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
 use super::Tree;
-use super::descend::Descent;
+use super::descent::Descent;
+use super::scratch::Scratch;
 use crate::TreeError;
 use crate::leaf_stamp::{Leaf, Line};
-use crate::page::{Broken, Page, Seek, Snapshot, head_of};
+use crate::page::{Broken, Page, Seek, head_of};
 
 /// The bytes of the next leaf to prefetch. More bytes would evict each other from the cache.
 const FETCHED: usize = 4096;
-
-/// The buffers of a scan, which the next scan uses again without an allocation.
-#[derive(Debug, Default)]
-pub(super) struct Scratch {
-    entries: Snapshot,
-    /// The position of the scan, and the end of the page from which it took entries.
-    key: Vec<u8>,
-    high: Vec<u8>,
-}
 
 impl<M: CoherentMemory> Tree<M> {
     /// Shows at most `limit` entries in ascending order, starting at `from`, until `visit` breaks.

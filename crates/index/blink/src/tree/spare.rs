@@ -1,14 +1,10 @@
-//! Allocated lines for future pages.
+//! [`Spare`]: an allocated line for a future page.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use latchwork_coherence::CoherentMemory;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
-
-use super::Tree;
-use crate::TreeError;
 
 /// A line that is allocated but not linked. A dropped spare stays for the next split. So an
 /// operation that is cancelled, or that needs no new page, loses nothing.
@@ -19,6 +15,11 @@ pub(super) struct Spare {
 }
 
 impl Spare {
+    /// A spare that goes back to `home`.
+    pub(super) fn new(addr: GlobalAddr, home: Rc<RefCell<Vec<GlobalAddr>>>) -> Spare {
+        Spare { addr, home }
+    }
+
     pub(super) fn addr(&self) -> GlobalAddr {
         self.addr
     }
@@ -37,36 +38,6 @@ impl Drop for Spare {
                 "a spare line comes back twice"
             );
             self.home.borrow_mut().push(self.addr);
-        }
-    }
-}
-
-impl<M: CoherentMemory> Tree<M> {
-    /// Returns a line for a new page.
-    pub(super) async fn spare(&self) -> Result<Spare, TreeError> {
-        let stored = self.spares.borrow_mut().pop();
-        let addr = match stored {
-            Some(addr) => addr,
-            None => self.memory.allocate().await?,
-        };
-        strict_assert!(!addr.is_null(), "a spare line has an address");
-        strict_assert!(!self.spares.borrow().contains(&addr), "a spare line is given out twice");
-        Ok(Spare { addr, home: self.spares.clone() })
-    }
-
-    /// Frees the lines that this handle and its clones keep for future splits. There are about as
-    /// many lines as operations were in flight at once. Call this before the last handle is
-    /// dropped.
-    ///
-    /// # Errors
-    /// When memory fails. Lines that are not freed yet stay with the handle.
-    pub async fn release_spares(&self) -> Result<(), TreeError> {
-        loop {
-            let stored = self.spares.borrow_mut().pop();
-            let Some(addr) = stored else { return Ok(()) };
-            let spare = Spare { addr, home: self.spares.clone() };
-            self.memory.free(spare.addr()).await?;
-            spare.keep();
         }
     }
 }

@@ -29,32 +29,11 @@ use latchwork_strict::{strict_assert, strict_assert_ne};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 
 use super::Tree;
-use super::descend::{Post, Stop};
-use super::write::{Cursor, Progress};
+use super::cursor::{Cursor, Progress};
+use super::descent::{Post, Stop};
+use super::prepared::{NewPage, Prepared};
 use crate::leaf_stamp::{Leaf, LeafStamp, Split};
 use crate::page::{Broken, Builder, Image, LEVEL_MAX, Page, plan_split, write_halves};
-
-/// New pages that no other operation can reach, and their intended content.
-#[derive(Debug)]
-pub(super) struct Prepared(Vec<NewPage>);
-
-#[derive(Debug)]
-struct NewPage {
-    addr: GlobalAddr,
-    image: Image,
-    filled: bool,
-}
-
-impl Prepared {
-    /// Takes from `earlier` which pages are written already.
-    fn inherit(&mut self, earlier: Option<Prepared>) {
-        let Some(earlier) = earlier else { return };
-        strict_assert!(self.0.iter().all(|new| !new.filled), "a new page is filled already");
-        for (new, old) in self.0.iter_mut().zip(earlier.0) {
-            new.filled = old.filled && new.addr == old.addr && new.image == old.image;
-        }
-    }
-}
 
 impl<M: CoherentMemory> Tree<M> {
     /// Writes the prepared pages that are not written yet.

@@ -4,8 +4,8 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_strict::strict_assert;
 
 use super::Tree;
-use super::descend::Descent;
-use super::write::Found;
+use super::cursor::Found;
+use super::descent::Descent;
 use crate::leaf_stamp::{Insertion, Leaf, LeafStamp, Line, ReplaceOutcome, Split};
 use crate::page::{Dirty, Edit, Page, Seek, head_of};
 use crate::{TreeError, TreeValue};

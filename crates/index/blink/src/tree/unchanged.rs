@@ -5,7 +5,7 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{GlobalAddr, WORD};
 
 use super::Tree;
-use super::descend::Stop;
+use super::descent::Stop;
 use crate::TreeError;
 use crate::leaf_stamp::{Leaf, LeafStamp};
 use crate::page::Page;

@@ -8,46 +8,18 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::{LINE_HEADER, WORD};
 
 use super::Tree;
-use super::descend::{Descent, Post, Rounds, Stop, step_right};
+use super::cursor::{Cursor, Found, Progress};
+use super::descend::{Rounds, step_right};
+use super::descent::{Descent, Post, Stop};
 use super::recent::Beginning;
-use super::spare::Spare;
-use super::split::Prepared;
 use crate::TreeError;
 use crate::leaf_stamp::{LeafStamp, Line, Split};
 use crate::page::{Broken, Dirty, Edit, Page, Seek};
-
-/// The slot at which a search found its key, or the slot for the key.
-pub(super) type Found = Result<usize, usize>;
 
 /// A change of one page under its write guard, given the result of the search. Returns its result
 /// and the bytes that it wrote.
 pub(super) type Change<'c, R> =
     dyn FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit> + 'c;
-
-/// The state of a change on the path to its page.
-#[derive(Debug)]
-pub(super) struct Cursor<'k> {
-    pub(super) key: &'k [u8],
-    pub(super) level: u8,
-    pub(super) at: Descent,
-    /// Whether `at` is on `level`.
-    arrived: bool,
-    pub(super) spares: Vec<Spare>,
-    pub(super) prepared: Option<Prepared>,
-    /// The last split of a leaf.
-    pub(super) split: Option<Split>,
-}
-
-/// The progress of a step.
-pub(super) enum Progress<R> {
-    /// The change is done.
-    Done(R),
-    /// The page was split. The value is the post for its parent, or `None` if the page was the
-    /// root. The change is not done yet.
-    Split(Option<Post>),
-    /// The split needs this many spare lines in total.
-    Spares(usize),
-}
 
 impl<M: CoherentMemory> Tree<M> {
     /// Applies `change` to the leaf of `key`. On an error nothing was changed.

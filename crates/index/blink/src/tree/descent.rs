@@ -1,0 +1,70 @@
+//! [`Descent`]: a path from the root to a page, as far as it has come.
+
+use latchwork_coherence::Need;
+use latchwork_strict::strict_assert;
+use latchwork_verbs::GlobalAddr;
+
+use crate::page::Broken;
+
+/// The reason why a step did not finish.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stop {
+    /// A line is not here. The caller obtains the line and calls again.
+    Need(Need),
+    /// The page is corrupt, by a validated read.
+    Broken(GlobalAddr, Broken),
+}
+
+/// A separator that the level above may miss, found at a right link.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Post {
+    /// The level to which the separator belongs.
+    pub(super) level: u8,
+    pub(super) separator: Vec<u8>,
+    pub(super) child: GlobalAddr,
+}
+
+/// A path down the tree that can be interrupted at any page. A descent stores its current page. A
+/// page that was once on the path to a key leads to the key permanently, because keys move only to
+/// the right.
+#[derive(Debug)]
+pub(super) struct Descent {
+    pub(super) addr: GlobalAddr,
+    /// The level of that page, if the page before determined it.
+    pub(super) level: Option<u8>,
+    /// The pages that the descent has visited.
+    pub(super) visits: u32,
+    /// The last right link that the descent followed.
+    pub(super) missing: Option<Post>,
+}
+
+impl Descent {
+    /// A descent from a page of `level`. With `None`, the level is unknown, as for the root.
+    pub(super) fn new(addr: GlobalAddr, level: Option<u8>) -> Descent {
+        Descent { addr, level, visits: 0, missing: None }
+    }
+
+    /// Continues at another page.
+    pub(super) fn turn(&mut self, addr: GlobalAddr, level: Option<u8>) {
+        self.addr = addr;
+        self.level = level;
+    }
+
+    /// Continues at the page to which `turn` leads.
+    pub(super) fn follow(&mut self, turn: Turn) {
+        match turn {
+            Turn::Right(post) => {
+                strict_assert!(post.level > 0, "a leaf has no child");
+                self.turn(post.child, Some(post.level - 1));
+                self.missing = Some(post);
+            }
+            Turn::Down(child, level) => self.turn(child, Some(level)),
+        }
+    }
+}
+
+/// The next page after a page.
+pub(super) enum Turn {
+    Right(Post),
+    Down(GlobalAddr, u8),
+}

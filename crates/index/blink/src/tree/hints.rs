@@ -1,0 +1,14 @@
+//! [`Hints`]: hints of a handle for the frames of pages.
+
+use latchwork_cache::Hint;
+
+use super::recent::Recent;
+
+/// Hints that are not stored with a page.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    pub(super) root: Hint,
+    pub(super) recent: Recent,
+    /// The hint for children of pages without hints: mostly wrong, and each correction is useless.
+    pub(super) spare: Hint,
+}

@@ -1,0 +1,29 @@
+//! [`Prepared`]: the new pages of a split that is not done yet.
+
+use latchwork_strict::strict_assert;
+use latchwork_verbs::GlobalAddr;
+
+use crate::page::Image;
+
+/// New pages that no other operation can reach, and their intended content.
+#[derive(Debug)]
+pub(super) struct Prepared(pub(super) Vec<NewPage>);
+
+/// A new page, and whether its content is written.
+#[derive(Debug)]
+pub(super) struct NewPage {
+    pub(super) addr: GlobalAddr,
+    pub(super) image: Image,
+    pub(super) filled: bool,
+}
+
+impl Prepared {
+    /// Takes from `earlier` which pages are written already.
+    pub(super) fn inherit(&mut self, earlier: Option<Prepared>) {
+        let Some(earlier) = earlier else { return };
+        strict_assert!(self.0.iter().all(|new| !new.filled), "a new page is filled already");
+        for (new, old) in self.0.iter_mut().zip(earlier.0) {
+            new.filled = old.filled && new.addr == old.addr && new.image == old.image;
+        }
+    }
+}
