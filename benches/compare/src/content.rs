@@ -31,7 +31,7 @@ pub(crate) trait Content: Copy + Send + Sync + 'static {
     /// Reads all bytes.
     fn seen(&self) -> Seen;
     /// As [`seen`](Content::seen), for a value in a page of our tree.
-    fn seen_in_page(value: latchwork_blink::Value<'_>) -> Seen;
+    fn seen_in_page(value: latchwork_blink::TreeValue<'_>) -> Seen;
     /// As [`seen`](Content::seen), for a value that was copied out as bytes; `None` if the length
     /// is wrong.
     fn seen_in_bytes(bytes: &[u8]) -> Option<Seen>;
@@ -75,7 +75,7 @@ impl Content for u64 {
     }
 
     #[inline]
-    fn seen_in_page(value: latchwork_blink::Value<'_>) -> Seen {
+    fn seen_in_page(value: latchwork_blink::TreeValue<'_>) -> Seen {
         value.u64(0).seen()
     }
 
@@ -124,7 +124,7 @@ impl Content for Wide {
     }
 
     #[inline]
-    fn seen_in_page(value: latchwork_blink::Value<'_>) -> Seen {
+    fn seen_in_page(value: latchwork_blink::TreeValue<'_>) -> Seen {
         let mut bytes = [0; 100];
         value.read(0, &mut bytes);
         Wide(bytes).seen()

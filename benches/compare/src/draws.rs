@@ -3,7 +3,7 @@
 
 use latchwork_workload::WorkloadError;
 use latchwork_workload::distribution::{YCSB_THETA, Zipfian};
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 use crate::args::Distribution;
 use crate::content::key;
@@ -66,7 +66,7 @@ impl Source {
         let mut sorted: Vec<u64> = (0..keys).map(key).collect();
         sorted.sort_unstable();
         let mut by_rank: Vec<u32> = (0..keys as u32).collect();
-        shuffle(&mut by_rank, &mut Random::for_stream(seed, 1));
+        shuffle(&mut by_rank, &mut WorkloadRandom::for_stream(seed, 1));
         Source { keys, sorted, by_rank }
     }
 
@@ -77,9 +77,9 @@ impl Source {
         seed: u64,
         thread: usize,
     ) -> Result<Draws, WorkloadError> {
-        let mut random = Random::for_stream(seed, 2 + thread as u64);
+        let mut random = WorkloadRandom::for_stream(seed, 2 + thread as u64);
         let zipfian = Zipfian::new(self.keys, YCSB_THETA)?;
-        let draw = |random: &mut Random| match distribution {
+        let draw = |random: &mut WorkloadRandom| match distribution {
             Distribution::Uniform => key(random.below(self.keys)),
             Distribution::Zipf => key(self.by_rank[zipfian.draw(random) as usize].into()),
         };
@@ -95,7 +95,7 @@ impl Source {
 }
 
 /// Fisher and Yates.
-pub(crate) fn shuffle<T>(items: &mut [T], random: &mut Random) {
+pub(crate) fn shuffle<T>(items: &mut [T], random: &mut WorkloadRandom) {
     for i in (1..items.len()).rev() {
         items.swap(i, random.below(i as u64 + 1) as usize);
     }

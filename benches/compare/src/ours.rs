@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use latchwork_blink::{Tree, TreeConfig, TreeError, Value};
+use latchwork_blink::{Tree, TreeConfig, TreeError, TreeValue};
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Embedded, Member, Worker};
 use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Ordering};
@@ -202,7 +202,7 @@ impl<V: Content> Ours<V> {
             for (bytes, key) in bytes.iter_mut().zip(keys) {
                 *bytes = key.to_be_bytes();
             }
-            let visit = |_, value: Value<'_>| V::seen_in_page(value);
+            let visit = |_, value: TreeValue<'_>| V::seen_in_page(value);
             tree.get_many(&bytes[..keys.len()], visit, found).await?;
             for (seen, &key) in found.iter().zip(keys) {
                 self.check(key, *seen)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ferntree::OptimisticRead;
 use latchwork_runtime::Clock;
-use latchwork_workload::random::Random;
+use latchwork_workload::random::WorkloadRandom;
 
 use crate::allocator::ALLOCATOR;
 use crate::args::{Args, Structure, ValueSize, Workload};
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Args) -> Result<Results, Failure> {
     let mut run = Run {
         args,
         clock: Clock::start(),
-        random: Random::for_stream(args.seed, 0),
+        random: WorkloadRandom::for_stream(args.seed, 0),
         source: Source::new(args.keys, args.seed),
         results: Results::new(Machine::look()),
     };
@@ -50,7 +50,7 @@ fn new_rival<M>() -> Rival<M> {
 struct Run<'a> {
     args: &'a Args,
     clock: Clock,
-    random: Random,
+    random: WorkloadRandom,
     source: Source,
     results: Results,
 }

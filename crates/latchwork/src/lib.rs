@@ -65,9 +65,9 @@
 //! # Threads, virtual time, processes
 //!
 //! `Cluster::simulated(config, SimConfig::default())` runs the same program in virtual time, where
-//! one seed decides everything that a network leaves open. `Cluster::join` (feature `tcp`) makes
-//! this process one node of a cluster of processes. The rest of the program stays the same, with
-//! one exception: a database of several processes has no log.
+//! one seed decides everything that a network leaves open. `Cluster::join` (feature `processes`)
+//! makes this process one node of a cluster of processes. The rest of the program stays the same,
+//! with one exception: a database of several processes has no log.
 //!
 //! # The crates
 //!
@@ -115,7 +115,7 @@ pub use latchwork_fabric as fabric;
 pub use latchwork_files as files;
 pub use latchwork_history as history;
 pub use latchwork_latch as latch;
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 pub use latchwork_membership as membership;
 pub use latchwork_memnode as memnode;
 pub use latchwork_partition as partition;
@@ -131,7 +131,7 @@ pub use latchwork_verbs as verbs;
 pub use latchwork_verbs_ibv as verbs_ibv;
 pub use latchwork_verbs_shm as verbs_shm;
 pub use latchwork_verbs_sim as verbs_sim;
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 pub use latchwork_verbs_tcp as verbs_tcp;
 pub use latchwork_wal as wal;
 pub use latchwork_workload as workload;

@@ -66,7 +66,9 @@ pub(crate) fn write(args: &Args, results: &Results) -> Result<(), Failure> {
         sizes.sort();
         sizes.dedup();
         for size in sizes {
-            save(&with_size(path, size), &plot::plot(results, size))?;
+            let drawn = plot::plot(results, size)
+                .map_err(|error| Failure::output(path, io::Error::other(error.to_string())))?;
+            save(&with_size(path, size), &drawn)?;
         }
     }
     if let Some(path) = &args.json {

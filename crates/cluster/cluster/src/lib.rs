@@ -3,7 +3,7 @@
 //! ```text
 //!   ClusterConfig ──► Embedded   threads of this process, real time
 //!                ├──► Simulated  actors in one world, virtual time, one seed
-//!                └──► Joined     this process's node of a cluster of processes   (feature `tcp`)
+//!                └──► Joined     node of a cluster of processes   (feature `processes`)
 //!                        │
 //!                        └── run(body) ──► body(Member) on every worker of every compute node that is here
 //! ```
@@ -63,27 +63,27 @@ mod config;
 mod costs;
 mod embedded;
 mod host;
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 mod joined;
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 mod memory_host;
 mod ports;
 mod protocol;
 mod reclaim;
 mod simulated;
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 mod transport;
 mod usage;
 
 pub use build::{ClusterError, Member};
 pub use config::{ClusterConfig, ConfigError};
 pub use embedded::Embedded;
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 pub use joined::{JoinError, Joined, NodeGroup, StartPatience, StartWait};
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 pub use memory_host::MemoryHost;
 pub use protocol::{Lock, Node, Policy, Protocol, Ticket, Worker, describe, read_message};
 pub use simulated::{Simulated, SimulatedNode, WorldWatch};
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 pub use transport::{SHARED_DIRECTORY, Transport};
 pub use usage::Usage;

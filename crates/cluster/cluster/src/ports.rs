@@ -26,7 +26,7 @@ impl Ports {
     /// is elsewhere, and its clock runs on too. `CLOCK_MONOTONIC` stops during a suspension. By
     /// that clock a machine that wakes up after an hour would use the rest of its lease. Linux
     /// gives both clocks to a process without a system call, at the same cost.
-    #[cfg(feature = "tcp")]
+    #[cfg(feature = "processes")]
     pub(crate) fn leased(fabric: Threaded, lease: latchwork_membership::Lease) -> Ports {
         Ports { fabric, permission: Permission::while_it(move || lease.is_valid()) }
     }

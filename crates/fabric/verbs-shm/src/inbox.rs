@@ -221,8 +221,8 @@ impl ShmInbox {
         if let (Some(across), Some(own)) = (mailbox.across(), &bed)
             && !notifier.sleep_in(Arc::clone(own) as Arc<dyn ParkingSpot>)
         {
-            across.beds.lock()[own.index] = false;
-            strict_assert!(across.beds.lock()[own.index], "a parking spot was given back twice");
+            let was_taken = std::mem::replace(&mut across.beds.lock()[own.index], false);
+            strict_assert!(was_taken, "a parking spot was given back twice");
             bed = None;
         }
         ShmSubscription { mailbox, id, notifier, parked: Cell::new(false), bed }

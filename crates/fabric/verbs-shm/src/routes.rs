@@ -101,12 +101,14 @@ impl Routes {
         self.version != self.shared.changes()
     }
 
-    /// Drops the memory of nodes that were cut off. Batches that were posted for these nodes fail
-    /// from now on. The caller executes these batches and then calls [`Routes::forget_gone`].
+    /// Drops the memory of nodes that were cut off, also of those that another node has replaced.
+    /// Batches that were posted for these nodes fail from now on. The caller executes these batches and then calls [`Routes::forget_gone`].
     pub(crate) fn leave_dead(&mut self) {
         self.version = self.shared.changes();
         for (id, known) in self.memory.iter_mut().enumerate() {
-            if !matches!(self.shared.memory(MemoryNodeId(id as u16)), Some(Memory::There(_))) {
+            let Some(region) = known else { continue };
+            let present = self.shared.memory(MemoryNodeId(id as u16));
+            if !matches!(present, Some(Memory::There(now)) if Arc::ptr_eq(&now, region)) {
                 *known = None;
             }
         }

@@ -4,11 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, Embedded, Simulated};
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 use latchwork_cluster::{Joined, StartPatience, Transport};
 use latchwork_database::Instance;
 use latchwork_engine::Counters;
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 use latchwork_membership::Membership;
 use latchwork_runtime::Time;
 use latchwork_verbs_sim::SimConfig;
@@ -24,7 +24,7 @@ use super::worker::ClusterWorker;
 /// | --- | --- | --- |
 /// | [`start`](Cluster::start) | threads of this process | real |
 /// | [`simulated`](Cluster::simulated) | actors of one world on this thread | virtual, repeatable |
-/// | `join` (feature `tcp`) | one in this process, the others in other processes | real |
+/// | `join` (feature `processes`) | one in this process, the others in other processes | real |
 ///
 /// A program moves from one to another by that line.
 ///
@@ -62,7 +62,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Those of [`Joined::start`].
-    #[cfg(feature = "tcp")]
+    #[cfg(feature = "processes")]
     pub fn join<'a>(
         config: ClusterConfig,
         transport: &Transport,
@@ -164,7 +164,7 @@ impl From<Simulated> for Cluster {
     }
 }
 
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 impl From<Joined> for Cluster {
     fn from(joined: Joined) -> Cluster {
         Cluster(Running::new(joined.config().clone(), Process::Joined(Some(Box::new(joined)))))

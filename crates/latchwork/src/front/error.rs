@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use latchwork_cluster::ClusterError;
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 use latchwork_cluster::JoinError;
 use latchwork_coherence::MemoryError;
 use latchwork_database::DatabaseOpenError;
@@ -77,7 +77,7 @@ pub enum Error {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// The process could not join a cluster of processes, or not leave it.
-    #[cfg(feature = "tcp")]
+    #[cfg(feature = "processes")]
     #[error(transparent)]
     Join(JoinError),
     /// A database could not be opened, or not closed.
@@ -124,7 +124,7 @@ impl From<DatabaseOpenError> for Error {
     }
 }
 
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 impl From<JoinError> for Error {
     fn from(error: JoinError) -> Error {
         match error {

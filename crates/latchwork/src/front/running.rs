@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use latchwork_cluster::Node;
 use latchwork_cluster::{ClusterConfig, ClusterError, Embedded, Member, Simulated};
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 use latchwork_cluster::{JoinError, Joined};
 use latchwork_database::{Instance, with_open};
 use latchwork_runtime::Time;
@@ -39,7 +39,7 @@ pub(super) enum Process {
     Threads(Box<Embedded>),
     World(Box<Simulated>),
     /// `None` after the leave.
-    #[cfg(feature = "tcp")]
+    #[cfg(feature = "processes")]
     Joined(Option<Box<Joined>>),
 }
 
@@ -86,7 +86,7 @@ impl Running {
                     async move { shared.0.work(member, &shared.1).await }
                 })?
             }
-            #[cfg(feature = "tcp")]
+            #[cfg(feature = "processes")]
             Process::Joined(joined) => {
                 let joined = joined.as_ref().ok_or(JoinError::LeaseLost)?;
                 joined.run(async |member| phase.work(member, &body).await)?
@@ -104,7 +104,7 @@ impl Running {
     pub(super) fn end(&mut self) -> Result<()> {
         let closed = self.names.close();
         // Without a leave the node is dead for its peers, as it must be when locks are left over.
-        #[cfg(feature = "tcp")]
+        #[cfg(feature = "processes")]
         if let Process::Joined(joined) = &mut self.process
             && let Some(joined) = joined.take()
             && self.failed.lock().is_none()
@@ -120,7 +120,7 @@ impl Running {
         match &self.process {
             Process::Threads(threads) => threads.clock().now(),
             Process::World(world) => world.kernel().now(),
-            #[cfg(feature = "tcp")]
+            #[cfg(feature = "processes")]
             Process::Joined(joined) => {
                 joined.as_ref().map_or(Time::ZERO, |joined| joined.clock().now())
             }
@@ -138,7 +138,7 @@ impl Running {
     pub(super) fn nodes_here(&self) -> Option<Range<usize>> {
         match &self.process {
             Process::Threads(_) | Process::World(_) => None,
-            #[cfg(feature = "tcp")]
+            #[cfg(feature = "processes")]
             Process::Joined(joined) => {
                 let first = joined.as_ref().map_or(0, |joined| joined.group().rank());
                 Some(first..first + 1)
@@ -150,7 +150,7 @@ impl Running {
         match &self.process {
             Process::Threads(threads) => threads.nodes(),
             Process::World(world) => world.nodes(),
-            #[cfg(feature = "tcp")]
+            #[cfg(feature = "processes")]
             Process::Joined(joined) => joined.as_ref().map_or(&[], |joined| joined.nodes()),
         }
     }

@@ -2,7 +2,7 @@
 
 mod databases;
 mod examples;
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 mod processes;
 mod trees;
 

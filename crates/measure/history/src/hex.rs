@@ -2,24 +2,16 @@
 
 use std::borrow::Cow;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
 
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
-
 pub(crate) fn encode(bytes: &[u8]) -> String {
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
-}
-
-fn decode(text: &str) -> Option<Box<[u8]>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let pair = |pair: &[u8]| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8);
-    text.len().is_multiple_of(2).then(|| text.as_bytes().chunks_exact(2).map(pair).collect())?
+    HEXLOWER.encode(bytes)
 }
 
 fn decoded<E: Error>(text: &str) -> Result<Box<[u8]>, E> {
-    decode(text).ok_or_else(|| {
+    HEXLOWER_PERMISSIVE.decode(text.as_bytes()).map(Vec::into_boxed_slice).map_err(|_| {
         E::custom(format!("a key is an even number of hexadecimal digits, not {text:?}"))
     })
 }

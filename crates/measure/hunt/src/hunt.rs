@@ -62,7 +62,7 @@ impl Totals {
         nodes.pauses += struck.pauses;
         nodes.deaths += struck.deaths;
         nodes.lapses += struck.lapses;
-        nodes.burials += struck.burials;
+        nodes.reclaims += struck.reclaims;
         nodes.lost_memory += struck.lost_memory;
         nodes.slow += struck.slow;
         self.with_faults += u64::from(before != (self.faults, self.node_faults));
@@ -80,7 +80,7 @@ impl Totals {
             ("pauses", nodes.pauses),
             ("deaths", nodes.deaths),
             ("lapses", nodes.lapses),
-            ("burials", nodes.burials),
+            ("reclaims", nodes.reclaims),
             ("memory nodes lost", nodes.lost_memory),
             ("slow nodes", nodes.slow),
         ]

@@ -67,7 +67,7 @@ pub struct NodeFaults {
     /// Compute nodes that lost their lease while they ran.
     pub lapses: u64,
     /// Dead compute nodes that were reclaimed.
-    pub burials: u64,
+    pub reclaims: u64,
     /// Memory nodes lost.
     pub lost_memory: u64,
     /// Compute nodes slowed down.

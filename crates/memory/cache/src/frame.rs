@@ -504,7 +504,6 @@ impl Frame {
         let kind = if watch == FrameWatch::Short { SHORT } else { 0 };
         self.write.watched_since.store(since | kind, Ordering::Relaxed);
         self.read.last_use.store(WATCHED, Ordering::Relaxed);
-        strict_assert_eq!(self.last_use(), since, "a watch keeps the epoch of the last use");
     }
 
     /// Ends the watch, if there is one. Returns which watch, and whether the line was used.

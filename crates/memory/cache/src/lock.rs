@@ -195,12 +195,8 @@ impl LockWord {
 
     /// Turns a writer's lock into a reader's lock.
     pub(crate) fn downgrade(&self) {
-        self.0.fetch_sub(EXCLUSIVE - 1, Ordering::Release);
-        strict_assert_eq!(
-            self.locked(),
-            Ownership::Exclusive,
-            "only a lock to write is downgraded"
-        );
+        let old = self.0.fetch_sub(EXCLUSIVE - 1, Ordering::Release);
+        strict_assert_eq!(locked(old), Ownership::Exclusive, "only a lock to write is downgraded");
     }
 
     #[inline]
@@ -265,14 +261,15 @@ impl LockWord {
     }
 
     /// Clears *ask*. Release: a transaction that locks later sees what happened to the line.
+    /// Acquire: it also sees what the holders did whose locks ended before this call.
     pub(crate) fn clear_request_mark(&self) {
-        if self.0.load(Ordering::Relaxed) == ASK {
-            // No other task changes this value: no lock exists that could end, and no lock is
+        if self.0.load(Ordering::Acquire) == ASK {
             strict_assert_eq!(self.locked(), Ownership::Invalid);
+            // No other task changes this value: no lock exists that could end, and no lock is
             // taken.
             self.0.store(0, Ordering::Release);
         } else {
-            self.0.fetch_and(!ASK, Ordering::Release);
+            self.0.fetch_and(!ASK, Ordering::AcqRel);
         }
     }
 

@@ -7,17 +7,17 @@ mod fairness;
 mod faults;
 mod footprint;
 mod idle;
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 mod joined;
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 mod killed;
 mod locks;
 mod measured;
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 mod processes;
 mod rdma;
 mod scenarios;
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 mod sockets;
 mod switches;
 mod tree;

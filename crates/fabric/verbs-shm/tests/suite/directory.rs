@@ -327,6 +327,37 @@ fn a_node_that_was_cut_off_comes_back_under_its_name_as_another() {
     assert_eq!(own.register(node(1), Region::zeroed(64).unwrap()), Ok(RegionKey(0)));
 }
 
+/// Bug: verbs of an endpoint went to the file of a dead node, without an error. Mechanism: the node
+/// was replaced before the endpoint's next call, which found memory under the same id. Fix: the
+/// endpoint compares the memory itself.
+#[test]
+fn a_memory_node_that_was_replaced_at_once_fails_its_batches() {
+    let directory = Directory::new();
+    let (own, dead) = (fabric(&directory), fabric(&directory));
+    own.add_compute_node(node(1)).unwrap();
+    let mut endpoint = own.endpoint(node(1)).unwrap();
+    let target = Target::Memory(MemoryNodeId(0));
+    let add = [WorkRequest::FetchAdd { remote: 8, add: 1 }];
+    dead.serve_memory_as(MemoryNodeId(0), 4096).unwrap();
+    own.add_peer(memory(0), &dead.contact(memory(0)).unwrap()).unwrap();
+    endpoint.post(target, 0, &add).unwrap();
+    own.disconnect_memory(MemoryNodeId(0)).unwrap();
+    // The file of the dead node is still mapped here.
+    let region = dead.memory(MemoryNodeId(0)).unwrap();
+    drop(dead);
+    let next = fabric(&directory);
+    next.serve_memory_as(MemoryNodeId(0), 4096).unwrap();
+    own.add_peer(memory(0), &next.contact(memory(0)).unwrap()).unwrap();
+    endpoint.ring();
+    let failed = Err(VerbError::Disconnected { target });
+    endpoint.poll(&mut |completion| assert_eq!(completion.result.map(drop), failed));
+    endpoint.post(target, 0, &add).unwrap();
+    endpoint.ring();
+    endpoint.poll(&mut |completion| assert!(completion.result.is_ok()));
+    assert_eq!(region.words().u64(8), 0, "the dead node's memory");
+    assert_eq!(next.memory(MemoryNodeId(0)).unwrap().words().u64(8), 1);
+}
+
 #[test]
 fn a_memory_node_that_was_cut_off_fails_its_batches() {
     let directory = Directory::new();

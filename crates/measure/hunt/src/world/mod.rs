@@ -280,8 +280,8 @@ impl World {
             return Ok(());
         }
         match self.deaths.reclaimed(&self.cluster) {
-            Ok(burials) => {
-                self.node_faults.set(NodeFaults { burials, ..self.node_faults.get() });
+            Ok(reclaims) => {
+                self.node_faults.set(NodeFaults { reclaims, ..self.node_faults.get() });
                 Ok(())
             }
             Err(text) => self.failed(WorldCheck::Leak, text),

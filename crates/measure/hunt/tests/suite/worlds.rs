@@ -32,7 +32,7 @@ fn all_struck(reports: &[WorldReport]) {
         ("pauses", sum(|r| r.node_faults.pauses)),
         ("deaths", sum(|r| r.node_faults.deaths)),
         ("lapses", sum(|r| r.node_faults.lapses)),
-        ("burials", sum(|r| r.node_faults.burials)),
+        ("reclaims", sum(|r| r.node_faults.reclaims)),
         ("lost memory", sum(|r| r.node_faults.lost_memory)),
         ("slow", sum(|r| r.node_faults.slow)),
         ("clean errors", sum(|r| r.clean_errors)),

@@ -29,7 +29,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// The line with this name. With `makes` the line is made if it does not exist. Otherwise the call
 /// waits for the line.
-#[cfg(feature = "tcp")]
+#[cfg(feature = "processes")]
 pub(crate) async fn named_line(member: &Member, name: &str, makes: bool) -> GlobalAddr {
     let (memory, port) = (&member.memory, member.memory.port());
     if makes && member.catalogue.lookup(port, name).await.expect("memory").is_none() {
