@@ -47,9 +47,10 @@ impl<M: LineLocks> Rest<M> {
             Ok(cts) => return Ok(cts),
             Err(stopped) => *stopped,
         };
-        match (stopped.rest.as_ref().and_then(Rest::committed), stopped.error) {
-            (Some(cts), TxnError::Memory(_)) => Ok(cts),
-            (_, error) => Err(error),
+        // Memory may also fail below an index. The caller must not run a committed transaction again.
+        match stopped.rest.as_ref().and_then(Rest::committed) {
+            Some(cts) if stopped.error.memory().is_some() => Ok(cts),
+            _ => Err(stopped.error),
         }
     }
 }
